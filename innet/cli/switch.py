@@ -44,6 +44,14 @@ def stf(
     ],
     engine: EngineOption = "jit",
     priority_queues: PriorityQueuesOption = 1,
+    gap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Time between packets, such as 10us, so that they wait in the egress queues. "
+            "Otherwise nothing waits, unless the test has a wait with a duration.",
+        ),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show what commands print, too.")
     ] = False,
@@ -51,14 +59,16 @@ def stf(
 ) -> None:
     """Run packet tests of p4c's simple test framework; exit status 1 when one fails."""
     from innet.cli.switch_output import stf_document, stf_failures, stf_summary
+    from innet.core.numbers import nanoseconds
     from innet.tools import stf as runner
     from innet.tools import stf_syntax
     from innet.tools.files import engine_named, open_program
 
     chosen = engine_named(engine)
+    between = None if gap is None else nanoseconds(gap, "--gap")
     loaded = open_program(program)
     read = [stf_syntax.read(path) for path in tests]
-    outcomes = [runner.run(loaded, test, chosen, priority_queues) for test in read]
+    outcomes = [runner.run(loaded, test, chosen, priority_queues, between) for test in read]
     if as_json:
         say_json([stf_document(outcome) for outcome in outcomes])
     else:
@@ -94,6 +104,14 @@ def replay_captures(
     commands: CommandsOption = None,
     engine: EngineOption = "jit",
     priority_queues: PriorityQueuesOption = 1,
+    timed: Annotated[
+        bool,
+        typer.Option(
+            "--timed",
+            help="Packets wait in the egress queues from the times at which they were captured; "
+            "what is written has the times at which they leave.",
+        ),
+    ] = False,
     batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
     as_json: JsonOption = False,
 ) -> None:
@@ -101,6 +119,7 @@ def replay_captures(
     from innet.cli.switch_output import (
         Progress,
         inputs_of,
+        queue_summary,
         replay_document,
         replay_remarks,
         replay_summary,
@@ -116,11 +135,13 @@ def replay_captures(
         switch = Switch(loaded, chosen, priority_queues=priority_queues)
         control.run(switch)
         with Progress(err, inputs) as progress:
-            result = replay.run(switch, batch, progress)
+            result = replay.run(switch, batch, progress, timed=timed)
     if as_json:
         say_json(replay_document(result, switch))
     else:
         out.print(replay_summary(result))
+        if result.queues:
+            out.print(queue_summary(result.queues))
         for line in replay_remarks(result, switch, folder):
             _say(out, line)
 
@@ -181,7 +202,12 @@ def explain(
     ] = False,
     packets: Annotated[
         list[str] | None,
-        typer.Option("--packet", metavar="PORT:HEX", help="A packet to trace; repeatable."),
+        typer.Option(
+            "--packet",
+            metavar="PORT:HEX[@TIME]",
+            help="A packet to trace; repeatable. With its time, such as @1.5ms, it waits in the "
+            "egress queues.",
+        ),
     ] = None,
     capture: Annotated[
         Path | None,
@@ -192,6 +218,12 @@ def explain(
     ] = None,
     commands: CommandsOption = None,
     priority_queues: PriorityQueuesOption = 1,
+    timed: Annotated[
+        bool,
+        typer.Option(
+            "--timed", help="The capture's packets wait in the egress queues from their times."
+        ),
+    ] = False,
     source: Annotated[
         Path | None, typer.Option(help="Write the Python that the jit engine emits to this file.")
     ] = None,
@@ -206,11 +238,11 @@ def explain(
 
     loaded = open_program(program)
     of_packets = (capture, port, commands)
-    if trace or packets or any(each is not None for each in of_packets):
+    if trace or packets or timed or any(each is not None for each in of_packets):
         traffic = None if capture is None else Input(capture, port)
         control = read_commands(commands)
         switch_explain.show(
-            loaded, packets or [], traffic, control, priority_queues, as_json=as_json
+            loaded, packets or [], traffic, control, priority_queues, timed=timed, as_json=as_json
         )
         return
     if source is not None:

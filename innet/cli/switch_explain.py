@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from typing import Any
+from itertools import accumulate, chain, groupby
+from typing import Any, NamedTuple
 
 from rich.text import Text
 from rich.tree import Tree
 
 from innet.cli.output import out
 from innet.core.errors import InputError
+from innet.core.numbers import nanoseconds
 from innet.switch import Switch, ir
 from innet.switch.trace import Event
 from innet.tools.captures import merge
@@ -258,14 +260,18 @@ def show(
     commands: Commands,
     priority_queues: int = 1,
     *,
+    timed: bool = False,
     as_json: bool,
 ) -> None:
     """Run packets one by one and print what happens; before each the sweeps that its time brings.
 
-    As JSON it is one document per packet, each on a line of its own.
+    As JSON it is one document per packet, each on a line of its own. In time, where ``timed`` or a
+    packet with its time says so, packets wait in the egress queues; what happens to a packet is
+    then told in as many parts as there are times at which something happens to it.
 
     Raises:
-        InputError: nothing to trace, a packet that is not PORT:HEX, or a capture without packets.
+        InputError: nothing to trace, a packet that is not PORT:HEX[@TIME], or a capture without
+            packets.
         ControlError: a command was refused.
     """
     if not packets and capture is None:
@@ -273,32 +279,81 @@ def show(
     stated = [_packet(text) for text in packets]
     switch = Switch(program, "interpret", priority_queues=priority_queues)
     commands.run(switch)
-    for number, (port, data) in enumerate(chain(stated, _captured(switch, capture))):
-        told = switch.trace(port, data)
+    if timed or any(each.time is not None for each in stated):
+        parts = _timed_parts(switch, stated, capture)
+    else:
+        parts = _parts(switch, stated, capture)
+    for number, time, told in parts:
         idle = switch.take_idle_timeouts()
         if as_json:
             document: Document = {"packet": number, "events": [each.as_dict() for each in told]}
+            if time is not None:
+                document["time"] = time
             if idle:
                 document["idle_timeouts"] = [each._asdict() for each in idle]
             print(json.dumps(document))
         else:
             for each in idle:
                 out.print(str(each), highlight=False, markup=False, soft_wrap=True)
-            _print(number, told)
+            _print(number, time, told)
 
 
-def _packet(text: str) -> tuple[int, bytes]:
-    port, colon, digits = text.partition(":")
+class _Packet(NamedTuple):
+    """A packet to trace; ``time``: when it arrives, in nanoseconds, where that is said."""
+
+    port: int
+    data: bytes
+    time: int | None
+
+
+_Part = tuple[int, int | None, list[Event]]
+"""What happened to a packet of that number, at that time."""
+
+
+def _parts(switch: Switch, stated: Sequence[_Packet], capture: Input | None) -> Iterator[_Part]:
+    for number, packet in enumerate(chain(stated, _captured(capture))):
+        if packet.time is not None:
+            switch.state.clock = packet.time // 1000
+        yield number, None, switch.trace(packet.port, packet.data)
+
+
+def _timed_parts(
+    switch: Switch, stated: Sequence[_Packet], capture: Input | None
+) -> Iterator[_Part]:
+    """The same in time: a packet without one comes at the same time as the one before it."""
+    times = accumulate((each.time or 0 for each in stated), max)
+    ordered = [each._replace(time=time) for each, time in zip(stated, times, strict=True)]
+    if any(each.time not in (None, time.time) for each, time in zip(stated, ordered, strict=True)):
+        raise InputError("--packet: state packets in the order of their times.")
+    for packet in heapq.merge(ordered, _captured(capture), key=lambda each: each.time or 0):
+        yield from _apart(switch.trace(packet.port, packet.data, time=packet.time))
+    yield from _apart(switch.trace_until())
+
+
+def _apart(told: list[Event]) -> Iterator[_Part]:
+    for (packet, time), events in groupby(told, lambda event: (event.packet, event.time)):
+        yield packet or 0, time, list(events)
+
+
+def _packet(text: str) -> _Packet:
+    stated, at, time = text.partition("@")
+    port, colon, digits = stated.partition(":")
     try:
         if not colon or not port.strip().isdecimal():
             raise ValueError
-        return int(port), bytes.fromhex(digits)
+        data = bytes.fromhex(digits)
     except ValueError:
-        raise InputError(f"--packet {text[:60]}: write it as PORT:HEX, such as 0:0a0b0c.") from None
+        raise InputError(
+            f"--packet {text[:60]}: write it as PORT:HEX or PORT:HEX@TIME, such as 0:0a0b0c or "
+            "0:0a0b0c@1.5ms."
+        ) from None
+    return _Packet(
+        int(port), data, nanoseconds(time, f"the time of --packet {text[:60]}") if at else None
+    )
 
 
-def _captured(switch: Switch, capture: Input | None) -> Iterator[tuple[int, bytes]]:
-    """The packets of a capture; the switch's clock goes with them."""
+def _captured(capture: Input | None) -> Iterator[_Packet]:
+    """The packets of a capture, the first of which comes at 0."""
     if capture is None:
         return
     with open_sources([capture]) as sources:
@@ -306,12 +361,12 @@ def _captured(switch: Switch, capture: Input | None) -> Iterator[tuple[int, byte
         for timed in merge(sources, 256):
             for packet, time in zip(timed.packets.to_packets(), timed.clock.tolist(), strict=True):
                 first = time if first is None else first
-                switch.state.clock = (time - first) // 1000
-                yield packet
+                yield _Packet(*packet, time - first)
 
 
-def _print(number: int, told: list[Event]) -> None:
-    out.print(f"packet {number}", style="bold", highlight=False)
+def _print(number: int, time: int | None, told: list[Event]) -> None:
+    when = "" if time is None else f" at {time:,} ns"
+    out.print(f"packet {number}{when}", style="bold", highlight=False)
     for event in told:
         deeper = event.kind in _DEEPER or event.kind.startswith("request_")
         depth = 1 if event.kind in _STARTS else 3 if deeper else 2

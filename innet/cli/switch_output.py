@@ -18,7 +18,7 @@ from rich.table import Table
 
 from innet.core.errors import InputError
 from innet.experiments import tables
-from innet.switch import Switch
+from innet.switch import QueueState, Switch
 from innet.tools.bench import Measurement, Rate
 from innet.tools.replay import Input, Summary
 from innet.tools.stf import Outcome, WrongPacket, as_rows, shown
@@ -81,16 +81,33 @@ class Progress:
 def replay_summary(result: Summary) -> Table:
     """A line for each port; unanswered are packets that came in and led to none that left."""
     table = Table(box=None, show_footer=len(result.ports) > 1)
-    columns = ("packets_in", "bytes_in", "silent", "packets_out", "bytes_out")
-    totals = [tables.count(result.total(name)) for name in columns]
-    titles = ("packets in", "bytes in", "unanswered", "packets out", "bytes out")
+    titles = {
+        "packets_in": "packets in",
+        "bytes_in": "bytes in",
+        "silent": "unanswered",
+        "packets_out": "packets out",
+        "bytes_out": "bytes out",
+    }
+    columns = [name for name in titles if not (result.timed and name == "silent")]
     table.add_column("port", footer="all", justify="right")
-    for title, total in zip(titles, totals, strict=True):
-        table.add_column(title, footer=total, justify="right")
+    for name in columns:
+        table.add_column(titles[name], footer=tables.count(result.total(name)), justify="right")
     table.add_column("written")
     for port, traffic in sorted(result.ports.items()):
         cells = [tables.count(int(getattr(traffic, name))) for name in columns]
         table.add_row(str(port), *cells, result.files[port].name if port in result.files else "")
+    return table
+
+
+def queue_summary(queues: Sequence[QueueState]) -> Table:
+    """A line for each queue; after a replay nothing waits any more."""
+    table = Table(box=None)
+    for title in ("port", "priority", "capacity", "rate", "dropped"):
+        table.add_column(title, justify="right")
+    for queue in queues:
+        rate = tables.rate(queue.rate) if queue.rate else "unlimited"
+        numbers = (str(queue.port), str(queue.priority), tables.count(queue.capacity), rate)
+        table.add_row(*numbers, tables.count(queue.dropped))
     return table
 
 
@@ -103,6 +120,13 @@ def replay_remarks(result: Summary, switch: Switch, folder: Path) -> Iterator[st
         f"{rate} through the switch, {total} with reading and writing; the captures took "
         f"{tables.duration(result.capture_seconds)}"
     )
+    if result.timed:
+        drops = tables.count(sum(queue.dropped for queue in result.queues))
+        waiting, drain = tables.count(result.waiting), tables.duration(result.drain_seconds)
+        yield (
+            f"{drops} packets found their queue full; {waiting} waited when the last one came, and "
+            f"the last left {drain} later"
+        )
     if result.cut:
         yield (
             f"{tables.count(result.cut)} packets had been longer before they were captured: the "
@@ -123,7 +147,7 @@ def replay_document(result: Summary, switch: Switch) -> dict[str, Any]:
             str(port): {
                 "packets_in": traffic.packets_in,
                 "bytes_in": traffic.bytes_in,
-                "silent": traffic.silent,
+                "silent": None if result.timed else traffic.silent,
                 "packets_out": traffic.packets_out,
                 "bytes_out": traffic.bytes_out,
                 "file": str(result.files[port]) if port in result.files else None,
@@ -135,6 +159,15 @@ def replay_document(result: Summary, switch: Switch) -> dict[str, Any]:
         "seconds": result.seconds,
         "capture_seconds": result.capture_seconds,
         "statistics": switch.statistics.as_dict(),
+        **(_queues(result) if result.timed else {}),
+    }
+
+
+def _queues(result: Summary) -> dict[str, Any]:
+    return {
+        "queues": [dataclasses.asdict(queue) for queue in result.queues],
+        "waiting": result.waiting,
+        "drain_seconds": result.drain_seconds,
     }
 
 

@@ -14,9 +14,11 @@ from innet.switch.engine import Statistics, SwitchState
 from innet.switch.frontend.loader import load_program, read_document
 from innet.switch.state.ageing import IdleTimeout
 from innet.switch.switch import Switch, unsupported
+from innet.switch.traffic_manager import QueueState
 
 __all__ = [
     "IdleTimeout",
+    "QueueState",
     "Statistics",
     "Switch",
     "SwitchState",

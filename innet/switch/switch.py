@@ -273,12 +273,17 @@ class Switch(NotCopyable):
             return self._process_timed(batch, times, until)
         if until is not None:
             raise InputError("until= needs times= as well; for what waits alone, call run_until()")
-        if self._engine.waiting:
-            raise InputError(
-                f"{self._engine.waiting} packets wait in the switch's egress queues, and a call "
-                "without times= would pass them by; run_until() lets them leave first"
-            )
+        self._require_nothing_waits()
         return self._engine.process(batch)
+
+    def _require_nothing_waits(self) -> None:
+        """For calls without times."""
+        if waiting := self.waiting:
+            leave = "run_until()" if self._engine.waiting else "trace_until()"
+            raise InputError(
+                f"{waiting} packets wait in the switch's egress queues, and a call without times "
+                f"would pass them by; {leave} lets them leave first"
+            )
 
     def _process_timed(
         self, batch: PacketBatch, times: Sequence[int] | NDArray[np.int64], until: int | None
@@ -291,6 +296,11 @@ class Switch(NotCopyable):
         start, last = (arrivals[0], arrivals[-1]) if len(arrivals) else (now, now)
         if start < now or end < last or (arrivals[1:] < arrivals[:-1]).any():
             raise _backward(now, arrivals, end)
+        if self._traced_waiting:
+            raise InputError(
+                f"{self._traced_waiting} packets that were traced wait in the switch's egress "
+                "queues, where others cannot meet them; trace_until() lets them leave first"
+            )
         return self._engine.process_timed(batch, arrivals, end)
 
     def run_until(self, until: int | None = None) -> PacketBatch:
@@ -306,11 +316,17 @@ class Switch(NotCopyable):
     @property
     def waiting(self) -> int:
         """Packets that wait in egress queues since calls with times, each copy counted."""
-        return self._engine.waiting
+        return self._engine.waiting + self._traced_waiting
+
+    @property
+    def _traced_waiting(self) -> int:
+        return 0 if self._tracer is None else self._tracer[0].waiting
 
     @property
     def next_departure(self) -> int | None:
         """When the next of them leaves, in nanoseconds; None when nothing waits."""
+        if self._tracer is not None and self._tracer[0].waiting:
+            return self._tracer[0].next_departure
         return self._engine.next_departure
 
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:
@@ -321,20 +337,64 @@ class Switch(NotCopyable):
         """``Engine.inline_queues``: the same with egress queues and times."""
         return self._engine.inline_queues(packets)
 
-    def trace(self, port: int, data: bytes) -> list[Event]:
+    def trace(self, port: int, data: bytes, *, time: int | None = None) -> list[Event]:
         """Run one packet and tell everything that happens to it and to what it causes, in order.
 
         The interpreter runs it, whatever the switch's engine, on the switch's own tables, registers
         and counters. ``str()`` of an event is a line for people.
 
+        Args:
+            port: where the packet arrives.
+            data: its bytes.
+            time: when it arrives, in nanoseconds. Then it meets the packets that were traced before
+                it in the egress queues: the events begin with those of packets that leave until
+                then, and ``Event.packet`` and ``Event.time`` tell them apart. What waits afterwards
+                is told by the next call, or by ``trace_until``.
+
         Raises:
-            InputError: a port that the switch does not have, or no port and bytes at all.
+            InputError: a port that the switch does not have, or no port and bytes at all; a time
+                that is no such; packets wait that this one could not meet.
             UnsupportedError: the interpreter does not have something that the program uses.
         """
         packet = PacketBatch.from_packets([(port, data)])
         ((port, data),) = packet.to_packets()
         if not 0 <= port <= MAX_PORT:
             raise InputError(f"a packet arrives at port {port}; a switch has ports 0..{MAX_PORT}")
+        if time is not None:
+            return self._trace_timed(packet, time)
+        self._require_nothing_waits()
+        engine, trace = self._tracing()
+        trace.take()  # a packet that was interrupted may have left events
+        engine.process(packet)
+        return trace.take()
+
+    def trace_until(self, until: int | None = None) -> list[Event]:
+        """Let traced packets leave the egress queues, up to a time in nanoseconds; tells the same.
+
+        By default until nothing waits.
+
+        Raises:
+            InputError: a time that is no whole number, or before what has happened.
+        """
+        return self._trace_timed(PacketBatch.empty(), until)
+
+    def _trace_timed(self, packet: PacketBatch, until: int | None) -> list[Event]:
+        """Run the packet, if there is one, at ``until``, and what leaves until then."""
+        if self._engine.waiting:
+            raise InputError(
+                f"{self._engine.waiting} packets wait in the switch's egress queues that are not "
+                "traced, where a traced one cannot meet them; run_until() lets them leave first"
+            )
+        end = FOREVER if until is None else _nanosecond(until)
+        arrivals = np.full(len(packet), end, np.int64)
+        if end < self.traffic_manager.now:
+            raise _backward(self.traffic_manager.now, arrivals, end)
+        engine, trace = self._tracing()
+        trace.take()
+        engine.process_timed(packet, arrivals, end)
+        return trace.take()
+
+    def _tracing(self) -> tuple[InterpretEngine, Trace]:
         if self._tracer is None:
             # Imported when asked for, as engines are.
             from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
@@ -344,10 +404,7 @@ class Switch(NotCopyable):
                 raise UnsupportedError(refusal("interpret", reasons))
             trace = Trace(self.program)
             self._tracer = (InterpretEngine(self.program, self.state, trace), trace)
-        engine, trace = self._tracer
-        trace.take()  # a packet that was interrupted may have left events
-        engine.process(packet)
-        return trace.take()
+        return self._tracer
 
     @property
     def traffic_manager(self) -> TrafficManager:

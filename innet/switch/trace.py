@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from innet.switch import ir
@@ -103,10 +103,16 @@ class Event:
     """Something that happened: a key of ``FORMATS``, and its values by name.
 
     Names are those of the program; ``fields``, ``key`` and ``arguments`` map names to numbers.
+
+    Attributes:
+        packet: which of the packets that were traced so far it happened to or came from, from 0.
+        time: when, in nanoseconds; None without times.
     """
 
     kind: str
     values: Mapping[str, Any]
+    packet: int | None = field(default=None, compare=False)
+    time: int | None = field(default=None, compare=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -143,10 +149,16 @@ def notation(name: str, width: int) -> Callable[[int], int]:
 
 
 class Trace:
-    """Collects the events of a packet, and finds out what changed in it."""
+    """Collects the events of a packet, and finds out what changed in it.
+
+    Attributes:
+        packet, time: of the events that come next, as in ``Event``.
+    """
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
+        self.packet: int | None = None
+        self.time: int | None = None
         fields = [
             (f"{header.name}.{field.name}", field.width)
             for header in program.headers
@@ -159,7 +171,7 @@ class Trace:
     def __call__(self, kind: str, /, **values: Any) -> None:
         """The hook: this happened."""
         if len(self._events) < MOST_EVENTS:
-            self._events.append(Event(kind, values))
+            self._events.append(Event(kind, values, self.packet, self.time))
         else:
             self._left_out += 1
 

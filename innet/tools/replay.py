@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, OutputError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.switch import Switch, ir
+from innet.switch import QueueState, Switch, ir
 from innet.switch.ir.tree import walk
 from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, merge
 
@@ -54,7 +54,7 @@ def reads_clock(program: ir.Program) -> bool:
 # The replay.
 #
 # The switch's clock is the captures' time, in microseconds since the first packet of all; a packet
-# that leaves has the time of the packet that caused it.
+# that leaves has the time of the packet that caused it, or, in a timed replay, its own.
 
 _PORT_IN_NAME = re.compile(r"(?:^|[^A-Za-z])(?:p|port|pcap|veth)[_-]?(\d+)(?:[_-]in)?$")
 
@@ -74,7 +74,9 @@ class Input:
 
 @dataclass(slots=True)
 class Traffic:
-    """What a port saw. ``silent``: packets that came in and led to none that left."""
+    """What a port saw. ``silent``: packets that came in and led to none that left; not counted in
+    a timed replay.
+    """
 
     packets_in: int = 0
     bytes_in: int = 0
@@ -93,6 +95,10 @@ class Summary:
         switch_seconds: spent in the switch; ``seconds`` in all.
         capture_seconds: between the first packet and the last, by their time stamps.
         files: what was written, by port.
+        timed: packets waited in the egress queues.
+        queues: of a timed replay: those that were used, at its end.
+        waiting: packets that waited when the last one arrived.
+        drain_seconds: between that and the last departure.
     """
 
     ports: dict[int, Traffic] = field(default_factory=dict)
@@ -101,6 +107,10 @@ class Summary:
     seconds: float = 0.0
     capture_seconds: float = 0.0
     files: dict[int, Path] = field(default_factory=dict)
+    timed: bool = False
+    queues: list[QueueState] = field(default_factory=list)
+    waiting: int = 0
+    drain_seconds: float = 0.0
 
     def total(self, name: str) -> int:
         """The sum of a number of ``Traffic`` over the ports."""
@@ -144,13 +154,22 @@ class Replay:
     ) -> None:
         self._open.close()
 
-    def run(self, switch: Switch, batch: int = 4096, progress: Progress | None = None) -> Summary:
+    def run(
+        self,
+        switch: Switch,
+        batch: int = 4096,
+        progress: Progress | None = None,
+        *,
+        timed: bool = False,
+    ) -> Summary:
         """Play everything through ``switch``, whose control plane is in place.
 
         Args:
             switch: its clock is set and its statistics grow.
             batch: packets in one call of the switch, at most.
             progress: called after each batch.
+            timed: packets wait in the egress queues from the times at which they were captured
+                (the first comes at 0), and what is written has the times at which they leave.
 
         Raises:
             InputError: a file cannot be written.
@@ -160,13 +179,14 @@ class Replay:
             raise InputError(f"a batch of {batch} packets: choose at least 1.")
         begun = time.perf_counter()
         captures = [source.capture for source in self.sources]
-        player = _Player(switch, self.out, captures)
+        player = (_TimedPlayer if timed else _Player)(switch, self.out, captures)
         with closing(player):
-            for timed in merge(self.sources, batch):
-                player.play(timed)
+            for captured in merge(self.sources, batch):
+                player.play(captured)
                 if progress is not None:
                     read = sum(each.position for each in captures)
                     progress(player.summary.total("packets_in"), read)
+            player.finish()
         player.summary.seconds = time.perf_counter() - begun
         player.summary.cut = sum(source.cut for source in self.sources)
         return player.summary
@@ -230,14 +250,31 @@ class _Player:
         self._writers: dict[int, CaptureWriter] = {}
         self._first: int | None = None
 
-    def play(self, timed: Timed) -> None:
-        packets = timed.packets
-        if self._first is None:
-            self._first = int(timed.clock[0])
-        self.summary.capture_seconds = (int(timed.clock[-1]) - self._first) / 1e9
-        clock = (timed.clock - self._first) // 1000
-        parts = []
+    def play(self, captured: Timed) -> None:
+        """Play a batch."""
+        packets = captured.packets
+        times = self._since_first(captured)
         begun = time.perf_counter()
+        left = self._process(packets, times)
+        self.summary.switch_seconds += time.perf_counter() - begun
+        answered = np.zeros(len(packets), np.bool_)
+        answered[_origins(left)] = True
+        self._count(packets, answered)
+        self._write(left, captured.time[_origins(left)])
+
+    def finish(self) -> None:
+        """After the last batch."""
+
+    def _since_first(self, captured: Timed) -> NDArray[np.int64]:
+        """When packets come, in nanoseconds since the first of all."""
+        if self._first is None:
+            self._first = int(captured.clock[0])
+        self.summary.capture_seconds = (int(captured.clock[-1]) - self._first) / 1e9
+        return captured.clock - self._first
+
+    def _process(self, packets: PacketBatch, times: NDArray[np.int64]) -> PacketBatch:
+        clock = times // 1000
+        parts = []
         for rows in self._steps(clock):
             self.switch.state.clock = int(clock[rows.stop - 1])
             left = self.switch.process_batch(
@@ -245,10 +282,7 @@ class _Player:
             )
             origin = _origins(left) + np.int32(rows.start)
             parts.append(PacketBatch(left.data, left.length, left.port, origin))
-        self.summary.switch_seconds += time.perf_counter() - begun
-        left = PacketBatch.concatenate(parts)
-        self._count(packets, left)
-        self._write(left, timed.time)
+        return PacketBatch.concatenate(parts)
 
     def _steps(self, clock: NDArray[np.int64]) -> Iterator[slice]:
         """The packets of one call: all, or those of the same microsecond."""
@@ -259,9 +293,7 @@ class _Player:
         for first, last in zip([0, *ends], ends, strict=False):
             yield slice(first, last)
 
-    def _count(self, came: PacketBatch, left: PacketBatch) -> None:
-        answered = np.zeros(len(came), np.bool_)
-        answered[_origins(left)] = True
+    def _count(self, came: PacketBatch, answered: NDArray[np.bool_]) -> None:
         for port in np.unique(came.port).tolist():
             mine = came.port == port
             traffic = self.summary.ports.setdefault(port, Traffic())
@@ -269,8 +301,7 @@ class _Player:
             traffic.bytes_in += int(came.length[mine].sum(dtype=np.int64))
             traffic.silent += int((mine & ~answered).sum())
 
-    def _write(self, left: PacketBatch, times: NDArray[np.int64]) -> None:
-        time_of = times[_origins(left)]
+    def _write(self, left: PacketBatch, time_of: NDArray[np.int64]) -> None:
         for port in np.unique(left.port).tolist():
             chosen = np.flatnonzero(left.port == port)
             traffic = self.summary.ports.setdefault(port, Traffic())
@@ -287,6 +318,42 @@ class _Player:
     def close(self) -> None:
         for writer in self._writers.values():
             writer.close()
+
+
+class _TimedPlayer(_Player):
+    """Packets wait in the egress queues; those of earlier batches, too."""
+
+    def __init__(self, switch: Switch, out: Path, captures: Sequence[CaptureReader]) -> None:
+        super().__init__(switch, out, captures)
+        self.summary.timed = True
+        self._nano = True  # departures are exact to the nanosecond
+        self._last = 0
+
+    def play(self, captured: Timed) -> None:
+        times = self._since_first(captured)
+        self._last = int(times[-1])
+        begun = time.perf_counter()
+        left = self.switch.process_batch(captured.packets, times=times, until=self._last)
+        self.summary.switch_seconds += time.perf_counter() - begun
+        # Which packets led to none is not known while they wait.
+        self._count(captured.packets, np.ones(len(times), np.bool_))
+        self._write_departures(left)
+
+    def finish(self) -> None:
+        """Let everything leave."""
+        self.summary.waiting = self.switch.waiting
+        begun = time.perf_counter()
+        left = self.switch.run_until()
+        self.summary.switch_seconds += time.perf_counter() - begun
+        self._write_departures(left)
+        self.summary.queues = self.switch.traffic_manager.used_queues()
+
+    def _write_departures(self, left: PacketBatch) -> None:
+        assert left.time is not None
+        assert self._first is not None
+        if len(left):
+            self.summary.drain_seconds = max(0, int(left.time[-1]) - self._last) / 1e9
+            self._write(left, left.time + self._first)
 
 
 def _origins(left: PacketBatch) -> NDArray[np.int32]:

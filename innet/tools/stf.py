@@ -5,6 +5,9 @@ order, port by port, with what each port was expected to send; a port that takes
 and of which nothing is expected must stay silent; what leaves at other ports is not looked at.
 Unlike there, counters are checked, and a command that the switch refuses fails the
 test.
+
+Packets wait in the egress queues where a test runs in time: it is given a gap between packets, or
+one of its ``wait`` statements says how long.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from innet.core.errors import ControlError, UnknownNameError
+from innet.core.packets import PacketBatch
 from innet.core.settings import EngineName
 from innet.switch import Switch, ir
 from innet.tools import stf_syntax as stated
@@ -253,7 +257,8 @@ def shown(pattern: str, got: bytes, *, exact: bool = True) -> list[str]:
 # The runner.
 
 PAUSE = 1_000_000
-"""Microseconds between a command and the next packet, as p4c's runner waits."""
+"""Microseconds between a command and the next packet, as p4c's runner waits. A test in time waits
+only where it says so; this is what ``wait`` alone means there."""
 
 HIGHEST_PRIORITY = 10_000
 """STF's priority p is simple_switch's 10000 - p: there the lowest number wins."""
@@ -350,15 +355,31 @@ class Outcome:
 
 
 def run(
-    program: ir.Program, test: stated.Test, engine: EngineName = "jit", priority_queues: int = 1
+    program: ir.Program,
+    test: stated.Test,
+    engine: EngineName = "jit",
+    priority_queues: int = 1,
+    gap: int | None = None,
 ) -> Outcome:
     """Run a test on a fresh switch.
+
+    Args:
+        program: what the switch runs.
+        test: what is sent and expected.
+        engine: of the switch.
+        priority_queues: egress queues per port.
+        gap: nanoseconds between a packet and the next. Then packets wait in the egress queues, as
+            in a test that says how long to wait, where the gap is 0 by default.
 
     Raises:
         InputError: a number of queues that no port can have.
         UnsupportedError: the program uses something that the engine does not have.
     """
-    return _Run(Switch(program, engine, priority_queues=priority_queues)).run(test)
+    switch = Switch(program, engine, priority_queues=priority_queues)
+    waits = any(isinstance(s, stated.Wait) and s.nanoseconds is not None for s in test.statements)
+    if gap is None and not waits:
+        return _Run(switch).run(test)
+    return _TimedRun(switch, gap or 0).run(test)
 
 
 @dataclass(slots=True)
@@ -380,7 +401,8 @@ class _Run:
         paused = False
         for statement in test.statements:
             if isinstance(statement, stated.Send):
-                self.switch.state.clock += 0 if paused else PAUSE
+                if not paused:
+                    self._pause()
                 paused = True
                 self._send(statement)
             elif not isinstance(statement, stated.Expect | stated.NoPacket):
@@ -389,20 +411,40 @@ class _Run:
                     self._control(statement)
                 except ControlError as error:
                     self.failures.append(Refused(statement.line, str(error)))
+        self._end(test.statements[-1].line)
         compared = self._compare(test.statements)
         return Outcome(test.name, tuple(self.failures), self.packets, compared, tuple(self.printed))
 
     def _send(self, statement: stated.Send) -> None:
         try:
-            left = self.switch.process([(statement.port, statement.data)])
+            left = self._process(PacketBatch.from_packets([(statement.port, statement.data)]))
         except ValueError as error:  # a port that no switch has
             self.failures.append(Refused(statement.line, str(error)))
             return
         self.packets += 1
+        self._take(left, statement.line)
+
+    def _take(self, left: PacketBatch, line: int) -> None:
+        """Keep what left, and what was found idle until then."""
         idle = self.switch.take_idle_timeouts()
-        self.printed += [(statement.line, str(each)) for each in idle]
-        for port, data in left:
+        self.printed += [(line, str(each)) for each in idle]
+        for port, data in left.to_packets():
             self.sent.setdefault(port, []).append(data)
+
+    # ── Time ──
+
+    def _pause(self) -> None:
+        """Before a packet that follows something else than a packet."""
+        self.switch.state.clock += PAUSE
+
+    def _wait(self, statement: stated.Wait) -> None:
+        """The next packet comes after a pause."""
+
+    def _process(self, packet: PacketBatch) -> PacketBatch:
+        return self.switch.process_batch(packet)
+
+    def _end(self, line: int) -> None:
+        """After the last statement."""
 
     # ── Control plane ──
 
@@ -432,7 +474,7 @@ class _Run:
                 if printed := self.switch.command(text):
                     self.printed.append((line, printed))
             case stated.Wait():
-                pass  # the next packet comes after a pause
+                self._wait(statement)
 
     def _add(self, statement: stated.Add) -> None:
         table = self.names.table(statement.table)
@@ -496,6 +538,30 @@ class _Run:
                 if one is None or other is None or not fits(one, other):
                     self.failures.append(WrongPacket(port, i, one, other))
         return compared
+
+
+@dataclass(slots=True)
+class _TimedRun(_Run):
+    """Packets arrive at times, and wait in the egress queues."""
+
+    gap: int
+    now: int = field(init=False, default=0)
+
+    def _pause(self) -> None:
+        """Time passes by gaps and waits alone."""
+
+    def _wait(self, statement: stated.Wait) -> None:
+        wait = PAUSE * 1000 if statement.nanoseconds is None else statement.nanoseconds
+        self.now += wait
+        self._take(self.switch.run_until(self.now), statement.line)
+
+    def _process(self, packet: PacketBatch) -> PacketBatch:
+        if self.packets:
+            self.now += self.gap
+        return self.switch.process_batch(packet, times=[self.now], until=self.now)
+
+    def _end(self, line: int) -> None:
+        self._take(self.switch.run_until(), line)
 
 
 def fits(expected: stated.Expect, got: bytes) -> bool:

@@ -1,7 +1,8 @@
 """p4c's simple test framework (STF): a test file, read into statements.
 
 One statement a line; ``#`` begins a comment. Keywords are the same in either case. Beside p4c's own
-grammar, a key may be written as P4 writes it: ``0x0a00/8``, ``0x1&&&0xf``, ``5..9``.
+grammar, a key may be written as P4 writes it: ``0x0a00/8``, ``0x1&&&0xf``, ``5..9``. And ``wait``
+may say how long: ``wait 10ms``.
 
 The grammar below reads one line at a time. A line with another keyword is a command of
 simple_switch_CLI, which has a parser of its own.
@@ -21,6 +22,7 @@ from lark.exceptions import VisitError
 from lark.lexer import PatternStr
 
 from innet.core.errors import InputError
+from innet.core.numbers import nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,10 @@ class NoPacket:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """``wait``: time passes."""
+    """``wait [DURATION]``: time passes. ``nanoseconds``: how much; None: it is not said."""
 
     line: int
+    nanoseconds: int | None
 
 
 Relation = Literal["==", "!=", "<", "<=", ">", ">="]
@@ -148,7 +151,7 @@ remove: WORD
 packet: PORT BYTES*
 expect: PORT PATTERN* [END]
 no_packet:
-wait:
+wait: [DURATION]
 check_counter: name "(" (NUMBER | WORD) ")" [UNIT RELATION NUMBER]
 
 key: name ":" NUMBER [SEPARATOR NUMBER]
@@ -165,6 +168,7 @@ PORT: /[0-9]+(?!\S)/
 BYTES: /[0-9a-fA-F]+/
 PATTERN: /[0-9a-fA-F*]+/
 END: "$"
+DURATION: /[0-9]\S*/
 UNIT: "packets"i | "bytes"i
 RELATION: "==" | "!=" | "<=" | ">=" | "<" | ">"
 SEPARATOR: "/" | "&&&" | ".."
@@ -179,7 +183,7 @@ _USAGE = {
     "packet": "packet PORT HEX",
     "expect": "expect PORT [HEX, with * for any digit, and $ where nothing follows]",
     "no_packet": "no_packet",
-    "wait": "wait",
+    "wait": "wait [DURATION, such as 1.5ms]",
     "check_counter": "check_counter COUNTER(INDEX) [packets|bytes RELATION NUMBER]",
 }
 """How each statement is written, by its keyword, which is also its rule of the grammar."""
@@ -192,6 +196,7 @@ _TERMINALS = {
     "BYTES": "hexadecimal digits",
     "PATTERN": "hexadecimal digits or *",
     "UNIT": "packets or bytes",
+    "DURATION": "a duration",
     "RELATION": "a relation (== != < <= > >=)",
     "SEPARATOR": "'/', '&&&' or '..'",
     "$END": "the end of the line",
@@ -329,8 +334,8 @@ class _Statements(Transformer[Token, Any]):
     def no_packet(self) -> NoPacket:
         return NoPacket(self.line)
 
-    def wait(self) -> Wait:
-        return Wait(self.line)
+    def wait(self, duration: Token | None) -> Wait:
+        return Wait(self.line, None if duration is None else nanoseconds(duration, "the wait"))
 
     def check_counter(
         self, counter: str, cell: Token, unit: Any, relation: Any, value: Token | None

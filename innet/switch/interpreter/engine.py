@@ -229,6 +229,10 @@ class InterpretEngine:
         self._egress.clear()
         self.state.traffic_manager.clear()
 
+    def _stamp(self, trace: Trace, packet: Packet) -> None:
+        """Let events say which packet they concern, and when they happen."""
+        trace.packet, trace.time = packet.origin.number, self._now if self._timed else None
+
     def _run_due(self, limit: int) -> list[_Sent]:
         """Run egress of what leaves its queue at ``limit`` or before; returns what leaves."""
         statistics = self.state.statistics
@@ -256,6 +260,7 @@ class InterpretEngine:
         received, received_length = packet.data, packet.length
         packet.hit_time = self.state.clock
         if self.trace is not None:
+            self._stamp(self.trace, packet)
             kind, port = standard.instance_type_of(packet), packet.ingress_port
             self.trace("ingress", instance_type=kind, port=port, length=len(received))
         if not self._parse(packet):
@@ -436,6 +441,8 @@ class InterpretEngine:
         """Run egress of a copy; returns what leaves, None where nothing does."""
         standard, packet, port = self.standard, waiting.packet, waiting.port
         enqueued, depth = self.state.clock, 0
+        if self.trace is not None:
+            self._stamp(self.trace, packet)
         if self._timed:
             manager = self.state.traffic_manager
             depth = int(withdraw(manager.queues, manager.first_word(port, waiting.priority)))

@@ -102,6 +102,19 @@ class TestStf:
             switch("stf", TABLES, tmp_path / "x.stf")
 
 
+class TestStfTimes:
+    def test_gap(self, tmp_path):
+        (tmp_path / "x.stf").write_text(
+            "set_queue_rate 1000 2\npacket 0 02\npacket 0 02\n"
+            f"expect 2 02{0:012x}{1000:012x}\nexpect 2 02{20:012x}{2000:012x}\n"
+        )
+        words = ["stf", CLOCK, tmp_path / "x.stf", "-e", "interpret"]
+        assert switch(*words, "--gap", "20us").exit_code == 0
+        assert switch(*words).exit_code == 1
+        with pytest.raises(InputError, match="--gap is '20'; write it with its unit, such as 20us"):
+            switch(*words, "--gap", "20")
+
+
 class TestReplay:
     @pytest.fixture
     def capture(self, tmp_path):
@@ -129,6 +142,24 @@ class TestReplay:
         assert document["ports"]["7"]["silent"] == 2
         assert document["ports"]["2"]["file"] == str(tmp_path / "out" / "p2_out.pcap")
         assert document["statistics"]["unknown_groups"] == 2
+
+    def test_times(self, tmp_path, capture):
+        (tmp_path / "commands").write_text("set_queue_rate 10 2\n")
+        arguments = ["-c", tmp_path / "commands", "-e", "interpret", "--timed", "-o"]
+        text = switch("replay", CLOCK, capture, *arguments, tmp_path / "out").stdout
+        assert "unanswered" not in text
+        assert "0 packets found their queue full; 1 waited when the last one came, " in text
+        rows = [line.split() for line in text.splitlines()]
+        assert ["port", "priority", "capacity", "rate", "dropped"] in rows
+        assert ["2", "0", "64", "10/s", "0"] in rows
+        document = json.loads(
+            switch("replay", CLOCK, capture, *arguments, tmp_path / "more", "--json").stdout
+        )
+        assert document["queues"] == [
+            {"port": 2, "priority": 0, "depth": 0, "capacity": 64, "rate": 10, "dropped": 0}
+        ]
+        assert (document["waiting"], document["drain_seconds"]) == (1, 0.099998)
+        assert document["ports"]["1"]["silent"] is None
 
     def test_interrupted(self, tmp_path):
         """What was written so far is whole, and one line says what happened."""
@@ -331,6 +362,39 @@ class TestTrace:
     def test_packets_that_are_none(self, text):
         with pytest.raises(InputError, match=rf"--packet {text}: write it as PORT:HEX"):
             switch("explain", self.TOUR, "--packet", text)
+
+    def test_times(self, tmp_path):
+        """Packets that are named and those of a capture meet in the queues."""
+        path = tmp_path / "p3_in.pcap"
+        path.write_bytes(files.pcap([(5_000, b"\2a"), (15_000, b"\2b")]))
+        (tmp_path / "commands").write_text("set_queue_rate 10000 2\n")
+        options = ["--pcap", path, "-c", tmp_path / "commands", "--packet", "0:0263@2us"]
+        text = switch("explain", CLOCK, *options).stdout
+        heads = [line for line in text.splitlines() if not line.startswith(" ")]
+        assert heads == [
+            "packet 0 at 0 ns",
+            "packet 1 at 2,000 ns",
+            "packet 2 at 10,000 ns",
+            "packet 0 at 100,000 ns",
+            "packet 1 at 200,000 ns",
+            "packet 2 at 300,000 ns",
+        ]
+        assert "queue of port 2, priority 0: 1 before it, leaves in 198000 ns" in text
+        assert "left the queue after 198000 ns, 1 behind it" in text
+        assert f"sent to port 2: 14 bytes 02{2:012x}{200:012x}63" in text
+        result = switch("explain", CLOCK, *options[:4], "--timed", "--json")
+        documents = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [(each["packet"], each["time"]) for each in documents] == [
+            (0, 0), (1, 10_000), (0, 100_000), (1, 200_000),
+        ]  # fmt: skip
+        assert documents[1]["events"][-1]["event"] == "enqueue"
+
+    def test_times_that_are_none(self):
+        with pytest.raises(InputError, match="the time of --packet 0:00@5 is '5'; write it with"):
+            switch("explain", CLOCK, "--packet", "0:00@5")
+        with pytest.raises(InputError, match="state packets in the order of their times"):
+            switch("explain", CLOCK, "--packet", "0:00@5ns", "--packet", "0:00@4ns")
+        assert switch("explain", CLOCK, "--packet", "0:00@5ns", "--packet", "0:00").exit_code == 0
 
     def test_nothing_to_trace(self):
         with pytest.raises(InputError, match="nothing to trace"):

@@ -290,3 +290,74 @@ def test_only_packets_are_traced(port, data):
     switch = Switch.load(program("switch_tables"), "interpret")
     with pytest.raises(InputError):
         switch.trace(port, data)
+
+
+class TestTimes:
+    """Traced packets meet in the egress queues; tools_clock stamps each with its times."""
+
+    @pytest.fixture
+    def clock(self):
+        switch = Switch.load(program("tools_clock"), "jit")
+        switch.commands("set_queue_rate 1000000 2\nset_queue_depth 2 2")
+        return switch
+
+    def test_packets_meet(self, clock):
+        told = [each for time in (0, 10, 20) for each in clock.trace(1, b"\2", time=time)]
+        assert clock.waiting == 2
+        assert clock.next_departure == 1000
+        told += clock.trace_until(1500)
+        assert clock.waiting == 1
+        told += clock.trace(1, b"\3", time=1700) + clock.trace_until()
+        met = [
+            (each.packet, each.time, each.kind, each.values.get("depth"))
+            for each in of(told, "ingress", "enqueue", "queue_full", "dequeue", "sent")
+        ]
+        assert met == [
+            (0, 0, "ingress", None),
+            (0, 0, "enqueue", 0),
+            (1, 10, "ingress", None),
+            (1, 10, "enqueue", 1),
+            (2, 20, "ingress", None),
+            (2, 20, "queue_full", 2),
+            (0, 1000, "dequeue", 1),
+            (0, 1000, "sent", None),
+            (3, 1700, "ingress", None),
+            (3, 1700, "enqueue", 0),
+            (3, 1700, "dequeue", 0),
+            (3, 1700, "sent", None),
+            (1, 2000, "dequeue", 0),
+            (1, 2000, "sent", None),
+        ]
+        (waited,) = {str(each) for each in told if each.kind == "dequeue" and each.packet == 1}
+        assert waited == "left the queue after 1990 ns, 0 behind it"
+        assert clock.state.clock == 2
+        assert clock.statistics.dropped_queue == 1
+
+    def test_without_times_events_have_none(self, clock):
+        assert {each.time for each in clock.trace(1, b"\2")} == {None}
+
+    def test_nobody_passes_by_what_waits(self, clock):
+        clock.trace(1, b"\2", time=0)
+        with pytest.raises(InputError, match=r"1 packets wait .*; trace_until\(\) lets them leave"):
+            clock.process([(1, b"\2")])
+        with pytest.raises(InputError, match=r"1 packets wait .*; trace_until\(\) lets them leave"):
+            clock.trace(1, b"\2")
+        with pytest.raises(InputError, match="1 packets that were traced wait"):
+            clock.process([(1, b"\2")], times=[5])
+        assert len(of(clock.trace_until(), "sent")) == 1
+        assert len(clock.process([(1, b"\2")] * 2, times=[5000] * 2, until=5000)) == 1
+        with pytest.raises(InputError, match=r"wait .* that are not traced.*; run_until\(\)"):
+            clock.trace(1, b"\2", time=5000)
+        with pytest.raises(InputError, match=r"1 packets wait .*; run_until\(\) lets them leave"):
+            clock.trace(1, b"\2")
+        assert clock.run_until().to_packets() == [(2, b"\2" + bytes(5) + b"\5" + bytes(5) + b"\6")]
+        assert clock.trace(1, b"\2", time=6000)
+
+    def test_times_that_are_none(self, clock):
+        clock.trace(1, b"\2", time=5)
+        with pytest.raises(InputError, match="time runs forward: packet 0 is at 4 ns"):
+            clock.trace(1, b"\2", time=4)
+        with pytest.raises(InputError, match="time runs forward: until= is at 4 ns"):
+            clock.trace_until(4)
+        with pytest.raises(InputError, match="whole numbers of nanoseconds"):
+            clock.trace(1, b"\2", time=1.5)

@@ -33,7 +33,7 @@ def read(path):
         ]
 
 
-def play(inputs, out, engine="interpret", name="tools_clock", batch=4096):
+def play(inputs, out, engine="interpret", name="tools_clock", batch=4096, commands=None):
     switch = Switch.load(program(name), engine)
     switch.multicast_group(1, [(2, 0), (4, 0)])
     if name == "tools_tour":
@@ -43,8 +43,9 @@ def play(inputs, out, engine="interpret", name="tools_clock", batch=4096):
                 key = f"{priority:#x}&&&3 {kind} 0&&&{2 if action == 'again' else 0}"
                 switch.command(f"table_add choose {action} {key} => {value} {priority}")
         switch.mirror_session(5, port=6)
+    switch.commands(commands or "")
     with Replay(inputs, out) as replay:
-        return replay.run(switch, batch), switch
+        return replay.run(switch, batch, timed=commands is not None), switch
 
 
 def stamped(first, micros):
@@ -93,6 +94,42 @@ def test_engines_and_batches_agree(tmp_path, name, port):
         written.append({path.name: path.read_bytes() for path in out.iterdir()})
     assert written[0] == written[1] == written[2]
     assert len(read(tmp_path / "jit7" / f"p{port}_out.pcap")) > 50
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+@pytest.mark.parametrize("batch", [1, 2, 4096])
+def test_packets_wait_in_queues(tmp_path, engine, batch):
+    # Microseconds: two packets a millisecond by port 2, three of which may wait.
+    arrivals = [0, 100, 200, 300, 1100, 9_000]
+    records = [(START + time * 1000, b"\2a") for time in arrivals] + [(START + 9_000_001, b"\xff")]
+    capture = put(tmp_path, "p1_in.pcap", records, nano=False)
+    commands = "set_queue_rate 2000 2\nset_queue_depth 3 2"
+    summary, switch = play(
+        [Input(capture)], tmp_path / "out", engine, batch=batch, commands=commands
+    )
+    left = [(0, 500), (100, 1000), (200, 1500), (1100, 2000), (9_000, 9_000)]
+    assert read(tmp_path / "out" / "p2_out.pcap") == [
+        (when * 1000, b"\2" + came.to_bytes(6, "big") + when.to_bytes(6, "big") + b"a")
+        for came, when in left
+    ]
+    assert [(each.port, each.dropped) for each in summary.queues] == [(2, 1)]
+    assert summary.timed
+    assert (summary.waiting, summary.drain_seconds) == (0, 0.0)
+    assert switch.waiting == 0
+    assert summary.ports[2].packets_out == 5
+    assert summary.ports[1].packets_in == 7
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_what_waits_at_the_end_leaves(tmp_path, engine):
+    capture = put(tmp_path, "p1_in.pcap", [(START + i, b"\2") for i in range(70)])
+    summary, _ = play([Input(capture)], tmp_path / "out", engine, commands="set_queue_rate 1 2")
+    assert [time for time, _ in read(tmp_path / "out" / "p2_out.pcap")] == [
+        second * 10**9 for second in range(1, 65)
+    ]
+    assert summary.waiting == 64
+    assert summary.queues[0].dropped == 6
+    assert summary.drain_seconds == 64 - 69e-9
 
 
 def test_interfaces_of_a_pcapng_are_ports(tmp_path):

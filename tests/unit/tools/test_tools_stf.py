@@ -66,7 +66,9 @@ class TestSyntax:
             remove ALL
             remove $E
             packet 0x  # fails below, in a test of its own
-            """.replace("packet 0x  # fails below, in a test of its own", "wait\nno_packet")
+            """.replace(
+            "packet 0x  # fails below, in a test of its own", "wait\nno_packet\nWAIT 1.5ms"
+        )
         assert stf_syntax.parse(text, "t").statements == (
             stf_syntax.Add(
                 2,
@@ -79,8 +81,9 @@ class TestSyntax:
             stf_syntax.SetDefault(3, "t", stf_syntax.ActionCall("x.y", ())),
             stf_syntax.Remove(4, None),
             stf_syntax.Remove(5, "E"),
-            stf_syntax.Wait(6),
+            stf_syntax.Wait(6, None),
             stf_syntax.NoPacket(7),
+            stf_syntax.Wait(8, 1_500_000),
         )
 
     def test_packets(self):
@@ -122,7 +125,9 @@ class TestSyntax:
             ("setdefault t c", ":15: expected '\\.', '\\(' or '\\[', found the end"),
             ("  check_counter c(1) packet == 3", ":22: expected packets or bytes or the end"),
             ("check_counter c(1) packets = 3", ":28: expected a relation"),
-            ("wait 5", ":6: expected the end of the line, found '5'"),
+            ("wait 5", ":6: the wait is '5'; write it with its unit, such as 20us"),
+            ("wait 5ms 3", ":10: expected the end of the line, found '3'"),
+            ("wait ms", ":6: expected a duration or the end of the line, found 'ms'"),
             ("no_packet 5", ":[0-9]+: .*expected the end of the line, found '5'"),
             (" é 1", ":2: 'é' begins no statement"),
         ],
@@ -241,6 +246,63 @@ class TestComparison:
         assert outcome.passed
         idle = "idle timeout at 1000000 us in I.small_table: entries 0"
         assert outcome.printed == ((3, idle),)
+
+
+class TestTimes:
+    """tools_clock stamps each packet with its arrival and departure, in microseconds."""
+
+    @staticmethod
+    def stamped(arrived, left):
+        return f"expect 2 02{arrived:012x}{left:012x} $"
+
+    @pytest.mark.parametrize("engine", ["jit", "interpret"])
+    def test_gaps_and_waits(self, engine):
+        text = ["set_queue_rate 100 2", *["packet 0 02"] * 3, "wait 0.5s", "packet 0 02"]
+        # Departures are 10 ms apart, the first of them after 10 ms; after the wait nothing waits.
+        expected = [(0, 10_000), (1_000, 20_000), (2_000, 30_000), (503_000, 503_000)]
+        test = stf_syntax.parse("\n".join(text + [self.stamped(*each) for each in expected]), "t")
+        assert stf.run(load_program(program("tools_clock")), test, engine, gap=10**6).passed
+        expected = [(0, 10_000), (0, 20_000), (0, 30_000), (500_000, 500_000)]
+        test = stf_syntax.parse("\n".join(text + [self.stamped(*each) for each in expected]), "t")
+        assert stf.run(load_program(program("tools_clock")), test, engine).passed
+
+    def test_commands_find_what_waits(self):
+        text = """
+            set_queue_rate 10 2
+            set_queue_depth 2 2
+            packet 0 02
+            packet 0 02
+            packet 0 02
+            queue_read 2
+            wait 150ms
+            queue_read 2
+            set_queue_rate 0 2
+            packet 0 02
+            wait
+            packet 0 02
+        """
+        lines = [(0, 100), (0, 200), (150, 200), (1150, 1150)]
+        text += "\n".join(self.stamped(a * 1000, b * 1000) for a, b in lines)
+        outcome = run("tools_clock", text)
+        assert outcome.passed
+        limits = "capacity 2, rate 10, dropped 1"
+        assert [text for _, text in outcome.printed] == [
+            f"port 2 priority 0: depth 2, {limits}",
+            f"port 2 priority 0: depth 1, {limits}",
+        ]
+
+    def test_without_times_nothing_waits(self):
+        text = "set_queue_rate 1 2\nset_queue_depth 0 2\npacket 0 02\nwait\npacket 0 02\n"
+        lines = [self.stamped(time, time) for time in (stf.PAUSE, 2 * stf.PAUSE)]
+        assert run("tools_clock", text + "\n".join(lines)).passed
+
+    @pytest.mark.parametrize("engine", ["jit", "interpret"])
+    def test_the_example(self, engine):
+        examples = Path(__file__).parents[3] / "p4/examples"
+        test = stf_syntax.read(examples / "ecn.stf")
+        loaded = load_program(examples / "ecn.json")
+        assert stf.run(loaded, test, engine, priority_queues=8).passed
+        assert not stf.run(loaded, test, engine).passed  # there is no queue 5
 
 
 class TestDifference:

@@ -1,5 +1,5 @@
-"""Tools for a compiled program: run its tests, replay captures, measure it, look inside.
+"""Tools for compiled programs: packet tests, replay of captures, benchmarks, explanations.
 
-One module per tool; ``innet.cli.switch`` has their commands. Tools use the public interface of
-``innet.switch`` alone, which the import rules check.
+There is one module per tool; ``innet.cli.switch`` has the commands. Tools use only the public
+interface of ``innet.switch``, which the import rules check.
 """

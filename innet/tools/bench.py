@@ -1,7 +1,7 @@
-"""How fast a program runs: the engines side by side, and simple_switch where it is installed.
+"""Speed of a program on both engines, and on simple_switch if it is installed.
 
-All get the same packets. Times are measured in this process, on this machine. The time of
-simple_switch is that between its first and last packet sent, by its own clock.
+All run the same packets. Times are measured in this process. The time of simple_switch is that
+between the first and the last packet it sends, by its own clock.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _START_SECONDS = 300.0  # for a new process to be ready
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One way to run the program.
+    """The rate of one engine or tool.
 
     Attributes:
         name: of the engine or tool.
-        packets: how many were timed.
-        seconds: how long they took; None where that is not known.
-        note: why not.
+        packets: number of timed packets.
+        seconds: their duration; None if unknown.
+        note: why it is unknown.
     """
 
     name: str
@@ -63,9 +63,9 @@ class StartTimes:
     """A new process that loads the program on the compiled engine and runs one packet.
 
     Attributes:
-        cold: seconds, imports included, when the program is not in the cache.
-        warm: the same when it is.
-        memory: bytes by which the (warm) process grew from the program's loading on.
+        cold: seconds, with imports, if the program is not in the cache.
+        warm: the same if it is.
+        memory: bytes by which the (warm) process grew since the program was loaded.
     """
 
     cold: float
@@ -75,7 +75,7 @@ class StartTimes:
 
 @dataclass(frozen=True, slots=True)
 class StateSize:
-    """Bytes of a switch's registers, counters and meters, and how many table entries it has."""
+    """Bytes of a switch's registers, counters and meters, and its number of table entries."""
 
     registers: int
     counters: int
@@ -85,17 +85,17 @@ class StateSize:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What ``measure`` found; ``start`` None: the compiled engine refuses the program."""
+    """The result of ``measure``. ``start`` is None if the compiled engine refuses the program."""
 
     rates: tuple[Rate, ...]
     start: StartTimes | None
     state_size: StateSize
     answered: float
-    """Packets that left for each that came, on the interpreter."""
+    """Packets out per packet in, on the interpreter."""
 
 
 def fuzzed_packets(program: ir.Program, count: int, seed: int) -> list[tuple[int, bytes]]:
-    """Random packets that take the parser's paths."""
+    """Random packets that follow the parser's paths."""
     rng = np.random.default_rng(seed)
     fuzzer = Fuzzer(program, rng)
     distinct = [(int(rng.integers(_PORTS)), fuzzer.packet()) for _ in range(min(count, _DISTINCT))]
@@ -103,7 +103,7 @@ def fuzzed_packets(program: ir.Program, count: int, seed: int) -> list[tuple[int
 
 
 def captured_packets(capture: Input, count: int) -> list[tuple[int, bytes]]:
-    """The packets of a capture, from the start again until there are ``count``."""
+    """``count`` packets of a capture, repeated if it has fewer."""
     packets: list[tuple[int, bytes]] = []
     with open_sources([capture]) as sources:
         for timed in merge(sources, _DISTINCT):
@@ -122,15 +122,15 @@ def measure(
     *,
     priority_queues: int = 1,
 ) -> Iterator[Rate | Measurement]:
-    """Measure one after the other: yields each rate when it is there, and all at the end.
+    """Measure all in sequence; yields each rate, and returns the measurement.
 
     Args:
         document: the program's JSON, for simple_switch and for new processes.
         program: the same, loaded.
         packets: (port, bytes), at least one.
-        commands: the control plane of all.
+        commands: control-plane commands for all.
         batch: packets in one call of the built-in switch.
-        priority_queues: egress queues per port, of all.
+        priority_queues: egress queues per port, for all.
 
     Raises:
         ControlError: a command was refused.
@@ -172,7 +172,7 @@ def measure(
 
 
 def _built_in(switch: Switch, name: str, batches: list[PacketBatch]) -> Rate:
-    """The best of several rounds over all batches, after a first round as warm-up."""
+    """The best of several rounds over all batches, after a warm-up round."""
     best = float("inf")
     for repeat in range(_REPEATS + 1):
         begun = time.perf_counter()
@@ -200,7 +200,7 @@ def _simple_switch(
     commands: Commands,
     reference: Switch,
 ) -> Rate:
-    """``reference`` finds the ports by which packets leave; simple_switch needs them beforehand."""
+    """The rate of simple_switch. It needs to know the output ports, which ``reference`` finds."""
     try:
         name = f"simple_switch {simple_switch.version()}"
         lines = [line for line in commands.lines if line.split("#")[0].strip()]
@@ -222,7 +222,7 @@ def _simple_switch(
 
 
 def state_size(state: SwitchState) -> StateSize:
-    """The memory of a switch's state."""
+    """The size of a switch's state."""
     return StateSize(
         registers=sum(group.matrix.nbytes for group in state.register_groups),
         counters=sum(counter.nbytes for counter in state.counters),
@@ -251,7 +251,7 @@ print(time.perf_counter() - begun, resident() - before)
 
 
 def _start(document: Mapping[str, Any]) -> StartTimes:
-    """Start two processes one after the other, with a cache of their own."""
+    """Start two processes, one after the other, with an empty cache."""
     with tempfile.TemporaryDirectory(prefix="innet-bench-") as folder:
         path = Path(folder) / "program.json"
         path.write_text(json.dumps(document), encoding="utf-8")
@@ -262,7 +262,7 @@ def _start(document: Mapping[str, Any]) -> StartTimes:
 
 
 def _started(path: Path, environment: dict[str, str]) -> tuple[float, int]:
-    """Seconds and bytes that a process needed."""
+    """Seconds and bytes of a new process."""
     try:
         result = subprocess.run(  # noqa: S603 - this interpreter, no shell
             [sys.executable, "-c", _STARTING, str(path)],

@@ -1,7 +1,7 @@
 """Kernels for capture files: find records in bytes, gather packets, write records.
 
-Compiled by Numba, whose compiled code is cached on disk. Positions are bytes from the start of the
-array given; times are nanoseconds.
+Numba compiles them, and caches the code on disk. Positions are bytes from the start of the array;
+times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from innet.core.numba_cache import njit
 
 LONGEST = 262_144
-"""Bytes of a packet, as libpcap limits it; what claims to be longer is no packet."""
+"""libpcap's limit for the bytes of a packet. A longer record is not a packet."""
 
 WHOLE = 0
-"""The bytes were read as far as they hold whole records."""
+"""All complete records were read."""
 TOO_LONG = 1
-"""A record claims more than ``LONGEST`` bytes."""
+"""A record has more than ``LONGEST`` bytes."""
 OTHER_BLOCK = 2
-"""A pcapng block that is no packet, for the caller to read."""
+"""A pcapng block that is not a packet, which the caller must read."""
 MALFORMED = 3
-"""A pcapng block whose lengths do not agree."""
+"""A pcapng block whose two lengths differ."""
 NO_INTERFACE = 4
-"""A pcapng packet of an interface that the section has not described."""
+"""A pcapng packet of an unknown interface."""
 
 SECTION = 0x0A0D0D0A
 INTERFACE = 1
@@ -33,8 +33,8 @@ _ENHANCED_PACKET = 6
 
 
 START, LENGTH, ORIGINAL, TIME, BY = range(5)
-"""Columns of what a scan finds, an int64 row for each packet: where its bytes begin, how many were
-captured, how many it had, when, and the number of the interface by which it came."""
+"""Columns of a scan's result, an int64 row for each packet: position of its bytes, captured length,
+original length, time, and number of its interface."""
 
 
 @njit(cache=True)
@@ -51,13 +51,13 @@ def scan_pcap(
     """Find the records of a pcap.
 
     Args:
-        data: whole records, as many as there are, and the beginning of another.
-        big_endian: how the file's integers are stored.
+        data: complete records, perhaps followed by the beginning of another.
+        big_endian: byte order of the file's integers.
         fraction: nanoseconds of a unit of the time stamp's second word, 1 or 1000.
-        found: to be filled, shape (n, 5), with a row for each packet; see ``room_for``.
+        found: output, shape (n, 5), a row for each packet; see ``room_for``.
 
     Returns:
-        How many bytes were read, how many packets they hold, and why it stopped (``WHOLE``, ...).
+        Bytes read, packets found, and why the scan stopped (``WHOLE``, ...).
     """
     at = 0
     count = 0
@@ -87,11 +87,11 @@ def scan_pcapng(
     latest: int,
     found: NDArray[np.int64],
 ) -> tuple[int, int, int]:
-    """The same for the packet blocks of a pcapng, up to the first other block.
+    """Find the packet blocks of a pcapng, up to the first other block.
 
-    ``interfaces``: shape (n, 4), one row for each interface of the section so far: decimal digits
-    of its clock's resolution or -1, binary digits or -1, seconds to add, and snapped length (0: no
-    limit). ``latest``: the time of the packet before. Blocks of unknown kinds are skipped.
+    ``interfaces``: shape (n, 4), one row for each interface of the section: decimal digits of its
+    clock's resolution or -1, binary digits or -1, seconds to add, and snap length (0: no limit).
+    ``latest``: the time of the previous packet. Blocks of unknown types are skipped.
     """
     at = 0
     count = 0
@@ -127,7 +127,7 @@ def _packet(
     interfaces: NDArray[np.int64],
     row: NDArray[np.int64],
 ) -> int:
-    """Read a packet block to ``row``; a simple packet block leaves its time."""
+    """Read a packet block into ``row``. A simple packet block does not change the time."""
     kind = _u32(block, 0, big_endian)
     head = 12 if kind == _SIMPLE_PACKET else 28
     if block.size < head + 4:
@@ -181,7 +181,7 @@ def gather_packets(
     positions: NDArray[np.int64],
     rows: NDArray[np.uint8],
 ) -> None:
-    """Copy packet i, at start[i] of ``data``, to row places[i] of ``rows``, shape (n, stride)."""
+    """Copy packet i, at start[i] of ``data``, to row positions[i] of ``rows``, (n, stride)."""
     for i in range(len(start)):
         row = rows[positions[i]]
         for k in range(length[i]):
@@ -196,7 +196,7 @@ def write_records(
     chosen: NDArray[np.int64],
     fraction: int,
 ) -> NDArray[np.uint8]:
-    """The ``chosen`` packets as little-endian pcap records, one after the other."""
+    """Write the ``chosen`` packets as little-endian pcap records."""
     total = 0
     for i in chosen:
         total += 16 + length[i]
@@ -222,5 +222,5 @@ def _put_u32(out: NDArray[np.uint8], at: int, word: int) -> None:
 
 
 def room_for(data: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Room for all packets that a scan of ``data`` may find."""
+    """An array with room for all packets that a scan of ``data`` can find."""
     return np.empty((data.size // 12 + 1, 5), np.int64)

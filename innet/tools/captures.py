@@ -1,7 +1,7 @@
-"""Capture files, read in blocks of constant size whatever their length, and written.
+"""Reading and writing of capture files, in blocks of constant size.
 
 pcap and pcapng, of either byte order, with time stamps of any resolution, plain or gzip-compressed.
-Time stamps are nanoseconds since the capture's epoch, exact.
+Time stamps are exact nanoseconds since the capture's epoch.
 
 Sources: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 """
@@ -29,7 +29,7 @@ CHUNK = 1 << 22
 """Bytes read at a time."""
 
 _MAGIC = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
-"""pcap's magic numbers, and the nanoseconds of a unit of the time stamps' fraction."""
+"""pcap's magic numbers, and the nanoseconds of a unit of the time stamp's fraction."""
 
 _ORDER = 0x1A2B3C4D
 _MOST_BINARY_DIGITS = 30  # of a pcapng clock: more would not be exact in 64 bits
@@ -43,15 +43,15 @@ _PROBLEMS = {
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Packets of a capture, one after the other.
+    """Consecutive packets of a capture.
 
     Attributes:
-        data: bytes that hold the packets, among others.
-        start, length: shape (n,), int64 and int32: where each packet lies in ``data``.
+        data: bytes that include the packets.
+        start, length: shape (n,), int64 and int32: position of each packet in ``data``.
         time: shape (n,), int64, nanoseconds.
         interface: shape (n,), int32: number of the interface in the order of the capture; 0 in a
             pcap.
-        cut: how many were longer before they were captured.
+        cut: how many packets are truncated in the capture.
     """
 
     data: NDArray[np.uint8]
@@ -74,18 +74,18 @@ class CaptureReader:
     Attributes:
         link_type: of the (first) interface; 1 is Ethernet.
         nano: time stamps are finer than microseconds.
-        is_pcapng: packets say by which interface they came.
-        size: of the file in bytes; ``position`` is how many of them were read.
+        is_pcapng: packets have interfaces.
+        size: bytes of the file; ``position`` is how many of them were read.
 
     Raises:
         InputError: the file cannot be read.
-        PacketError: it is no capture.
+        PacketError: it is not a capture.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.packets = 0
-        """How many ``blocks`` has given out."""
+        """How many packets ``blocks`` has returned."""
         self._interfaces = np.empty((0, 4), np.int64)
         self._earlier = 0  # interfaces of the sections before
         self._latest = 0
@@ -130,10 +130,10 @@ class CaptureReader:
             where = f"after packet {self.packets}" if self.packets else "at its start"
             raise PacketError(f"{self.path} cannot be read on {where}: {error}.") from None
 
-    # ── The beginning ──
+    # ── File header ──
 
     def _header(self) -> bytes:
-        """Read the file header; returns the bytes that were read after it."""
+        """Read the file header; returns the bytes read after it."""
         head = self._read(CHUNK)
         if not head:
             raise PacketError(f"{self.path} is empty, so it is no capture.")
@@ -156,7 +156,7 @@ class CaptureReader:
         return head[24:]
 
     def _sections(self, head: bytes) -> bytes:
-        """pcapng: read blocks up to the first packet, so that interfaces are known."""
+        """pcapng: read blocks up to the first packet, to know the interfaces."""
         self._big_endian = False
         self.link_type = 1
         self.nano = False
@@ -170,10 +170,10 @@ class CaptureReader:
     # ── Packets ──
 
     def blocks(self) -> Iterator[Block]:
-        """The packets, some megabytes at a time.
+        """The packets, in blocks of some megabytes.
 
         Raises:
-            PacketError: the file is damaged or ends in a packet; names the packet and the offset.
+            PacketError: the file is damaged or ends within a packet; names the packet and offset.
         """
         rest = self._rest
         while True:
@@ -225,7 +225,7 @@ class CaptureReader:
     # ── pcapng: sections and interfaces ──
 
     def _describe(self, rest: bytes) -> bytes:
-        """Read the section or interface that ``rest`` begins with; returns what follows it."""
+        """Read the section or interface block at the start of ``rest``; returns what follows."""
         while len(rest) < 12 or len(rest) < self._block_size(rest):
             chunk = self._read(CHUNK)
             if not chunk:
@@ -319,18 +319,18 @@ class CaptureWriter:
 # ----------------------------------------------------------------------------
 # Several captures as one stream of batches, in the order of their time stamps.
 #
-# Captures are read side by side, a block of each at a time, so that memory does not depend on their
-# length. A packet with an earlier time stamp than one before it in its own capture keeps its place
-# and counts as being of that one's time.
+# Captures are read in parallel, one block of each at a time, so that memory does not depend on
+# their length. A packet with an earlier time stamp than its predecessor in the capture keeps its
+# position, and is treated as if it had the predecessor's time.
 
 MOST_BYTES = 1 << 26
-"""Of a batch: one whose longest packet is very long has fewer packets."""
+"""Bytes of a batch. With very long packets a batch has fewer of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Packets and when each was captured: int64 (n,), nanoseconds; and ``clock``, the same without
-    steps back.
+    """Packets with their times, int64 (n,), nanoseconds; and ``clock``, the same but never
+    decreasing.
     """
 
     packets: PacketBatch
@@ -340,11 +340,11 @@ class Timed:
 
 @dataclass(slots=True)
 class Source:
-    """A capture, and where its packets arrive.
+    """A capture, and the port at which its packets arrive.
 
     Attributes:
-        port: for every packet; None: the number of the interface by which it came.
-        cut: how many packets were longer before they were captured.
+        port: port of all packets; None: the number of a packet's interface.
+        cut: how many packets are truncated in the capture.
     """
 
     capture: CaptureReader
@@ -370,11 +370,11 @@ class Source:
 
     @property
     def known_until(self) -> int:
-        """The time up to which all packets have been read."""
+        """All packets up to this time have been read."""
         return int(self._clock[-1])
 
     def advance(self) -> None:
-        """Read the next block, after the packets of the last were taken."""
+        """Read the next block, after all packets of the last were taken."""
         self._block = next(self._blocks, None)
         self._next = 0
         if self._block is not None:
@@ -384,7 +384,7 @@ class Source:
             self.cut += block.cut
 
     def take(self, until: int, *, inclusive: bool) -> _Piece | None:
-        """The packets up to a time, with those of that time or not; None when there are none."""
+        """The packets up to a time, inclusive or not; None if there are none."""
         block = self._block
         if block is None:
             return None
@@ -405,7 +405,7 @@ class Source:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all packets that were read have been taken."""
+        """Whether all packets read so far have been taken."""
         return self._block is not None and self._next == len(self._block)
 
     def _ports(self, interface: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -421,7 +421,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Packets of one source that come next."""
+    """The next packets of one source."""
 
     data: NDArray[np.uint8]
     start: NDArray[np.int64]
@@ -432,16 +432,16 @@ class _Piece:
 
 
 def merge(sources: list[Source], most: int) -> Iterator[Timed]:
-    """Batches of up to ``most`` packets; of equal times, those of the first source come first.
+    """Batches of up to ``most`` packets. Among equal times the first source comes first.
 
     Raises:
-        PacketError: a capture is damaged; what came before it has been given out.
+        PacketError: a capture is damaged. All packets before the damage were returned.
     """
     while any(not source.ended for source in sources):
         open_sources = [source for source in sources if not source.ended]
         known_until = min(source.known_until for source in open_sources)
         limiting = next(source for source in open_sources if source.known_until == known_until)
-        # At the limit itself, take only from sources that come before the limiting one.
+        # At the limit itself, take only from sources before the limiting one.
         last = sources.index(limiting)
         pieces = [
             piece
@@ -455,7 +455,7 @@ def merge(sources: list[Source], most: int) -> Iterator[Timed]:
 
 
 def _batches(pieces: list[_Piece], most: int) -> Iterator[Timed]:
-    """Packets of all pieces in order of time, cut into batches."""
+    """Packets of all pieces in order of time, in batches."""
     clock = np.concatenate([piece.clock for piece in pieces])
     order = np.argsort(clock, kind="stable")
     length = np.concatenate([piece.length for piece in pieces])[order]
@@ -481,7 +481,7 @@ def _batches(pieces: list[_Piece], most: int) -> Iterator[Timed]:
 
 
 def _count(length: NDArray[np.int32], most: int) -> int:
-    """How many packets the next batch takes, at least one."""
+    """The number of packets of the next batch, at least one."""
     strides = np.maximum.accumulate(length[:most].astype(np.int64))
     sizes = strides * np.arange(1, len(strides) + 1)
     return max(1, int(np.searchsorted(sizes, MOST_BYTES, "right")))

@@ -1,7 +1,7 @@
-"""What is in a compiled program, as a document of plain dictionaries and lists.
+"""The contents of a compiled program, as a document of dictionaries and lists.
 
-``innet switch explain --json`` prints the document, and the command's tree is drawn from it.
-Statements and expressions are text in P4's spelling.
+``innet switch explain`` draws a tree from the document, and prints it with ``--json``. Statements
+and expressions are text in P4's spelling.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ def statements(
     statements: tuple[ir.ParserOperation, ...] | tuple[ir.Primitive, ...],
     parameters: tuple[ir.Parameter, ...] = (),
 ) -> list[str]:
-    """Statements of the parser, the deparser, or an action with ``parameters``."""
+    """Statements of the parser, the deparser, or an action with ``parameters``, as text."""
     text = StatementText(program, parameters)
     return [text.of(statement) for statement in statements]
 
 
 def _node_name(program: ir.Program, node: ir.Node | None) -> str | None:
-    """What a step of a pipeline is called; None: the pipeline ends."""
+    """The name of a step of a pipeline; None for the end of the pipeline."""
     return None if node is None else program.step(node).name
 
 
 def pipeline(program: ir.Program, pipeline: ir.Pipeline) -> Document:
-    """The steps that can be reached, each once, in the order in which one comes to them."""
+    """The reachable steps, each once, in the order of the control flow."""
     steps = list(_reachable(program, pipeline.initial))
     return {
         "initial": _node_name(program, pipeline.initial),
@@ -69,7 +69,7 @@ def _step(program: ir.Program, node: ir.Node) -> Document:
 
 
 def _after_table(program: ir.Program, table: ir.Table) -> str | Document | None:
-    """The step after a table: one, or by what was found."""
+    """The step after a table: one name, or names by hit, miss or action."""
     if table.by_hit:
         ways = {"hit": table.hit, "miss": table.miss}
     else:
@@ -83,7 +83,7 @@ def _after_table(program: ir.Program, table: ir.Table) -> str | Document | None:
 
 
 def table_of(program: ir.Program, table: ir.Table) -> Document:
-    """A table, with the program's own entries."""
+    """A table with its const entries."""
     text = Text(program)
     return {
         "name": table.name,
@@ -152,7 +152,7 @@ def action_of(program: ir.Program, action: ir.Action) -> Document:
 
 
 def explain(program: ir.Program) -> Document:
-    """Everything about a program that its JSON says, by name, and what engines make of it."""
+    """The program's parts by name, and information from the engines."""
     return {
         "name": program.name,
         "version": ".".join(map(str, program.version)),

@@ -1,4 +1,4 @@
-"""Files that all tools take: compiled programs and lists of commands."""
+"""Input files of all tools: compiled programs and command files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from innet.switch import Switch, ir, load_program, read_document
 
 
 def open_document(name: str | Path) -> dict[str, Any]:
-    """The JSON of a compiled program: a file that p4c wrote, or the name of one that innet ships or
-    another distribution brings.
+    """The JSON of a compiled program: a file from p4c, or a program of innet or of another
+    distribution by name.
 
     Raises:
-        InputError: there is neither.
-        ProgramError: the file holds no JSON object.
+        InputError: there is no such file and no such program.
+        ProgramError: the file does not contain a JSON object.
     """
     if (wrong := missing(name)) is not None:
         for known in (programs.catalogue, programs.available):
@@ -36,12 +36,12 @@ def open_document(name: str | Path) -> dict[str, Any]:
 
 
 def open_program(name: str | Path) -> ir.Program:
-    """The program in ``open_document``; ProgramError where that is no compiled P4 program."""
+    """The program from ``open_document``; ProgramError if it is not a compiled P4 program."""
     return program_in(open_document(name), name)
 
 
 def program_in(document: dict[str, Any], name: str | Path) -> ir.Program:
-    """The program in a file's JSON; errors name the file."""
+    """The program in a file's JSON. Errors name the file."""
     try:
         return load_program(document)
     except ProgramError as error:
@@ -49,7 +49,7 @@ def program_in(document: dict[str, Any], name: str | Path) -> ir.Program:
 
 
 def engine_named(name: str) -> EngineName:
-    """``name``, which must be that of an engine: UnknownNameError."""
+    """``name`` as an engine's name; UnknownNameError if it is not one."""
     if name not in get_args(EngineName):
         raise UnknownNameError("switch engine", name, get_args(EngineName))
     return cast("EngineName", name)
@@ -57,7 +57,7 @@ def engine_named(name: str) -> EngineName:
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Commands for a switch, and the file that they come from; ``lines`` count from 1."""
+    """Commands for a switch, and their file. ``lines`` count from 1."""
 
     path: Path | None
     lines: tuple[str, ...]
@@ -78,7 +78,7 @@ class Commands:
 
 
 def read_commands(path: Path | None) -> Commands:
-    """The commands in a file, one a line; InputError when it cannot be read. None: no commands."""
+    """The commands in a file, one per line; none for None. InputError if it cannot be read."""
     if path is None:
         return Commands(None, ())
     try:

@@ -1,7 +1,8 @@
-"""Random packets made to fit a program, whatever program it is.
+"""Random packets for any program.
 
-Packets are made by walking the parser: headers of random bytes, with the fields that a transition
-looks at set to what one of the transitions wants. Then some are cut, lengthened or damaged.
+Packets are made by walking through the parser: headers have random bytes, except fields of
+transition keys, which are set to values that match a transition. Some packets are then truncated,
+extended or damaged.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ class Fuzzer:
     def __init__(self, program: ir.Program, rng: np.random.Generator) -> None:
         self.program = program
         self.rng = rng
-        #: Values that keys were given, so that packets hit what the tables hold.
+        #: Values of table entries, so that packets hit them.
         self.known: dict[tuple[int, int], list[int]] = {}
-        #: What parser value sets hold.
+        #: Members of parser value sets.
         self.members: list[list[int]] = [[] for _ in program.value_sets]
 
     def packet(self) -> bytes:
-        """A packet that takes a random path of the parser."""
+        """A packet for a random path through the parser."""
         walk = ParserWalk(self.program, self.rng, self.known, self.members)
         return walk.run() + self.rng.bytes(int(self.rng.integers(0, 20)))
 
     def mutate(self, packet: bytes) -> bytes:
-        """``packet`` as it may arrive: unchanged, truncated, longer, or with bytes changed."""
+        """``packet`` unchanged, truncated, extended or with changed bytes."""
         choice = self.rng.integers(0, 8)
         if choice == 0:
             return packet[: self.rng.integers(0, len(packet) + 1)]
@@ -62,7 +63,7 @@ class Fuzzer:
 INTERESTING = (0, 1, 2, 3, 7, 8, 15, 127, 128, 255)
 
 Known = Mapping[tuple[int, int], Sequence[int]]
-"""(header, field) to values that something looks for."""
+"""(header, field) to values that the program compares it with."""
 
 _MOST_STATES = 12
 
@@ -82,13 +83,13 @@ def interesting_number(rng: np.random.Generator, width: int) -> int:
 
 @dataclass(slots=True)
 class ParserWalk:
-    """The bits of a packet as the parser would take them, state by state.
+    """The bits of a packet, in the order in which the parser reads them.
 
     Attributes:
         bits: (value, width) of each field so far.
-        offsets: where in ``bits`` the fields of a header are; the latest, where it is taken twice.
-        counts: how many elements of a stack, or of a stack of unions, are taken.
-        ahead: (value, width) that a lookahead wants to find next.
+        offsets: index in ``bits`` of each field of a header; the last one if it is extracted twice.
+        counts: extracted elements of each stack or union stack.
+        ahead: (value, width) that the next lookahead should find.
         value_sets: the members of each of the parser's value sets.
     """
 
@@ -102,7 +103,7 @@ class ParserWalk:
     ahead: tuple[int, int] | None = None
 
     def run(self) -> bytes:
-        """The packet, of whole bytes."""
+        """The packet, padded to bytes."""
         state = self.program.parser.initial
         for _ in range(_MOST_STATES):
             if state is None:
@@ -122,7 +123,7 @@ class ParserWalk:
         return (value << (-total % 8)).to_bytes((total + 7) // 8, "big")
 
     def _flush(self) -> None:
-        """Append what a lookahead wants to find, where nothing was extracted."""
+        """Append the bits for a lookahead that no extraction has read."""
         if self.ahead is not None:
             value, width = self.ahead
             self.ahead = None
@@ -151,7 +152,7 @@ class ParserWalk:
             self.ahead = None
 
     def _next(self, target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext) -> int | None:
-        """The header that is taken; None where a stack is full."""
+        """The extracted header; None if a stack is full."""
         if isinstance(target, ir.HeaderRef):
             return target.header
         if isinstance(target, ir.StackNext):
@@ -167,7 +168,7 @@ class ParserWalk:
         return elements[taken] if taken < len(elements) else None
 
     def _overwrite(self, begin: int, value: int, width: int) -> None:
-        """Put ``width`` bits of ``value`` over what was appended from ``begin`` on."""
+        """Overwrite the bits from ``begin`` with ``width`` bits of ``value``."""
         for index in range(begin, len(self.bits)):
             if width <= 0:
                 return
@@ -200,7 +201,7 @@ class ParserWalk:
     def _index_of(
         self, source: ir.FieldRef | ir.StackLastField | ir.UnionStackLastField
     ) -> int | None:
-        """Where the field that a key looks at was put."""
+        """The index in ``bits`` of a key's field."""
         if isinstance(source, ir.FieldRef):
             return self.offsets.get((source.header, source.field))
         if isinstance(source, ir.StackLastField):
@@ -217,7 +218,7 @@ class ParserWalk:
     def _from_value_set(
         self, state: ir.ParserState, value_set: int
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """One of its members, cut into the parts of the key; nothing is asked of an empty one."""
+        """A member of a value set, split into the parts of the key; no condition if it is empty."""
         members = self.value_sets[value_set] if self.value_sets else ()
         if not members:
             return (0,) * len(state.key), (0,) * len(state.key)

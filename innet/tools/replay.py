@@ -1,4 +1,4 @@
-"""Plays captures through a switch: packets in as captured, one capture for each port out."""
+"""Replay of captures through a switch, with an output capture for each port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, me
 
 
 def reads_clock(program: ir.Program) -> bool:
-    """Whether anything that ``program`` does depends on the switch's clock."""
+    """Whether ``program`` uses the switch's clock."""
     if program.meters or any(table.support_timeout for table in program.tables):
         return True
     standard = program.standard
@@ -59,13 +59,13 @@ def reads_clock(program: ir.Program) -> bool:
 _PORT_IN_NAME = re.compile(r"(?:^|[^A-Za-z])(?:p|port|pcap|veth)[_-]?(\d+)(?:[_-]in)?$")
 
 Progress = Callable[[int, int], None]
-"""Called with progress: packets so far, and bytes of the captures that were read."""
+"""Called with the number of packets, and of bytes read from the captures, so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A capture. ``port``: where its packets arrive; None: its file's name says so (p3_in.pcap), or
-    else the interfaces of a pcapng are the ports.
+    """A capture. ``port``: the port of its packets; None: taken from the file's name (p3_in.pcap),
+    or from the interfaces of a pcapng.
     """
 
     path: Path
@@ -87,7 +87,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class Summary:
-    """What a replay did.
+    """The result of a replay.
 
     Attributes:
         ports: by port.
@@ -113,7 +113,7 @@ class Summary:
     drain_seconds: float = 0.0
 
     def total(self, name: str) -> int:
-        """The sum of a number of ``Traffic`` over the ports."""
+        """The sum of an attribute of ``Traffic`` over the ports."""
         return sum(int(getattr(each, name)) for each in self.ports.values())
 
 
@@ -123,17 +123,17 @@ class Replay:
         with Replay(inputs, folder) as replay:
             summary = replay.run(switch)
 
-    Captures are opened and the folder is made at once, so that an error is found before a program
-    is compiled.
+    The constructor opens the captures and creates the folder, so that errors are found before a
+    program is compiled.
 
     Args:
         inputs: at least one; merged in order of time stamps.
-        out: a folder that is empty or not there yet, for p3_out.pcap and so on.
+        out: an empty or new folder, for p3_out.pcap and so on.
 
     Raises:
         InputError: a file cannot be read, holds no packets, or has no port; the
             folder cannot be written or is not empty.
-        PacketError: a file is no capture, or damaged.
+        PacketError: a file is not a capture, or is damaged.
     """
 
     def __init__(self, inputs: Sequence[Input], out: Path) -> None:
@@ -165,15 +165,15 @@ class Replay:
         """Play everything through ``switch``, whose control plane is in place.
 
         Args:
-            switch: its clock is set and its statistics grow.
-            batch: packets in one call of the switch, at most.
+            switch: its clock is set, and its statistics are updated.
+            batch: the most packets in one call of the switch.
             progress: called after each batch.
             timed: packets wait in the egress queues from the times at which they were captured
                 (the first comes at 0), and what is written has the times at which they leave.
 
         Raises:
             InputError: a file cannot be written.
-            PacketError: a capture is damaged; what came before the damage was replayed.
+            PacketError: a capture is damaged. All packets before the damage were replayed.
         """
         if batch < 1:
             raise InputError(f"a batch of {batch} packets: choose at least 1.")
@@ -194,11 +194,11 @@ class Replay:
 
 @contextmanager
 def open_sources(inputs: Sequence[Input]) -> Iterator[list[Source]]:
-    """The captures, open, each with the port at which its packets arrive.
+    """The opened captures, each with the port of its packets.
 
     Raises:
         InputError: a file cannot be read, holds no packets, or has no port.
-        PacketError: a file is no capture, or damaged.
+        PacketError: a file is not a capture, or is damaged.
     """
     with ExitStack() as stack:
         captures = [stack.enter_context(CaptureReader(each.path)) for each in inputs]
@@ -238,7 +238,7 @@ def _make_empty(folder: Path) -> None:
 
 
 class _Player:
-    """Runs batches and keeps the captures that are being written."""
+    """Runs batches and writes captures."""
 
     def __init__(self, switch: Switch, out: Path, captures: Sequence[CaptureReader]) -> None:
         self.switch = switch
@@ -285,7 +285,7 @@ class _Player:
         return PacketBatch.concatenate(parts)
 
     def _steps(self, clock: NDArray[np.int64]) -> Iterator[slice]:
-        """The packets of one call: all, or those of the same microsecond."""
+        """The packets for one call: all, or those of one microsecond."""
         if not self._stepwise:
             yield slice(0, len(clock))
             return

@@ -26,7 +26,7 @@ from innet.tools.stf_syntax import number
 
 
 class Names:
-    """Finds what the names in a test stand for."""
+    """Resolves names in a test."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -48,7 +48,7 @@ class Names:
     def key(self, table: ir.Table, name: str) -> int:
         """The position of a key field.
 
-        ``stack$1.f`` is ``stack[1].f``; a header alone stands for its validity; and parts of the
+        ``stack$1.f`` is ``stack[1].f``. A header's name alone is its validity bit. Parts of the
         path may be missing at the front.
         """
         head, dollar, tail = name.partition("$")
@@ -72,7 +72,7 @@ class Names:
 
 
 def _find(kind: str, name: str, names: Sequence[str], *, of: str = "") -> int:
-    """The position of the name that is ``name``, or else the only one that ends so."""
+    """The position of ``name``, or of the only name that ends with it."""
     if name in names:
         return names.index(name)
     for ending in (f".{name}", name):
@@ -92,7 +92,7 @@ def arguments_of(action: ir.Action, given: Iterable[tuple[str, str]]) -> list[in
     """The arguments in the order of the action's parameters.
 
     Raises:
-        ControlError: one that is missing, stated twice, of no such name, or no number.
+        ControlError: an argument is missing, given twice, unknown, or not a number.
     """
     values: dict[str, int] = {}
     names = [each.name for each in action.parameters]
@@ -108,10 +108,10 @@ def arguments_of(action: ir.Action, given: Iterable[tuple[str, str]]) -> list[in
 
 
 def match_of(key: ir.TableKey, text: str | None) -> ir.Match:
-    """What ``text`` says of a key field; None: anything, or 0 where the match is exact.
+    """The match of a key field; None matches anything, or 0 for an exact match.
 
     Raises:
-        ControlError: it says nothing that the key's kind of match knows.
+        ControlError: the text does not fit the key's match kind.
     """
     what = f"key field {key.name}, which is {key.match.value}"
     every = (1 << key.width) - 1
@@ -139,7 +139,7 @@ def _plain(text: str, what: str) -> int:
 
 
 def _starred(text: str, what: str) -> int:
-    """The number with 0 for each star."""
+    """The number, with 0 for each star."""
     return _plain(text.replace("*", "0"), what)
 
 
@@ -147,9 +147,7 @@ _BITS = {"x": 4, "o": 3, "b": 1}
 
 
 def _masked(text: str, what: str) -> tuple[int, int | None]:
-    """Value and mask. A number of digits masks as many digits as were written; a decimal number
-    everything (None).
-    """
+    """Value and mask. The mask covers the written digits; None (all bits) for a decimal number."""
     value, amps, mask = text.partition("&&&")
     if amps:
         return _plain(value, what), _plain(mask, what)
@@ -163,19 +161,19 @@ def _masked(text: str, what: str) -> tuple[int, int | None]:
 
 
 def _digits(text: str, width: int) -> int:
-    """How many bits the digits before the stars have; of a decimal number, all."""
+    """The number of bits of the digits before the stars; all bits for a decimal number."""
     bits = _BITS.get(text[1:2].lower())
     return width if bits is None else bits * (len(text) - 2 - text.count("*"))
 
 
 # ----------------------------------------------------------------------------
-# Two packets side by side in hexadecimal rows, with a mark under each digit that differs.
+# Two packets in hexadecimal rows, with a mark under each digit that differs.
 
 ROW = 16
 """Bytes in a row."""
 
 MOST_ROWS = 8
-"""Rows that differ and are shown; of more, a line says how many."""
+"""The most differing rows that are shown; a line tells how many more there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +181,8 @@ class Difference:
     """A row that differs.
 
     Attributes:
-        offset: of its first byte in the packet.
-        expected, got: digits in groups of two bytes; spaces where a packet has ended.
+        offset: position of its first byte in the packet.
+        expected, got: digits in groups of two bytes; spaces after the end of a packet.
         marks: ``^`` under each digit that differs.
     """
 
@@ -195,9 +193,9 @@ class Difference:
 
 
 def differences(pattern: str, got: bytes, *, exact: bool = True) -> list[Difference]:
-    """The rows in which ``got`` is not as ``pattern`` (hexadecimal digits; * for any digit) says.
+    """The rows in which ``got`` differs from ``pattern`` (hexadecimal digits; * for any digit).
 
-    Without ``exact``, what follows the pattern's end makes no difference.
+    Without ``exact``, bytes after the end of the pattern are ignored.
     """
     digits = got.hex().upper()
     rows = []
@@ -237,7 +235,7 @@ def as_rows(digits: str) -> list[str]:
 
 
 def shown(pattern: str, got: bytes, *, exact: bool = True) -> list[str]:
-    """``differences`` as lines for people."""
+    """``differences`` as lines of text."""
     rows = differences(pattern, got, exact=exact)
     lines = []
     for row in rows[:MOST_ROWS]:
@@ -261,7 +259,7 @@ PAUSE = 1_000_000
 only where it says so; this is what ``wait`` alone means there."""
 
 HIGHEST_PRIORITY = 10_000
-"""STF's priority p is simple_switch's 10000 - p: there the lowest number wins."""
+"""STF's priority p is simple_switch's 10000 - p, where the lowest number wins."""
 
 _RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
@@ -275,9 +273,9 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class WrongPacket:
-    """The packet number ``position`` (from 0) that left at ``port`` is not as expected.
+    """Packet ``position`` (from 0) at ``port`` differs from the expected one.
 
-    ``expected`` None: none was expected any more. ``got`` None: none left.
+    ``expected`` None: no further packet was expected. ``got`` None: no packet left.
     """
 
     port: int
@@ -301,7 +299,7 @@ class WrongPacket:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A statement that could not be carried out."""
+    """A statement that the switch refused."""
 
     line: int
     reason: str
@@ -312,7 +310,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class WrongCounter:
-    """A counter that does not hold what it should."""
+    """A counter with another value than expected."""
 
     line: int
     check: stated.CheckCounter
@@ -332,15 +330,15 @@ Failure = WrongPacket | Refused | WrongCounter
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a test.
+    """The result of a test.
 
     Attributes:
         test: its name.
-        failures: in the order of the file, packets last; none: it passed.
-        packets: how many were sent into the switch.
-        compared: how many packets that left were compared.
-        printed: (line, text) of what commands printed, such as registers that were read, and of
-            entries that were idle for their timeouts when a packet came.
+        failures: in the order of the file, packets last; empty if the test passed.
+        packets: number of packets sent to the switch.
+        compared: number of packets that were compared.
+        printed: (line, text) of the output of commands, such as register values, and of entries
+            whose idle timeout expired.
     """
 
     test: str
@@ -361,7 +359,7 @@ def run(
     priority_queues: int = 1,
     gap: int | None = None,
 ) -> Outcome:
-    """Run a test on a fresh switch.
+    """Run a test on a new switch.
 
     Args:
         program: what the switch runs.
@@ -373,7 +371,7 @@ def run(
 
     Raises:
         InputError: a number of queues that no port can have.
-        UnsupportedError: the program uses something that the engine does not have.
+        UnsupportedError: the engine does not support the program.
     """
     switch = Switch(program, engine, priority_queues=priority_queues)
     waits = any(isinstance(s, stated.Wait) and s.nanoseconds is not None for s in test.statements)
@@ -387,7 +385,7 @@ class _Run:
     switch: Switch
     names: Names = field(init=False)
     entries: dict[str, tuple[str, int]] = field(init=False, default_factory=dict)
-    """What the test calls an entry, to its table and handle."""
+    """Name of an entry in the test, to its table and handle."""
     added: list[tuple[str, int]] = field(init=False, default_factory=list)
     sent: dict[int, list[bytes]] = field(init=False, default_factory=dict)
     failures: list[Failure] = field(init=False, default_factory=list)
@@ -565,7 +563,7 @@ class _TimedRun(_Run):
 
 
 def fits(expected: stated.Expect, got: bytes) -> bool:
-    """Whether a packet is what was expected."""
+    """Whether a packet matches the expected one."""
     if expected.pattern is None:
         return True
     digits = got.hex().upper()

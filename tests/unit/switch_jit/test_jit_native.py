@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from innet.switch.engine import MAX_BACKWARD_JUMPS
 from innet.switch.jit import cache, codegen, compiler
-from innet.switch.jit.native import MachineCode, NativeProgram, address_of
+from innet.switch.jit.native import EndlessError, MachineCode, NativeProgram, address_of
 
 SOURCE = """
 import numpy as np
 from numba import njit
 
-GROWTH = 3
+GROWTH, ROW = 3, 5
 
 @njit("Tuple((int64, int64[::1], uint8[:, ::1]))(int64[::1], int64, uint8[:, ::1])")
 def process(given, count, bytes_):
@@ -37,7 +38,7 @@ def made() -> MachineCode:
 
 
 def test_what_is_known_of_it(made: MachineCode) -> None:
-    assert made.growth == 3
+    assert (made.growth, made.row) == (3, 5)
     assert made.arguments == (("int64", 1), ("int64", 0), ("uint8", 2))
     assert made.returned == (("int64", 0), ("int64", 1), ("uint8", 2))
     assert not made.needs_numba
@@ -112,3 +113,30 @@ def test_calls_into_a_runtime_unknown_to_innet(monkeypatch: pytest.MonkeyPatch) 
     array = frame.call(PASSED)[1]
     assert isinstance(array, np.ndarray)
     assert array.tolist() == [7, 7, -1]
+
+
+def test_an_endless_loop_ends_the_call_with_the_number_of_its_place() -> None:
+    source = """
+from numba import njit
+from innet.switch.jit.runtime.core import count_jump
+
+GROWTH, ROW = 0, 0
+
+@njit
+def inner(place, turns):
+    jumps = 0
+    for _ in range(turns):
+        jumps = count_jump(jumps, place)
+    return jumps
+
+@njit("Tuple((int64, int64))(int64, int64)")
+def process(place, turns):
+    return inner(place, turns), 0
+"""
+    frame = NativeProgram(compiler.compile_source(source, Path("endless.py"))).frame()
+    frame.put(0, [7, MAX_BACKWARD_JUMPS])
+    assert frame.call({})[0] == MAX_BACKWARD_JUMPS
+    frame.put(0, [7, MAX_BACKWARD_JUMPS + 1])
+    with pytest.raises(EndlessError) as caught:
+        frame.call({})
+    assert caught.value.site == 7

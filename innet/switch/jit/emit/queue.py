@@ -179,17 +179,23 @@ class QueueLoop(PacketLoop):
                 self.rows.enqueue_clone("mirror_list", "mirror", InstanceType.INGRESS_CLONE, PACKET)
             with self.writer.block("else:"):
                 self._main_ingress()
-                self._save_packet()
-                line("work = int64(DECIDE)")
-                self._clone_ingress()
+                line(f"cloned = 1 if {HAS_SESSION} else 0")
+                self._end_ingress(f"cloned == 0 and {self._is_dropped()}")
         else:
             self._main_ingress()
-            with self.writer.block(f"if {self._is_dropped()}:"):
-                self.count("dropped_ingress")
-            with self.writer.block("else:"):
-                self._save_packet()
-                line("loaded = slot")
-                line("work = int64(DECIDE)")
+            self._end_ingress(self._is_dropped())
+
+    def _end_ingress(self, ended: str) -> None:
+        """Keep the packet in its slot, unless nothing more becomes of it (``ended``)."""
+        line = self.writer.line
+        with self.writer.block(f"if {ended}:"):
+            self.count("dropped_ingress")
+        with self.writer.block("else:"):
+            self._save_packet()
+            line("loaded = slot")
+            line("work = int64(DECIDE)")
+            if self.clones_ingress:
+                self._clone_ingress()
 
     def _save_packet(self) -> None:
         """The packet in hand to its slot."""
@@ -249,7 +255,7 @@ class QueueLoop(PacketLoop):
     def _clone_ingress(self) -> None:
         """Parse a clone next if ingress asked for it."""
         line = self.writer.line
-        with self.writer.block(f"if {HAS_SESSION}:"):
+        with self.writer.block("if cloned == 1:"):
             line(f"mirror = {CLONE_SESSION.name}")
             line(f"mirror_list = {CLONE_LIST.name}")
             with self.rows.limit_loops():

@@ -4,6 +4,7 @@ Numba keeps the code of a function (``cache=True``) beside its source or in the 
 and makes it anew when that file changes. Here it is made anew as well when a file changes that the
 function's file imports, since what it calls and the constants it uses are compiled into it; and
 where code cannot be kept, or was damaged, or the disk is full, that costs time and nothing else.
+Of several processes that need the same function, one compiles it and the others wait for its code.
 An interruption or a termination waits until a function is compiled.
 """
 
@@ -15,7 +16,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache as once
 from functools import wraps
 from pathlib import Path
@@ -28,6 +29,9 @@ from numba.core.caching import (
     IndexDataCacheFile,
     UserProvidedCacheLocator,
 )
+from numba.core.compiler_lock import global_compiler_lock
+
+from innet.core.process_lock import process_lock
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +58,8 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
             with contextlib.suppress(RuntimeError, OSError):
                 dispatcher._cache = _Kept(function)  # as its enable_caching does
         dispatcher.compile = undisturbed(dispatcher.compile)
+        if isinstance(dispatcher._cache, _Kept):
+            dispatcher.compile = _by_one_process(dispatcher)
         if signature is not None:
             dispatcher.compile(signature)
             dispatcher.disable_compile()
@@ -61,6 +67,19 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
         return compiled
 
     return decorate
+
+
+def _by_one_process(dispatcher: Any) -> Callable[[Any], Any]:
+    """Its ``compile``, which waits where another process compiles the same function."""
+    work, kept, context = dispatcher.compile, dispatcher._cache, dispatcher.targetctx
+
+    @wraps(work)
+    def compile_once(signature: Any) -> Any:
+        # Numba's own lock first: a thread that holds it may need this function.
+        with global_compiler_lock, kept.lock(signature, context):
+            return work(signature)
+
+    return compile_once
 
 
 def undisturbed(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,6 +158,27 @@ class _Kept(FunctionCache):
         super().__init__(function)
         stamp = _stamp(Path(function.__code__.co_filename))
         self._cache_file = _Files(self.cache_path, self._impl.filename_base, stamp)
+        self._known: set[Any] = set()  # signatures that were looked for
+
+    @contextlib.contextmanager
+    def lock(self, signature: Any, target: Any) -> Iterator[None]:
+        """Held while the function is compiled for ``signature``, which is not on disk yet."""
+        with contextlib.ExitStack() as stack:
+            if signature not in self._known:
+                self._known.add(signature)
+                if not self._is_on_disk(signature, target):
+                    with contextlib.suppress(OSError):
+                        self._impl.locator.ensure_cache_path()
+                    path = Path(self.cache_path, f"{self._impl.filename_base}.lock")
+                    stack.enter_context(process_lock(path))
+            yield
+
+    def _is_on_disk(self, signature: Any, target: Any) -> bool:
+        try:
+            key = self._index_key(signature, target.codegen())
+            return key in self._cache_file._load_index()
+        except Exception:  # what pickle raises for damaged files has no end
+            return False
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         try:

@@ -272,7 +272,8 @@ def fill(
     values = (frames.shape[1] - len(head)) // 4
     for row in range(len(slots)):
         frame = frames[row]
-        frame[: len(head)] = head
+        for byte in range(len(head)):
+            frame[byte] = head[byte]
         chunk = chunks[slots[row]]
         index = chunk - base
         frame[at + _AT_OPERATION] = operation[index]

@@ -64,7 +64,8 @@ def write_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
         word = swapped(given[index])
         words[index] = word
         total += np.uint64(word)
-    words[len(given) :] = 0
+    for index in range(len(given), len(words)):
+        words[index] = 0
     header = frame[offset : offset + _HEADER_BYTES].view(np.uint16)
     header[_CHECKSUM] = np.uint16(~_folded(total))
 
@@ -82,8 +83,10 @@ def fill(frames: Bytes, outer: Bytes, headers: Bytes, values: NDArray[np.int32])
     start, size = len(outer), headers.shape[1]
     for row in range(len(frames)):
         frame = frames[row]
-        frame[:start] = outer
-        frame[start : start + size] = headers[row]
+        for byte in range(start):
+            frame[byte] = outer[byte]
+        for byte in range(size):
+            frame[start + byte] = headers[row, byte]
         write_values(frame, start, values[row])
 
 
@@ -147,7 +150,8 @@ def check_frames(
     for row in range(len(length)):
         frame = data[row]
         if length[row] == right:
-            headers[row] = frame[at : at + headers.shape[1]]
+            for byte in range(_HEADER_BYTES):
+                headers[row, byte] = frame[at + byte]
         reason[row] = check_frame(frame, length[row], rules)
     return reason
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import UnsupportedError
 from innet.core.packets import PacketBatch
+from innet.core.process_lock import process_lock
 from innet.switch import ir
 from innet.switch.engine import (
     SwitchState,
@@ -378,13 +379,18 @@ class _PlainProgram:
 
 
 def _native(program: ir.Program, *, queued: bool) -> NativeProgram:
-    """One form of a program, compiled and kept if nobody did so before."""
+    """One form of a program, compiled and kept if nobody did so before. Of several processes that
+    need it, one compiles it.
+    """
     if (found := cache.load(program, queued)) is not None:
         return found
     compiler = _compiler()
     source = compiler.source_of(program, queued)
-    code = compiler.compile_source(source, cache.module_path(program, queued))
-    return cache.store(program, source, code, queued)
+    path = cache.module_path(program, queued)
+    with process_lock(path.with_suffix(".lock")):
+        if (found := cache.load(program, queued)) is not None:
+            return found
+        return cache.store(program, source, compiler.compile_source(source, path), queued)
 
 
 def _compiler() -> Any:

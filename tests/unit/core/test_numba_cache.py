@@ -48,28 +48,42 @@ def package(tmp_path: Path) -> Path:
     core.mkdir(parents=True)
     for each in (folder, core):
         (each / "__init__.py").touch()
-    shutil.copy(ROOT / "innet" / "core" / "numba_cache.py", core)
+    for name in ("numba_cache.py", "process_lock.py"):
+        shutil.copy(ROOT / "innet" / "core" / name, core)
     (folder / "constants.py").write_text("STEP = 1\n")
     (folder / "called.py").write_text(CALLED)
     (folder / "caller.py").write_text(CALLER)
     return folder
 
 
-def run(package: Path, **environment: str) -> tuple[int, int]:
-    """What the function gave, and how many compiled functions were found."""
+def start(package: Path, **environment: str) -> subprocess.Popen[str]:
     plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-c", "import innet.caller"],
         cwd=package.parent,
         env={**plain, "PYTHONPATH": str(package.parent), **environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    result, found = done.stdout.split()
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, int]:
+    """What the function gave, and how many compiled functions were found."""
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    result, found = out.split()
     return int(result), int(found)
+
+
+def run(package: Path, **environment: str) -> tuple[int, int]:
+    return finish(start(package, **environment))
+
+
+def test_of_processes_at_the_same_time_one_compiles(package: Path) -> None:
+    processes = [start(package) for _ in range(3)]
+    assert sorted(map(finish, processes)) == [(2, 0), (2, 1), (2, 1)]
+    assert not list(package.rglob("*.lock"))
 
 
 def test_code_of_other_files_is_not_used_when_they_changed(package: Path) -> None:

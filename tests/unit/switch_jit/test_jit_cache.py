@@ -95,11 +95,20 @@ def imported(*names: str) -> Path:
     raise AssertionError(names)
 
 
-def test_processes_at_the_same_time(tmp_path: Path) -> None:
-    processes = [start(tmp_path) for _ in range(3)]
-    assert [finish(process)[1] for process in processes] == [1, 1, 1]
+def test_of_processes_at_the_same_time_one_compiles(tmp_path: Path) -> None:
+    processes = [start(tmp_path, COMPILES + RUN) for _ in range(3)]
+    said = [process.communicate(timeout=120)[0].split() for process in processes]
+    assert sorted(words[:-2] for words in said) == [["0"], ["0"], ["compiles", "0"]]
+    assert [words[-2] for words in said] == ["1", "1", "1"]
     assert finish(start(tmp_path))[0] == 1
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert {path.suffix for path in (tmp_path / "switch").iterdir()} == {".py", ".code"}
+
+
+COMPILES = """
+from innet.switch.jit import compiler
+compile_source = compiler.compile_source
+compiler.compile_source = lambda *args: print("compiles") or compile_source(*args)
+"""
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from innet.bmv2.simple_switch import MAX_READ
 from innet.core.errors import ControlError
 from innet.service.coordinator import JobCoordinator
 from innet.service.protocol import Message
-from innet.switch import load_program
+from innet.switch import load_text
 from innet.switch.control.values import Names
 from innet.topology import Plan, aggregation_of
 
@@ -73,7 +73,7 @@ class NetworkSwitches:
 def _job_column(plan: Plan, switch: str, table: str) -> int:
     """Which key of a table is the job's number."""
     planned = next(each for each in plan.switches if each.name == switch)
-    tables = load_program(planned.program.json()).tables
+    tables = load_text(planned.program.text()).tables
     found = Names("table", tables)[table]
     return [key.name for key in found.keys].index("hdr.innet.job")
 

@@ -52,7 +52,12 @@ class CompiledProgram:
     sha256: str
 
     def json(self) -> dict[str, Any]:
-        """The compiled program as BMv2 reads it.
+        """The compiled program as BMv2 reads it. Raises as ``text``."""
+        document: dict[str, Any] = json.loads(self.text())
+        return document
+
+    def text(self) -> bytes:
+        """The JSON as text.
 
         Raises:
             ProgramError: the file is missing or is not what the manifest describes.
@@ -65,8 +70,7 @@ class CompiledProgram:
             raise ProgramError(
                 f"{self.path} is not the file that its manifest describes; run `innet p4 compile`."
             )
-        document: dict[str, Any] = json.loads(text)
-        return document
+        return text
 
     def dimensions(self) -> Dimensions:
         """What the compiled program itself says of its sizes."""

@@ -11,7 +11,7 @@ from innet.core.settings import EngineName
 from innet.protocol import SlotReader
 from innet.protocol.admission import Job
 from innet.service.slot_partition import SlotPartitions
-from innet.switch import Switch
+from innet.switch import Switch, load_text
 from innet.switch.engine import cell_value
 from innet.topology import Plan, Probe, aggregation_of
 
@@ -32,7 +32,7 @@ class HostedSwitch:
 
     def __init__(self, partitions: SlotPartitions, engine: EngineName = "jit") -> None:
         self.partitions = partitions
-        self.switch = Switch.load(partitions.program.json(), engine=engine)
+        self.switch = Switch(load_text(partitions.program.text()), engine)
         self.begun = time.monotonic()
         copies = 2 * partitions.program.dimensions().slots
         registers = self.switch.registers

@@ -11,7 +11,7 @@ Tools use what is exported here, ``ir`` (with ``ir.text`` and ``ir.tree``), ``tr
 from __future__ import annotations
 
 from innet.switch.engine import Statistics, SwitchState
-from innet.switch.frontend.loader import load_program, read_document
+from innet.switch.frontend.loader import load_program, load_text, read_document
 from innet.switch.state.ageing import IdleTimeout
 from innet.switch.switch import Switch, unsupported
 from innet.switch.traffic_manager import QueueState
@@ -23,6 +23,7 @@ __all__ = [
     "Switch",
     "SwitchState",
     "load_program",
+    "load_text",
     "read_document",
     "unsupported",
 ]

@@ -14,7 +14,7 @@ from innet.network import Faults, FaultyTransport, Host, Process, Transport, dri
 from innet.protocol import Timing
 from innet.switch import Switch
 from innet.switch.engine import cell_value
-from innet.switch.frontend.loader import load_program
+from innet.switch.frontend.loader import load_text
 from innet.switch.ir import Program
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
 from innet.topology.plan import Plan
@@ -60,7 +60,7 @@ class Emulation:
         for number, planned in enumerate(plan.switches):
             name = planned.program.name
             if name not in loaded:
-                loaded[name] = load_program(planned.program.json())
+                loaded[name] = load_text(planned.program.text())
             switch = Switch(loaded[name], engine, seed=seed + number)
             for command in planned.commands:
                 switch.command(command)

@@ -15,7 +15,7 @@ import json
 import lzma
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,34 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
             "a program is the path of a JSON file, a parsed JSON object or a loaded program, not "
             f"{type(source).__name__}"
         )
-    document = source if isinstance(source, Mapping) else read_document(Path(source))
+    if isinstance(source, Mapping):
+        return _from_document(source)
+    path = Path(source)
+    return _once(_read(path), lambda text: _parse(path, text))
+
+
+def load_text(text: bytes) -> ir.Program:
+    """``load_program`` of a program's JSON as text, which must be JSON."""
+    return _once(text, json.loads)
+
+
+_KEPT = 16
+_kept: dict[bytes, ir.Program] = {}  # by the digest of their text, the latest last
+
+
+def _once(text: bytes, parse: Callable[[bytes], Any]) -> ir.Program:
+    """The program that a text says: of the latest texts the same one again, since nothing can
+    change it and reading one takes longer than a small all-reduce.
+    """
+    key = hashlib.sha256(text).digest()
+    program = _kept.pop(key, None) or _from_document(parse(text))
+    _kept[key] = program
+    while len(_kept) > _KEPT:
+        _kept.pop(next(iter(_kept)), None)
+    return program
+
+
+def _from_document(document: Any) -> ir.Program:
     try:
         with _no_collection():
             return _load(Tree(document))
@@ -81,17 +108,29 @@ def _no_collection() -> Iterator[None]:
 
 def read_document(path: Path) -> Any:
     """The JSON in a file, plain or compressed; ProgramError when it cannot be read."""
+    return _parse(path, _read(path))
+
+
+def _read(path: Path) -> bytes:
+    """The text in a file, plain or compressed; ProgramError when it cannot be read."""
     try:
         data = path.read_bytes()
         if data.startswith(b"\x1f\x8b"):
-            data = gzip.decompress(data)
-        elif data.startswith(b"\xfd7zXZ\x00"):
-            data = lzma.decompress(data)
-        return json.loads(data)
+            return gzip.decompress(data)
+        if data.startswith(b"\xfd7zXZ\x00"):
+            return lzma.decompress(data)
+        return data
     except OSError as error:
         raise ProgramError(f"cannot read the program {path}: {error.strerror}") from error
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise ProgramError(f"{path}: broken compressed data: {error}") from error
+    except ValueError as error:  # a name that no file can have
+        raise ProgramError(f"{path}: no JSON, so no compiled P4 program: {error}") from error
+
+
+def _parse(path: Path, text: bytes) -> Any:
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         if path.suffix == ".p4":
             raise ProgramError(

@@ -7,6 +7,7 @@ so that a wrong index raises ProgramError when the switch is made, instead of a 
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ _Check = Callable[[ir.Program, Any], str | None]
 
 def check_references(program: ir.Program) -> None:
     """Raise ProgramError, with the part and its reference, if a reference is invalid."""
+    if _checked.get(id(program)) is program:
+        return
     for name, part in _parts(program):
         parameters = len(part.parameters) if isinstance(part, ir.Action) else None
         for node in walk(part):
@@ -27,6 +30,11 @@ def check_references(program: ir.Program) -> None:
             if wrong is not None:
                 raise ProgramError(f"{name} refers to what the program does not have: {wrong}")
     refuse_cycles(program.tables, program.conditionals, program.action_calls)
+    _checked[id(program)] = program
+
+
+#: Programs that passed, which nothing can change since. By identity: to compare two takes as long.
+_checked: weakref.WeakValueDictionary[int, ir.Program] = weakref.WeakValueDictionary()
 
 
 def _parts(program: ir.Program) -> Iterator[tuple[str, Any]]:

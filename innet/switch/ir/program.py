@@ -604,7 +604,7 @@ class StandardMetadata:
     qid: FieldRef | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Program:
     """A whole v1model program.
 

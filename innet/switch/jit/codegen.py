@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -37,6 +38,9 @@ __all__ = ["StraightPipeline"]  # what emitted code may import
 # * The lifetime of every variable, temporaries included, is followed through every block, and that
 #   three times. Only references to arrays are counted, and those have few names.
 # * Closures, array expressions, literal unrolling and dead branches are looked for; there are none.
+#
+# Types are inferred by Numba's own pass. It tries all that an operator may mean wherever one is,
+# which was half of the time: here the answer is kept for each kind of operands.
 #
 # So 8,000 lines take a minute and 630 MB; with Numba's own pipeline they were given up after six
 # minutes and ten gigabytes. A number that a module defines passes through ``int64()`` before it is
@@ -70,6 +74,36 @@ class ReferenceLifetimes(AnalysisPass):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
+class TypeInference(NopythonTypeInference):
+    """Numba's own, which finds out once what an operator does with operands of the same types."""
+
+    def run_pass(self, state: Any) -> bool:
+        resolve = types.BaseFunction.get_call_type
+        types.BaseFunction.get_call_type = _resolve_once(resolve)
+        try:
+            return bool(super().run_pass(state))
+        finally:
+            types.BaseFunction.get_call_type = resolve
+
+
+_OPERATORS = frozenset(each for each in vars(operator).values() if callable(each))
+_resolved: dict[Any, Any] = {}
+
+
+def _resolve_once(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+        if kws or function.typing_key not in _OPERATORS:
+            return resolve(function, context, args, kws)
+        # The function's type names all that it may mean: one that is extended is another key.
+        key = context, function, args
+        if key not in _resolved:
+            _resolved[key] = resolve(function, context, args, kws)
+        return _resolved[key]
+
+    return get_call_type
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
 class Lowering(NativeLowering):
     """Numba's own, in which LLVM compiles; an interruption takes effect before or after."""
 
@@ -88,7 +122,7 @@ class StraightPipeline(CompilerBase):
         passes = PassManager("straight")
         passes.add_pass(TranslateByteCode, "analyzing bytecode")
         passes.add_pass(FixupArgs, "fix up args")
-        passes.add_pass(NopythonTypeInference, "nopython frontend")
+        passes.add_pass(TypeInference, "nopython frontend")
         passes.add_pass(ReferenceLifetimes, "lifetimes of references")
         passes.add_pass(Lowering, "native lowering")
         passes.add_pass(NoPythonBackend, "nopython mode backend")

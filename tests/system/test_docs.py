@@ -70,6 +70,8 @@ def test_command(line, tmp_path):
     arguments = [word.partition("#")[0] for word in shlex.split(line, comments=True)]
     if arguments[:2] == ["innet", "demo"] and "--iterations" not in arguments:
         arguments += ["--iterations", "12"]  # the whole demo has a test of its own
+    if arguments[:2] == ["innet", "train"] and "--epochs" not in arguments:
+        arguments += ["--epochs", "1"]  # whole trainings have tests of their own
     # What earlier commands of a page leave behind.
     if "innet-out/demo.json" in arguments:
         run([sys.executable, "-m", "innet", "demo", "--iterations", "12"], tmp_path)

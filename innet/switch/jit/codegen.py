@@ -78,12 +78,13 @@ class TypeInference(NopythonTypeInference):
     """Numba's own, which finds out once what an operator does with operands of the same types."""
 
     def run_pass(self, state: Any) -> bool:
-        resolve = types.BaseFunction.get_call_type
-        types.BaseFunction.get_call_type = _resolve_once(resolve)
+        # Numba compiles one function at a time, so nobody else infers types meanwhile.
+        resolve, kind = types.BaseFunction.get_call_type, vars(types)["BaseFunction"]
+        kind.get_call_type = _resolve_once(resolve)
         try:
             return bool(super().run_pass(state))
         finally:
-            types.BaseFunction.get_call_type = resolve
+            kind.get_call_type = resolve
 
 
 _OPERATORS = frozenset(each for each in vars(operator).values() if callable(each))

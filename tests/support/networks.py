@@ -95,9 +95,9 @@ def watch(net: Emulation) -> dict[str, list[tuple[int, bytes]]]:
     def spied(name: str) -> object:
         inner = net.switches[name].process_batch
 
-        def process(batch: PacketBatch) -> PacketBatch:
+        def process(batch: PacketBatch, **times: object) -> PacketBatch:
             seen[name] += batch.to_packets()
-            return inner(batch)
+            return inner(batch, **times)
 
         return process
 

@@ -17,7 +17,7 @@ def codecs(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show the parts, parameters and bounds of this codec, or of this part of one.",
+            help="Show the parts, parameters and bounds of this codec, or of this part.",
             autocompletion=completing(codec_names),
         ),
     ] = None,

@@ -114,11 +114,9 @@ def reproduce(
         typer.Argument(help="A codec; --list names them.", autocompletion=completing(_papers)),
     ] = None,
     every: Annotated[bool, typer.Option("--list", help="List the codecs with claims.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small and short, to see that it runs.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small, short run as a check.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of each training.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     out_dir: OutDirOption = OUT_DIR,
     as_json: JsonOption = False,
 ) -> None:
@@ -201,9 +199,7 @@ def throughput(
 
 
 def report(
-    record: Annotated[
-        Path | None, typer.Argument(help="A record that a run wrote, e.g. demo.json.")
-    ] = None,
+    record: Annotated[Path | None, typer.Argument(help="Record of a run, e.g. demo.json.")] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
     ] = None,

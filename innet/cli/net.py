@@ -49,11 +49,16 @@ def net(
     *,
     p4: Annotated[
         Path | None,
-        typer.Option(help="Your own program, P4 or BMv2 JSON: no all-reduce, but --cli."),
+        typer.Option(
+            help="Your own program (P4 or BMv2 JSON), with --cli instead of an all-reduce."
+        ),
     ] = None,
     rules: Annotated[
         Path | None,
-        typer.Option("--commands", help="With --p4: control plane, simple_switch_CLI's commands."),
+        typer.Option(
+            "--commands",
+            help="With --p4: file with simple_switch_CLI's commands for the control plane.",
+        ),
     ] = None,
     train: Annotated[
         bool, typer.Option("--train", help="Train a model instead of one all-reduce.")
@@ -61,20 +66,18 @@ def net(
     model: Annotated[
         str | None,
         typer.Option(
-            help="With --train: which one. [default: digits-cnn]", autocompletion=completing(models)
+            help="With --train: the model. [default: digits-cnn]", autocompletion=completing(models)
         ),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="With --train: passes over the samples. [default: 15]")
     ] = None,
     out_dir: Annotated[
-        Path, typer.Option("--out", help="With --train: where record and plot go.")
+        Path, typer.Option("--out", help="With --train: folder for record and plot.")
     ] = OUT_DIR,
     draw: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw the network into this file (.png, .pdf or .svg), and do nothing else."
-        ),
+        typer.Option(help="Only draw the network into this file (.png, .pdf or .svg)."),
     ] = None,
     cli: Annotated[
         bool, typer.Option("--cli", help="Leave Mininet's command line open afterwards.")

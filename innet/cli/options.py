@@ -1,10 +1,10 @@
-"""Command-line options made of settings models, beside those that several commands have.
+"""Command-line options derived from settings models, and options of several commands.
 
     @with_settings(AllReduceSettings)
     def allreduce(settings: AllReduceSettings, *, output: OutputOption = None) -> None: ...
 
-is a command with an option for each setting, its own options, and ``--config`` for a TOML file.
-Options that are not given are not passed on: the model has the defaults.
+is a command with an option for each setting, the function's own options, and ``--config`` for a
+TOML file. Options that are not given are not passed on, as the model has the defaults.
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ from innet.core.registry import literal
 from innet.core.settings import Model, PriorityQueues, Settings, load_toml, shortened, validate
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ConfigOption = Annotated[
-    Path | None, typer.Option(help="Settings in TOML; options given here win.")
-]
+ConfigOption = Annotated[Path | None, typer.Option(help="Settings in TOML. Options override them.")]
 OutDirOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for record and plot.")]
 OUT_DIR = Path("innet-out")
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
 ]
 
-# Options that are not called as their settings, or have a short form.
+# Options with another name than their setting, or with a short form.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "workers": ("--workers", "-w"),
     "codec": ("--codec", "-c"),
@@ -59,13 +57,13 @@ _METAVARS: Mapping[str, str] = {
     "windows": "NUMBER",
     "workers": "NUMBER",
 }
-_ANNOTATED: Any = Annotated  # with types that are known at run time only
+_ANNOTATED: Any = Annotated  # for types known only at run time
 _OPTIONAL: Any = Optional
-_LARGEST_SHOWN = 10_000  # ranges that end above are not shown
+_LARGEST_SHOWN = 10_000  # ranges with a larger end are not shown
 
 
 # ----------------------------------------------------------------------------
-# What may follow an option, for the shell's completion.
+# Values of options, for the shell's completion.
 
 
 def codec_names() -> list[str]:
@@ -82,7 +80,7 @@ def _topologies() -> list[str]:
 
 
 def models() -> list[str]:
-    """Names of models that learn."""
+    """Names of models."""
     from innet.experiments.models.model import MODELS
 
     return MODELS.names()
@@ -120,7 +118,7 @@ _COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {
 
 
 def completing(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
-    """A completion of Typer's: those of ``names`` that begin as what was typed."""
+    """A completion for Typer: those of ``names`` that begin with the typed text."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names() if name.startswith(incomplete)]
@@ -133,11 +131,11 @@ def completing(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
 
 
 class Setting(NamedTuple):
-    """A setting as an option is made of it.
+    """A setting from which an option is made.
 
     Attributes:
-        key: its name; with a dot in a model within the model.
-        field: pydantic's description of it.
+        key: its name, with dots for nested models.
+        field: pydantic's field.
         panel: heading in ``--help``.
     """
 
@@ -147,12 +145,12 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the parameter and, with hyphens, of the option."""
+        """The name of the parameter and, with hyphens, of the option."""
         return self.key.rpartition(".")[2]
 
 
 def settings_in(model: type[Settings], prefix: str = "") -> Iterator[Setting]:
-    """All settings of a model, and of models within it."""
+    """All settings of a model and its nested models."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
             yield from settings_in(field.annotation, f"{prefix}{name}.")
@@ -166,7 +164,7 @@ def settings_in(model: type[Settings], prefix: str = "") -> Iterator[Setting]:
 
 
 class _Kind(NamedTuple):
-    """What a value may be, read off an annotation."""
+    """The allowed values of an annotation."""
 
     type: Any
     choices: tuple[Any, ...]
@@ -177,7 +175,7 @@ class _Kind(NamedTuple):
 
 
 def _kind(annotation: Any, metadata: Collection[Any] = (), description: str = "") -> _Kind:
-    """Unpacks Annotated, optional, Literal and tuple annotations."""
+    """Unpack Annotated, optional, Literal and tuple annotations."""
     metadata = list(metadata)
     while True:
         origin, arguments = get_origin(annotation), get_args(annotation)
@@ -224,7 +222,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     complete = _COMPLETIONS.get(name)
     if kind.choices:
         complete = lambda: list(map(str, kind.choices))  # noqa: E731 - a name says no more
-    # A codec given twice is refused, not forgotten.
+    # A second --codec is an error instead of replacing the first.
     listed = kind.multiple or name == "codec"
     option = typer.Option(
         *_NAMES.get(name, (f"--{name.replace('_', '-')}",)),
@@ -245,19 +243,19 @@ def _optional(name: str, kind: Any, option: Any) -> inspect.Parameter:
 
 
 def _default(field: FieldInfo) -> str:
-    """The default as a person would type it; "" where the description says it."""
+    """The default as the user would type it; "" if the description has it."""
     if field.is_required() or field.default_factory is not None or field.default is None:
         return ""
     values = field.default if isinstance(field.default, tuple) else (field.default,)
     return ", ".join(f"{it:g}" if isinstance(it, float) else str(it) for it in values)
 
 
-# Settings that are no single value, each with the options that it is made of.
+# Settings with several options.
 _COMPOSED: Mapping[str, Mapping[str, Any]] = {
     "outages": {
         "crash": typer.Option(
             metavar="WORKER:BEGIN[:END]",
-            help="A worker is cut off from BEGIN to END s, or for ever. Repeatable.",
+            help="A worker is cut off from BEGIN to END s, or forever. Repeatable.",
         ),
         "partition": typer.Option(metavar="BEGIN:END", help="All workers are cut off. Repeatable."),
     },
@@ -300,13 +298,13 @@ PriorityQueuesOption = Annotated[int, declared("priority_queues", PriorityQueues
 def with_settings(
     model: type[Settings], without: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A decorator: the function becomes a command with options for all settings of ``model``.
+    """A decorator that makes a function a command with options for all settings of ``model``.
 
     Args:
-        model: what the function's first parameter is; filled from ``--config`` and options.
-        without: settings that have no option.
+        model: type of the function's first parameter, filled from ``--config`` and options.
+        without: settings without an option.
 
-    The command raises ConfigError for a file, a key or a value that cannot be used.
+    The command raises ConfigError for an invalid file, key or value.
     """
     settings = [each for each in settings_in(model) if each.key not in without]
     derived = parameters_of(settings)
@@ -333,7 +331,7 @@ def with_settings(
 
 
 def _values(settings: Collection[Setting], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, by the keys of settings; models within models are mappings."""
+    """The given values by the keys of settings; nested models are mappings."""
     found: dict[str, Any] = {}
     for setting in settings:
         value = given.get(setting.name)
@@ -357,7 +355,7 @@ def _values(settings: Collection[Setting], given: Mapping[str, Any]) -> dict[str
 
 
 def read_settings(model_class: type[Model], file: Path | None, options: Mapping[str, Any]) -> Model:
-    """``model_class`` from ``file``, if there is one, and the ``options`` that are not None.
+    """``model_class`` from ``file``, if given, and the ``options`` that are not None.
 
     Raises:
         ConfigError: an unknown key or a value that is not allowed; names it.
@@ -367,14 +365,14 @@ def read_settings(model_class: type[Model], file: Path | None, options: Mapping[
         return validate(model_class, given)
     loaded = load_toml(file, model_class).model_dump(exclude_unset=True)
     for key, value in given.items():
-        # Of a table in the file, options change what they name.
+        # Options change only the keys that they name in a table of the file.
         inside = isinstance(value, dict) and isinstance(loaded.get(key), dict)
         loaded[key] = {**loaded[key], **value} if inside else value
     return validate(model_class, loaded)
 
 
 def _with_codec_parameters(settings: Any, changes: list[str]) -> Any:
-    """``settings`` with what ``--set`` says of its codec, or of all its codecs."""
+    """``settings`` with the changes of ``--set`` to its codec, or to all its codecs."""
     if not changes:
         return settings
     if "codec" in type(settings).model_fields:
@@ -388,7 +386,7 @@ def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | di
     """``codec`` with changes such as "selector.ratio=0.05".
 
     Raises:
-        ConfigError: a change that is not of that form.
+        ConfigError: a change of another form.
     """
     if not changes:
         return codec
@@ -409,14 +407,14 @@ def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | di
 
 
 def outages(crashes: Collection[str], partitions: Collection[str]) -> list[dict[str, Any]]:
-    """The settings of what ``--crash`` and ``--partition`` say.
+    """The settings for ``--crash`` and ``--partition``.
 
     Args:
         crashes: such as "2:0.5" (worker 2 is cut off from 0.5 s on) and "2:0.5:0.9".
         partitions: such as "0.5:0.9", of all workers.
 
     Raises:
-        ConfigError: one that is not of that form.
+        ConfigError: a text of another form.
     """
     found = []
     for text in crashes:

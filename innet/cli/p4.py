@@ -90,7 +90,7 @@ def compile_program(
         Path | None, typer.Option("--output", "-o", help="For SOURCE. [default: SOURCE.json]")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Of a folder, also those that have not changed.")
+        bool, typer.Option("--all", help="Compile unchanged programs of a folder, too.")
     ] = False,
     p4c: P4cOption = None,
 ) -> None:
@@ -134,12 +134,12 @@ def check(
     program: Annotated[
         str,
         typer.Argument(
-            help="JSON that p4c wrote, or a compiled program, e.g. slots-64.",
+            help="JSON from p4c, or a compiled program, e.g. slots-64.",
             autocompletion=completing(compiled_programs),
         ),
     ],
     stages: Annotated[
-        bool, typer.Option("--stages", help="Show what would be in which stage.")
+        bool, typer.Option("--stages", help="Show the contents of each stage.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -24,14 +24,16 @@ ProgramArgument = Annotated[
     str,
     typer.Argument(
         metavar="PROGRAM",
-        help="p4c's JSON (plain, gzip, xz), or slots-32 and so on.",
+        help="JSON from p4c (plain, gzip, xz), or a program's name such as slots-32.",
         autocompletion=completing(compiled_programs),
     ),
 ]
 EngineOption = Annotated[str, typer.Option("--engine", "-e", help="jit or interpret.")]
 CommandsOption = Annotated[
     Path | None,
-    typer.Option("--commands", "-c", help="Control plane: simple_switch_CLI's commands, by line."),
+    typer.Option(
+        "--commands", "-c", help="File with simple_switch_CLI's commands for the control plane."
+    ),
 ]
 
 
@@ -40,7 +42,7 @@ def stf(
     *,
     program: ProgramArgument,
     tests: Annotated[
-        list[Path], typer.Argument(metavar="TEST.stf ...", help="Packet tests as p4c has them.")
+        list[Path], typer.Argument(metavar="TEST.stf ...", help="Packet tests in p4c's format.")
     ],
     engine: EngineOption = "jit",
     priority_queues: PriorityQueuesOption = 1,
@@ -53,7 +55,7 @@ def stf(
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show what commands print, too.")
+        bool, typer.Option("--verbose", "-v", help="Also show the output of commands.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -153,14 +155,16 @@ def bench(
     commands: CommandsOption = None,
     capture: Annotated[
         Path | None,
-        typer.Option("--pcap", help="Traffic. Otherwise: random packets that fit the parser."),
+        typer.Option(
+            "--pcap", help="Packets to run; by default random packets that fit the parser."
+        ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", "-p", help="Where the capture's packets arrive.")
+        int | None, typer.Option("--port", "-p", help="Port at which the capture's packets arrive.")
     ] = None,
     count: Annotated[int, typer.Option("--packets", min=1)] = 65536,
     batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
-    seed: Annotated[int, typer.Option(help="Of random packets.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random packets.", min=0)] = 0,
     priority_queues: PriorityQueuesOption = 1,
     as_json: JsonOption = False,
 ) -> None:
@@ -198,7 +202,7 @@ def explain(
     *,
     program: ProgramArgument,
     trace: Annotated[
-        bool, typer.Option("--trace", help="Tell what happens to packets, step by step.")
+        bool, typer.Option("--trace", help="Show each step of packets through the program.")
     ] = False,
     packets: Annotated[
         list[str] | None,
@@ -211,10 +215,10 @@ def explain(
     ] = None,
     capture: Annotated[
         Path | None,
-        typer.Option("--pcap", help="A capture to trace; as for replay, its name says the port."),
+        typer.Option("--pcap", help="A capture to trace. Its name has the port, as for replay."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", "-p", help="Where the capture's packets arrive.")
+        int | None, typer.Option("--port", "-p", help="Port at which the capture's packets arrive.")
     ] = None,
     commands: CommandsOption = None,
     priority_queues: PriorityQueuesOption = 1,
@@ -225,11 +229,11 @@ def explain(
         ),
     ] = False,
     source: Annotated[
-        Path | None, typer.Option(help="Write the Python that the jit engine emits to this file.")
+        Path | None, typer.Option(help="Write the Python source of the jit engine to this file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is in a program and what engines make of it, or the way of packets through it."""
+    """Show the contents of a program, or the steps of packets through it."""
     from innet.cli import switch_explain
     from innet.switch.inspect import emitted_source
     from innet.tools import explain as explaining
@@ -266,13 +270,13 @@ def run(
     ],
     commands: CommandsOption = None,
     control: Annotated[
-        Path | None, typer.Option(help="A UNIX socket to make, which takes commands.")
+        Path | None, typer.Option(help="Create a UNIX socket that accepts commands.")
     ] = None,
     pcap: Annotated[
         Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
     ] = None,
     engine: EngineOption = "jit",
-    seed: Annotated[int, typer.Option(help="Of the program's random().")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the program's random().")] = 0,
     priority_queues: PriorityQueuesOption = 1,
 ) -> None:
     """Forward packets between network interfaces by a compiled P4 program; needs root.

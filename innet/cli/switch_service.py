@@ -1,4 +1,4 @@
-"""``innet switch serve``: the built-in switch as a UDP service; ``innet switch top`` watches it."""
+"""``innet switch serve``: the built-in switch as a UDP service; ``innet switch top`` shows it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def serve(settings: ServiceSettings) -> None:
 
 
 # ----------------------------------------------------------------------------
-# ``innet switch top``: what a switch service does, live.
+# ``innet switch top``: live statistics of a switch service.
 
 Document = Mapping[str, Any]
 
@@ -39,19 +39,19 @@ Document = Mapping[str, Any]
 def top(
     *,
     switch: Annotated[str, typer.Argument(metavar="[ADDRESS:PORT]")] = "127.0.0.1:48879",
-    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, then exit.")] = False,
     seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=0.1, help="Between looks.")
+        float, typer.Option("--seconds", "-s", min=0.1, help="Seconds between updates.")
     ] = 1.0,
     key: Annotated[str | None, typer.Option(help="The service's key.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="A file that holds it.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="A file that holds the key.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one line for each look.")
+        bool, typer.Option("--json", help="Print JSON, one line per update.")
     ] = False,
 ) -> None:
-    """Show what a switch service does: packets, drops, jobs, and who waits for whom.
+    """Show packets, drops and jobs of a switch service, and which workers it waits for.
 
-    Elsewhere than on a terminal it looks once. Rates are those since the look before.
+    Without a terminal it shows them once. Rates are those since the last update.
     """
     from innet.service.connections import Observer, key_of
 
@@ -59,17 +59,17 @@ def top(
         if as_json and once:
             say_json(observer.statistics())
         elif as_json:
-            for _, now in _looks(observer, seconds):
+            for _, now in _updates(observer, seconds):
                 print(json.dumps(now), flush=True)
         elif once or not out.is_terminal:
             out.print(screen(None, observer.statistics()))
         else:
             with Live(console=out, auto_refresh=False, screen=True) as live:
-                for before, now in _looks(observer, seconds):
+                for before, now in _updates(observer, seconds):
                     live.update(screen(before, now), refresh=True)
 
 
-def _looks(observer: Any, seconds: float) -> Iterator[tuple[Document | None, Document]]:
+def _updates(observer: Any, seconds: float) -> Iterator[tuple[Document | None, Document]]:
     before = None
     try:
         while True:
@@ -82,11 +82,11 @@ def _looks(observer: Any, seconds: float) -> Iterator[tuple[Document | None, Doc
 
 
 def screen(before: Document | None, now: Document) -> Group:
-    """What a person sees.
+    """The text on the screen.
 
     Args:
-        before: the look before, for rates; None if there was none.
-        now: the statistics of a service.
+        before: the previous statistics, for rates; None for none.
+        now: the current statistics of a service.
     """
     parts: list[Any] = [_title(now["switch"]), _packets(before, now), _drops(now["drops"])]
     if not now["jobs"]:

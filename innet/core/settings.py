@@ -83,9 +83,7 @@ AnyPath: TypeAlias = Annotated[Path, Strict(False)]
 Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Duration: TypeAlias = Annotated[float, Field(ge=0)]
 
-Workers: TypeAlias = Annotated[
-    int, Field(ge=1, le=MAX_WORKERS, description="How many workers take part.")
-]
+Workers: TypeAlias = Annotated[int, Field(ge=1, le=MAX_WORKERS, description="Number of workers.")]
 Codec: TypeAlias = Annotated[
     CodecDescription, Field(description="A codec: NAME or NAME:KEY=VALUE,...; see `innet codecs`.")
 ]
@@ -106,7 +104,7 @@ ValuesPerPacket: TypeAlias = Annotated[
     Literal[32, 64, 256, 1024], Field(description="int32 values in each packet.")
 ]
 PacketFraming: TypeAlias = Annotated[
-    Framing, Field(description="udp, or raw: Ethernet with an EtherType of its own.")
+    Framing, Field(description="udp, or raw: Ethernet with innet's EtherType.")
 ]
 WindowSize: TypeAlias = Annotated[int, Field(ge=1, le=MAX_WINDOW), AfterValidator(_power_of_two)]
 Window: TypeAlias = Annotated[
@@ -125,7 +123,7 @@ Topology: TypeAlias = Annotated[
 ]
 Racks: TypeAlias = Annotated[
     int | None,
-    Field(ge=1, le=MAX_WORKERS, description="Switches with workers, of a tree or a leaf-spine."),
+    Field(ge=1, le=MAX_WORKERS, description="Switches with workers, for a tree or a leaf-spine."),
 ]
 Depth: TypeAlias = Annotated[int | None, Field(ge=1, le=8, description="Levels of a tree.")]
 Ports: TypeAlias = Annotated[
@@ -141,15 +139,22 @@ Density: TypeAlias = Annotated[
     float, Field(ge=0, le=1, description="Share of a generated gradient that is not zero.")
 ]
 Rounds: TypeAlias = Annotated[
-    int, Field(ge=1, description="All-reduces, one after the other; the report is of the last.")
+    int, Field(ge=1, description="All-reduces in sequence; the report is of the last.")
 ]
 PartialAfter: TypeAlias = Annotated[
     float | None,
-    Field(gt=0, description="Seconds until sums go on without late workers; never by default."),
+    Field(
+        gt=0,
+        description="Seconds after which sums continue without late workers; by default never.",
+    ),
 ]
-Loss: TypeAlias = Annotated[Probability, Field(description="Share of packets that are lost.")]
-Duplicate: TypeAlias = Annotated[Probability, Field(description="Share that arrives twice.")]
-Reorder: TypeAlias = Annotated[Probability, Field(description="Share that others overtake.")]
+Loss: TypeAlias = Annotated[Probability, Field(description="Probability that a packet is lost.")]
+Duplicate: TypeAlias = Annotated[
+    Probability, Field(description="Probability that a packet arrives twice.")
+]
+Reorder: TypeAlias = Annotated[
+    Probability, Field(description="Probability that a packet is reordered.")
+]
 BatchSize: TypeAlias = Annotated[
     int, Field(ge=1, le=4096, description="Samples per worker and iteration.")
 ]
@@ -169,7 +174,7 @@ def default_program(topology: str | None) -> str:
 
 
 class RunSettings(Settings):
-    """What every run has."""
+    """Settings of every run."""
 
     panel: ClassVar[str] = "Run"
 
@@ -179,7 +184,7 @@ class RunSettings(Settings):
 
 
 class NetworkSettings(RunSettings):
-    """Which switches there are, what they run, and how packets look."""
+    """Topology, P4 program and packets."""
 
     panel: ClassVar[str] = "Network"
 
@@ -193,7 +198,7 @@ class NetworkSettings(RunSettings):
 
 
 class CodecSettings(Settings):
-    """How gradients become packets."""
+    """The codec."""
 
     panel: ClassVar[str] = "Codec"
 
@@ -214,11 +219,11 @@ class TensorSettings(Settings):
 
 
 class OutageSettings(Settings):
-    """Workers that are cut off for a while.
+    """An outage of workers.
 
     Attributes:
-        begin, end: virtual seconds; without an end they stay cut off.
-        workers: indices; all if there is none.
+        begin, end: virtual seconds; without an end it is permanent.
+        workers: indices; by default all.
     """
 
     begin: Duration = 0.0
@@ -229,9 +234,9 @@ class OutageSettings(Settings):
 
 
 class FaultSettings(Settings):
-    """What happens to packets on every link, each way; as ``innet.network.Faults``.
+    """Faults of packets on every link, in each direction; see ``innet.network.Faults``.
 
-    Probabilities are those of each packet; times are virtual seconds.
+    Probabilities are per packet. Times are virtual seconds.
     """
 
     panel: ClassVar[str] = "Faults"
@@ -239,26 +244,34 @@ class FaultSettings(Settings):
     loss: Loss = 0.0
     duplicate: Duplicate = 0.0
     reorder: Reorder = 0.0
-    corrupt: Annotated[Probability, Field(description="Share with wrong bits.")] = 0.0
-    truncate: Annotated[Probability, Field(description="Share that arrives cut short.")] = 0.0
-    mark: Annotated[Probability, Field(description="Share that congestion marks.")] = 0.0
-    delay: Annotated[Duration, Field(description="Simulated seconds on each link.")] = 0.0
-    jitter: Annotated[Duration, Field(description="Seconds more, at most, by chance.")] = 0.0
-    hold: Annotated[Duration, Field(description="Seconds that --reorder holds packets back.")] = (
-        1e-3
-    )
+    corrupt: Annotated[
+        Probability, Field(description="Probability that a packet has wrong bits.")
+    ] = 0.0
+    truncate: Annotated[
+        Probability, Field(description="Probability that a packet is truncated.")
+    ] = 0.0
+    mark: Annotated[
+        Probability, Field(description="Probability that a packet gets a congestion mark.")
+    ] = 0.0
+    delay: Annotated[Duration, Field(description="Simulated seconds of delay per link.")] = 0.0
+    jitter: Annotated[Duration, Field(description="Most seconds of random extra delay.")] = 0.0
+    hold: Annotated[
+        Duration, Field(description="Most seconds that --reorder holds packets back.")
+    ] = 1e-3
     outages: tuple[OutageSettings, ...] = Field(
         default=(), strict=False, description="Workers that are cut off for a while."
     )
     restarts: tuple[Duration, ...] = Field(
-        default=(), strict=False, description="Seconds at which the switches lose all registers."
+        default=(),
+        strict=False,
+        description="Time in seconds at which the switches lose all registers.",
     )
 
 
 class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
     """One all-reduce in this process, of generated tensors or of those in ``input``.
 
-    With ``input``, ``workers`` is as many as it has arrays.
+    With ``input``, ``workers`` is the number of its arrays.
     """
 
     panel: ClassVar[str] = "Run"
@@ -270,35 +283,40 @@ class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
     ] = "fixed"
     partial_after: PartialAfter = None
     attempts: Annotated[
-        int, Field(ge=1, le=1000, description="Tries, if it stalls, each in a new epoch.")
+        int, Field(ge=1, le=1000, description="Attempts if it stalls, each in a new epoch.")
     ] = 1
 
 
 class JobSettings(CodecSettings, NetworkSettings):
-    """A job whose workers are processes, as they and their switches know it."""
+    """A job whose workers are processes, for the workers and their switches."""
 
     panel: ClassVar[str] = "Job"
 
     jobs: Annotated[
-        int, Field(ge=1, le=32, description="Jobs at once on the network, of --workers each.")
+        int,
+        Field(
+            ge=1, le=32, description="Jobs on the network at the same time, with --workers each."
+        ),
     ] = 1
-    job: Annotated[int, Field(ge=1, description="Which of them this is, from 1 on.")] = 1
+    job: Annotated[int, Field(ge=1, description="Number of this job, from 1.")] = 1
     loss: Loss = 0.0
     duplicate: Duplicate = 0.0
     reorder: Reorder = 0.0
     delay: Annotated[
         float,
-        Field(ge=0, le=10, description="Seconds for which workers hold packets, for each link."),
+        Field(ge=0, le=10, description="Seconds of delay per link, added by the workers."),
     ] = 0.0
     timeout: Annotated[
-        float, Field(gt=0, description="Least seconds until a packet is sent again.")
+        float, Field(gt=0, description="Seconds until a packet is sent again, at least.")
     ] = 0.2
-    give_up: Annotated[float, Field(gt=0, description="Seconds until a worker gives up.")] = 30.0
+    give_up: Annotated[float, Field(gt=0, description="Seconds after which a worker gives up.")] = (
+        30.0
+    )
     partial_after: PartialAfter = None
 
 
 class MininetSettings(JobSettings, TensorSettings):
-    """A job on a Mininet network, or several alike."""
+    """One job, or several equal jobs, on a Mininet network."""
 
     panel: ClassVar[str] = "Mininet"
 
@@ -314,7 +332,7 @@ class MininetSettings(JobSettings, TensorSettings):
     ] = 0.0
     delay_by: Annotated[
         DelayBy | None,
-        Field(description="What makes the delay; netem by default, where the kernel has it."),
+        Field(description="What adds the delay; by default netem, if the kernel has it."),
     ] = None
     priority_queues: PriorityQueues = 1
     pcap: Annotated[
@@ -324,17 +342,17 @@ class MininetSettings(JobSettings, TensorSettings):
         AnyPath | None, Field(description="BMv2's executable; by default the one on PATH.")
     ] = None
     thrift_port: Annotated[
-        int, Field(ge=1, le=65535, description="Of simple_switch's control plane.")
+        int, Field(ge=1, le=65535, description="Port of simple_switch's control plane.")
     ] = 9090
     log_level: Annotated[
         Literal["off", "trace", "debug", "info", "warn", "error"],
-        Field(description="Of simple_switch."),
+        Field(description="Log level of simple_switch."),
     ] = "off"
 
     @field_validator("delay")
     @classmethod
     def _not_the_workers(cls, seconds: float) -> float:
-        """The workers' own, in seconds, is not what somebody means who knows --delay."""
+        """``delay`` is in seconds and of the workers, not what --delay of the command sets."""
         if seconds:
             raise ValueError("give link_delay, in milliseconds, as --delay does")
         return seconds
@@ -367,7 +385,7 @@ class ServiceSettings(Settings):
     ] = MAX_WORKERS
     window: Window = None
     metrics: Annotated[
-        str | None, Field(description="Serve metrics for Prometheus there, over HTTP.")
+        str | None, Field(description="Serve metrics for Prometheus at this address, over HTTP.")
     ] = None
     engine: SwitchEngine = "jit"
 
@@ -380,17 +398,17 @@ class ServiceSettings(Settings):
 
 
 class TrainingSettings(RunSettings):
-    """What all experiments that train share; each worker holds one shard of the samples."""
+    """Settings of all trainings. Each worker has one shard of the samples."""
 
     engine: SwitchEngine = "jit"
     framework: Annotated[
         str | None,
-        Field(description="What computes gradients: numpy or torch; by default as the model has."),
+        Field(description="What computes gradients: numpy or torch; by default the model's."),
     ] = None
 
 
 class DemoSettings(TrainingSettings):
-    """The demonstration: one training, three ways to sum its gradients."""
+    """The demonstration: one training with three ways to sum gradients."""
 
     panel: ClassVar[str] = "Training"
 
@@ -406,9 +424,10 @@ class DemoSettings(TrainingSettings):
 
 
 class TrainSettings(TrainingSettings):
-    """One training for each codec and seed, beside plain float32 sums from the same start.
+    """One training for each codec and seed, compared with plain float32 sums.
 
-    Where ``batch_size``, ``learning_rate``, ``momentum`` or ``epochs`` is None, the model says it.
+    If ``batch_size``, ``learning_rate``, ``momentum`` or ``epochs`` is None, the model's recipe
+    applies.
     """
 
     panel: ClassVar[str] = "Training"
@@ -418,7 +437,7 @@ class TrainSettings(TrainingSettings):
     )
     codecs: Annotated[
         tuple[Codec, ...],
-        Field(min_length=1, strict=False, description="Codecs, no two the same."),
+        Field(min_length=1, strict=False, description="Codecs, all different."),
     ] = ("topk",)
     batch_size: BatchSize | None = None
     learning_rate: LearningRate | None = None
@@ -426,15 +445,17 @@ class TrainSettings(TrainingSettings):
     epochs: Annotated[
         int | None, Field(ge=1, le=10_000, description="Passes over the samples.")
     ] = None
-    repeats: Annotated[int, Field(ge=1, le=1000, description="How many seeds, from --seed on.")] = 1
+    repeats: Annotated[
+        int, Field(ge=1, le=1000, description="Number of seeds, from --seed on.")
+    ] = 1
     evaluate: Annotated[
         Literal["test", "validation"],
-        Field(description="What scores are of; choose settings by the validation set."),
+        Field(description="What scores are measured on; use validation to choose settings."),
     ] = "test"
 
 
 class ThroughputSettings(Settings):
-    """A sweep over all combinations of what is listed."""
+    """A sweep over all combinations of the listed values."""
 
     panel: ClassVar[str] = "Sweep"
 
@@ -473,7 +494,7 @@ class ThroughputSettings(Settings):
 
 
 # ----------------------------------------------------------------------------
-# Filling a model, and what is wrong with what a person wrote.
+# Filling a model, and errors about what a user wrote.
 
 
 def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str = "") -> Model:
@@ -481,11 +502,11 @@ def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str =
 
     Args:
         model_class: the settings to fill.
-        mapping: keys and values as a person wrote them.
-        source: where the mapping came from (a file's name), for the message.
+        mapping: keys and values as the user wrote them.
+        source: origin of the mapping (a file's name), for the message.
 
     Raises:
-        ConfigError: names every key that cannot be used, what was given and what is allowed.
+        ConfigError: names each invalid key, the given value and the allowed values.
     """
     try:
         return model_class.model_validate(dict(mapping))
@@ -497,7 +518,7 @@ def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str =
             if details["type"] != "default_factory_not_called"  # for want of another setting
         ]
     where = f"{source}: " if source else ""
-    # The branches of a union each report the key; the one that looked deepest knows best.
+    # Each branch of a union reports the key. The deepest report is the most precise.
     keys = [key for key, _ in findings]
     problems = [
         problem
@@ -515,16 +536,16 @@ def load_toml(path: str | Path, model_class: type[Model]) -> Model:
     """``model_class`` filled from a TOML file.
 
     Raises:
-        ConfigError: the file cannot be read, is no TOML (with the line), or a key cannot be used.
+        ConfigError: the file cannot be read, is not TOML (with the line), or a key is invalid.
     """
     return validate(model_class, read_toml(Path(path)), source=str(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds, unchecked.
+    """The contents of a TOML file, unchecked.
 
     Raises:
-        ConfigError: the file cannot be read, or is no TOML (with the line).
+        ConfigError: the file cannot be read, or is not TOML (with the line).
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -543,11 +564,11 @@ def _json_schema(model_class: type[BaseModel]) -> dict[str, Any]:
     try:
         return model_class.model_json_schema()
     except PydanticInvalidForJsonSchema:
-        return {}  # a field of a type JSON has no word for: messages then lack "allowed"
+        return {}  # a type that JSON schemas lack; messages are then without "allowed"
 
 
 def _explain(details: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
-    """The key of one of pydantic's findings, and a sentence about it."""
+    """The key of one of pydantic's errors, and a sentence about it."""
     kind = details["type"]
     if kind == "extra_forbidden":
         *parents, last = details["loc"]
@@ -564,7 +585,7 @@ def _explain(details: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
     allowed = _describe(field, schema)
     if kind == "missing":
         return key, f"{key} is missing" + (f"; give {allowed}." if allowed else ".")
-    # A check written in Python, or a discriminator, says more than the field's type.
+    # The message of a validator, or of a discriminator, is more precise than the field's type.
     if kind in {"value_error", "union_tag_invalid", "union_tag_not_found"} or not allowed:
         return key, f"{key} = {_shown(details['input'])} cannot be used; " + (
             details["msg"].removeprefix("Value error, ").rstrip(".") + "."
@@ -577,18 +598,18 @@ def _shown(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """``text``, or so much of it as an error message can repeat."""
+    """``text``, shortened for an error message."""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def _find(
     schema: dict[str, Any], location: tuple[str | int, ...]
 ) -> tuple[list[str], dict[str, Any]]:
-    """Follows pydantic's ``location`` of a finding through a JSON schema.
+    """Follow pydantic's ``location`` of an error through a JSON schema.
 
     Returns:
-        The keys as a person wrote them, without the names of a union's branches that pydantic puts
-        between them; and the part of the schema that describes the value, {} if there is none.
+        The keys as the user wrote them, without the names of union branches that pydantic adds; and
+        the part of the schema that describes the value, {} if there is none.
     """
     path: list[str] = []
     here = _resolve(schema, schema)
@@ -615,7 +636,7 @@ def _child(part: dict[str, Any], step: str | int) -> dict[str, Any] | None:
 
 
 def _branches(part: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The alternatives of a union, those of unions within it too; else the part itself."""
+    """The alternatives of a union, with those of nested unions; otherwise the part itself."""
     alternatives = [*part.get("anyOf", ()), *part.get("oneOf", ())]
     if not alternatives:
         return [part]
@@ -630,7 +651,7 @@ def _resolve(part: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _describe(part: dict[str, Any], schema: dict[str, Any]) -> str:
-    """What a JSON schema allows, in words."""
+    """What a JSON schema allows, as text."""
     part = _resolve(part, schema)
     if "enum" in part or "const" in part:
         values = [repr(value) for value in part.get("enum", [part.get("const")])]

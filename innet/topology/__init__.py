@@ -1,4 +1,4 @@
-"""What a job on a network needs, as data, and how it is carried out in memory."""
+"""Plans of networks and jobs, as data, and their emulation in memory."""
 
 from innet.topology.aggregation import (
     AGGREGATIONS,

@@ -1,4 +1,4 @@
-"""What each switch program needs from a network: the registry of aggregation protocols."""
+"""Aggregation protocols: how networks run each P4 program, and their registry."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from innet.topology.plan import EntryFinder, Plan, PlannedHost, SharedPlan, Used
 from innet.wire import Endpoint, Flag, Framing
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
-"""(name of a switch, name of a register, index) -> what the cell holds."""
+"""(name of a switch, name of a register, index) -> value of the cell."""
 
 
 class Probe(NamedTuple):
-    """What can be looked into while a network runs.
+    """Access to the state of a running network.
 
     Attributes:
         register: reads the switches' registers.
-        servers: the parameter servers' ends by name, where they are in this process.
+        servers: parameter servers by name, if they run in this process.
     """
 
     register: RegisterReader
@@ -43,20 +43,20 @@ class Probe(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a user wants of a network.
+    """Parameters of a network.
 
     Attributes:
-        workers: how many, 1 up to the bits of the program's bitmap.
+        workers: number of workers, 1 to the bits of the program's bitmap.
         window: chunks of a worker under way at once, a power of two; by default all slots.
         framing: "udp" or "raw".
         job, epoch: as in the header.
-        topology: name of a network, with or without options, such as "leaf-spine:spines=3"; by
-            default one switch, or a tree for programs of several levels.
-        racks: switches that workers are attached to; None lets the topology choose.
+        topology: name of a topology, with or without options, such as "leaf-spine:spines=3"; by
+            default one switch, or a tree for programs with several levels.
+        racks: switches with workers; None lets the topology choose.
         depth: levels of switches of a tree, likewise.
-        ports: of each switch of a fat-tree, likewise.
-        beside: jobs that are on the network already: this one gets hosts, ports and slots of its
-            own. They asked for the same network.
+        ports: ports of each switch of a fat-tree, likewise.
+        beside: jobs that are already on the network, with the same parameters. This job gets other
+            hosts, ports and slots.
     """
 
     workers: int
@@ -72,7 +72,7 @@ class Request:
 
 
 class WorkerEnd(Host, Protocol):
-    """A worker's end of a protocol, as ``innet.protocol.SlotClient`` documents it."""
+    """A worker's side of a protocol; see ``innet.protocol.SlotClient``."""
 
     counters: Counters
     label: int
@@ -93,13 +93,13 @@ class WorkerEnd(Host, Protocol):
 
 
 class Aggregation(ABC):
-    """How a network runs one P4 program. Stateless: a plan holds all there is to know.
+    """How a network runs one P4 program. It is stateless, as plans hold the state.
 
     Attributes:
-        has_epochs: a job can go on after a failure, or with other workers: ``next_epoch``.
-        has_partials: its switches give results that lack workers, on request.
-        saturates: sums that leave int32 stay at its end, and are not what they are modulo 2**32.
-        shares: its switches serve several jobs of one network at once.
+        has_epochs: a job can continue after a failure, or with other workers; see ``next_epoch``.
+        has_partials: switches give partial results on request.
+        saturates: sums beyond int32 saturate instead of wrapping modulo 2**32.
+        shares: switches serve several jobs of one network at the same time.
     """
 
     has_epochs: ClassVar[bool] = False
@@ -109,14 +109,14 @@ class Aggregation(ABC):
 
     @abstractmethod
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
-        """The network that ``request`` asks for, all switches running ``program``.
+        """The plan of a network for ``request``, with ``program`` on all switches.
 
         Raises:
-            InputError: a number that the program has no room for.
+            InputError: a number that exceeds the program's resources.
         """
 
     def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> WorkerEnd:
-        """What runs on a worker's machine: by default the worker's end of the slot pool."""
+        """The worker's side of the protocol; by default a ``SlotClient``."""
         return SlotClient(
             plan.layout,
             plan.membership(host),
@@ -126,8 +126,8 @@ class Aggregation(ABC):
         )
 
     def server_end(self, plan: Plan, host: PlannedHost) -> Host:
-        """What runs on a parameter server's machine; ``innet.processes.parameter_server``, its
-        process in Mininet, takes an ``innet.protocol.parameter_server.ParameterServer`` only.
+        """The parameter server. In Mininet, ``innet.processes.parameter_server`` supports only
+        ``innet.protocol.parameter_server.ParameterServer``.
         """
         raise InputError(f"{plan.aggregation} has no parameter server, so {host.name} is none.")
 
@@ -137,12 +137,12 @@ class Aggregation(ABC):
         """The job's next epoch on the same switches, without the workers who are ``absent``.
 
         Args:
-            plan: that of the epoch before.
-            absent: indices of the workers who take no part.
-            entries: finds the handles of what a switch's table holds.
+            plan: the plan of the previous epoch.
+            absent: indices of the workers who do not take part.
+            entries: finds the handles of entries in a switch's table.
 
         Returns:
-            The plan from now on, and the commands for each switch.
+            The new plan, and the commands for each switch.
 
         Raises:
             StateError: the protocol has no epochs.
@@ -154,7 +154,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
-        """Finds out who is in a chunk, for ``WorkerEnd.diagnose``."""
+        """Reads which workers a chunk has, for ``WorkerEnd.diagnose``."""
 
 
 AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggregations")
@@ -165,11 +165,11 @@ AGGREGATIONS.register("hashed", "innet.topology.hashed:HashedAggregation")
 
 
 def aggregation_of(program: str) -> Aggregation:
-    """How networks run ``program``.
+    """The aggregation protocol of ``program``.
 
     Raises:
-        UnknownNameError: no such program, or none that aggregates.
-        ConfigError: it is another distribution's, which does not say how, or not by a class.
+        UnknownNameError: no such program, or it does not aggregate.
+        ConfigError: another distribution's program without a valid aggregation class.
     """
     if program not in AGGREGATIONS:
         own = {each.program for each in programs.catalogue().values()}
@@ -195,26 +195,26 @@ def aggregation_of(program: str) -> Aggregation:
 
 
 def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
-    """The network for a program by its name.
+    """The plan for a program by its name.
 
     Raises:
-        UnknownNameError: no such program, or none that aggregates.
-        ConfigError, ProgramError: it is another distribution's, which lacks something.
-        InputError: not compiled for so many values, or no room for what is requested.
+        UnknownNameError: no such program, or it does not aggregate.
+        ConfigError, ProgramError: another distribution's program is incomplete.
+        InputError: not compiled for so many values, or the request exceeds its resources.
     """
     compiled = programs.find(program, values_per_packet)
     return aggregation_of(program).plan(compiled, request)
 
 
 def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int = 1) -> SharedPlan:
-    """A network with several jobs, all as ``request`` says, numbered from its job on.
+    """A network with several equal jobs, numbered from the job in ``request``.
 
-    Without a window each gets an equal share of the slots.
+    Without a window each job gets an equal share of the slots.
 
     Raises:
-        UnknownNameError: no such program, or none that aggregates.
-        InputError: not compiled for so many values, no room for what is requested, or a program
-            that serves one job only.
+        UnknownNameError: no such program, or it does not aggregate.
+        InputError: not compiled for so many values, the request exceeds its resources, or the
+            program supports only one job.
     """
     if jobs > 1 and not aggregation_of(program).shares:
         raise InputError(
@@ -231,14 +231,14 @@ def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int 
 
 
 def following(plan: Plan, absent: Iterable[int]) -> Plan:
-    """The job's next epoch as its hosts see it; ``Aggregation.next_epoch`` is for who leads them.
+    """The job's next epoch for its hosts; the coordinator uses ``Aggregation.next_epoch``.
 
     Args:
-        plan: that of the epoch before.
-        absent: indices of the workers who take no part.
+        plan: the plan of the previous epoch.
+        absent: indices of the workers who do not take part.
 
     Raises:
-        InputError: nobody would be left.
+        InputError: no worker would be left.
         StateError: the protocol has no epochs.
     """
     after, _ = aggregation_of(plan.aggregation).next_epoch(
@@ -262,10 +262,10 @@ def check_codec(plan: Plan, codec: Codec) -> None:
 
 
 def check_conditions(faults: Faults | None, timing: Timing | None) -> None:
-    """Refuse faults and a patience that are something else, such as a number or a mapping.
+    """Refuse faults and timing of the wrong type.
 
     Raises:
-        InputError: says what to give instead.
+        InputError: names the right type.
     """
     if not isinstance(faults, Faults | None):
         raise InputError(
@@ -278,10 +278,10 @@ def check_conditions(faults: Faults | None, timing: Timing | None) -> None:
 
 
 def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimensions, int]:
-    """The program's sizes and the window, once ``request`` is known to fit them.
+    """The program's dimensions and the window, checked against ``request``.
 
     Raises:
-        InputError: it does not.
+        InputError: the request does not fit.
     """
     size = program.dimensions()
     if not 1 <= request.workers <= size.workers:
@@ -295,16 +295,16 @@ def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimens
 
 
 def job_for(request: Request, slots: int, window: int, last_port: int = MAX_PORT) -> Job:
-    """The job's place beside those that are there already.
+    """The job, with resources beside those of other jobs.
 
     Args:
-        request: what is wanted.
-        slots: of the program's whole pool.
-        window: of the job.
-        last_port: that a worker can be at; all jobs' workers are at ports from 1 on.
+        request: parameters of the network.
+        slots: slots of the program's pool.
+        window: window of the job.
+        last_port: last port for workers. Workers of all jobs are at ports from 1.
 
     Raises:
-        InputError: the pool or the ports have no room for it, or there is a job of its number.
+        InputError: too few slots or ports are left, or the job's number is taken.
     """
     used = UsedResources.by(request.beside)
     if used.hosts + request.workers > last_port:
@@ -331,13 +331,13 @@ def job_for(request: Request, slots: int, window: int, last_port: int = MAX_PORT
 
 
 def members_of(workers: int, first: int = 0) -> list[Member]:
-    """Where workers are: host ``first + i``, with its default address, at that port of its leaf."""
+    """Members of a job: host ``first + i``, with its default address, at that port of its leaf."""
     hosts = range(first, first + workers)
     return [Member(host + 1, Endpoint.of_worker(host)) for host in hosts]
 
 
 def newest(found: Iterable[SlotRegisters]) -> SlotRegisters:
-    """What several places hold of one slot: the newest chunk there, and who is in anywhere."""
+    """One slot's registers in several switches, merged: the newest chunk and all its workers."""
     together = SlotRegisters(0, 0)
     for here in found:
         ahead = serial_distance(here.sequence, together.sequence)

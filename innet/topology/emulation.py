@@ -1,4 +1,4 @@
-"""A plan carried out in this process: built-in switches, links in memory, hosts' ends."""
+"""Emulation of a plan in this process: built-in switches, links in memory, hosts."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
 
 
 class Emulation:
-    """The network of a plan, with everything at its place and nothing sent yet.
+    """The emulated network of a plan. Nothing is sent by the constructor.
 
     Args:
-        plan: what to build.
+        plan: the plan.
         engine: "jit" or "interpret": how the switches run their programs.
-        faults: what happens to packets on every link, both ways; nothing if None.
-        timing: the workers' patience, in virtual seconds.
-        seed: of the faults, and of what programs draw by chance.
+        faults: faults of every link, in both directions; None for none.
+        timing: timeouts of the workers, in virtual seconds.
+        seed: seed of the faults and of the programs' random numbers.
 
     Attributes:
-        plan: what was built.
-        switches: by name.
-        workers: the workers' ends, by index.
-        hosts: all ends by their number in the transport; the workers' come first.
-        edge: the transport without the faults of the hosts' links; its ``tap`` sees what passes
-            between hosts and switches.
-        transport: what packets are sent through.
+        plan: the current plan.
+        switches: switches by name.
+        workers: the workers' clients, by index.
+        hosts: all hosts by their number in the transport, workers first.
+        edge: the transport without the faults of the hosts' links. Its ``tap`` gets packets between
+            hosts and switches.
+        transport: the transport that hosts use.
         now: virtual seconds.
-        switch_seconds: real ones that the switches have taken so far.
+        switch_seconds: real seconds that the switches have used.
     """
 
     def __init__(
@@ -113,25 +113,24 @@ class Emulation:
 
     @property
     def has_epochs(self) -> bool:
-        """Whether ``begin_epoch`` can be."""
+        """Whether ``begin_epoch`` is possible."""
         return self._aggregation.has_epochs
 
     @property
     def has_partials(self) -> bool:
-        """Whether workers may ask for results that lack others."""
+        """Whether workers may request partial results."""
         return self._aggregation.has_partials
 
     def begin_epoch(self, absent: Iterable[int] = ()) -> None:
-        """Go on under the next epoch, on the same switches, with new ends on the same counters.
+        """Continue in the next epoch, on the same switches, with new clients and the same counters.
 
-        Whatever is still under way, or in registers, belongs to the epoch before and counts no
-        more.
+        Packets under way and values in registers belong to the previous epoch and are ignored.
 
         Args:
-            absent: indices of the workers who take no part from now on.
+            absent: indices of the workers who do not take part.
 
         Raises:
-            InputError: nobody would be left.
+            InputError: no worker would be left.
             StateError: the protocol has no epochs.
         """
         self.plan, commands = self._aggregation.next_epoch(
@@ -170,14 +169,15 @@ class Emulation:
 
     @property
     def packets_in(self) -> int:
-        """Packets that the switches have received, all together."""
+        """Packets that all switches have received."""
         return sum(switch.statistics.packets_in for switch in self.switches.values())
 
     def run(self) -> None:
         """Move packets until all hosts are done.
 
         Raises:
-            StalledError: a worker has waited too long; says for whom, as the switches know it.
+            StalledError: a worker has waited too long; names the missing workers, from the
+                switches' registers.
         """
         try:
             self.now = drive(self.hosts, self.transport, self.now)

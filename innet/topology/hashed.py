@@ -43,8 +43,8 @@ class HashedAggregation(Aggregation):
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there is one switch; with racks there are two levels.
 
-        The window is by default a quarter of the aggregators: CRC-32 is linear, and of so many
-        chunks in a row hardly any two have the same one.
+        The default window is a quarter of the aggregators. As CRC-32 is linear, hardly any two of
+        so many consecutive chunks have the same aggregator.
         """
         if not request.job:
             raise InputError("the job's number is 0, which marks a free aggregator; give another.")
@@ -88,7 +88,7 @@ class HashedAggregation(Aggregation):
         return next_epoch(plan, absent, entries, _TABLES, admissions)
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
-        """See ``Aggregation``. Who is at the server or in an aggregator counts as in."""
+        """See ``Aggregation``. A worker is present if the server or an aggregator has it."""
         job = plan.job
         owner = job.number << 16 | job.epoch
         size = 2 * plan.switches[0].program.dimensions().slots
@@ -113,7 +113,7 @@ class HashedAggregation(Aggregation):
 
 
 def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
-    """What a switch is told, in the dialect of simple_switch_CLI."""
+    """The commands for a switch, in simple_switch_CLI's language."""
     del used  # there is one job
     lines = [f"mc_mgrp_create {job.group}"]
     for number, each in enumerate(below(node, job.members)):
@@ -128,7 +128,7 @@ def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> 
 
 
 def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
-    """The part of it that is the epoch's: who may speak, and who must."""
+    """The commands of an epoch: which workers are admitted, and which are required."""
     del parent  # results come from port UP_PORT, whoever is there
     spoken = f"{job.number} {job.epoch}"
     lines = []

@@ -1,7 +1,7 @@
 """Jobs on a network, as data: switches with their programs and tables, hosts, and links.
 
-Nothing here runs anything. The same plan is carried out in memory (``innet.topology.emulation``)
-and by whoever builds a network of real interfaces.
+A plan runs nothing. The same plan is used in memory (``innet.topology.emulation``) and for networks
+of real interfaces (``innet.mininet``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Port(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A cable. Packets go both ways."""
+    """A link, in both directions."""
 
     a: Port
     b: Port
@@ -45,9 +45,8 @@ class PlannedSwitch:
 
     Attributes:
         name: unique among the nodes.
-        program: what it runs.
-        commands: what its control plane is told before the first packet, in the dialect of
-            simple_switch_CLI.
+        program: the program that it runs.
+        commands: commands of simple_switch_CLI, run before the first packet.
     """
 
     name: str
@@ -62,8 +61,8 @@ class PlannedHost:
     Attributes:
         name: unique among the nodes.
         endpoint: its addresses.
-        peer: the addresses it sends to: those of its switch.
-        role: a worker, or the job's parameter server.
+        peer: the addresses that it sends to, those of its switch.
+        role: worker, or the job's parameter server.
         worker: index of the worker; None for a server.
     """
 
@@ -79,17 +78,16 @@ class Plan:
     """One job on one network.
 
     Attributes:
-        aggregation: by which protocol, a name of ``innet.topology.AGGREGATIONS``.
+        aggregation: the protocol, a name in ``innet.topology.AGGREGATIONS``.
         switches: in no particular order.
         hosts: the workers by index, then the servers.
         links: between ports of switches, or a switch and port 0 of a host.
-        job: the workers' places: ``members[i].port`` is the port that worker ``i`` has on its
-            switch.
-        layout: of all packets.
+        job: the job. ``members[i].port`` is the port of worker ``i`` on its switch.
+        layout: layout of all packets.
 
     Raises:
-        InputError: a name twice, a link to a node or port that cannot be, a port with two links, or
-            a host that is not joined to a switch by exactly one.
+        InputError: a duplicate name, a link to an invalid node or port, a port with two links, or a
+            host without exactly one link to a switch.
     """
 
     aggregation: str
@@ -139,10 +137,10 @@ class Plan:
         return tuple(host for host in self.hosts if host.role == "server")
 
     def membership(self, host: PlannedHost) -> Membership:
-        """What a worker is told when it joins.
+        """The membership of a worker.
 
         Raises:
-            InputError: the host is no worker.
+            InputError: the host is not a worker.
         """
         if host.worker is None:
             raise InputError(f"{host.name} is no worker of job {self.job.number}.")
@@ -151,7 +149,7 @@ class Plan:
         return Membership(host.worker, size, job.number, job.epoch, job.slots, job.absent)
 
     def attachment(self, host: PlannedHost) -> Port:
-        """The switch and port that ``host`` is at."""
+        """The switch and port of ``host``."""
         local = Port(host.name, 0)
         for one, other in _both_ways(self.links):
             if one == local:
@@ -159,7 +157,7 @@ class Plan:
         raise UnknownNameError("host", host.name, [each.name for each in self.hosts])
 
     def distance(self, host: PlannedHost) -> int:
-        """Links between ``host`` and the first switch, on the shortest way."""
+        """Number of links on the shortest path between ``host`` and the first switch."""
         neighbors: dict[str, set[str]] = defaultdict(set)
         for one, other in _both_ways(self.links):
             neighbors[one.node].add(other.node)
@@ -173,9 +171,9 @@ class Plan:
         return number
 
     def attachments(self) -> dict[int, Port]:
-        """Where hosts are, by their number in a transport: the first host is 1.
+        """Switch ports of hosts, by the number of the host in a transport, from 1.
 
-        A transport cannot number hosts by switch ports when there are several switches.
+        With several switches a transport cannot number hosts by ports.
         """
         where = dict(_both_ways(self.links))
         return {
@@ -195,7 +193,7 @@ def _both_ways(links: tuple[Link, ...]) -> Iterator[tuple[Port, Port]]:
 
 
 # ----------------------------------------------------------------------------
-# Several jobs on one network: each is a plan, with hosts, ports and slots of its own.
+# Several jobs on one network: each has its own plan, hosts, ports and slots.
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +201,14 @@ class SharedPlan:
     """A network and the jobs on it.
 
     Attributes:
-        jobs: plans on the same switches; each tells of the switches what is the job's own.
+        jobs: plans on the same switches; each has only the commands of its job.
     """
 
     jobs: tuple[Plan, ...]
 
     @property
     def switches(self) -> tuple[PlannedSwitch, ...]:
-        """With what all jobs tell them."""
+        """The switches, with the commands of all jobs."""
         together: dict[str, PlannedSwitch] = {}
         for plan in self.jobs:
             for each in plan.switches:
@@ -221,29 +219,29 @@ class SharedPlan:
 
     @property
     def hosts(self) -> tuple[PlannedHost, ...]:
-        """Of all jobs."""
+        """The hosts of all jobs."""
         return tuple(host for plan in self.jobs for host in plan.hosts)
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Of all jobs, each once."""
+        """The links of all jobs, each once."""
         return tuple(dict.fromkeys(link for plan in self.jobs for link in plan.links))
 
     def with_job(self, plan: Plan) -> SharedPlan:
-        """The same with ``plan`` for the job of its number, such as its next epoch."""
+        """The same network with ``plan`` instead of the job with its number."""
         number = plan.job.number
         return SharedPlan(tuple(plan if each.job.number == number else each for each in self.jobs))
 
 
 @dataclass(frozen=True, slots=True)
 class UsedResources:
-    """What of a network its jobs have.
+    """Resources of a network that jobs use.
 
     Attributes:
-        hosts: so many, from h1 on.
-        slots: of the pool, from the first on.
-        nodes: multicast nodes by switch: the handle that the next one gets.
-        ports: of switches, whose neighbors are known.
+        hosts: number of hosts, from h1.
+        slots: number of slots of the pool, from the first.
+        nodes: handle of the next multicast node, by switch.
+        ports: switch ports whose neighbors are known to the switch.
     """
 
     hosts: int
@@ -253,7 +251,7 @@ class UsedResources:
 
     @classmethod
     def by(cls, jobs: Sequence[Plan]) -> UsedResources:
-        """What ``jobs`` have together."""
+        """The resources that ``jobs`` use."""
         nodes: Counter[str] = Counter()
         for plan in jobs:
             for switch in plan.switches:

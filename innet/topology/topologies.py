@@ -1,8 +1,9 @@
-"""Topologies by name: which switches there are, and which of them a job's tree takes.
+"""Topologies by name: their switches, and the tree of switches that a job uses.
 
-A topology is one class. Registered below, or by an entry point of another distribution in the group
-"innet.topologies", it can be named wherever there is a network: ``Collective(topology=...)``,
-``innet allreduce`` and ``innet net --topology``, ``mn --topo innet_...``, and a job's settings.
+A topology is one class. When it is registered below, or by an entry point of another distribution
+in the group "innet.topologies", its name can be used for every network:
+``Collective(topology=...)``, ``innet allreduce`` and ``innet net --topology``, ``mn --topo
+innet_...``, and a job's settings.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ SPARE_UP, SPARE_DOWN = 201, 301  # first ports for ``Shape.unused_links``, which
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A switch with what is below it.
+    """A switch and the subtree below it.
 
     Attributes:
-        name: any, but no other switch's, nor h1, h2, ..., which are hosts.
-        index: 0 for the root, then 1, 2, ..., each once; the switch's addresses follow from it.
+        name: unique, and not h1, h2, ..., which are hosts.
+        index: 0 for the root, then 1, 2, ..., each once. It determines the switch's addresses.
         workers: indices of all workers below, in order, without gaps; at least one.
-        children: the switches right below; empty for a leaf. Workers that no child has are at the
-            switch itself.
+        children: the switches directly below; empty for a leaf. Workers that no child has are at
+            the switch itself.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Node:
 
     @property
     def local_workers(self) -> tuple[int, ...]:
-        """The workers at its own ports: of a leaf all, else those that no child has."""
+        """The workers at the switch's own ports, which no child has; for a leaf all workers."""
         theirs = {worker for child in self.children for worker in child.workers}
         return tuple(worker for worker in self.workers if worker not in theirs)
 
@@ -60,17 +61,17 @@ class Node:
 
     @property
     def identity(self) -> int:
-        """What the switch above calls this one: the index of the first worker below."""
+        """The identifier of the switch for its parent: the index of the first worker below."""
         return self.workers.start
 
     def descend(self) -> Iterator[Node]:
-        """This switch and all below, each before its children."""
+        """This switch and all switches below, parents first."""
         yield self
         for child in self.children:
             yield from child.descend()
 
     def with_parents(self, parent: Node | None = None) -> Iterator[tuple[Node, Node | None]]:
-        """This switch and all below with the one right above each, by index of the switch."""
+        """This switch and all switches below, with the parent of each, by index of the switch."""
         pairs = [(self, parent)]
         for node, _ in pairs:
             pairs += [(child, node) for child in node.children]
@@ -82,10 +83,10 @@ class Shape:
     """A network of switches.
 
     Attributes:
-        root: of the tree that jobs use.
-        spare: switches that they do not use, by name.
-        unused_links: links that they do not use, at ports from ``SPARE_UP`` or ``SPARE_DOWN`` on;
-            those below are for workers and for the tree.
+        root: root of the tree that jobs use.
+        spare: names of the switches that jobs do not use.
+        unused_links: links that jobs do not use, at ports from ``SPARE_UP`` or ``SPARE_DOWN``.
+            Lower ports are for workers and the tree.
     """
 
     root: Node
@@ -94,13 +95,13 @@ class Shape:
 
 
 class Topology(ABC):
-    """A network of switches. Stateless.
+    """Base class of topologies, stateless.
 
     Attributes:
-        options: what it takes beside the number of workers, all integers: "racks", "depth" and
-            "ports", which are settings, or any of its own, given as in "leaf-spine:spines=3".
-        arguments: of ``mn --topo``, in their order: "workers", "jobs" and options.
-        jobs: how many jobs ``innet net`` runs on it unless told otherwise.
+        options: names of integer options besides the number of workers: the settings "racks",
+            "depth" and "ports", or others, given as in "leaf-spine:spines=3".
+        arguments: arguments of ``mn --topo`` in their order: "workers", "jobs" and options.
+        jobs: default number of jobs of ``innet net``.
     """
 
     options: ClassVar[tuple[str, ...]] = ()
@@ -109,14 +110,14 @@ class Topology(ABC):
 
     @abstractmethod
     def shape(self, workers: int, *args: Any, **options: Any) -> Shape:
-        """The network for so many workers of one job; options that are not given are missing.
+        """The network for a number of workers of one job. Missing options have defaults.
 
         Raises:
-            InputError: a number that does not fit.
+            InputError: an invalid number.
         """
 
     def workers(self, *args: Any, **options: Any) -> int:
-        """How many workers ``mn --topo`` puts on it unless told otherwise."""
+        """Default number of workers of ``mn --topo``."""
         del args, options
         return 4
 
@@ -125,11 +126,11 @@ TOPOLOGIES: Registry[type[Topology]] = Registry("topology", "innet.topologies")
 
 
 def topology_of(name: str | None) -> Topology:
-    """The topology of a name, with or without options behind it; a star without a name.
+    """The topology of a name with or without options; the star for None.
 
     Raises:
         UnknownNameError: no such topology.
-        ConfigError: it is another distribution's, and no Topology.
+        ConfigError: another distribution's object that is not a Topology.
     """
     name = split_name(name or "star")[0]
     found: object = TOPOLOGIES.get(name)
@@ -144,17 +145,17 @@ def topology_of(name: str | None) -> Topology:
 
 
 def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
-    """The network of a name for so many workers.
+    """The network of a topology's name for a number of workers.
 
     Args:
-        name: a topology's, with or without options of its own behind it.
-        workers: of one job.
-        options: more of them; None is not given.
+        name: name of a topology, with or without options.
+        workers: workers of one job.
+        options: further options; None means not given.
 
     Raises:
         UnknownNameError: no such topology.
-        ConfigError: what the topology gives is no network.
-        InputError: an option that the topology does not have, or a number that does not fit.
+        ConfigError: the topology's result is not a valid network.
+        InputError: an unknown option or an invalid number.
     """
     topology = topology_of(name)
     name, named = split_name(name)
@@ -169,7 +170,7 @@ def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
 
 
 def _checked(found: object, workers: int, who: str) -> Shape:
-    """What a topology gives, once it is known that packets find their way in it."""
+    """The network of a topology, checked to be routable."""
     if not isinstance(found, Shape):
         raise ConfigError(f"{who}: its shape is a {type(found).__name__}; return a Shape.")
     nodes = list(found.root.descend())
@@ -213,21 +214,21 @@ class Tree(Topology):
     arguments = ("workers", *options)
 
     def shape(self, workers: int, racks: int | None = None, depth: int | None = None) -> Shape:
-        """See ``Topology``; without options there are two levels and two racks."""
+        """See ``Topology``. By default two levels and two racks."""
         return Shape(tree_of(workers, racks, depth))
 
 
 class LeafSpine(Topology):
-    """Leaf switches with the workers, each linked to all spine switches; sums meet at spine1.
+    """Leaf switches with the workers, each linked to all spine switches. spine1 is the root.
 
-    The other spines and their links are there and carry nothing.
+    The other spines and their links carry no packets.
     """
 
     options = ("racks", "spines")
     arguments = ("workers", *options)
 
     def shape(self, workers: int, racks: int | None = None, spines: int = 2) -> Shape:
-        """See ``Topology``; without options there are two leaves and two spines."""
+        """See ``Topology``. By default two leaves and two spines."""
         if racks is None:
             racks = min(2, workers)
         if not 1 <= racks <= workers:
@@ -254,7 +255,7 @@ class Dumbbell(Topology):
     jobs = 2
 
     def shape(self, workers: int) -> Shape:
-        """See ``Topology``. A single worker would be at one side only."""
+        """See ``Topology``. It needs a worker on each side."""
         if workers < 2:
             raise InputError("a dumbbell has workers on both sides: give at least 2.")
         right = Node("s2", 1, range((workers + 1) // 2, workers))
@@ -262,12 +263,12 @@ class Dumbbell(Topology):
 
 
 class FatTree(Topology):
-    """A three-level fat-tree of switches with ``ports`` ports, and the tree inside that jobs use.
+    """A three-level fat-tree of switches with ``ports`` ports, and the tree that jobs use.
 
     It has ``ports`` pods of half as many edge switches (e1, e2, ...) and aggregation switches (a1,
-    a2, ...), and a quarter of ``ports`` squared core switches (c1, c2, ...). Sums climb from the
-    edge to the first aggregation switch of their pod and to core c1; the other switches and links
-    are there and carry nothing. The workers are spread over pods and edge switches evenly.
+    a2, ...), and a quarter of ``ports`` squared core switches (c1, c2, ...). Sums go from the edge
+    to the first aggregation switch of the pod and to core c1. The other switches and links carry no
+    packets. Workers are distributed evenly over pods and edge switches.
 
     Source: Al-Fares, Loukissas, Vahdat, "A Scalable, Commodity Data Center Network Architecture",
     SIGCOMM 2008, section 3.
@@ -277,11 +278,11 @@ class FatTree(Topology):
     arguments = ("ports", "workers")
 
     def workers(self, ports: int = 4) -> int:
-        """See ``Topology``: one at every host."""
+        """See ``Topology``: one worker at every host."""
         return min(ports**3 // 4, MAX_WORKERS)
 
     def shape(self, workers: int, ports: int = 4) -> Shape:
-        """See ``Topology``; the switches have an even number of ports."""
+        """See ``Topology``. The number of ports is even."""
         if ports % 2 or not 2 <= ports <= MAX_FAT_TREE:
             raise InputError(f"a fat-tree of {ports}-port switches; give 2, 4, ... {MAX_FAT_TREE}.")
         half = ports // 2
@@ -317,7 +318,7 @@ class FatTree(Topology):
 
 
 def _fat_tree_links(half: int) -> list[Link]:
-    """All links between the switches of a fat-tree, at the ports that spare ones have."""
+    """All links between switches of a fat-tree, at the ports for unused links."""
     links = []
     for pod in range(2 * half):
         for i in range(half):
@@ -332,7 +333,7 @@ def _fat_tree_links(half: int) -> list[Link]:
 
 
 def _in_tree(link: Link, taken: set[str]) -> bool:
-    """Whether the tree has this link, at ports of its own: the first way up of what it has."""
+    """Whether the tree uses this link, which then has other ports: the first uplink."""
     return link.a.port == SPARE_UP and {link.a.node, link.b.node} <= taken
 
 
@@ -348,11 +349,11 @@ TOPOLOGIES.register("dumbbell", Dumbbell)
 
 
 def tree_of(workers: int, racks: int | None = None, depth: int | None = None) -> Node:
-    """The root of a tree with ``racks`` leaves and ``depth`` levels, as even as can be.
+    """The root of a balanced tree with ``racks`` leaves and ``depth`` levels.
 
     Args:
-        workers: spread over the leaves in order.
-        racks: leaves, 1 .. workers; 2 if there are workers for it and the depth allows it.
+        workers: number of workers, assigned to the leaves in order.
+        racks: leaves, 1 .. workers; by default 2, if workers and depth allow it.
         depth: levels of switches, 1 .. 8; by default 2. A tree of one level is one switch.
 
     Raises:
@@ -368,7 +369,7 @@ def tree_of(workers: int, racks: int | None = None, depth: int | None = None) ->
         raise InputError(f"{racks} racks for {workers} workers; give 1 to {workers}.")
     if depth == 1 and racks > 1:
         raise InputError(f"{racks} racks need at least 2 levels; the depth is 1.")
-    # From the root downwards, each level grows by the same factor.
+    # From the root down, each level is larger by the same factor.
     sizes = (
         [math.ceil(racks ** (level / (depth - 1))) for level in range(depth)]
         if racks > 1

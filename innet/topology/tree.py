@@ -1,4 +1,4 @@
-"""Hierarchical aggregation, and what all programs for several levels of switches share."""
+"""Hierarchical aggregation, and functions for all programs with several levels of switches."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from innet.wire import Endpoint, Layout
 
 SERVER = "ps"
 # ----------------------------------------------------------------------------
-# Cables, addresses and ports.
+# Links, addresses and ports.
 
 UP_PORT = 100  # towards the root; of the root, towards the server if there is one
 _FIRST_CHILD_PORT = 101  # switches below; worker w is at port w + 1 of its leaf
 
 
 class Neighbor(NamedTuple):
-    """Who is right below a switch.
+    """A neighbor directly below a switch.
 
     Attributes:
-        port: of the switch, where it is.
+        port: its port at the switch.
         node: the switch below; None for a worker.
-        worker: the worker; of a switch, the first one below it.
+        worker: the worker, or the first worker below that switch.
         mask: all workers there, as bits of the header's bitmap.
         endpoint: its addresses.
     """
@@ -51,12 +51,12 @@ class Neighbor(NamedTuple):
 
 
 def address(node: Node) -> Endpoint:
-    """Where a switch listens."""
+    """The addresses of a switch."""
     return Endpoint.of_switch(node.index)
 
 
 def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbor]:
-    """Who is right below ``node``: its workers, or the switches there."""
+    """The neighbors directly below ``node``: workers and switches."""
     for position, child in enumerate(node.children):
         port = _FIRST_CHILD_PORT + position
         yield Neighbor(port, child, child.identity, child.mask, address(child))
@@ -66,7 +66,7 @@ def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbor]:
 
 
 def wire(root: Node, members: Sequence[Member]) -> tuple[list[PlannedHost], list[Link]]:
-    """The workers, called h1, h2, ... by their ports, and all links of the tree."""
+    """The hosts h1, h2, ... of the workers, and all links of the tree."""
     hosts: dict[int, PlannedHost] = {}
     links: list[Link] = []
     for node in root.descend():
@@ -108,9 +108,9 @@ def next_epoch(
     tables: Sequence[str],
     admissions: Callable[[Node, Node | None, Job], list[str]],
 ) -> tuple[Plan, dict[str, list[str]]]:
-    """See ``Aggregation.next_epoch``: the entries of ``tables`` give way to new ``admissions``.
+    """See ``Aggregation.next_epoch``: the entries of ``tables`` are replaced by ``admissions``.
 
-    Who is absent stays in the multicast groups: results reach a host that does not look at them.
+    Absent workers stay in the multicast groups; their hosts ignore the results.
     """
     job = replace(plan.job, epoch=(plan.job.epoch + 1) % 0x10000, absent=absent)
     commands: dict[str, list[str]] = {}
@@ -125,12 +125,12 @@ def next_epoch(
 
 
 def present(mask: int, job: Job) -> int:
-    """Those of the workers in ``mask`` that take part in the job's epoch."""
+    """The workers in ``mask`` that take part in the job's epoch."""
     return mask & sum(1 << worker for worker in job.present)
 
 
 def delivery(port: int, endpoint: Endpoint) -> str:
-    """The command by which what leaves at ``port`` is addressed to ``endpoint``."""
+    """The command that addresses packets leaving at ``port`` to ``endpoint``."""
     return (
         f"table_add NetworkEgress.deliver NetworkEgress.address {port} => "
         f"0x{endpoint.mac_bytes.hex()} {endpoint.ip_number} {endpoint.udp_port}"
@@ -138,7 +138,7 @@ def delivery(port: int, endpoint: Endpoint) -> str:
 
 
 # ----------------------------------------------------------------------------
-# The plan of such a network.
+# The plan of a network with several levels.
 
 
 def plan_levels(
@@ -148,23 +148,22 @@ def plan_levels(
     *,
     served: bool = False,
 ) -> Plan:
-    """The network that ``request`` asks for.
+    """The plan of the network for ``request``.
 
     Args:
-        program: what all switches run.
-        request: what is wanted.
-        commands: (switch, the one above it, job, what of the network other jobs have) -> what the
-            switch is told.
+        program: the program of all switches.
+        request: parameters of the network.
+        commands: (switch, its parent, job, resources of other jobs) -> commands for the switch.
         served: the job has a parameter server behind the root.
 
     Raises:
-        InputError: a number that the program has no room for, or a network that cannot be.
+        InputError: a number that exceeds the program's resources, or an invalid network.
     """
     size, window = checked(program, request)
     options = {"racks": request.racks, "depth": request.depth, "ports": request.ports}
     network = shape(request.topology or "tree", request.workers, options)
     root = network.root
-    # Above these are the ports that lead to other switches.
+    # Higher ports lead to other switches.
     last_port = UP_PORT - 1 if root.children or served else MAX_PORT
     job = job_for(request, size.slots, window, last_port)
     hosts, links = wire(root, job.members)
@@ -189,7 +188,7 @@ def plan_levels(
 
 
 def with_defaults(request: Request, *, window: int, depth: int) -> Request:
-    """``request`` with these where it leaves the choice to the program."""
+    """``request``, completed by these defaults."""
     if request.window is None:
         request = replace(request, window=window)
     if request.depth is None and request.topology is None:
@@ -206,7 +205,7 @@ _TABLES = (f"{_FAMILY}.admission", f"{_FAMILY}.position")
 
 
 class TreeAggregation(Aggregation):
-    """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root. A second job's follow."""
+    """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root. Further jobs follow."""
 
     has_epochs = True
     has_partials = True
@@ -223,7 +222,7 @@ class TreeAggregation(Aggregation):
         return next_epoch(plan, absent, entries, _TABLES, admissions)
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
-        """See ``Aggregation``. Who is in the newest chunk at any switch counts as in."""
+        """See ``Aggregation``. A worker is present if any switch has it in the newest chunk."""
         base = plan.job.slot_base
 
         def reader(slot: int, slot_version: int) -> SlotRegisters:
@@ -240,13 +239,13 @@ class TreeAggregation(Aggregation):
 
 
 def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
-    """What a switch of the tree is told, in the dialect of simple_switch_CLI.
+    """The commands for a switch of the tree, in simple_switch_CLI's language.
 
     Args:
         node: the switch.
-        parent: the one above.
-        job: whose tree it is.
-        used: what jobs that it serves already have told it.
+        parent: the switch above.
+        job: the job of the tree.
+        used: resources of other jobs, for which the switch has commands.
     """
     lines = [f"mc_mgrp_create {job.group}"]
     first = used.nodes.get(node.name, 0)
@@ -263,7 +262,7 @@ def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> 
 
 
 def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
-    """The part of it that is the epoch's: who may speak, and who must."""
+    """The commands of an epoch: which workers are admitted, and which are required."""
     spoken = f"{job.number} {job.epoch}"
     lines = []
     for each in below(node, job.members):

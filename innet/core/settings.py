@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     Strict,
@@ -31,10 +32,11 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import ErrorDetails
 
 from innet.core.errors import ConfigError
+from innet.core.numbers import is_int
 
 Model = TypeVar("Model", bound=BaseModel)
 
-MAX_WORKERS = 32  # bits of the header's worker bitmap
+MAX_WORKERS = 32  # bits of the header's worker bitmap, one for each worker
 MAX_WINDOW = 1 << 16  # values of the header's slot field
 _SHOWN = 60  # characters of a wrong value that an error message repeats
 RENAMED_KEYS = {
@@ -43,6 +45,32 @@ RENAMED_KEYS = {
     "fabric": "transport",
     "colour": "color",
 }  # former names of settings, for error messages
+
+
+def too_many_workers(workers: int, program: str = "a job", most: int = MAX_WORKERS) -> str:
+    """The message by which too many workers are refused, wherever they are given.
+
+    Args:
+        workers: more than ``most``.
+        program: what they were given to.
+        most: how many it takes.
+    """
+    return f"{workers} workers; {_limit_of_workers(program, most)}"
+
+
+def _limit_of_workers(program: str = "a job", most: int = MAX_WORKERS) -> str:
+    return (
+        f"{program} takes 1 to {most}, as a packet names each worker by one of {most} bits. The "
+        "program for larger jobs is tree; with the packets of this version it takes 1 to "
+        f"{MAX_WORKERS}, too."
+    )
+
+
+def _not_too_many_workers(workers: object) -> object:
+    """Comes before the range of the field, whose error gives no reason."""
+    if is_int(workers) and workers > MAX_WORKERS:
+        raise ValueError(_limit_of_workers())
+    return workers
 
 
 class Settings(BaseModel):
@@ -83,7 +111,10 @@ AnyPath: TypeAlias = Annotated[Path, Strict(False)]
 Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Duration: TypeAlias = Annotated[float, Field(ge=0)]
 
-Workers: TypeAlias = Annotated[int, Field(ge=1, le=MAX_WORKERS, description="Number of workers.")]
+WorkerCount: TypeAlias = Annotated[
+    int, Field(ge=1, le=MAX_WORKERS), BeforeValidator(_not_too_many_workers)
+]
+Workers: TypeAlias = Annotated[WorkerCount, Field(description="Number of workers.")]
 Codec: TypeAlias = Annotated[
     CodecDescription, Field(description="A codec: NAME or NAME:KEY=VALUE,...; see `innet codecs`.")
 ]
@@ -380,9 +411,9 @@ class ServiceSettings(Settings):
     jobs: Annotated[
         int, Field(ge=1, description="Jobs at the same time; each gets an equal part of the slots.")
     ] = 4
-    workers_max: Annotated[
-        int, Field(ge=1, le=MAX_WORKERS, description="Workers that a job may have.")
-    ] = MAX_WORKERS
+    workers_max: Annotated[WorkerCount, Field(description="Workers that a job may have.")] = (
+        MAX_WORKERS
+    )
     window: Window = None
     metrics: Annotated[
         str | None, Field(description="Serve metrics for Prometheus at this address, over HTTP.")

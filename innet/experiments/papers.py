@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from innet.core.errors import UnknownNameError
-from innet.core.settings import CodecDescription, Settings, validate
+from innet.core.settings import CodecDescription, Settings, WorkerCount, validate
 
 Workers = Annotated[int, Field(ge=1, le=64)]
 Counts = Annotated[tuple[Workers, ...], Field(strict=False, min_length=1)]
@@ -38,7 +38,7 @@ class Training(Settings):
 
     kind: Literal["training"]
     model: str
-    workers: Annotated[int, Field(ge=1, le=32)] = 4
+    workers: WorkerCount = 4
     codec: CodecDescription | None = None
     epochs: Annotated[int, Field(ge=1)] | None = None
     batch_size: Annotated[int, Field(ge=1)] | None = None
@@ -118,7 +118,7 @@ class Aggregation(Settings):
     kind: Literal["aggregation"]
     codecs: Codecs
     elements: Annotated[int, Field(ge=1000)]
-    workers: Annotated[int, Field(ge=1, le=32)] = 4
+    workers: WorkerCount = 4
     density: Annotated[float, Field(gt=0, le=1)]
     overlap: bool
     subject: str
@@ -137,9 +137,7 @@ class Traffic(Settings):
 
     kind: Literal["traffic"]
     model: str
-    counts: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=32)], ...], Field(strict=False, min_length=1)
-    ]
+    counts: Annotated[tuple[WorkerCount, ...], Field(strict=False, min_length=1)]
     codecs: Codecs
     constant: str
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT
-from innet.core.settings import MAX_WINDOW, MAX_WORKERS
+from innet.core.settings import MAX_WINDOW, MAX_WORKERS, too_many_workers
 from innet.wire import Endpoint
 
 _ADMISSION = "SlotsIngress.admission.admission"
@@ -50,6 +50,8 @@ class Job:
     absent: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
+        if len(self.members) > MAX_WORKERS:
+            raise InputError(too_many_workers(len(self.members)))
         _within("the number of workers", len(self.members), 1, MAX_WORKERS)
         for member in self.members:
             _within("a worker's port", member.port, 0, MAX_PORT)

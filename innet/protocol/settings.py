@@ -8,7 +8,7 @@ from typing import get_args
 
 from innet.core.errors import InputError
 from innet.core.numbers import is_real
-from innet.core.settings import MAX_WINDOW, MAX_WORKERS, WindowControl
+from innet.core.settings import MAX_WINDOW, MAX_WORKERS, WindowControl, too_many_workers
 
 REORDERING = 1e-3
 """Seconds that a packet may come later than one that was sent after it, between machines whose
@@ -44,6 +44,8 @@ class Membership:
     absent: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
+        if self.workers > MAX_WORKERS:
+            raise InputError(too_many_workers(self.workers))
         _require("the number of workers", self.workers, 1, MAX_WORKERS)
         _require("the worker's index", self.worker, 0, self.workers - 1)
         _require("the job's number", self.job, 0, 0xFFFF)

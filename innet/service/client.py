@@ -26,6 +26,7 @@ from innet.core.errors import (
 )
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_real, require_int
+from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.core.waiting import WaitNotice
 from innet.service.connections import Channel, resolve
 from innet.service.protocol import HELLO, Message, check_greeting, request
@@ -111,6 +112,8 @@ class Membership(NotCopyable):
         until: float,
         config: str | None,
     ) -> None:
+        if workers > MAX_WORKERS:
+            raise InputError(too_many_workers(workers))
         self.switch = switch
         self.job = job
         self.worker = worker

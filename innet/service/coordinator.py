@@ -24,6 +24,7 @@ from typing import Protocol
 
 from innet.core.errors import InputError
 from innet.core.numbers import is_int
+from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.service.protocol import MAX_CONFIG, MAX_NAME, TOKEN, Message
 from innet.transport.peers import Address
 
@@ -339,6 +340,8 @@ class Jobs:
         # Names are displayed, so they must be printable.
         if not (isinstance(name, str) and name.isprintable() and 1 <= len(name) <= MAX_NAME):
             raise InputError(f"a job has a name of 1 to {MAX_NAME} printable characters.")
+        if is_int(workers) and workers > MAX_WORKERS:
+            raise InputError(too_many_workers(workers))
         if not is_int(workers) or not 1 <= workers <= self._workers:
             raise InputError(
                 f"job {name!r} with {workers!r} workers; this switch takes 1 to {self._workers} "

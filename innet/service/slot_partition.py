@@ -9,6 +9,7 @@ from typing import Any
 from innet import programs
 from innet.core.errors import InputError, NetworkError
 from innet.core.packets import MAX_PORT
+from innet.core.settings import too_many_workers
 from innet.programs import CompiledProgram
 from innet.protocol.admission import Job, Member
 from innet.service.coordinator import JobCoordinator
@@ -53,7 +54,9 @@ class SlotPartitions:
         """
         check_servable(program.program)
         size = program.dimensions()
-        if not 1 <= workers <= size.workers:
+        if workers > size.workers:
+            raise InputError(too_many_workers(workers, program.name, size.workers))
+        if workers < 1:
             raise InputError(
                 f"{workers} workers in a job; {program.name} takes 1 to {size.workers}."
             )

@@ -17,6 +17,7 @@ from innet.core.errors import CompositionError, ConfigError, InputError, StateEr
 from innet.core.packets import MAX_PORT
 from innet.core.reduce_op import Segment
 from innet.core.registry import Registry
+from innet.core.settings import too_many_workers
 from innet.network import Faults, Host
 from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
@@ -284,7 +285,9 @@ def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimens
         InputError: the request does not fit.
     """
     size = program.dimensions()
-    if not 1 <= request.workers <= size.workers:
+    if request.workers > size.workers:
+        raise InputError(too_many_workers(request.workers, program.name, size.workers))
+    if request.workers < 1:
         raise InputError(f"{request.workers} workers; {program.name} takes 1 to {size.workers}.")
     window = size.slots if request.window is None else request.window
     if not 1 <= window <= size.slots:

@@ -14,6 +14,7 @@ from typing import Any
 
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.numbers import is_real
+from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.core.waiting import WaitNotice
 from innet.service import Membership, join
 from innet.service.process import START_SECONDS, local_switch
@@ -188,6 +189,8 @@ def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[M
     Raises:
         InnetError: on every rank, if the switch cannot be had or not all come.
     """
+    if size > MAX_WORKERS:
+        raise InputError(too_many_workers(size))
     offer = publish(_offer(settings) if rank == 0 else None)
     if offer.get("error"):
         raise NetworkError(f"rank 0 has no switch: {offer['error']}")

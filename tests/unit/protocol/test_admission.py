@@ -100,7 +100,7 @@ def test_two_jobs_behind_the_same_ports() -> None:
     ("changes", "message"),
     [
         ({"members": []}, "number of workers is 0"),
-        ({"members": members(33)}, "number of workers is 33; it must be in 1 .. 32"),
+        ({"members": members(33)}, "33 workers; a job takes 1 to 32, as .* one of 32 bits"),
         ({"members": [members(1)[0]] * 2}, "share a switch port"),
         ({"members": [Member(511, Endpoint.of_worker(0))]}, "port is 511; it must be in 0 .. 510"),
         ({"number": 1 << 16}, "job's number is 65536"),

@@ -218,7 +218,7 @@ def test_what_does_not_fit_is_counted_and_changes_nothing(changes, reason):
 
 
 def test_numbers_out_of_range_are_refused():
-    with pytest.raises(InputError, match="number of workers"):
+    with pytest.raises(InputError, match="33 workers; a job takes 1 to 32"):
         server(33)
 
 

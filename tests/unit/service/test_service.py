@@ -423,7 +423,7 @@ def test_a_port_in_use_is_refused(service):
         ),
         ({"program": "slot"}, "unknown program"),
         ({"values_per_packet": 33}, "allowed is 32, 64, 256 or 1024"),
-        ({"workers_max": 33}, "workers_max = 33 .* from 1 to 32"),
+        ({"workers_max": 33}, "workers_max = 33 .* takes 1 to 32, as .* one of 32 bits"),
         ({"window": 12}, "window = 12 .* choose a power of two"),
         ({"jobs": 0}, "jobs = 0 .* at least 1"),
         ({"jobs": 16}, "room for 1 to 15"),

@@ -1,4 +1,4 @@
-"""What may become of a packet at a worker's end, and where it is counted."""
+"""Verdicts on packets at a worker, and their counters."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from innet.wire import Refusal
 
 @dataclass(slots=True)
 class Counters:
-    """What a worker's end has seen since it was made.
+    """Packets of a client since it was made.
 
     Attributes:
-        sent: frames handed out, retransmissions among them.
-        bytes_sent: their bytes, Ethernet header included.
-        retransmissions: frames handed out again.
-        received: frames passed in, whatever they were.
+        sent: frames sent, with retransmissions.
+        bytes_sent: their bytes, with the Ethernet header.
+        retransmissions: frames sent again.
+        received: all frames received.
         bytes_received: their bytes.
         results: results accepted, one per chunk.
-        duplicates: results of chunks that had theirs already.
-        refused: frames that fit nothing that was asked for, by reason.
+        duplicates: results of chunks that already had one.
+        refused: other frames, by reason.
     """
 
     sent: int = 0
@@ -37,14 +37,14 @@ class Counters:
     refused: Counter[str] = field(default_factory=Counter)
 
     def refuse(self, reason: str, wrong: NDArray[np.bool_]) -> None:
-        """Count those for which ``wrong``, if there are any."""
+        """Count the frames for which ``wrong`` is true."""
         number = int(wrong.sum())
         if number:
             self.refused[reason] += number
 
 
 class Verdict(enum.IntEnum):
-    """What becomes of a packet: the first that holds, from the top."""
+    """The verdict on a packet: the first in this order that applies."""
 
     ANSWER = 0
     UNREADABLE = 1  # counted by the reason that parsing gives
@@ -62,7 +62,7 @@ class Verdict(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """As it reads in a sentence: "slot version"."""
+        """Its name as text, such as "slot version"."""
         return self.name.lower().replace("_", " ")
 
 

@@ -1,4 +1,4 @@
-"""Diagnosis of a stall: what the worker knows, and who is missing by the switch's registers."""
+"""Diagnosis of a stall: the worker's state, and the missing workers from registers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from innet.protocol.settings import Membership
 
 
 class SlotRegisters(NamedTuple):
-    """What the switch holds for one copy of a slot.
+    """The switch's registers for one copy of a slot.
 
     Attributes:
-        sequence: register ``sequence``: the chunk that the copy belongs to.
-        bitmap: register ``bitmap``: the bits of the workers whose packets it has counted.
+        sequence: register ``sequence``: the chunk in the copy.
+        bitmap: register ``bitmap``: the bits of the workers whose packets were added.
     """
 
     sequence: int
@@ -23,24 +23,24 @@ class SlotRegisters(NamedTuple):
 
 
 SlotReader: TypeAlias = Callable[[int, int], SlotRegisters]
-"""(job-local slot, slot version) -> what the switch holds there. The index into its registers is
+"""(job-local slot, slot version) -> the switch's registers. Their index is
 ((slot_base | slot) << 1) | slot_version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The oldest chunk that has no result, as its worker sees it.
+    """The oldest chunk without a result, as its worker knows it.
 
     Attributes:
-        member: who waits.
+        member: the waiting worker.
         slot: job-local slot.
-        slot_version: which copy of the slot.
-        sequence: of the chunk.
+        slot_version: copy of the slot.
+        sequence: sequence number of the chunk.
         waited: seconds since the chunk was first sent.
         sends: how often it was sent.
-        stuck: how many slots wait, this one among them.
+        stuck: number of waiting slots, with this one.
         silence: seconds since the last result of this job was accepted; None if there was none.
-        refused: packets that did not fit, by reason: where workers disagree, the reasons tell.
+        refused: refused packets by reason. The reasons show where workers disagree.
     """
 
     member: Membership
@@ -60,7 +60,7 @@ class Stall:
         )
 
     def diagnose(self, read: SlotReader) -> Diagnosis:
-        """Ask the switch, and name those whose packets it has not counted."""
+        """Read the switch's registers, and name the workers whose packets are missing."""
         member = self.member
         held = read(self.slot, self.slot_version)
         ahead = serial_distance(held.sequence, self.sequence)
@@ -112,11 +112,11 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Who is missing, and the same for people.
+    """The missing workers, and a description.
 
     Attributes:
-        missing: indices of the workers that the oldest waiting slot has not counted.
-        text: one paragraph that names job, slot, version, sequence and the missing workers.
+        missing: indices of the workers that the oldest waiting slot lacks.
+        text: a paragraph with job, slot, version, sequence and the missing workers.
     """
 
     missing: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""One all-reduce as the protocol sees it: segments cut into chunks of a packet's size, and back.
+"""The words of one all-reduce: segments split into chunks of a packet's size, and back.
 
 On the wire chunks have 32-bit serial numbers (RFC 1982, SERIAL_BITS = 32).
 """
@@ -20,7 +20,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 
 
 def sequence_of(chunk: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """The header's ``sequence`` of chunks, which count from 0 and never wrap themselves."""
+    """The header's ``sequence`` of chunks. Chunks count from 0 and do not wrap."""
     return (chunk + 1).astype(np.uint32)  # keeps the low 32 bits
 
 
@@ -42,13 +42,13 @@ _CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one
 
 
 class _Cut(NamedTuple):
-    """How segments of given operations and lengths are cut, every time in the same way.
+    """How segments of given operations and lengths are split into chunks.
 
     Attributes:
-        shape: these operations and lengths, as the tag covers them.
+        shape: the operations and lengths, for the tag.
         lengths: words of each segment.
-        first: each segment's first chunk; and how many chunks there are.
-        operation, elements: as in ``Message``; shared by messages, so never written to.
+        first: the first chunk of each segment, and the number of chunks.
+        operation, elements: as in ``Message``; shared by messages, so they must not be written.
     """
 
     shape: str
@@ -72,25 +72,24 @@ def _cut(shape: tuple[tuple[int, int], ...], values: int) -> _Cut:
 
 
 class Message:
-    """The words that one worker sends, and room for the results.
+    """The words that one worker sends, and the array of results.
 
-    A chunk never spans two segments; the last one of a segment is filled up with zeros. The words
-    of a single segment are used where they are; those of several are copied.
+    A chunk never spans two segments; the last chunk of a segment is padded with zeros. The words of
+    a single segment are not copied; those of several are.
 
     Args:
         segments: what to combine.
         values: values per packet.
 
     Attributes:
-        chunks: how many there are.
-        words: int32, chunk after chunk; zeros that fill up the last one of all may be missing.
-        combined: shape (chunks, values), int32, whatever it is: the results, once they are in.
-        operation: shape (chunks,), uint8, an ReduceOp each.
+        chunks: number of chunks.
+        words: int32, all chunks in order; padding of the very last one may be missing.
+        combined: shape (chunks, values), int32: the results; undefined before they arrive.
+        operation: shape (chunks,), uint8, a ReduceOp each.
         elements: shape (chunks,), uint16, how many values of a chunk are filled.
 
     Raises:
-        InputError: something else than segments, words that are not int32 of one dimension, or an
-            unknown operation.
+        InputError: not segments, words that are not one-dimensional int32, or an unknown operation.
     """
 
     def __init__(self, segments: Sequence[Segment], values: int) -> None:
@@ -116,7 +115,7 @@ class Message:
             self.words = np.require(words, requirements=["C", "A", "W"])
 
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
-        """The words of all segments, each filled up with zeros to whole chunks."""
+        """The words of all segments, each padded with zeros to complete chunks."""
         words = buffers.empty(self.chunks * values, np.int32)
         for segment, (first, end) in zip(segments, pairwise(self._cut.first), strict=True):
             filled = first * values + len(segment.words)
@@ -125,7 +124,7 @@ class Message:
         return words
 
     def results(self) -> list[NDArray[np.int32]]:
-        """One array per segment, without the filling: views of ``combined``."""
+        """One array per segment, without padding: views of ``combined``."""
         values, flat = self._values, self._results
         return [
             flat[first * values : first * values + length]
@@ -133,10 +132,10 @@ class Message:
         ]
 
     def tag(self, first_chunk: int, label: int) -> int:
-        """What all packets of an all-reduce carry, so that the switch keeps different ones apart.
+        """The tag in all packets of an all-reduce, so that the switch tells all-reduces apart.
 
-        Workers that reduce the same thing at the same point of the job agree on it; of others,
-        whose packets would be taken for one sum, all but one in 65,536 do not.
+        Workers with the same all-reduce at the same point of the job have the same tag. Different
+        all-reduces have the same tag with probability 1/65,536.
         """
         return zlib.crc32(f"({label}, {first_chunk}, {self._cut.shape})".encode()) & 0xFFFF
 

@@ -1,4 +1,4 @@
-"""A worker's place in a job, and the timing of its retransmissions."""
+"""A worker's membership in a job, and its timing."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from innet.core.numbers import is_real
 from innet.core.settings import MAX_WINDOW, MAX_WORKERS, WindowControl, too_many_workers
 
 REORDERING = 1e-3
-"""Seconds that a packet may come later than one that was sent after it, between machines whose
-network keeps packets in order."""
+"""Seconds of reordering to expect between machines whose network keeps packets in order."""
 
 TAIL_PROBE = 0.01
-"""Seconds, longer than most packets and their results take between machines of a cluster."""
+"""Seconds, longer than most round trips between machines of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A worker's place in a job.
+    """A worker's membership in a job.
 
     Args:
         worker: index of this worker, 0 .. workers - 1.
         workers: how many the job has, 1 .. 32.
         job: the job's number, 16 bits.
-        epoch: which incarnation of the job, 16 bits. A job that gave up, or whose switch lost its
-            registers, goes on under the next epoch (``Job.next_epoch``) with new workers' ends.
-        window: slots of the job, a power of two up to 65536: so many chunks are under way at once.
-        absent: indices that take no part in this epoch: workers who left. Bits and indices of the
-            others stay what they are.
+        epoch: epoch of the job, 16 bits. A job that gave up, or whose switch lost its registers,
+            continues in the next epoch (``Job.next_epoch``) with new clients.
+        window: slots of the job, a power of two up to 65536: the most chunks under way at once.
+        absent: indices of workers that do not take part in this epoch. Bits and indices of the
+            others do not change.
 
     Raises:
-        InputError: a number outside its range.
+        InputError: a number out of range.
     """
 
     worker: int
@@ -64,31 +63,30 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Patience, in seconds of whatever clock the caller passes in.
+    """Timeouts, in seconds of the caller's clock.
 
     Args:
-        timeout: how long a chunk waits for its result before it is sent again. Shorter recovers
-            faster from loss; shorter than a round trip sends everything twice. Where timers are
-            adaptive, this is what they begin with.
-        backoff: factor on a chunk's timeout after each retransmission, at least 1. It keeps a
-            worker whose peers are late from filling the link with copies.
-        max_timeout: what back-off never exceeds.
+        timeout: how long a chunk waits for its result before it is sent again. A short timeout
+            recovers faster from loss; one below the round trip sends everything twice. Adaptive
+            timers start with it.
+        backoff: factor on a chunk's timeout after each retransmission, at least 1. It limits copies
+            while other workers are late.
+        max_timeout: upper limit of the timeout with backoff.
         give_up: how long after its first transmission a chunk may lack its result.
-        adaptive: timeouts follow the measured round trips, as TCP's do (RFC 6298).
-        min_timeout: what an adaptive timeout never falls below, unless ``timeout`` is shorter.
+        adaptive: timeouts follow the measured round trips, as in TCP (RFC 6298).
+        min_timeout: lower limit of an adaptive timeout, unless ``timeout`` is shorter.
         reordering: how long to wait for a chunk's result after the result of a later chunk, before
-            the chunk is taken for lost and sent again (RFC 8985); at most the timeout. Choose more
-            than the network's reordering. None: only the timeout counts.
+            the chunk is assumed lost and sent again (RFC 8985); at most the timeout. Choose more
+            than the network's reordering. None: only the timeout is used.
         tail_probe: how long the last chunk of an all-reduce waits before it is sent again, once,
             before its timeout (RFC 8985, section 7): its result shows which earlier chunks were
-            lost. At least twice the measured round trip, at most the timeout; the timeout while
-            adaptive timers have measured nothing. None: only the timeout counts.
-        window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer while
-            results are marked by congestion: half for a window with a mark, one more for a window
-            without.
+            lost. At least twice the measured round trip, at most the timeout; the timeout before
+            any measurement. None: only the timeout is used.
+        window_control: "fixed": as many chunks under way as the job has slots. "aimd": fewer with
+            congestion: half after a window with a mark, one more after a window without.
         partial_after: how long after its first transmission a chunk waits for late workers, before
-            this worker asks the switch to close it without them. Each further level of switches is
-            asked after half as long again. None: wait for all.
+            this worker requests a partial result. Each further level of switches is asked after
+            half as long again. None: wait for all.
 
     Raises:
         InputError: a duration that is not positive and finite, a factor below 1, or an unknown

@@ -1,6 +1,6 @@
-"""The worker's end of the slot pool (SwitchML, NSDI 2021, section 3): no socket, no clock.
+"""The worker's side of the slot pool (SwitchML, NSDI 2021, section 3), without socket or clock.
 
-The caller passes in the time and the packets that came, and takes the packets that are to go:
+The caller passes in the time and the packets that arrived, and sends the outgoing packets:
 
     worker.start(segments, now)
     while not worker.done:
@@ -9,13 +9,13 @@ The caller passes in the time and the packets that came, and takes the packets t
         worker.receive(packets, now)
     results = worker.results()
 
-Chunk ``c`` (0, 1, 2, ... over the whole epoch, all-reduce after all-reduce) has the sequence
-``c + 1`` modulo 2**32, lives in slot ``c mod W`` and in its copy ``(c div W) mod 2``, and may be
-sent once the result of chunk ``c - W`` is in. So a worker's sending ``c`` proves to the switch that
-every worker has had the result of ``c - 2W``, whose copy ``c`` takes over. ``2W`` divides 2**32, so
-slot and copy go on evenly where the sequence wraps to 0.
+Chunk ``c`` (0, 1, 2, ... over all all-reduces of an epoch) has the sequence ``c + 1`` modulo 2**32.
+It uses slot ``c mod W`` and its copy ``(c div W) mod 2``, and may be sent after the result of chunk
+``c - W`` has arrived. So a packet of ``c`` proves to the switch that every worker has the result of
+``c - 2W``, whose copy ``c`` reuses. As ``2W`` divides 2**32, slot and copy stay right when the
+sequence wraps to 0.
 
-Each slot is in one of three states. Rows are what happens, entries the next state:
+Each slot is in one of three states. Rows are events, entries the next state:
 
     ============================  ==========================  =================  ================
     event                         IDLE                        QUEUED             WAITING
@@ -68,7 +68,7 @@ _RESULT, _PARTIAL = int(Flag.RESULT), int(Flag.PARTIAL)
 
 
 class SlotState(enum.IntEnum):
-    """What a slot of the worker is doing; see the table at the top."""
+    """State of a slot; see the table at the top."""
 
     IDLE = 0
     QUEUED = 1
@@ -76,20 +76,20 @@ class SlotState(enum.IntEnum):
 
 
 class Window:
-    """How many chunks a worker has under way: all slots of the job, or what congestion allows.
+    """The congestion window: how many chunks a worker may have under way.
 
     Additive increase, multiplicative decrease (Chiu and Jain, 1989) on marks instead of losses, as
-    in ATP (NSDI 2021, section 3.6): a lost packet is repeated, but does not shrink the window. A
-    window with a mark in it is halved once, however many marks it has: chunks that were under way
-    at that moment tell of the same queue.
+    in ATP (NSDI 2021, section 3.6): a lost packet is sent again, but does not shrink the window. A
+    window is halved once, however many marks it has, as all chunks under way at that moment met the
+    same queue.
 
     Args:
-        slots: of the job, the largest window.
+        slots: slots of the job, the largest window.
         control: "fixed" or "aimd".
 
     Attributes:
         size: chunks that may be under way, 1 .. slots.
-        halvings: how often it shrank.
+        halvings: how often it was halved.
     """
 
     def __init__(self, slots: int, control: WindowControl) -> None:
@@ -101,12 +101,12 @@ class Window:
         self._deaf_until = 0  # marks of chunks before this one tell nothing new
 
     def heard(self, results: int, marked_chunk: int | None, next_chunk: int) -> None:
-        """Take up what came.
+        """Update the window.
 
         Args:
-            results: how many results.
-            marked_chunk: the newest chunk of those that were marked; None if none was.
-            next_chunk: the first chunk that was not sent yet.
+            results: number of new results.
+            marked_chunk: the newest chunk with a congestion mark; None if there was none.
+            next_chunk: the first chunk that has not been sent.
         """
         if not self.adapts:
             return
@@ -120,16 +120,16 @@ class Window:
 
 
 class ClientState(NamedTuple):
-    """Arrays of a worker's end in one all-reduce, for compiled code that moves its packets.
+    """The client's state in one all-reduce, as arrays for compiled code.
 
     Attributes:
-        terms, slots, chunks, notes: what ``innet.protocol.compiled.take`` wants.
-        head: of frames, see ``innet.protocol.compiled.fill``.
-        words: of all chunks, likewise.
-        waiting: how many chunks wait for their results.
-        held: no chunk may be sent for the first time.
-        halts: flags of results after which Python is asked before more is sent.
-        last: the all-reduce's last chunk, if it is to be sent again early; otherwise -1.
+        terms, slots, chunks, notes: arguments of ``innet.protocol.compiled.take``.
+        head: header of frames, see ``innet.protocol.compiled.fill``.
+        words: words of all chunks, likewise.
+        waiting: number of chunks that wait for their results.
+        held: no new chunks may be sent.
+        halts: flags of results that return control to Python before more is sent.
+        last: the last chunk of the all-reduce if it has a tail probe; otherwise -1.
     """
 
     terms: tuple[Any, ...]
@@ -148,15 +148,14 @@ class Progress(NamedTuple):
     """What compiled code did with a ``ClientState``.
 
     Attributes:
-        answers: packets that were.
-        received: all that came.
-        bytes: theirs.
-        sent: frames of chunks whose turn had come.
-        waiting: chunks that wait for their results now.
-        first, end: from this one of the frames that were filled last to the one before that one,
-            the socket has not taken them.
-        lost: frames that the interface's queue had no room for.
-        error: the number of the error that stopped it, or 0.
+        answers: number of valid results.
+        received: number of all packets.
+        bytes: bytes of all packets.
+        sent: frames of new chunks that were sent.
+        waiting: number of chunks that wait for their results now.
+        first, end: range of the last filled frames that the socket has not taken.
+        lost: frames that did not fit the interface's queue.
+        error: number of the error that stopped it, or 0.
     """
 
     answers: int
@@ -174,24 +173,24 @@ class SlotClient:
     """One worker of one job in one epoch.
 
     Args:
-        layout: of the packets.
-        member: who this worker is, in which job, with how many slots.
-        source: its own addresses.
-        switch: those of the switch.
-        timing: when to send again and when to give up.
-        first_chunk: where the chunk counter starts; the same for all workers of the epoch.
+        layout: layout of the packets.
+        member: the worker's membership: index, job, number of slots.
+        source: addresses of the worker.
+        switch: addresses of the switch.
+        timing: timeouts.
+        first_chunk: start of the chunk counter, the same for all workers of the epoch.
 
     Attributes:
-        counters: what was sent, received and refused.
-        label: a number that the tag of the next all-reduce covers, too. Workers in separate
-            processes count their all-reduces in it: after a failure the counts may differ, while
-            chunks begin at 0 again for all.
+        counters: packets sent, received and refused.
+        label: a number that is part of the tag of the next all-reduce. Workers in separate
+            processes count their all-reduces in it: after a failure the counts may differ, although
+            chunks restart at 0 for all.
         all_or_none: stop sending new chunks after the first partial result; chunks in flight still
             complete.
-        late: with ``all_or_none``, the workers whom the first partial results lack. Later results
-            may lack others, who have stopped by then.
-        window: how many chunks may be under way.
-        round_trip: what the timers have measured.
+        late: with ``all_or_none``, the workers that are missing in the first partial results. Later
+            results may lack other workers that have stopped, too.
+        window: the congestion window.
+        round_trip: measured round trips.
 
     Raises:
         InputError: ``first_chunk`` is negative.
@@ -220,13 +219,13 @@ class SlotClient:
         self.late: tuple[int, ...] = ()
         self._source = source
         self._switch = switch
-        # Imported when it is needed: Numba takes longer to import than most commands to run.
+        # Imported here, as importing Numba takes longer than most commands run.
         self._compiled = importlib.import_module("innet.protocol.compiled")
         timers = importlib.import_module("innet.protocol.timers")
         window = member.window
         self._cursor = first_chunk  # the first chunk of the next all-reduce
         self._base = first_chunk  # the first chunk of this one
-        # The chunk that a slot holds or held last; of a new worker's, the one before its first.
+        # The chunk that a slot holds or held last. For a new worker it is the one before its first.
         slots = np.arange(window, dtype=np.int64)
         self._chunk = first_chunk - 1 - (first_chunk - 1 - slots) % window
         self._state = np.full(window, SlotState.IDLE, np.uint8)
@@ -252,14 +251,14 @@ class SlotClient:
     # ------------------------------------------------------------------ one all-reduce
 
     def start(self, segments: Sequence[Segment], now: float) -> None:
-        """Begin an all-reduce of ``segments``, whose words stay as they are until it is done.
+        """Begin an all-reduce of ``segments``, whose words must not change until it is done.
 
         All workers of the job start the same all-reduces, each with segments of the same
         operations and lengths, in the same order.
 
         Raises:
-            StateError: the one before is not done.
-            InputError: a segment that cannot be sent.
+            StateError: the previous one is not done.
+            InputError: an invalid segment.
         """
         if self._open:
             raise StateError(
@@ -284,14 +283,14 @@ class SlotClient:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is waited for: before the first start, once all results are in, or
-        once it stopped early (``all_or_none``).
+        """Whether no result is outstanding: before the first start, after all results, or after an
+        early stop (``all_or_none``).
         """
         return self._open == 0 or (self._held and not self._waiting)
 
     @property
     def result_flags(self) -> Flag:
-        """Flags that any result since ``start`` carried (Flag.OVERFLOW, Flag.ECN, ...)."""
+        """Flags of all results since ``start``, combined (Flag.OVERFLOW, Flag.ECN, ...)."""
         return Flag(self._flags)
 
     @property
@@ -305,7 +304,7 @@ class SlotClient:
         They stay valid after the next ``start``.
 
         Raises:
-            StateError: nothing was started, or results are missing.
+            StateError: no all-reduce was started, or results are missing.
         """
         if self._message is None or self._open:
             raise StateError(f"no results: {self._open} chunks wait, or nothing was started.")
@@ -313,22 +312,22 @@ class SlotClient:
 
     @property
     def bitmaps(self) -> NDArray[np.uint32]:
-        """Per chunk of this all-reduce, shape (chunks,): the bits of the workers in its result; 0
-        without one.
+        """For each chunk of this all-reduce, shape (chunks,): the bits of the workers in its
+        result, 0 without a result.
         """
         return self._who.copy()
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Workers without whom a result of this all-reduce was closed."""
+        """Workers that are missing in a result of this all-reduce."""
         there = self._who[self._who != 0]
         lacking = self._present & ~int(np.bitwise_and.reduce(there)) if len(there) else 0
         return tuple(index for index in self.member.present if lacking >> index & 1)
 
     def next_deadline(self) -> float | None:
-        """When ``outgoing`` has something to do next; a time gone by means at once.
+        """When ``outgoing`` has something to do next; at once if the time has passed.
 
-        None when only ``start`` can change anything.
+        None if nothing happens before ``start``.
         """
         if self.done:
             return None
@@ -339,14 +338,14 @@ class SlotClient:
     # ------------------------------------------------------------------ packets out
 
     def outgoing(self, now: float) -> Frames:
-        """The frames to send at ``now``: chunks whose turn has come, and those to be sent again.
+        """The frames to send at ``now``: new chunks and retransmissions.
 
         Returns:
             uint8, (k, layout.frame_size); k may be 0.
 
         Raises:
-            StalledError: a chunk has lacked its result for ``timing.give_up``. Nothing is changed;
-                a result that comes later is still accepted.
+            StalledError: a chunk has waited for its result for ``timing.give_up``. The state does
+                not change; a later result is still accepted.
         """
         self._now = now
         if self._timers.has_given_up(now):
@@ -382,7 +381,7 @@ class SlotClient:
         return frames
 
     def _room(self) -> int:
-        """How many more chunks may be under way."""
+        """How many more chunks may be sent."""
         if self._held:
             return 0
         if not self.window.adapts:
@@ -391,23 +390,23 @@ class SlotClient:
         return 1 if room < 1 and self._lacks_oldest() else room
 
     def _lacks_oldest(self) -> bool:
-        """Whether the oldest chunk that is left waits for its turn.
+        """Whether the oldest unfinished chunk has not been sent.
 
-        Others may have it under way and none of those that fill this worker's window; then each
-        would wait for the other for ever.
+        Other workers may have sent it and none of the chunks that fill this worker's window.
+        Without an exception for it, they would wait for each other forever.
         """
         queued = self._chunk[self._queue[: self._queued]]
         waiting = self._chunk[self._state == SlotState.WAITING]
         return bool(queued.min(initial=self._cursor) < waiting.min(initial=self._cursor))
 
     def _next_turn(self) -> NDArray[np.int64]:
-        """The slots whose chunks are sent now for the first time."""
+        """The slots of the new chunks to send now."""
         room = max(0, self._room())
         queued = self._queue[: self._queued].copy()
         if room >= len(queued):
             self._queued = 0
             return queued
-        # The oldest first: other workers may wait for the oldest chunk of all.
+        # The oldest first, as other workers may wait for the oldest chunk.
         queued = queued[np.argsort(self._chunk[queued])]
         self._queued = len(queued) - room
         self._queue[: self._queued] = queued[room:]
@@ -419,7 +418,7 @@ class SlotClient:
         return self._cursor - 1 if self.in_order else -1
 
     def _new_head(self) -> Frames:
-        """What stands before the values in frames, as ``fill`` wants it; without a tag."""
+        """The header of frames for ``fill``, without a tag."""
         frame = pack(
             self.layout,
             self._source,
@@ -443,14 +442,14 @@ class SlotClient:
     # ------------------------------------------------------------------ packets in
 
     def receive(self, packets: Frames | PacketBatch, now: float) -> int:
-        """Take what came; whatever does not fit is counted, never raised.
+        """Process arrived packets. Invalid ones are counted and raise no errors.
 
         Args:
             packets: frames, uint8 (k, bytes), or a batch of any lengths (its ports are ignored).
             now: the time.
 
         Returns:
-            How many results were new.
+            The number of new results.
         """
         unsent = self._next_unsent() if self.window.adapts else 0
         self._ready_notes(now)
@@ -465,7 +464,7 @@ class SlotClient:
         return answers
 
     def _ready_notes(self, now: float) -> None:
-        """What compiled code counts begins anew."""
+        """Reset the counts of compiled code."""
         self._now = now
         stats, clock = self._notes
         stats.fill(0)
@@ -473,12 +472,12 @@ class SlotClient:
         clock[:] = now, self.timing.timeout, -1.0, -np.inf, -1.0
 
     def _chunks_asked(self) -> tuple[NDArray[Any], ...]:
-        """Of this all-reduce, as ``take`` wants it."""
+        """The state of this all-reduce for ``take``."""
         message = _NOTHING if self._message is None else self._message
         return message.operation, message.elements, message.combined, self._who
 
     def _took(self, answers: int, received: int, size: int) -> None:
-        """Take up what compiled code noted of ``received`` packets of ``size`` bytes."""
+        """Add the counts of compiled code for ``received`` packets of ``size`` bytes."""
         counters = self.counters
         counters.received += received
         counters.bytes_received += size
@@ -499,13 +498,13 @@ class SlotClient:
 
     @property
     def runs_compiled(self) -> bool:
-        """Whether what may be sent follows from what came alone, so that compiled code can send and
-        receive by itself; see ``innet.transport.socket_loop``.
+        """Whether compiled code alone can send and receive, as new chunks depend only on received
+        results; see ``innet.transport.socket_loop``.
         """
         return not self.window.adapts and self.timing.partial_after is None
 
     def compiled_state(self, now: float) -> ClientState:
-        """All that compiled code needs to take what comes and to send what may follow."""
+        """The state that compiled code needs to receive results and send chunks."""
         self._ready_notes(now)
         message = _NOTHING if self._message is None else self._message
         asks = self.all_or_none and not self._held
@@ -523,14 +522,14 @@ class SlotClient:
         )
 
     def take_up(self, progress: Progress) -> None:
-        """Take up what compiled code did with ``compiled_state``."""
+        """Update this client after compiled code has used ``compiled_state``."""
         self._waiting += progress.sent
         self._took(progress.answers, progress.received, progress.bytes)
         self.counters.sent += progress.sent
         self.counters.bytes_sent += progress.sent * self._frame_size
 
     def extend_deadlines(self, seconds: float) -> None:
-        """Give chunks up so much later: this process was stopped meanwhile."""
+        """Extend all give-up deadlines by the time for which this process was stopped."""
         self._timers.give_up_at += seconds
 
     def _me(self) -> NDArray[np.int64]:
@@ -541,7 +540,7 @@ class SlotClient:
         return np.array([member.job, member.epoch, member.worker, present, 0, 0, tos])
 
     def _count(self, stats: list[int]) -> None:
-        """Count packets that are no answers."""
+        """Count packets that are not results."""
         counters = self.counters
         counters.duplicates += stats[Verdict.DUPLICATE]
         for verdict in set(Verdict) - {Verdict.ANSWER, Verdict.UNREADABLE, Verdict.DUPLICATE}:
@@ -552,14 +551,14 @@ class SlotClient:
                 counters.refused[refusal.label] += stats[Stats.REFUSED + refusal]
 
     def _next_unsent(self) -> int:
-        """The first chunk that was not sent yet."""
+        """The first chunk that has not been sent."""
         sent = self._chunk[self._state != SlotState.QUEUED]
         return int(sent.max()) + 1 if len(sent) else self._base
 
-    # ------------------------------------------------------------------ when nothing comes
+    # ------------------------------------------------------------------ stalls
 
     def stall(self, now: float) -> Stall | None:
-        """The oldest chunk that waits for its result; None if none does."""
+        """The oldest chunk that waits for its result; None if there is none."""
         waiting = np.flatnonzero(self._state == SlotState.WAITING)
         if not len(waiting):
             return None
@@ -578,11 +577,11 @@ class SlotClient:
         )
 
     def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None:
-        """Whom the oldest waiting chunk waits for, by what the switch holds; None if none waits.
+        """The workers that the oldest waiting chunk lacks, from the switch's registers, or None.
 
         Args:
-            read: reads the switch's registers; worker ``i`` must own bit ``i`` of the bitmap.
-            now: the time; that of the last call if not given.
+            read: reads the switch's registers. Bit ``i`` of the bitmap is worker ``i``.
+            now: the time; by default that of the last call.
         """
         stall = self.stall(self._now if now is None else now)
         return None if stall is None else stall.diagnose(read)
@@ -591,14 +590,14 @@ class SlotClient:
 class HashedClient(SlotClient):
     """A worker whose results come from a parameter server.
 
-    Chunks, window, timers and retransmission are those of ``SlotClient``: the server keeps two
-    copies of a slot as the slot pool does, and a contribution that is sent again is marked RESEND.
+    Chunks, window, timers and retransmission are those of ``SlotClient``. The server keeps two
+    copies of a slot, as the slot pool does. Retransmitted contributions are marked RESEND.
     """
 
     in_order = False  # what meets another's aggregator goes a longer way, to the server
 
     def diagnose(self, read: SlotReader, now: float | None = None) -> Diagnosis | None:
-        """As ``SlotClient.diagnose``; where no worker is missing, it points to the server."""
+        """As ``SlotClient.diagnose``. If no worker is missing, it names the server."""
         diagnosis = super().diagnose(read, now)
         if diagnosis is None or 0 < len(diagnosis.missing) < self.member.workers:
             return diagnosis

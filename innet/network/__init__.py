@@ -1,4 +1,4 @@
-"""What moves packets between hosts and switches: event loop, links with faults, counts."""
+"""Event loop, links with faults, and packet counts."""
 
 from innet.network.event_loop import ClockedTransport, Host, Transport, drive
 from innet.network.faults import FaultCounters, Faults, FaultyTransport, Outage

@@ -1,14 +1,13 @@
-"""What every transport can do, and the loop that moves hosts' packets through one.
+"""The interface of transports, and the loop that moves packets between hosts and a transport.
 
-A transport joins hosts to a switch. Seen from the hosts it has three methods, chosen so that one
-loop serves transports in memory, in simulated time and over sockets, and so that wrappers (faults)
-compose:
+A transport connects hosts to a switch. It has three methods, so that one loop serves transports in
+memory, in virtual time and over sockets, and wrappers (faults) can be stacked:
 
-* ``send`` and ``receive`` move whole batches, with the port of the host in ``PacketBatch.port``,
-  since a call per packet would cost more than all else that happens to a packet. Neither waits.
-* ``wait`` is the only place where time passes. A transport in virtual time answers at once with the
-  moment at which something happens next; one over sockets sleeps until a packet comes and answers
-  with its clock. Hosts and wrappers are passed the time and never read one.
+* ``send`` and ``receive`` move batches, with the port of the host in ``PacketBatch.port``. A call
+  for each packet would cost more than all other processing of the packet. Neither of them waits.
+* Time passes only in ``wait``. A transport in virtual time returns at once, with the time of the
+  next event. A transport over sockets sleeps until a packet arrives, and returns the time of its
+  clock. Hosts and wrappers get the time as an argument and never read a clock.
 """
 
 from __future__ import annotations
@@ -27,31 +26,31 @@ _IDLE_TURNS = 1000  # in which neither a packet moved nor time passed: nothing e
 
 
 class Transport(Protocol):
-    """How packets move between hosts and switch."""
+    """Moves packets between hosts and a switch."""
 
     def send(self, packets: PacketBatch, now: float) -> None:
-        """Take packets from the hosts at ``packets.port``. The arrays must not change any more."""
+        """Send packets of the hosts at ``packets.port``. The arrays must not change afterwards."""
 
     def receive(self, now: float) -> PacketBatch:
-        """The packets that have reached hosts by ``now``, each once; ``port`` tells whose.
+        """The packets that have reached hosts by ``now``, each once; ``port`` is the host's.
 
         The next call may overwrite the arrays: copy packets to keep them.
         """
 
     def wait(self, now: float, until: float) -> float:
-        """Let time pass until there may be something to receive, at most to ``until``.
+        """Let time pass until there may be something to receive, at most until ``until``.
 
         Returns:
-            the new time, at least ``now``. ``until`` may be infinity; a transport in virtual time
-            with nothing under way then returns infinity.
+            The new time, at least ``now``. ``until`` may be infinity; a transport in virtual time
+            without packets under way then returns infinity.
         """
 
 
 class ClockedTransport(Transport, Protocol):
-    """A transport in real time, over a socket: of one worker, whose port is 0.
+    """A transport of one worker over a socket, in real time. The worker's port is 0.
 
-    Frames begin with the Ethernet header; see ``innet.wire``. They may be lost, doubled and in
-    another order. docs/extending.md has an example.
+    Frames begin with the Ethernet header; see ``innet.wire``. They may be lost, duplicated and
+    reordered. docs/extending.md has an example.
 
     Attributes:
         name: for reports.
@@ -64,17 +63,17 @@ class ClockedTransport(Transport, Protocol):
 
 
 class Host(Protocol):
-    """A sender and receiver at a port: a worker's end of a protocol, or a parameter server."""
+    """A sender and receiver at a port: a worker's client, or a parameter server."""
 
     @property
     def done(self) -> bool:
-        """Needs nothing more."""
+        """Whether it expects no more packets."""
 
     def outgoing(self, now: float) -> Frames:
         """Frames to send at ``now``, uint8 (k, frame bytes)."""
 
     def receive(self, packets: PacketBatch, now: float) -> int:
-        """Take packets that arrived."""
+        """Process packets that arrived."""
 
     def next_deadline(self) -> float | None:
         """When ``outgoing`` has something to do if nothing arrives; None for never."""
@@ -83,20 +82,20 @@ class Host(Protocol):
 def drive(hosts: Mapping[int, Host], transport: Transport, now: float) -> float:
     """Move packets between ``hosts`` (port -> host) and the transport until all hosts are done.
 
-    Packets that have arrived are delivered before anything is sent at the same moment, so that no
-    packet is sent again whose answer is there. Packets for a port without a host are dropped. What
-    is under way at the end stays in the transport.
+    At one time, packets that arrived are delivered before any are sent, so that answered packets
+    are not sent again. Packets for a port without a host are dropped. Packets under way at the end
+    stay in the transport.
 
     Returns:
-        the time at which the last host was done.
+        The time at which the last host was done.
 
     Raises:
-        StalledError: a host gave up; or nothing is under way and no host has a deadline; or a host
-            asks for its turn again and again without sending anything. Its ``at`` is the time.
+        StalledError: a host gave up; or no packet is under way and no host has a deadline; or a
+            host's deadline passes repeatedly without packets. Its ``at`` is the time.
     """
     idle = 0
-    # Ask a host only when something came for it or its deadline has passed: under faults most
-    # moments concern few hosts.
+    # Hosts are asked only if packets arrived for them or their deadline has passed. With faults
+    # most events concern few hosts.
     due = dict.fromkeys(hosts, -math.inf)
     try:
         while True:
@@ -137,10 +136,10 @@ def _waiting(hosts: Mapping[int, Host]) -> str:
 
 
 def _deliver(hosts: Mapping[int, Host], arrived: PacketBatch, now: float) -> list[int]:
-    """Give each host its packets, in order of arrival; returns the ports that got some."""
+    """Deliver packets to hosts in order of arrival; returns the ports that received some."""
     if not len(arrived):
         return []
-    # 16-bit keys make numpy's stable sort a radix sort; switch ports are small numbers.
+    # With 16-bit keys NumPy's stable sort is a radix sort.
     order = np.argsort(arrived.port.astype(np.uint16), kind="stable")
     ports, begins = np.unique(arrived.port[order], return_index=True)
     ends = np.append(begins[1:], len(order))

@@ -1,4 +1,4 @@
-"""Faulty links, from a seed: damaged, lost, late, repeated, marked packets; outages."""
+"""Links with faults from a seed: corruption, loss, delay, duplication, marks, outages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def corrupt(packets: PacketBatch, rows: NDArray[np.int64], rng: np.random.Genera
 def truncate(
     packets: PacketBatch, rows: NDArray[np.int64], rng: np.random.Generator
 ) -> PacketBatch:
-    """``packets``, each of ``rows`` cut to 0 .. its length - 1 bytes."""
+    """``packets``, with each of ``rows`` truncated to 0 .. its length - 1 bytes."""
     length = packets.length.copy()
     length[rows] = (rng.random(len(rows)) * packets.length[rows]).astype(np.int32)
     return PacketBatch(packets.data, length, packets.port)
@@ -56,8 +56,8 @@ def truncate(
 def mark(packets: PacketBatch, rows: NDArray[np.int64]) -> tuple[PacketBatch, int]:
     """``packets``, with "congestion experienced" in those of ``rows`` that may carry it.
 
-    These are IPv4 packets whose senders said ECT; as a router does it, the header's checksum is
-    right again (RFC 1624). Also returns how many there were.
+    These are IPv4 packets with ECT. The header's checksum is updated, as a router does (RFC 1624).
+    Also returns how many there were.
     """
     if packets.data.shape[1] < _ETHERNET_AND_IPV4:
         return packets, 0
@@ -86,14 +86,14 @@ def _is_duration(seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Hosts that are cut off for a while: a partition, or a machine that is down.
+    """An outage of hosts: a partition, or a machine that is down.
 
-    What they send vanishes, and what is sent to them.
+    Packets from and to them are lost.
 
     Args:
         begin: seconds.
-        end: seconds; infinity for a machine that never comes back.
-        hosts: numbers of the hosts in the transport (of workers: index + 1); all if there is none.
+        end: seconds; infinity for a permanent outage.
+        hosts: numbers of the hosts in the transport (for workers index + 1); by default all.
 
     Raises:
         InputError: the outage ends before it begins, or begins before 0.
@@ -112,7 +112,7 @@ class Outage:
             )
 
     def cuts_off(self, port: NDArray[np.int32], now: float) -> NDArray[np.bool_]:
-        """Which of the packets by ``port`` vanish."""
+        """Which of the packets, by ``port``, are lost."""
         if not self.begin <= now < self.end:
             return np.zeros(len(port), np.bool_)
         return np.isin(port, self.hosts) if self.hosts else np.ones(len(port), np.bool_)
@@ -120,24 +120,24 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What happens to packets in one direction, independently for each packet.
+    """Faults of one direction, independent for each packet.
 
     Args:
-        loss: probability that a packet vanishes.
-        duplicate: probability that a packet which does not vanish travels twice; the two copies
-            are delayed independently.
-        reorder: probability that a copy is held back, uniformly up to ``hold``, so that later ones
-            overtake it.
-        delay: seconds that every copy takes.
-        jitter: seconds; every copy takes, uniformly up to this, longer.
-        hold: seconds; how long a copy that is to be reordered is held back at most.
-        tick: seconds; times of arrival are rounded up to whole ticks, so that packets arrive in
-            batches and simulation costs per tick rather than per packet. 0 rounds nothing.
+        loss: probability that a packet is lost.
+        duplicate: probability that a packet that is not lost is duplicated. The two copies are
+            delayed independently.
+        reorder: probability that a copy is held back for a uniform time up to ``hold``, so that
+            later ones overtake it.
+        delay: seconds of delay of every copy.
+        jitter: seconds; every copy has an additional uniform delay up to this.
+        hold: seconds; longest time for which ``reorder`` holds a copy back.
+        tick: seconds; times of arrival are rounded up to multiples, so that packets arrive in
+            batches, which saves time. 0 disables it.
         corrupt: probability that a copy arrives with a burst of 1 to 15 wrong bits.
-        truncate: probability that a copy arrives without its end.
-        mark: probability that a copy meets congestion and is marked, if its sender said ECT.
-        outages: when which hosts are cut off.
-        restarts: seconds at which the switches lose all their registers.
+        truncate: probability that a copy is truncated.
+        mark: probability that a copy with ECT gets a congestion mark.
+        outages: outages of hosts.
+        restarts: times in seconds at which the switches lose all their registers.
 
     Raises:
         InputError: a probability outside 0 .. 1, a duration that is negative or not finite, or a
@@ -177,24 +177,24 @@ class Faults:
                 raise InputError(f"a restart at {seconds!r} s; give 0 or a positive number.")
 
     def of_packets(self) -> Faults:
-        """The faults of single packets, which links between switches have, too."""
+        """The faults of single packets only, without outages and restarts, for trunks."""
         return replace(self, outages=(), restarts=())
 
 
 @dataclass(slots=True)
 class FaultCounters:
-    """What the faults of one direction have done so far.
+    """Counts of the faults of one direction.
 
     Attributes:
-        entered: packets that were to travel.
-        lost: those that vanished.
-        duplicated: those that travelled twice.
+        entered: packets that were sent.
+        lost: packets that were lost.
+        duplicated: packets that were duplicated.
         held: copies that were held back.
         arrived: copies that arrived.
-        cut_off: packets that vanished in an outage; ``lost`` does not count them.
+        cut_off: packets lost in an outage; ``lost`` does not include them.
         corrupted: copies with wrong bits.
-        truncated: copies without their end.
-        marked: copies that met congestion.
+        truncated: truncated copies.
+        marked: copies with a congestion mark.
     """
 
     entered: int = 0
@@ -209,23 +209,23 @@ class FaultCounters:
 
 
 class FaultyLink:
-    """One direction of a link: packets go in at a time and come out at later ones."""
+    """One direction of a link with faults."""
 
     def __init__(self, faults: Faults, rng: np.random.Generator) -> None:
         self.faults = faults
         self.counters = FaultCounters()
         self._rng = rng
-        # A generator of its own, so that damage does not change what is lost or late.
+        # A separate generator, so that damage does not change which packets are lost or late.
         (self._damage,) = rng.spawn(1)
-        # Packets pushed together stay together, sorted by time of arrival; a prefix has left. A
-        # heap holds each batch by its next arrival, so that batches that are not due cost nothing:
-        # a packet may be held back while thousands of batches pass.
+        # Packets pushed together stay in one batch, sorted by time of arrival, of which a prefix
+        # has left. A heap orders the batches by their next arrival, so that batches that are not
+        # due cost nothing: a packet may be held back while thousands of batches pass.
         self._under_way: list[tuple[float, int, int]] = []  # first time, number, how many have left
         self._pushed: dict[int, tuple[NDArray[np.float64], PacketBatch]] = {}
         self._number = 0
 
     def push(self, packets: PacketBatch, now: float) -> None:
-        """Let packets set out."""
+        """Send packets at time ``now``."""
         count = len(packets)
         if not count:
             return
@@ -233,8 +233,8 @@ class FaultyLink:
         gone = np.zeros(count, np.bool_)
         for outage in faults.outages:
             gone |= outage.cuts_off(packets.port, now)
-        # Draw the same number of random values whatever the settings are, so that changing one of
-        # them does not change the effect of the others.
+        # The number of random values does not depend on the settings, so that changing one setting
+        # does not change the effect of others.
         lost, twice = self._rng.random((2, count)) < [[faults.loss], [faults.duplicate]]
         chance, share, spread = self._rng.random((3, 2, count))
         lost &= ~gone
@@ -274,12 +274,12 @@ class FaultyLink:
         return copies
 
     def _rounded(self, due: NDArray[np.float64]) -> NDArray[np.float64]:
-        """To the next whole tick; what is one but for the rounding of floats stays there."""
+        """Times rounded up to the next tick, with a tolerance for the rounding of floats."""
         tick = self.faults.tick
         return np.ceil(due / tick - _FUZZ) * tick if tick else due
 
     def pop(self, now: float) -> PacketBatch:
-        """What has arrived by ``now``, by time of arrival and then by time of entry."""
+        """The packets that have arrived by ``now``, in order of arrival, then of entry."""
         moved = []
         while self._under_way and self._under_way[0][0] <= now:
             _, number, left = heapq.heappop(self._under_way)
@@ -303,21 +303,21 @@ class FaultyLink:
         return together.take(np.argsort(np.concatenate(times), kind="stable"))
 
     def next_due(self) -> float:
-        """When the next packet arrives; infinity if none is under way."""
+        """The time of the next arrival; infinity if no packet is under way."""
         return self._under_way[0][0] if self._under_way else math.inf
 
 
 class FaultyTransport:
-    """Any transport, with faults on the way to the switch and on the way back.
+    """A transport with faults in both directions.
 
     Equal seeds, settings and traffic give equal results, byte for byte.
 
     Args:
-        inner: the transport behind the faults.
-        faults: of both directions.
-        rng: the source of randomness; two generators are spawned from it.
-        to_hosts: faults of the way to the hosts, if they differ.
-        on_restart: what makes the switches lose their registers, for ``faults.restarts``.
+        inner: the transport without faults.
+        faults: faults of both directions.
+        rng: random generator, from which two are spawned.
+        to_hosts: faults of the direction to the hosts, if they differ.
+        on_restart: function that resets the switches' registers, for ``faults.restarts``.
 
     Raises:
         InputError: restarts without ``on_restart``.
@@ -342,20 +342,20 @@ class FaultyTransport:
 
     @property
     def to_switch_faults(self) -> FaultCounters:
-        """What happened to packets on their way to the switch."""
+        """Fault counts of packets to the switch."""
         return self._up.counters
 
     @property
     def to_hosts_faults(self) -> FaultCounters:
-        """What happened to packets on their way to the hosts."""
+        """Fault counts of packets to the hosts."""
         return self._down.counters
 
     def send(self, packets: PacketBatch, now: float) -> None:
-        """Let packets set out for the switch."""
+        """Send packets to the switch."""
         self._up.push(packets, now)
 
     def receive(self, now: float) -> PacketBatch:
-        """Move all that is due by ``now``, through the inner transport, and return what arrived."""
+        """Move packets that are due by ``now`` through the inner transport; returns arrivals."""
         while self._on_restart is not None and self._restarts and self._restarts[0] <= now:
             self._restarts = self._restarts[1:]
             self._on_restart()
@@ -364,5 +364,5 @@ class FaultyTransport:
         return self._down.pop(now)
 
     def wait(self, now: float, until: float) -> float:
-        """Until the next packet is due on either way, or the inner transport has something."""
+        """Wait until a packet is due in either direction, or in the inner transport."""
         return self.inner.wait(now, min(until, self._up.next_due(), self._down.next_due()))

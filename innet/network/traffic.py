@@ -1,4 +1,4 @@
-"""What passes between hosts and switches in memory: direction, volume, and a recorder."""
+"""Traffic between hosts and switches in memory: counts, and a recorder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError
 from innet.core.packets import PacketBatch
 
-# Batches smaller than this are joined before they go to the switch: its cost per call is that of
-# some ten packets. Larger ones go as they are: joining would copy them.
+# Smaller batches are joined before they go to the switch, where a call costs as much as some ten
+# packets. Larger ones are not joined, as that would copy them.
 _WORTH_A_CALL = 512
 
 
 class Direction(enum.Enum):
-    """Which way a packet goes."""
+    """Direction of a packet."""
 
     TO_SWITCH = "to switch"
     TO_HOST = "to host"
@@ -31,11 +31,11 @@ Process: TypeAlias = Callable[[PacketBatch], PacketBatch]
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What has passed one direction of a transport's links.
+    """Traffic counts of one direction of a transport.
 
     Attributes:
         packets: shape (highest port + 1,), int64, by port.
-        bytes: of the same shape: Ethernet frames without preamble, check sequence and gap.
+        bytes: of the same shape: bytes of Ethernet frames without preamble, check sequence and gap.
     """
 
     packets: NDArray[np.int64]
@@ -43,7 +43,7 @@ class Traffic:
 
     @classmethod
     def none(cls, ports: int) -> Traffic:
-        """Nothing yet, at ports 0 .. ports - 1."""
+        """Zero counts for ports 0 .. ports - 1."""
         return cls(np.zeros(ports, np.int64), np.zeros(ports, np.int64))
 
     def add(self, packets: PacketBatch) -> None:
@@ -54,7 +54,7 @@ class Traffic:
 
 
 def joined(batches: list[PacketBatch]) -> list[PacketBatch]:
-    """``batches`` in order, small ones put together until they are worth a call."""
+    """``batches`` in order, with small ones joined."""
     together: list[PacketBatch] = []
     run: list[PacketBatch] = []
     size = 0
@@ -70,13 +70,13 @@ def joined(batches: list[PacketBatch]) -> list[PacketBatch]:
 
 
 class Recorder:
-    """Remembers packets and times, both directions, in the order in which they pass the tap.
+    """Records packets and times of both directions, in the order in which they pass the tap.
 
     Set it as ``MemoryTransport.tap``, run a round, take it off again;
     ``innet.wire.scapy_layers.write_pcap`` writes ``packets()`` and ``times()`` to a file.
 
     Args:
-        limit: how many packets to remember at most; the rest is only counted.
+        limit: the most packets to record; further ones are only counted.
 
     Attributes:
         missed: packets that passed after the limit was reached.
@@ -96,7 +96,7 @@ class Recorder:
         self._size = 0
 
     def __call__(self, direction: Direction, packets: PacketBatch, now: float) -> None:
-        """The tap itself."""
+        """The tap: record a batch."""
         room = len(packets) if self._limit is None else max(0, self._limit - self._size)
         kept = packets.take(np.arange(min(room, len(packets))))  # a copy: the owner may reuse his
         self.missed += len(packets) - len(kept)
@@ -109,13 +109,13 @@ class Recorder:
         return self._size
 
     def packets(self) -> PacketBatch:
-        """All that was remembered, in order."""
+        """All recorded packets, in order."""
         return PacketBatch.concatenate(self._batches)
 
     def times(self) -> NDArray[np.float64]:
-        """When each of ``packets()`` passed, seconds, shape (n,)."""
+        """Times of ``packets()`` in seconds, shape (n,)."""
         return np.concatenate([np.empty(0), *self._times])
 
     def to_switch(self) -> NDArray[np.bool_]:
-        """Which of ``packets()`` went to the switch; the others left it. Shape (n,)."""
+        """Whether each of ``packets()`` went to the switch or left it, shape (n,)."""
         return np.concatenate([np.empty(0, np.bool_), *self._upward])

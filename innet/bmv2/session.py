@@ -215,13 +215,12 @@ class Session:
         self._read[port] += len(content)
         return [data for _, data in _records(content)]
 
-    def times(self) -> list[float]:
-        """When packets left, in seconds by simple_switch's own clock, in no order."""
-        return [
-            seconds
+    def departures(self) -> dict[int, list[tuple[float, bytes]]]:
+        """All that was sent, by port and in order; when it left in seconds since the epoch."""
+        return {
+            port: _records((self._path / f"p{port}_out.pcap").read_bytes()[len(_FILE_HEADER) :])
             for port in self._ports
-            for seconds, _ in _records((self._path / f"p{port}_out.pcap").read_bytes()[24:])
-        ]
+        }
 
     # ── What it is doing ──
 

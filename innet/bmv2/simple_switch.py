@@ -163,7 +163,7 @@ def run(
             for port, left in session.play(burst).items():
                 sent.setdefault(port, []).extend(left)
         values = {each: read_register(session, each) for each in registers}
-        times = session.times()
+        times = [seconds for sent in session.departures().values() for seconds, _ in sent]
     return RunResult(
         packets={port: sent.get(port, []) for port in sorted(known)},
         registers=values,

@@ -1,0 +1,57 @@
+"""Egress queues beside simple_switch's, live: packets at given times, by hand and by chance.
+
+A scenario takes two seconds, since simple_switch's queues follow the clock.
+``INNET_FUZZ_SEEDS=100`` looks longer.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.queue_scenarios import (
+    FUZZED,
+    SCENARIOS,
+    compare,
+    fuzz_scenario,
+    random_scenario,
+)
+
+from innet.bmv2.simple_switch import find_simple_switch
+from innet.core.errors import MissingToolError
+
+
+def _missing():
+    try:
+        find_simple_switch()
+    except MissingToolError as error:
+        return str(error)
+    return ""
+
+
+COUNT = int(os.environ.get("INNET_FUZZ_SEEDS", "0"))
+SEEDS = range(1000, 1000 + (COUNT or 6))
+FUZZ_SEEDS = COUNT or 1
+
+pytestmark = [
+    pytest.mark.bmv2,
+    pytest.mark.timeout(0 if COUNT else 120),
+    pytest.mark.skipif(bool(_missing()), reason=_missing() or "it is there"),
+]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios_by_hand(name):
+    assert compare(SCENARIOS[name]())
+
+
+@pytest.mark.parametrize("name", FUZZED)
+def test_other_programs(name):
+    for seed in SEEDS[:FUZZ_SEEDS]:
+        scenario = fuzz_scenario(name, seed)
+        assert compare(scenario), "nothing left, so nothing was compared"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_scenarios_by_chance(seed):
+    assert compare(random_scenario(seed))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from innet.cli.options import JsonOption, codec_names, completing
 from innet.cli.output import out, say_json
-from innet.core.errors import UnknownNameError
+from innet.core.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from innet.codecs import Codec
 
 
 def codecs(
@@ -86,6 +89,10 @@ def _show(name: str) -> None:
         "rounds": str(fewest) if fewest == most else f"{fewest} to {most}",
         "index": known["index"] or "none",
         "largest integer of N workers": known["overflow_bound"] or "",
+        "bits of it, with its sign": ", ".join(
+            f"{'too many for it' if bits is None else bits} ({workers:,} workers)"
+            for workers, bits in known["value_bits"].items()
+        ),
         "lossless carriage": "yes" if known["lossless"] else "no",
     }
     table = Table(box=None, show_header=False, title=name, title_justify="left")
@@ -133,7 +140,23 @@ def _preset(name: str) -> dict[str, Any]:
     from innet.codecs import build_codec
 
     codec = build_codec(name)
-    return {"description": codec.describe(), "spec": codec.spec, **codec.capabilities()}
+    return {
+        "description": codec.describe(),
+        "spec": codec.spec,
+        "value_bits": _value_bits(codec),
+        **codec.capabilities(),
+    }
+
+
+def _value_bits(codec: Codec) -> dict[int, int | None]:
+    """By the number of workers; None where the codec has no room for so many."""
+    found: dict[int, int | None] = {}
+    for workers in (4, 32, 1024, 32768):
+        try:
+            found[workers] = codec.value_bits(workers)
+        except InputError:
+            found[workers] = None
+    return found
 
 
 def _parameters(part: Any) -> dict[str, Any]:

@@ -147,6 +147,14 @@ class Codec(NotCopyable):
         """
         return self._may_overflow
 
+    def value_bits(self, workers: int) -> int:
+        """Bits of a worker's integer, with its sign, when so many workers take part.
+
+        Raises:
+            InputError: the quantizer has no room for so many; says what to choose instead.
+        """
+        return self.quantizer.value_bits(workers)
+
     @property
     def spec(self) -> dict[str, dict[str, Any]]:
         """The complete description from which ``build_codec`` makes this codec."""

@@ -430,6 +430,26 @@ class Quantizer(Part[P]):
     kind = "quantizer"
 
     @abstractmethod
+    def largest_integer(self, workers: int) -> int:
+        """The largest magnitude of a worker's integer when so many take part, at least 1.
+
+        The sum of all workers' integers and each partial sum stay in int32, unless
+        ``Scaling.may_overflow`` says otherwise.
+
+        Raises:
+            InputError: no integers are small enough for so many workers. The message says for how
+                many they are, and what to choose instead.
+        """
+
+    def value_bits(self, workers: int) -> int:
+        """Bits of an integer, with its sign, when so many workers take part.
+
+        Raises:
+            InputError: as ``largest_integer``.
+        """
+        return self.largest_integer(workers).bit_length() + 1
+
+    @abstractmethod
     def announce(self, selection: Selection) -> list[Segment]:
         """Segments that the workers combine before they can quantize; may be empty."""
 

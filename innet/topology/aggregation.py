@@ -253,7 +253,9 @@ def check_codec(plan: Plan, codec: Codec) -> None:
 
     Raises:
         CompositionError: it needs sums modulo 2**32, and the switches' sums saturate.
+        InputError: its integers leave no room for so many workers.
     """
+    codec.value_bits(len(plan.job.members))
     if codec.wraps and aggregation_of(plan.aggregation).saturates:
         raise CompositionError(
             f"the codec {codec.describe()} needs sums modulo 2**32, but those of "

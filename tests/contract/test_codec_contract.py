@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 from innet import kernels as kernel_sets
 from innet.codecs import PARTS, PRESETS, build_codec
 from innet.codecs.parts import INCLUDES_LARGEST
-from innet.core.errors import CompositionError, GradientError
+from innet.core.errors import CompositionError, GradientError, InputError
+from innet.core.reduce_op import ReduceOp
 
 
 def legal_combinations():
@@ -108,6 +110,81 @@ def test_the_decoded_sum_is_the_sum(spec, data):
         assert not outcomes[0].sum.any()
     for gradient, copy in zip(job, before, strict=True):
         assert gradient.tobytes() == copy.tobytes()
+
+
+CROWDS = [33, 64, 1024, 32768]  # workers
+
+
+@st.composite
+def crowds(draw, workers):
+    """Gradients, and how many of so many workers have each: one the first, who may lead."""
+    size = draw(st.sampled_from([1, 17, 100, 257]))
+    kinds = ["extreme", "equal", "normal", "heavy"]
+    different = draw(st.integers(2, 4))
+    job = [draw(gradients.vectors(size, draw(st.sampled_from(kinds)))) for _ in range(different)]
+    cuts = sorted(draw(st.sets(st.integers(2, workers - 1), min_size=0, max_size=different - 2)))
+    edges = [0, 1, *cuts, workers]
+    return job[: len(edges) - 1], [end - begin for begin, end in itertools.pairwise(edges)]
+
+
+def stated(function, count):
+    """What a codec says of so many workers; or None, and how many it takes instead."""
+    try:
+        return function(count), count
+    except InputError as error:
+        refusal = re.search(rf"sums up to (\d+) workers, not {count}; choose .*\.$", str(error))
+    return None, int(refusal[1])
+
+
+@each_codec
+@pytest.mark.parametrize("count", CROWDS)
+@settings(max_examples=6)
+@given(st.data())
+def test_sums_of_many_workers_fit(spec, count, data):
+    """Exact, and without overflow on the way; or refused, with the number of workers that fit."""
+    codec = build_codec(spec)
+    bits, most = stated(codec.value_bits, count)
+    if bits is None:
+        assert most < count
+        codec.value_bits(most)
+        assert stated(codec.value_bits, most + 1) == (None, most)
+        return
+    assert 2 <= bits <= 32
+    job, counts = data.draw(crowds(count))
+    codecs = workers(spec, len(job))
+    repeats = False
+
+    def check_sums(segments):
+        nonlocal repeats
+        repeats |= codec.quantizer.name == "optimistic" and codecs[0].may_overflow
+        for column in zip(*segments, strict=True):
+            if column[0].operation is ReduceOp.SUM and not (codecs[0].may_overflow or codec.wraps):
+                words = np.stack([each.words for each in column]).astype(np.int64)
+                # The worst order of arrival: all of one sign come first.
+                for one_sign in (np.maximum(words, 0), np.minimum(words, 0)):
+                    assert (np.abs(np.array(counts) @ one_sign) <= 2**31 - 1).all()
+
+    outcomes = all_reduce(codecs, job, check_sums, counts=counts)
+    oracle = integer_oracle(outcomes, outcomes[0].contribution.size, counts)
+    assert np.abs(oracle).max(initial=0) <= 2**31 - 1
+    for outcome in outcomes:
+        np.testing.assert_array_equal(outcome.integer_sum, oracle)
+        assert_same_outcome(outcome, outcomes[0])
+        largest = np.abs(outcome.contribution.integers.astype(np.int64)).max(initial=0)
+        assert largest < 2 ** (bits - 1)
+        assert count * largest <= 2**31 - 1 or repeats
+
+
+@pytest.mark.parametrize("name", PARTS["quantizer"].names())
+@pytest.mark.parametrize("count", [1, 2, 4, 32, *CROWDS])
+def test_every_quantizer_states_its_bits(name, count):
+    quantizer = build_codec(f"dense:quantizer={name}").quantizer
+    largest, _ = stated(quantizer.largest_integer, count)
+    if largest is None:
+        return
+    assert largest >= 1
+    assert quantizer.value_bits(count) == largest.bit_length() + 1
+    assert largest * count <= 2**31 - 1 or name == "optimistic"
 
 
 @each_codec

@@ -21,14 +21,17 @@ def all_reduce(
     codecs: Sequence[Codec],
     gradients: Sequence[NDArray[np.float32]],
     watch: Watcher = lambda segments: None,
+    counts: Sequence[int] | None = None,
 ) -> list[Outcome]:
     """The outcomes of all workers; what the codecs' contract says about segments is asserted.
 
     Args:
         watch: called with each round's segments, by worker.
+        counts: how many workers each codec stands for, who all send the same; by default one.
     """
+    counts = [1] * len(codecs) if counts is None else counts
     exchanges = [
-        codec.exchange(gradient, len(codecs))
+        codec.exchange(gradient, sum(counts))
         for codec, gradient in zip(codecs, gradients, strict=True)
     ]
     outcomes: list[Outcome] = []
@@ -52,32 +55,46 @@ def all_reduce(
         assert len(shapes) == 1, "workers sent segments of different operations or lengths"
         assert all(each.words.dtype == np.int32 for own in segments for each in own)
         overflowed = codecs[0].may_overflow and any(
-            leaves_int32([each.words for each in column])
+            leaves_int32([each.words for each in column], counts)
             for column in zip(*segments, strict=True)
             if column[0].operation is ReduceOp.SUM
         )
         assert {codec.may_overflow for codec in codecs} == {codecs[0].may_overflow}
         answers = [
-            combine(column[0].operation, [each.words for each in column])
+            combined(column[0].operation, [each.words for each in column], counts)
             for column in zip(*segments, strict=True)
         ]
         for answer in answers:
             answer.flags.writeable = False  # all workers receive the same arrays: nobody may write
 
 
-def leaves_int32(contributions: Sequence[Ints]) -> bool:
+def combined(operation: ReduceOp, contributions: Sequence[Ints], counts: Sequence[int]) -> Ints:
+    """What the network answers where each contribution is that of so many workers."""
+    if operation is not ReduceOp.SUM:
+        return combine(operation, contributions)
+    weights = np.array(counts, np.int64)[:, np.newaxis]
+    total = (np.stack(contributions) * weights).sum(axis=0, dtype=np.int64)
+    return total.astype(np.uint32).view(np.int32)
+
+
+def leaves_int32(contributions: Sequence[Ints], counts: Sequence[int]) -> bool:
     """Whether a sum leaves int32 on its way, in the order of the workers."""
-    partial = np.cumsum(np.stack(contributions), axis=0, dtype=np.int64)
+    weights = np.array(counts, np.int64)[:, np.newaxis]
+    partial = np.cumsum(np.stack(contributions) * weights, axis=0, dtype=np.int64)
     return bool(((partial < -(2**31)) | (partial >= 2**31)).any())
 
 
-def integer_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.int64]:
+def integer_oracle(
+    outcomes: Sequence[Outcome], size: int, counts: Sequence[int] | None = None
+) -> NDArray[np.int64]:
     """The sum of what the workers say they contributed, in int64."""
     oracle = np.zeros(size, np.int64)
-    for outcome in outcomes:
+    for number, outcome in enumerate(outcomes):
         own = outcome.contribution
         assert own.size == size
-        oracle[slice(None) if own.indices is None else own.indices] += own.integers
+        weight = 1 if counts is None else counts[number]
+        place = slice(None) if own.indices is None else own.indices
+        oracle[place] += weight * own.integers.astype(np.int64)
     return oracle
 
 

@@ -50,6 +50,10 @@ class MajorityVote(Quantizer[Settings]):
         linear=False,
     )
 
+    def largest_integer(self, workers: int) -> int:
+        del workers
+        return 1
+
     def announce(self, selection: Selection) -> list[Segment]:
         return [Segment(ReduceOp.MAX, np.array([selection.magnitude], np.int32))]
 

@@ -51,6 +51,10 @@ class Exact(Quantizer[Settings]):
         metadata="2",
     )
 
+    def largest_integer(self, workers: int) -> int:
+        """See ``Quantizer``; that of a limb."""
+        return (1 << Limbs.of(0, 0, workers).bits) - 1
+
     def announce(self, selection: Selection) -> list[Segment]:
         exponent = self.context.kernels.lowest_exponent(selection.values)
         return [Segment(ReduceOp.MAX, np.array([selection.magnitude, -exponent], np.int32))]

@@ -53,6 +53,9 @@ class Fixed(Quantizer[Settings]):
         metadata="1",
     )
 
+    def largest_integer(self, workers: int) -> int:
+        return _INT32_MAX // workers
+
     def announce(self, selection: Selection) -> list[Segment]:
         return [Segment(ReduceOp.MAX, np.array([selection.magnitude], np.int32))]
 

@@ -63,6 +63,10 @@ class Optimistic(Quantizer[OptimisticSettings]):
         metadata="1",
     )
 
+    def largest_integer(self, workers: int) -> int:
+        """See ``Quantizer``; that of the first try, the largest one."""
+        return (2**31 - 1) // min(workers, self.parameters.headroom)
+
     def announce(self, selection: Selection) -> list[Segment]:
         return [Segment(ReduceOp.MAX, np.array([selection.magnitude], np.int32))]
 

@@ -85,12 +85,15 @@ class Qsgd(StepCounter[QsgdSettings], Quantizer[QsgdSettings]):
         metadata="1",
     )
 
+    def largest_integer(self, workers: int) -> int:
+        return min(self.parameters.levels, _INT32_MAX // workers)
+
     def announce(self, selection: Selection) -> list[Segment]:
         return [Segment(ReduceOp.MAX, np.array([selection.magnitude], np.int32))]
 
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
         largest = float(answers[0][:1].view(np.float32)[0])
-        levels = min(self.parameters.levels, _INT32_MAX // workers)
+        levels = self.largest_integer(workers)
         key = _key(self.context.seed, self.context.worker, self._step)
         self._step += 1
         return QsgdScaling(self.context.kernels, largest, levels, key)

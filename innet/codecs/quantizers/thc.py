@@ -36,6 +36,8 @@ from innet.kernels.layout.hadamard import MOST
 Doubles = NDArray[np.float64]
 
 _FLOAT32_MAX = np.finfo(np.float32).max
+_INT32_MAX = 2**31 - 1
+_LEAST_BLOCK = 16
 _ROOM = 2.0**30  # of 2**31, for the sum of the magnitudes of a block's integers
 
 
@@ -52,7 +54,7 @@ class ThcSettings(Settings):
     bits: Annotated[int, Field(ge=1, le=8)] = 4
     granularity: Annotated[int, Field(ge=1, le=1023)] = 30
     truncated: Annotated[float, Field(gt=0, lt=1)] = 1 / 32
-    block: Annotated[int, Field(ge=16, le=MOST)] = 4096
+    block: Annotated[int, Field(ge=_LEAST_BLOCK, le=MOST)] = 4096
 
     @field_validator("block")
     @classmethod
@@ -124,6 +126,27 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
         self._table = np.array(entries, np.int32)
         self._local_scales = np.empty(0)  # root mean squares of what was announced
 
+    def largest_integer(self, workers: int) -> int:
+        """See ``Quantizer``; the inverse rotation adds ``block`` sums of ``workers`` entries."""
+        self._check_room(workers)
+        granularity = self.parameters.granularity
+        return granularity - granularity // 2
+
+    def _check_room(self, workers: int) -> None:
+        bits, granularity = self.parameters.bits, self.parameters.granularity
+        block = self.parameters.block
+        if workers <= _INT32_MAX // (block * granularity):
+            return
+        finest = _INT32_MAX // (block * workers)
+        longest = 1 << (_INT32_MAX // (granularity * workers)).bit_length() >> 1
+        instead = [f"granularity {finest}"] if finest >= 2**bits - 1 else []
+        instead += [f"block {longest}"] if longest >= _LEAST_BLOCK else []
+        choose = f"{' or '.join(instead)}, or less" if instead else "quantizer 'qsgd' or 'fixed'"
+        raise InputError(
+            f"quantizer 'thc' with block {block} and granularity {granularity} sums up to "
+            f"{_INT32_MAX // (block * granularity)} workers, not {workers}; choose {choose}."
+        )
+
     def announce(self, selection: Selection) -> list[Segment]:
         block = self.parameters.block
         squares = self.context.kernels.block_squares(selection.values, block)
@@ -142,13 +165,7 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
             InputError: so many workers' integers could overflow; the same on all workers.
         """
         parameters = self.parameters
-        most = (2**31 - 1) // (parameters.block * parameters.granularity)
-        if workers > most:
-            raise InputError(
-                f"quantizer 'thc' with block {parameters.block} and granularity "
-                f"{parameters.granularity} sums up to {most} workers, not {workers}; lower one of "
-                "the two."
-            )
+        self._check_room(workers)
         largest = answers[0].view(np.float32).astype(np.float64)
         scaling = ThcScaling(
             self.context.kernels,

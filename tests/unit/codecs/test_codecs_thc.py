@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -213,8 +214,30 @@ def test_too_many_workers_are_refused():
     (codec,) = codecs(1, block=8192, granularity=1023)
     exchange = codec.exchange(np.ones(10, np.float32), 257)
     first = next(exchange)
-    with pytest.raises(InputError, match="sums up to 256 workers, not 257"):
+    with pytest.raises(InputError, match="up to 256 workers, not 257; choose granularity 1020 or"):
         exchange.send([each.words for each in first])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "workers", "choose"),
+    [
+        ({}, 32768, "granularity 15 or block 2048, or less"),
+        ({}, 65536, "block 1024, or less"),  # a granularity below 15 has no 16 entries
+        ({"bits": 8, "granularity": 1023}, 2**17, "block 16, or less"),
+        ({"bits": 8, "granularity": 1023}, 2**18, "quantizer 'qsgd' or 'fixed'"),
+    ],
+)
+def test_the_error_says_what_has_room(parameters, workers, choose):
+    codec = build_codec({"preset": "thc", "quantizer": parameters})
+    with pytest.raises(InputError, match=f"not {workers}; choose {choose}\\."):
+        codec.value_bits(workers)
+    for instead in re.findall(r"(granularity|block) (\d+)", choose):
+        changed = {**parameters, instead[0]: int(instead[1])}
+        assert build_codec({"preset": "thc", "quantizer": changed}).value_bits(workers) >= 2
+        changed[instead[0]] *= 2 if instead[0] == "block" else 1
+        changed[instead[0]] += instead[0] == "granularity"
+        with pytest.raises(InputError, match="sums up to"):
+            build_codec({"preset": "thc", "quantizer": changed}).value_bits(workers)
 
 
 @pytest.mark.parametrize(

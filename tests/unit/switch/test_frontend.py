@@ -9,6 +9,7 @@ import json
 import lzma
 import random
 import types
+from pathlib import Path
 
 import pytest
 from support.switch_cases import CASES, program
@@ -396,3 +397,17 @@ def test_damage_anywhere_is_refused_or_harmless(name):
         else:
             switch.process(packets)
     assert refused > 50
+
+
+def test_the_same_text_is_loaded_once_and_another_anew(tmp_path: Path) -> None:
+    source = Path(__file__).parents[2] / "programs" / "switch_tables.json"
+    path = tmp_path / "program.json"
+    path.write_bytes(source.read_bytes())
+    program = load_program(path)
+    assert load_program(source) is program
+    document = json.loads(source.read_text())
+    document["actions"][0]["name"] = "renamed"
+    path.write_text(json.dumps(document))
+    assert load_program(path).actions[0].name == "renamed"
+    assert load_program(source) is program
+    assert load_program(json.loads(source.read_text())) is not program

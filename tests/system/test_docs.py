@@ -81,6 +81,7 @@ def test_command(line, tmp_path):
 
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_python(text, tmp_path):
+    shutil.copytree(ROOT / "p4", tmp_path / "p4")
     run([sys.executable, "-W", "error::DeprecationWarning:innet", "-c", text], tmp_path)
 
 

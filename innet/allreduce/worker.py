@@ -38,7 +38,7 @@ from innet.core.numbers import require_int
 from innet.core.reduce_op import Segment
 from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
-from innet.protocol import REORDERING, TAIL_PROBE, Timing
+from innet.protocol import Timing, network_timing
 from innet.records import Report
 from innet.topology import (
     Plan,
@@ -55,14 +55,7 @@ from innet.transport.socket_loop import socket_loop
 from innet.transport.udp import UdpTransport
 from innet.wire import Flag
 
-TIMING = Timing(
-    timeout=0.2,
-    min_timeout=0.2,
-    max_timeout=2.0,
-    give_up=30.0,
-    reordering=REORDERING,
-    tail_probe=TAIL_PROBE,
-)
+TIMING = network_timing()
 """Timeouts for real networks, whose hosts may wait longer for a processor than for packets."""
 
 

@@ -16,8 +16,7 @@ from innet.cli.options import (
     OUT_DIR,
     JsonOption,
     OutputOption,
-    completing,
-    models,
+    declared,
     read_settings,
     with_settings,
 )
@@ -64,13 +63,10 @@ def net(
         bool, typer.Option("--train", help="Train a model instead of one all-reduce.")
     ] = False,
     model: Annotated[
-        str | None,
-        typer.Option(
-            help="With --train: the model. [default: digits-cnn]", autocompletion=completing(models)
-        ),
+        str | None, declared("model", TrainSettings.model_fields["model"], "With --train")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="With --train: passes over the samples. [default: 15]")
+        int | None, declared("epochs", TrainSettings.model_fields["epochs"], "With --train")
     ] = None,
     out_dir: Annotated[
         Path, typer.Option("--out", help="With --train: folder for record and plot.")

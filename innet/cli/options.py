@@ -21,7 +21,16 @@ from pydantic.fields import FieldInfo
 
 from innet.core.errors import ConfigError
 from innet.core.registry import literal
-from innet.core.settings import Model, PriorityQueues, Settings, load_toml, shortened, validate
+from innet.core.settings import (
+    Model,
+    PacketsPerCall,
+    PriorityQueues,
+    Settings,
+    SwitchEngine,
+    load_toml,
+    shortened,
+    validate,
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ConfigOption = Annotated[Path | None, typer.Option(help="Settings in TOML. Options override them.")]
@@ -283,13 +292,26 @@ def parameters_of(settings: Collection[Setting]) -> list[inspect.Parameter]:
     return found
 
 
-def declared(name: str, declaration: Any) -> Any:
-    """The option of one setting as ``innet.core.settings`` declares it, for any command."""
-    option = _parameter(Setting(name, FieldInfo.from_annotation(declaration), ""))
-    return get_args(option.annotation)[1]
+def declared(name: str, declaration: Any, condition: str = "") -> Any:
+    """The option of one setting as ``innet.core.settings`` declares it, for any command.
+
+    Args:
+        name: of the setting.
+        declaration: an annotation, or the field of a model.
+        condition: comes before the help, such as "With --train".
+    """
+    is_field = isinstance(declaration, FieldInfo)
+    field = declaration if is_field else FieldInfo.from_annotation(declaration)
+    option = get_args(_parameter(Setting(name, field, "")).annotation)[1]
+    option.rich_help_panel = None
+    if condition:
+        option.help = f"{condition}: {option.help[0].lower()}{option.help[1:]}"
+    return option
 
 
+EngineOption = Annotated[str, declared("engine", SwitchEngine)]
 PriorityQueuesOption = Annotated[int, declared("priority_queues", PriorityQueues)]
+BatchOption = Annotated[int, declared("batch", PacketsPerCall)]
 
 # ----------------------------------------------------------------------------
 # From options to settings.

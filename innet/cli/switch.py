@@ -9,7 +9,14 @@ import typer
 from rich.console import Console
 
 from innet.cli import switch_service
-from innet.cli.options import JsonOption, PriorityQueuesOption, compiled_programs, completing
+from innet.cli.options import (
+    BatchOption,
+    EngineOption,
+    JsonOption,
+    PriorityQueuesOption,
+    compiled_programs,
+    completing,
+)
 from innet.cli.output import err, out, say_json, write_text
 
 app = typer.Typer(
@@ -28,12 +35,14 @@ ProgramArgument = Annotated[
         autocompletion=completing(compiled_programs),
     ),
 ]
-EngineOption = Annotated[str, typer.Option("--engine", "-e", help="jit or interpret.")]
 CommandsOption = Annotated[
     Path | None,
     typer.Option(
         "--commands", "-c", help="File with simple_switch_CLI's commands for the control plane."
     ),
+]
+PortOption = Annotated[
+    int | None, typer.Option("--port", "-p", help="Port at which the capture's packets arrive.")
 ]
 
 
@@ -114,7 +123,7 @@ def replay_captures(
             "what is written has the times at which they leave.",
         ),
     ] = False,
-    batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
+    batch: BatchOption = 4096,
     as_json: JsonOption = False,
 ) -> None:
     """Play captures through a program; write p3_out.pcap and so on, a capture for each port."""
@@ -159,11 +168,9 @@ def bench(
             "--pcap", help="Packets to run; by default random packets that fit the parser."
         ),
     ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", "-p", help="Port at which the capture's packets arrive.")
-    ] = None,
+    port: PortOption = None,
     count: Annotated[int, typer.Option("--packets", min=1)] = 65536,
-    batch: Annotated[int, typer.Option(help="Packets in one call of the switch.")] = 4096,
+    batch: BatchOption = 4096,
     seed: Annotated[int, typer.Option(help="Seed of random packets.", min=0)] = 0,
     priority_queues: PriorityQueuesOption = 1,
     as_json: JsonOption = False,
@@ -217,9 +224,7 @@ def explain(
         Path | None,
         typer.Option("--pcap", help="A capture to trace. Its name has the port, as for replay."),
     ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", "-p", help="Port at which the capture's packets arrive.")
-    ] = None,
+    port: PortOption = None,
     commands: CommandsOption = None,
     priority_queues: PriorityQueuesOption = 1,
     timed: Annotated[

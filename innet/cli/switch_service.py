@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from innet.cli.options import with_settings
+from innet.cli.options import declared, with_settings
 from innet.cli.output import out, say_json
-from innet.core.settings import ServiceSettings
+from innet.core.settings import LISTEN, ServiceSettings
 
 
 @with_settings(ServiceSettings)
@@ -38,13 +38,15 @@ Document = Mapping[str, Any]
 
 def top(
     *,
-    switch: Annotated[str, typer.Argument(metavar="[ADDRESS:PORT]")] = "127.0.0.1:48879",
+    switch: Annotated[str, typer.Argument(metavar="[ADDRESS:PORT]")] = LISTEN,
     once: Annotated[bool, typer.Option("--once", help="Show it once, then exit.")] = False,
     seconds: Annotated[
         float, typer.Option("--seconds", "-s", min=0.1, help="Seconds between updates.")
     ] = 1.0,
     key: Annotated[str | None, typer.Option(help="The service's key.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="A file that holds the key.")] = None,
+    key_file: Annotated[
+        Path | None, declared("key_file", ServiceSettings.model_fields["key_file"])
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, one line per update.")
     ] = False,

@@ -38,6 +38,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 MAX_WORKERS = 32  # bits of the header's worker bitmap, one for each worker
 MAX_WINDOW = 1 << 16  # values of the header's slot field
+LISTEN = "127.0.0.1:48879"  # of the switch service
+HOLD = 1e-3  # seconds; how long reordering holds a packet back at most
+TIMEOUT = 0.2  # seconds, on networks between processes
+GIVE_UP = 30.0  # seconds
 _SHOWN = 60  # characters of a wrong value that an error message repeats
 RENAMED_KEYS = {
     "quantiser": "quantizer",
@@ -134,6 +138,7 @@ PriorityQueues: TypeAlias = Annotated[
 ValuesPerPacket: TypeAlias = Annotated[
     Literal[32, 64, 256, 1024], Field(description="int32 values in each packet.")
 ]
+PacketsPerCall: TypeAlias = Annotated[int, Field(description="Packets in one call of the switch.")]
 PacketFraming: TypeAlias = Annotated[
     Framing, Field(description="udp, or raw: Ethernet with innet's EtherType.")
 ]
@@ -288,7 +293,7 @@ class FaultSettings(Settings):
     jitter: Annotated[Duration, Field(description="Most seconds of random extra delay.")] = 0.0
     hold: Annotated[
         Duration, Field(description="Most seconds that --reorder holds packets back.")
-    ] = 1e-3
+    ] = HOLD
     outages: tuple[OutageSettings, ...] = Field(
         default=(), strict=False, description="Workers that are cut off for a while."
     )
@@ -339,9 +344,9 @@ class JobSettings(CodecSettings, NetworkSettings):
     ] = 0.0
     timeout: Annotated[
         float, Field(gt=0, description="Seconds until a packet is sent again, at least.")
-    ] = 0.2
+    ] = TIMEOUT
     give_up: Annotated[float, Field(gt=0, description="Seconds after which a worker gives up.")] = (
-        30.0
+        GIVE_UP
     )
     partial_after: PartialAfter = None
 
@@ -400,7 +405,7 @@ class ServiceSettings(Settings):
             description="IPv4 address of this machine and port, for UDP and TCP; port 0 takes a "
             "free one."
         ),
-    ] = "127.0.0.1:48879"
+    ] = LISTEN
     program: Annotated[str, Field(description="A shipped P4 program for one switch.")] = "slots"
     values_per_packet: ValuesPerPacket = 256
     key: Annotated[
@@ -474,7 +479,12 @@ class TrainSettings(TrainingSettings):
     learning_rate: LearningRate | None = None
     momentum: Momentum | None = None
     epochs: Annotated[
-        int | None, Field(ge=1, le=10_000, description="Passes over the samples.")
+        int | None,
+        Field(
+            ge=1,
+            le=10_000,
+            description="Passes over the samples; by default as many as the model's recipe has.",
+        ),
     ] = None
     repeats: Annotated[
         int, Field(ge=1, le=1000, description="Number of seeds, from --seed on.")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError
 from innet.core.numbers import is_real
 from innet.core.packets import PacketBatch
+from innet.core.settings import HOLD
 from innet.network.event_loop import Transport
 
 LONGEST_BURST = 15  # bits; what the Internet checksum is sure to catch
@@ -149,7 +150,7 @@ class Faults:
     reorder: float = 0.0
     delay: float = 0.0
     jitter: float = 0.0
-    hold: float = 1e-3
+    hold: float = HOLD
     tick: float = 1e-5
     corrupt: float = 0.0
     truncate: float = 0.0

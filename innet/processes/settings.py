@@ -21,7 +21,7 @@ from innet.core.settings import (
     validate,
 )
 from innet.network import Faults
-from innet.protocol import REORDERING, TAIL_PROBE, Timing
+from innet.protocol import Timing, network_timing
 from innet.topology import Plan, Request, SharedPlan, plan_jobs
 
 
@@ -57,15 +57,7 @@ class JobSettings(settings.JobSettings):
 
     def timing(self) -> Timing:
         """How patient the workers are."""
-        return Timing(
-            timeout=self.timeout,
-            min_timeout=self.timeout,  # processes may wait for a processor longer than for packets
-            max_timeout=max(2.0, self.timeout),
-            give_up=self.give_up,
-            reordering=REORDERING,
-            tail_probe=TAIL_PROBE,
-            partial_after=self.partial_after,
-        )
+        return network_timing(self.timeout, self.give_up, self.partial_after)
 
 
 class SessionSettings(JobSettings):

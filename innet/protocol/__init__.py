@@ -2,17 +2,10 @@
 
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, SlotRegisters, Stall
-from innet.protocol.settings import (
-    REORDERING,
-    TAIL_PROBE,
-    Membership,
-    Timing,
-)
+from innet.protocol.settings import Membership, Timing, network_timing
 from innet.protocol.slot_client import SlotClient, SlotState
 
 __all__ = [
-    "REORDERING",
-    "TAIL_PROBE",
     "Counters",
     "Diagnosis",
     "Membership",
@@ -22,4 +15,5 @@ __all__ = [
     "SlotState",
     "Stall",
     "Timing",
+    "network_timing",
 ]

@@ -8,7 +8,14 @@ from typing import get_args
 
 from innet.core.errors import InputError
 from innet.core.numbers import is_real
-from innet.core.settings import MAX_WINDOW, MAX_WORKERS, WindowControl, too_many_workers
+from innet.core.settings import (
+    GIVE_UP,
+    MAX_WINDOW,
+    MAX_WORKERS,
+    TIMEOUT,
+    WindowControl,
+    too_many_workers,
+)
 
 REORDERING = 1e-3
 """Seconds of reordering to expect between machines whose network keeps packets in order."""
@@ -96,7 +103,7 @@ class Timing:
     timeout: float = 0.01
     backoff: float = 2.0
     max_timeout: float = 1.0
-    give_up: float = 30.0
+    give_up: float = GIVE_UP
     adaptive: bool = True
     min_timeout: float = 1e-3
     reordering: float | None = None
@@ -129,6 +136,30 @@ class Timing:
         if self.window_control not in get_args(WindowControl):
             known = " or ".join(repr(name) for name in get_args(WindowControl))
             raise InputError(f"unknown window control {self.window_control!r}; choose {known}.")
+
+
+def network_timing(
+    timeout: float = TIMEOUT, give_up: float = GIVE_UP, partial_after: float | None = None
+) -> Timing:
+    """Timing for real networks, whose hosts may wait longer for a processor than for packets.
+
+    Args:
+        timeout: also the lower limit of the adaptive timeout.
+        give_up: as ``Timing`` takes it.
+        partial_after: likewise.
+
+    Raises:
+        InputError: a value that ``Timing`` refuses.
+    """
+    return Timing(
+        timeout=timeout,
+        min_timeout=timeout,
+        max_timeout=max(2.0, timeout),
+        give_up=give_up,
+        reordering=REORDERING,
+        tail_probe=TAIL_PROBE,
+        partial_after=partial_after,
+    )
 
 
 def _is_finite(number: object) -> bool:

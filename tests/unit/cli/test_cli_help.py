@@ -99,3 +99,22 @@ def test_defaults_are_those_of_the_settings(path, settings):
         assert said[1] == shown, each.name
         compared += 1
     assert compared > 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "name"),
+    [
+        (("net",), ("train",), "epochs"),
+        (("net",), ("train",), "model"),
+        (("switch", "stf"), ("net",), "engine"),
+        (("switch", "bench"), ("switch", "replay"), "batch"),
+        (("switch", "top"), ("switch", "serve"), "key_file"),
+    ],
+)
+def test_an_option_of_two_commands_is_the_same(one, other, name):
+    first, second = (
+        next(each for each in COMMANDS[path].params if each.name == name) for path in (one, other)
+    )
+    assert first.opts == second.opts
+    begin = re.sub(r" \[default: .*", "", second.help).lower()
+    assert begin in first.help.lower()

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from innet.allreduce.collective import Collective, all_reduce
 from innet.core.errors import ConfigError
-from innet.core.settings import AllReduceSettings, DemoSettings, load_toml, validate
+from innet.core.settings import (
+    AllReduceSettings,
+    DemoSettings,
+    FaultSettings,
+    Settings,
+    load_toml,
+    validate,
+)
+from innet.network import Faults
+from innet.protocol import Timing
 
 
 class Inner(BaseModel):
@@ -178,3 +190,31 @@ class TestToml:
         path.write_bytes(b"a = 1\n\xff")
         with pytest.raises(ConfigError, match="not UTF-8 text"):
             load_toml(path, AllReduceSettings)
+
+
+@pytest.mark.parametrize(
+    ("function", "model"),
+    [(Collective, AllReduceSettings), (Timing, AllReduceSettings), (Faults, FaultSettings)],
+)
+def test_defaults_in_python_are_those_of_the_settings(
+    function: Callable[..., object], model: type[Settings]
+) -> None:
+    arguments = inspect.signature(function).parameters
+    shared = {
+        name: field.default
+        for name, field in model.model_fields.items()
+        if name in arguments and field.default_factory is None and name != "faults"
+    }
+    assert len(shared) > 1
+    assert {name: arguments[name].default for name in shared} == shared
+
+
+def test_all_reduce_takes_the_arguments_of_collective() -> None:
+    takes = {name: (each.annotation, each.default) for name, each in parameters_of(all_reduce)}
+    collective = {name: (each.annotation, each.default) for name, each in parameters_of(Collective)}
+    del takes["gradients"], collective["workers"]
+    assert takes == collective
+
+
+def parameters_of(function: Callable[..., object]) -> list[tuple[str, inspect.Parameter]]:
+    return list(inspect.signature(function).parameters.items())

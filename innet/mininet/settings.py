@@ -44,7 +44,8 @@ class NetSettings(MininetSettings, JobSettings):
                 changes |= {"delay": self.link_delay / 1e3}
             if "timeout" not in self.model_fields_set:
                 plan = self.plan()
-                links = max(plan.distance(host) for host in plan.workers)
+                distances = plan.distances()
+                links = max(distances[host.name] for host in plan.workers)
                 changes |= {"timeout": self.timeout + 4 * links * self.link_delay / 1e3}
         return self.model_copy(update=changes)
 

@@ -24,7 +24,7 @@ SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2
 _UNDER_WAY = 100_000  # packets that a link with a delay holds
 _ETHERNET = 1500  # bytes behind the Ethernet header, and with what most call jumbo frames
 _JUMBO = 9000
-_PREFIX = 16  # of the network that all hosts are in: 10.0.0.0/16
+_PREFIX = 15  # of the network with all hosts and switches: 10.0.0.0/15
 
 
 @dataclass(frozen=True, slots=True)

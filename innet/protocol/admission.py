@@ -18,10 +18,15 @@ _ADDRESS = "SlotsEgress.address"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One worker of a job: the switch port it is behind and its address."""
+    """One worker of a job: the switch port it is behind and its address.
+
+    Attributes:
+        switch: name of that switch; it may be left out where all workers are at the same one.
+    """
 
     port: int
     endpoint: Endpoint
+    switch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ class Job:
         _within("the number of workers", len(self.members), 1, MAX_WORKERS)
         for member in self.members:
             _within("a worker's port", member.port, 0, MAX_PORT)
-        if len({member.port for member in self.members}) != len(self.members):
+        if len({(each.switch, each.port) for each in self.members}) != len(self.members):
             raise InputError("two workers of a job share a switch port; give each its own.")
         _within("the job's number", self.number, 0, 0xFFFF)
         _within("the epoch", self.epoch, 0, 0xFFFF)
@@ -85,9 +90,10 @@ class Job:
                 with the same ports is there already.
         """
         commands = [f"mc_mgrp_create {self.group}"]
+        everybody = sum(1 << index for index in self.present)
         for worker, member in enumerate(self.members):
-            if worker in self.present:
-                commands.append(self._admit(worker))
+            if worker not in self.absent:
+                commands.append(self._admit(worker, everybody))
             if new_ports:
                 commands.append(
                     f"table_add {_DELIVER} {_ADDRESS} {member.port} => "
@@ -96,7 +102,7 @@ class Job:
                 )
             # The replication id is the worker's index: the egress pipeline addresses it by that.
             commands.append(f"mc_node_create {worker} {member.port}")
-            if worker in self.present:
+            if worker not in self.absent:
                 commands.append(f"mc_node_associate {self.group} {first_node + worker}")
         return commands
 
@@ -131,11 +137,11 @@ class Job:
                 commands.append(f"mc_node_dissociate {node}")
             elif worker in self.absent and worker not in following.absent:
                 commands.append(f"mc_node_associate {node}")
-        commands += [following._admit(worker) for worker in following.present]
+        everybody = sum(1 << index for index in following.present)
+        commands += [following._admit(worker, everybody) for worker in following.present]
         return following, commands
 
-    def _admit(self, worker: int) -> str:
-        everybody = sum(1 << index for index in self.present)
+    def _admit(self, worker: int, everybody: int) -> str:
         return (
             f"table_add {_ADMISSION} {_ADMIT} {self.members[worker].port} {self.number} "
             f"{self.epoch} {worker} => {1 << worker} {everybody} {self.group} "

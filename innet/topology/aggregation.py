@@ -299,24 +299,28 @@ def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimens
     return size, window
 
 
-def job_for(request: Request, slots: int, window: int, last_port: int = MAX_PORT) -> Job:
+def job_for(
+    request: Request, slots: int, window: int, members: Sequence[Member] | None = None
+) -> Job:
     """The job, with resources beside those of other jobs.
 
     Args:
         request: parameters of the network.
         slots: slots of the program's pool.
         window: window of the job.
-        last_port: last port for workers. Workers of all jobs are at ports from 1.
+        members: its workers; by default all at one switch, at the ports behind other jobs'.
 
     Raises:
         InputError: too few slots or ports are left, or the job's number is taken.
     """
     used = UsedResources.by(request.beside)
-    if used.hosts + request.workers > last_port:
-        raise InputError(
-            f"{request.workers} workers beside the {used.hosts} of other jobs; this network has "
-            f"ports for {last_port}. Choose fewer jobs, or fewer workers in each."
-        )
+    if members is None:
+        if used.hosts + request.workers > MAX_PORT:
+            raise InputError(
+                f"{request.workers} workers beside the {used.hosts} of other jobs; this network "
+                f"has ports for {MAX_PORT}. Choose fewer jobs, or fewer workers in each."
+            )
+        members = members_of(request.workers, used.hosts)
     base = -(-used.slots // window) * window  # a multiple of the window
     if base + window > slots:
         raise InputError(
@@ -326,7 +330,7 @@ def job_for(request: Request, slots: int, window: int, last_port: int = MAX_PORT
     if request.job in {plan.job.number for plan in request.beside}:
         raise InputError(f"there is a job {request.job} already; give each a number of its own.")
     return Job(
-        members_of(request.workers, used.hosts),
+        members,
         number=request.job,
         epoch=request.epoch,
         slots=window,

@@ -158,17 +158,24 @@ class Plan:
 
     def distance(self, host: PlannedHost) -> int:
         """Number of links on the shortest path between ``host`` and the first switch."""
+        first = self.switches[0].name
+        distances = self.distances()
+        if host.name not in distances:
+            raise InputError(f"no way leads from {host.name} to {first}.")
+        return distances[host.name]
+
+    def distances(self) -> dict[str, int]:
+        """The same for every node from which a path leads there."""
         neighbors: dict[str, set[str]] = defaultdict(set)
         for one, other in _both_ways(self.links):
             neighbors[one.node].add(other.node)
-        number, reached, around = 0, {host.name}, {host.name}
-        while self.switches[0].name not in reached:
-            number += 1
-            around = {each for node in around for each in neighbors[node]} - reached
-            if not around:
-                raise InputError(f"no way leads from {host.name} to {self.switches[0].name}.")
-            reached |= around
-        return number
+        found = {self.switches[0].name: 0}
+        reached = [*found]
+        for node in reached:
+            for name in neighbors[node] - found.keys():
+                found[name] = found[node] + 1
+                reached.append(name)
+        return found
 
     def attachments(self) -> dict[int, Port]:
         """Switch ports of hosts, by the number of the host in a transport, from 1.

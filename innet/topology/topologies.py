@@ -21,9 +21,11 @@ from innet.core.settings import MAX_WORKERS
 from innet.topology.plan import Link, Port
 
 MAX_DEPTH = 8
-MAX_SWITCHES = 200  # addresses and switch ports that are kept for them
-MAX_FAT_TREE = 12  # ports of its switches: 180 switches, which have addresses
+MAX_SWITCHES = 4096  # of a tree
+MAX_NEIGHBORS = 200  # switches below one, or above it: so many ports are kept for each
+MAX_FAT_TREE = 52  # ports of its switches: 35,152 hosts
 SPARE_UP, SPARE_DOWN = 201, 301  # first ports for ``Shape.unused_links``, which no job uses
+_RACK = 32  # by default no switch of a large tree has more workers or switches below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Node:
     @property
     def mask(self) -> int:
         """The workers below, as bits of the header's bitmap."""
-        return sum(1 << worker for worker in self.workers)
+        return (1 << self.workers.stop) - (1 << self.workers.start)
 
     @property
     def local_workers(self) -> tuple[int, ...]:
@@ -186,6 +188,11 @@ def _checked(found: object, workers: int, who: str) -> Shape:
             f"it all, range({workers})."
         )
     for node in nodes:
+        if len(node.children) > MAX_NEIGHBORS:
+            raise InputError(
+                f"{len(node.children)} switches below {node.name}; a switch has ports for "
+                f"{MAX_NEIGHBORS} of them. Choose fewer racks, or more levels."
+            )
         below = [worker for child in node.children for worker in child.workers]
         if len(set(below)) != len(below) or not set(below) <= set(node.workers):
             raise ConfigError(
@@ -228,13 +235,13 @@ class LeafSpine(Topology):
     arguments = ("workers", *options)
 
     def shape(self, workers: int, racks: int | None = None, spines: int = 2) -> Shape:
-        """See ``Topology``. By default two leaves and two spines."""
+        """See ``Topology``. By default two spines, and two leaves or one for every 32 workers."""
         if racks is None:
-            racks = min(2, workers)
+            racks = default_racks(workers)
         if not 1 <= racks <= workers:
             raise InputError(f"{racks} racks for {workers} workers; give 1 to {workers}.")
-        if not 1 <= spines <= MAX_SWITCHES - racks:
-            raise InputError(f"{spines} spines; give 1 to {MAX_SWITCHES - racks}.")
+        if not 1 <= spines <= MAX_NEIGHBORS:
+            raise InputError(f"{spines} spines; give 1 to {MAX_NEIGHBORS}.")
         leaves = [Node(f"leaf{i + 1}", i + 1, _part(workers, racks, i)) for i in range(racks)]
         spare = range(1, spines)
         return Shape(
@@ -353,18 +360,22 @@ def tree_of(workers: int, racks: int | None = None, depth: int | None = None) ->
 
     Args:
         workers: number of workers, assigned to the leaves in order.
-        racks: leaves, 1 .. workers; by default 2, if workers and depth allow it.
-        depth: levels of switches, 1 .. 8; by default 2. A tree of one level is one switch.
+        racks: leaves, 1 .. workers; by default 2, if workers and depth allow it, or one for every
+            32 workers.
+        depth: levels of switches, 1 .. 8. A tree of one level is one switch. By default 2, or more
+            if there are so many racks that a switch would have more than 32 below it.
 
     Raises:
         InputError: more racks than workers, several in one level, or too many switches.
     """
     if depth is None:
-        depth = 2
+        leaves = default_racks(workers) if racks is None else racks
+        levels = range(2, MAX_DEPTH + 1)
+        depth = next((each for each in levels if leaves <= _RACK ** (each - 1)), MAX_DEPTH)
     if not 1 <= depth <= MAX_DEPTH:
         raise InputError(f"a depth of {depth}; a tree has 1 to {MAX_DEPTH} levels.")
     if racks is None:
-        racks = min(2, workers) if depth > 1 else 1
+        racks = default_racks(workers) if depth > 1 else 1
     if not 1 <= racks <= workers:
         raise InputError(f"{racks} racks for {workers} workers; give 1 to {workers}.")
     if depth == 1 and racks > 1:
@@ -376,7 +387,7 @@ def tree_of(workers: int, racks: int | None = None, depth: int | None = None) ->
         else [1] * depth
     )
     if sum(sizes) > MAX_SWITCHES:
-        raise InputError(f"a tree of {sum(sizes)} switches; at most {MAX_SWITCHES} have addresses.")
+        raise InputError(f"a tree of {sum(sizes)} switches; choose at most {MAX_SWITCHES}.")
     below: Sequence[Node] = ()
     first = sum(sizes)
     for size in reversed(sizes):
@@ -392,6 +403,11 @@ def tree_of(workers: int, racks: int | None = None, depth: int | None = None) ->
             level.append(Node(f"s{index + 1}", index, spread, children))
         below = level
     return below[0]
+
+
+def default_racks(workers: int) -> int:
+    """Number of leaves for so many workers: 2, or one for every 32."""
+    return max(min(2, workers), -(-workers // _RACK))
 
 
 def _part(total: int, parts: int, position: int) -> range:

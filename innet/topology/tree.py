@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
@@ -29,7 +30,7 @@ SERVER = "ps"
 # Links, addresses and ports.
 
 UP_PORT = 100  # towards the root; of the root, towards the server if there is one
-_FIRST_CHILD_PORT = 101  # switches below; worker w is at port w + 1 of its leaf
+_FIRST_CHILD_PORT = 101  # switches below; workers have the ports from 1 on
 
 
 class Neighbor(NamedTuple):
@@ -65,13 +66,56 @@ def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbor]:
         yield Neighbor(member.port, None, worker, 1 << worker, member.endpoint)
 
 
-def wire(root: Node, members: Sequence[Member]) -> tuple[list[PlannedHost], list[Link]]:
-    """The hosts h1, h2, ... of the workers, and all links of the tree."""
+def members_below(
+    root: Node, first: int, last_port: int, taken: Container[Port]
+) -> tuple[Member, ...]:
+    """The members of a job. Worker i is host ``first + i``, with its default address, at the port
+    of its host's number + 1, or else at the lowest free port of its switch.
+
+    Args:
+        root: the tree.
+        first: number of hosts of other jobs.
+        last_port: last port that may follow from a host's number. Higher ports lead to switches.
+        taken: ports of other jobs and of unused links.
+
+    Raises:
+        InputError: a switch has too few ports.
+    """
+    members: dict[int, Member] = {}
+    for node in root.descend():
+        for_switches = range(UP_PORT, _FIRST_CHILD_PORT + len(node.children))
+        used: set[int] = set()
+
+        def free(port: int, node: Node = node, used: set[int] = used) -> bool:
+            return port not in used and Port(node.name, port) not in taken
+
+        rest = iter(port for port in range(1, MAX_PORT + 1) if port not in for_switches)
+        for worker in node.local_workers:
+            host = first + worker
+            port = host + 1
+            if port > last_port or not free(port):
+                found = next(filter(free, rest), None)
+                if found is None:
+                    raise InputError(
+                        f"{len(node.local_workers)} workers at switch {node.name}; it has too few "
+                        f"ports for them: 1 to {MAX_PORT}, with those to other switches and of "
+                        "other jobs. Spread them over more switches, or choose fewer jobs."
+                    )
+                port = found
+            used.add(port)
+            members[worker] = Member(port, Endpoint.of_worker(host), node.name)
+    return tuple(members[worker] for worker in sorted(members))
+
+
+def wire(
+    root: Node, members: Sequence[Member], first: int = 0
+) -> tuple[list[PlannedHost], list[Link]]:
+    """The hosts of the workers, named h(first + 1) and on, and all links of the tree."""
     hosts: dict[int, PlannedHost] = {}
     links: list[Link] = []
     for node in root.descend():
         for each in below(node, members):
-            name = f"h{each.port}" if each.node is None else each.node.name
+            name = f"h{first + each.worker + 1}" if each.node is None else each.node.name
             if each.node is None:
                 host = PlannedHost(name, each.endpoint, address(node), "worker", each.worker)
                 hosts[each.worker] = host
@@ -84,13 +128,14 @@ def shape_of(plan: Plan) -> Node:
     """The tree whose links ``wire`` made for a plan; the plan's first switch is the root."""
     index = {switch.name: number for number, switch in enumerate(plan.switches)}
     racks: dict[str, list[int]] = defaultdict(list)
-    for host in plan.workers:
-        assert host.worker is not None
-        racks[plan.attachment(host).node].append(host.worker)
+    attachments = plan.attachments()
+    for number, host in enumerate(plan.hosts, start=1):
+        if host.worker is not None:
+            racks[attachments[number].node].append(host.worker)
     children: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for link in plan.links:
         for low, high in (link, (link.b, link.a)):
-            if low.port == UP_PORT and {low.node, high.node} <= set(index):
+            if low.port == UP_PORT and low.node in index and high.node in index:
                 children[high.node].append((high.port, low.node))
 
     def node(name: str) -> Node:
@@ -126,7 +171,7 @@ def next_epoch(
 
 def present(mask: int, job: Job) -> int:
     """The workers in ``mask`` that take part in the job's epoch."""
-    return mask & sum(1 << worker for worker in job.present)
+    return mask & ~sum(1 << worker for worker in job.absent)
 
 
 def delivery(port: int, endpoint: Endpoint) -> str:
@@ -163,14 +208,16 @@ def plan_levels(
     options = {"racks": request.racks, "depth": request.depth, "ports": request.ports}
     network = shape(request.topology or "tree", request.workers, options)
     root = network.root
+    used = UsedResources.by(request.beside)
     # Higher ports lead to other switches.
     last_port = UP_PORT - 1 if root.children or served else MAX_PORT
-    job = job_for(request, size.slots, window, last_port)
-    hosts, links = wire(root, job.members)
+    taken = used.ports | {end for link in network.unused_links for end in link}
+    members = members_below(root, used.hosts, last_port, taken)
+    job = job_for(request, size.slots, window, members)
+    hosts, links = wire(root, members, used.hosts)
     if served:
         hosts.append(PlannedHost(SERVER, Endpoint.of_server(), address(root), "server"))
         links.append(Link(Port(SERVER, 0), Port(root.name, UP_PORT)))
-    used = UsedResources.by(request.beside)
     return Plan(
         aggregation=program.program,
         switches=(

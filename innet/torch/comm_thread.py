@@ -231,6 +231,7 @@ class CommThread:
                 self._reducer.combine,
                 self.worker,
                 work.fingerprint,
+                workers=len(self._member.plan.job.members),
                 finite=finite,
                 error=None if error is None else str(error),
             )

@@ -44,6 +44,7 @@ def preflight(
     worker: int,
     fingerprint: str,
     *,
+    workers: int = 32,
     finite: bool = True,
     error: str | None = None,
 ) -> PreflightResult:
@@ -51,8 +52,9 @@ def preflight(
 
     Args:
         combine: carries words to the others.
-        worker: index of this one, 0 .. 31.
+        worker: index of this one, 0 .. workers - 1.
         fingerprint: of the all-reduce; must be the same on all workers.
+        workers: how many the job has, or more; the same on all workers.
         finite: whether its gradient is.
         error: why it cannot take part.
 
@@ -60,15 +62,20 @@ def preflight(
         InputError: the workers mean different all-reduces; every worker raises it.
     """
     local = _hash(fingerprint)
-    me = np.uint32(1 << worker)
-    words = np.zeros(4, np.uint32)
+    # The hash and its complement; a bit for each worker whose gradient is not finite; a bit for
+    # each with an error.
+    bitmap = -(-workers // 32)
+    words = np.zeros(2 + 2 * bitmap, np.uint32)
     if error is None:  # zeros leave what the others say
         words[0], words[1] = local, ~local
-    words[2] = 0 if finite else me
-    words[3] = 0 if error is None else me
+    place, bit = worker // 32, np.uint32(1 << worker % 32)
+    if not finite:
+        words[2 + place] = bit
+    if error is not None:
+        words[2 + bitmap + place] = bit
     (combined,) = combine([Segment(ReduceOp.OR, words.view(np.int32))])
     flags = combined.view(np.uint32)
-    failed = _workers(flags[3])
+    failed = _workers(flags[2 + bitmap :])
     if failed:
         return PreflightResult(
             failed=failed, message=_share(combine, error if failed[0] == worker else None)
@@ -79,15 +86,16 @@ def preflight(
             f"{fingerprint}. All must have "
             "the same model and options, and call the same all-reduces in the same order."
         )
-    return PreflightResult(not_finite=_workers(flags[2]))
+    return PreflightResult(not_finite=_workers(flags[2 : 2 + bitmap]))
 
 
 def _hash(text: str) -> np.uint32:
     return np.uint32(int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little"))
 
 
-def _workers(bits: np.uint32) -> tuple[int, ...]:
-    return tuple(index for index in range(32) if int(bits) >> index & 1)
+def _workers(bitmap: NDArray[np.uint32]) -> tuple[int, ...]:
+    bits = np.unpackbits(bitmap.astype("<u4").view(np.uint8), bitorder="little")
+    return tuple(np.flatnonzero(bits).tolist())
 
 
 def _share(combine: Combine, message: str | None) -> str:

@@ -20,6 +20,7 @@ from innet.network.faults import FaultCounters, Faults, FaultyLink
 from innet.network.traffic import Direction, Process, Tap, Traffic, joined
 
 _HOPS = 10_000  # calls of switches at one moment; more means that packets go round in circles
+_MAX_HOST = 0xFFFF  # ``innet.network.drive`` sorts packets by 16 bits of it
 
 
 class MemoryTransport:
@@ -143,7 +144,7 @@ class NetworkTransport:
 
     Args:
         switches: name -> what the switch does with a batch: ingress ports in, egress ports out.
-        hosts: number of a host -> where it is; numbers are 0 .. 510.
+        hosts: number of a host -> where it is; numbers are 0 .. 65535.
         trunks: pairs of switch ports.
         faults: of every trunk, both ways; None for links that lose nothing.
         rng: the faults' source of randomness; a generator is spawned for each direction.
@@ -169,9 +170,9 @@ class NetworkTransport:
         rng: np.random.Generator | None = None,
         tap: Tap | None = None,
     ) -> None:
-        if not hosts or not 0 <= min(hosts) <= max(hosts) <= MAX_PORT:
+        if not hosts or not 0 <= min(hosts) <= max(hosts) <= _MAX_HOST:
             raise InputError(
-                f"hosts have the numbers {sorted(hosts)}; give at least one, in 0 .. {MAX_PORT}."
+                f"hosts have the numbers {sorted(hosts)}; give at least one, in 0 .. {_MAX_HOST}."
             )
         if faults is not None and rng is None:
             raise InputError("faults need rng, such as numpy.random.default_rng(0).")

@@ -202,10 +202,15 @@ class Endpoint:
 
     @classmethod
     def of_switch(cls, index: int = 0) -> Endpoint:
-        """The default address of switch ``index``; above those of all workers."""
-        if not 0 <= index < 0xFD:
-            raise InputError(f"switch index {index} is not in 0 .. {0xFD - 1}.")
-        return cls(f"02:00:00:00:ff:{0xFE - index:02x}", f"10.0.255.{0xFE - index}")
+        """The default address of switch ``index``; above those of all workers. The first are in
+        10.0.255.0/24, which workers and parameter server leave free, the others in 10.1.0.0/16.
+        """
+        if not 0 <= index < 0xFD + 0xFF00:
+            raise InputError(f"switch index {index} is not in 0 .. {0xFD + 0xFF00 - 1}.")
+        if index < 0xFD:
+            return cls(f"02:00:00:00:ff:{0xFE - index:02x}", f"10.0.255.{0xFE - index}")
+        high, low = divmod(index - 0xFD + 1, 256)
+        return cls(f"02:00:00:01:{high:02x}:{low:02x}", f"10.1.{high}.{low}")
 
     @classmethod
     def of_server(cls) -> Endpoint:

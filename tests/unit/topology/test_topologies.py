@@ -200,16 +200,19 @@ def test_two_jobs_have_nothing_in_common():
     ("program", "request_", "jobs", "room"),
     [
         ("slots", Request(workers=30), 17, 510),
-        ("tree", Request(workers=11, topology="dumbbell"), 9, 99),
-        ("tree", Request(workers=9, racks=3), 11, 99),
         ("tree", Request(workers=30, racks=1, depth=1), 17, 510),
-        ("tree", Request(workers=11, topology="fat-tree", ports=12), 9, 99),
+        # All ports but 100, which leads up, and those of the switches below.
+        ("tree", Request(workers=32, topology="dumbbell"), 31, 992),
+        ("tree", Request(workers=30, racks=3), 50, 1500),
     ],
 )
 def test_as_many_jobs_as_there_are_ports_for(program, request_, jobs, room):
     shared = plan_jobs(program, 32, request_, jobs)
     assert len(shared.hosts) == room == len({host.endpoint.ip for host in shared.hosts})
-    with pytest.raises(InputError, match=f"beside the {room} of .* ports for {room}. Choose fewer"):
+    ends = Counter(end for link in shared.links for end in link)
+    assert set(ends.values()) == {1}
+    full = f"beside the {room} of .* ports for {room}. Choose fewer|too few ports .*: 1 to 510"
+    with pytest.raises(InputError, match=full):
         plan_jobs(program, 32, request_, jobs + 1)
 
 

@@ -263,6 +263,22 @@ def test_roll_calls_with_long_messages():
     assert preflight(alone, 31, "it", finite=False).not_finite == (31,)
 
 
+@pytest.mark.parametrize("workers", [33, 64, 1000, 32768])
+def test_roll_calls_of_many(workers):
+    for worker in (0, 31, 32, workers - 1):
+        words = []
+
+        def alone(segments, words=words):
+            words.append(segments[0].words.size)
+            return [segment.words for segment in segments]
+
+        found = preflight(alone, worker, "it", workers=workers, finite=False)
+        assert found.not_finite == (worker,)
+        assert words == [2 + 2 * -(-workers // 32)]
+        answers = preflight(alone, worker, "it", workers=workers, error="no")
+        assert (answers.failed, answers.message) == ((worker,), "no")
+
+
 # ---------------------------------------------------------------- where workers meet
 
 

@@ -309,10 +309,19 @@ def test_impossible_endpoints_are_refused(mac: str, ip: str, port: int) -> None:
 def test_default_endpoints() -> None:
     assert Endpoint.of_worker(0) == Endpoint("02:00:00:00:00:01", "10.0.0.1")
     assert Endpoint.of_worker(299) == Endpoint("02:00:00:00:01:2c", "10.0.1.44")
-    everyone = [Endpoint.of_worker(index) for index in range(0xFF00)] + [Endpoint.of_switch()]
-    assert len({each.mac for each in everyone}) == len({each.ip for each in everyone}) == 0xFF01
+    assert Endpoint.of_switch(252) == Endpoint("02:00:00:00:ff:02", "10.0.255.2")
+    assert Endpoint.of_switch(253) == Endpoint("02:00:00:01:00:01", "10.1.0.1")
+    everyone = [Endpoint.of_worker(index) for index in range(0xFF00)]
+    everyone += [Endpoint.of_switch(index) for index in range(4096)] + [Endpoint.of_server()]
+    count = 0xFF00 + 4096 + 1
+    assert len({each.mac for each in everyone}) == len({each.ip for each in everyone}) == count
     with pytest.raises(InputError, match="worker index -1"):
         Endpoint.of_worker(-1)
+    with pytest.raises(InputError, match="switch index -1"):
+        Endpoint.of_switch(-1)
+    Endpoint.of_switch(65532)
+    with pytest.raises(InputError, match=r"switch index 65533 is not in 0 \.\. 65532"):
+        Endpoint.of_switch(65533)
 
 
 def test_internet_checksum_of_rfc_1071() -> None:

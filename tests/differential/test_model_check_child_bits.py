@@ -1,0 +1,239 @@
+"""All that can happen to trees whose bitmaps name children: nobody is told a wrong thing of itself.
+
+The model (``support.child_bits_model``) is that of the next edition of tree.p4, which docs/tree.md
+describes; there is no program yet. A worker takes a result if, and only if, it is the sum of as
+many workers as it says, and it says of this worker what is true. INNET_EXPLORE=all in the
+environment explores larger networks too, which takes some minutes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from support.child_bits_model import (
+    EVEN_RACKS,
+    LARGE,
+    POD,
+    PODS,
+    RACK,
+    RACKS,
+    ROOT,
+    TALL_RACK,
+    ChildBits,
+    CounterexampleError,
+    DisagreementError,
+    Down,
+    Explored,
+    Rule,
+    explore,
+)
+
+
+def fence(tree: tuple, chunks: int = 1, restarts: int = 0) -> ChildBits:
+    """The rule that is recommended, where workers ask for partial results."""
+    return ChildBits(tree, Rule.FENCE, 1, chunks, partial=True, restarts=restarts, root_fence=True)
+
+
+WITHOUT_RESTARTS = [
+    fence(RACK, 3),
+    fence(RACKS),
+    fence(RACKS, 2),
+    fence(EVEN_RACKS),
+    fence(TALL_RACK, 2),
+    fence(PODS),
+]
+WITH_RESTARTS = [
+    fence(RACK, 2, restarts=1),
+    fence(RACKS, restarts=1),
+    fence(RACKS, restarts=2),
+    fence(TALL_RACK, restarts=2),
+    fence(POD, restarts=1),
+    fence(PODS, restarts=1),
+]
+if os.environ.get("INNET_EXPLORE") == "all":
+    WITH_RESTARTS += LARGE
+# Nobody asks for partial results, and nothing is fenced.
+COMPLETE = [
+    ChildBits(RACKS, Rule.COMPLETE, 1, 3),
+    ChildBits(RACKS, Rule.COMPLETE, 2, 4),
+    ChildBits(PODS, Rule.COMPLETE, 1, 3),
+    ChildBits(RACKS, Rule.COMPLETE, 1, 2, restarts=1),
+    ChildBits(RACKS, Rule.COMPLETE, 1, 1, restarts=2),
+    ChildBits(PODS, Rule.COMPLETE, 1, 2, restarts=1),
+    ChildBits(PODS, Rule.COMPLETE, 1, 1, restarts=2),
+]
+OTHERS = [
+    replace(fence(RACKS, restarts=1), rule=Rule.SILENT),
+    replace(fence(RACKS, restarts=1), rule=Rule.INCARNATION),
+    replace(fence(TALL_RACK, restarts=2), rule=Rule.INCARNATION),
+    replace(fence(RACKS, restarts=2), rule=Rule.WHOLE),
+    # Without a fence at the root two sums of one chunk are possible, each of them told truly.
+    replace(fence(RACKS, restarts=1), root_fence=False, keeps_first=True, agreement=False),
+    replace(fence(RACKS, restarts=1), rule=Rule.WHOLE, root_fence=False, agreement=False),
+    # At two levels the bitmap that is given back is enough.
+    replace(fence(RACKS, restarts=1), rule=Rule.ECHO),
+]
+
+
+def name(model: ChildBits) -> str:
+    return model.name
+
+
+@cache
+def explored(model: ChildBits) -> Explored:
+    return explore(model)
+
+
+# ---------------------------------------------------------------- what is wrong
+
+
+def test_the_naive_rule_is_refuted() -> None:
+    """A leaf that reads its own register, and has lost it, says that nobody is in."""
+    with pytest.raises(CounterexampleError) as caught:
+        explore(ChildBits(RACK, Rule.REGISTER, restarts=1), ends=False)
+    assert str(caught.value).splitlines() == [
+        "worker 1 is told that it is not in, and it is",
+        "switch 1 gets the sum [1] of chunk 0",
+        "switch 1 gets the sum [0] of chunk 0",
+        "switch 1 restarts",
+        "switch 0 gets the sum [0, 1] of chunk 0",
+        "switch 1 gets the result [0, 1] of chunk 0 with bitmap 1",
+        "worker 1 gets the result [0, 1] of chunk 0 with bitmap 0",
+    ]
+
+
+def test_the_naive_rule_is_refuted_for_partial_results_too() -> None:
+    """A complete result needs no register. For others the leaf may have summed anew, and others.
+
+    Here a leaf passes a result only if its own slot is closed or full.
+    """
+    with pytest.raises(CounterexampleError) as caught:
+        explore(replace(fence(RACK, restarts=1), rule=Rule.COMPLETE), ends=False)
+    assert str(caught.value).splitlines() == [
+        "worker 1 is told that it is not in, and it is",
+        "switch 1 gets the sum [1] of chunk 0, which asks 2 levels",
+        "switch 1 restarts",
+        "switch 0 gets the sum [1] of chunk 0",
+        "switch 1 gets the sum [0] of chunk 0, which asks 2 levels",
+        "switch 1 gets the result [1] of chunk 0 with bitmap 1",
+        "worker 1 gets the result [1] of chunk 0 with bitmap 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "message", "steps"),
+    [
+        # A switch between root and leaf loses what it kept of the leaf, and learns it anew from a
+        # leaf that has restarted as well.
+        (replace(fence(TALL_RACK, restarts=2), rule=Rule.ECHO), "not in, and it is", 10),
+        # A delayed result makes an empty slot look as if it had never been lost.
+        (replace(fence(RACK, 3, restarts=1), rule=Rule.CHAIN), "not in, and it is", 19),
+        # A root that restarts makes a second result, and the leaf has had the first.
+        (
+            replace(fence(RACKS, restarts=1), root_fence=False, agreement=False),
+            "not in, and it is",
+            8,
+        ),
+        # A leaf that gets the fence when it has sent something up, and lost its registers.
+        (replace(fence(RACK, restarts=1), fence_first=False), "not in, and it is", 8),
+        # All racks are in, but not all workers of each.
+        (replace(fence(RACK), counts=False), "another number", 4),
+    ],
+    ids=["echo", "chain", "no-root-fence", "late-fence", "no-counts"],
+)
+def test_other_rules_are_refuted(model: ChildBits, message: str, steps: int) -> None:
+    with pytest.raises(CounterexampleError, match=message) as caught:
+        explore(model, ends=False)
+    assert len(caught.value.steps) == steps
+
+
+@pytest.mark.parametrize("rule", [Rule.FENCE, Rule.INCARNATION, Rule.WHOLE])
+def test_a_root_that_restarts_may_close_a_chunk_twice(rule: Rule) -> None:
+    """Whatever leaves do: only a root that is silent from then on makes one result of a chunk."""
+    model = replace(fence(RACKS, restarts=1), rule=rule, root_fence=False, keeps_first=True)
+    with pytest.raises(CounterexampleError) as caught:
+        explore(model, ends=False)
+    assert isinstance(caught.value.error, DisagreementError)
+
+
+# ---------------------------------------------------------------- what holds
+
+
+@pytest.mark.parametrize("model", WITHOUT_RESTARTS, ids=name)
+def test_every_chunk_ends_also_without_a_worker(model: ChildBits) -> None:
+    """From every state, once nothing is lost any more, with all workers or without any one.
+
+    Except for a worker that others have left two windows behind.
+    """
+    found = explored(model)
+    for nodes in (*found.stuck, *(nodes for nodes, _ in found.stuck_without)):
+        progress = [len(own) for own in nodes.received]
+        assert max(progress) - min(progress) >= 2 * model.window
+    assert model.chunks > 2 * model.window or not found.stuck
+
+
+@pytest.mark.parametrize("model", [*WITHOUT_RESTARTS, *WITH_RESTARTS], ids=name)
+def test_with_fences_everybody_is_told_what_is_true(model: ChildBits) -> None:
+    """Any packet lost, repeated or delayed for any time; workers late or dead; partial results;
+    switches that forget. All who have a chunk's result have the same.
+    """
+    found = explored(model)
+    sums = {total for nodes in found.ends for own in nodes.received for _, total in own}
+    assert len(sums) == model.chunks * ((1 << model.workers) - 1)  # anybody may be missing
+    if model.restarts:
+        assert 0 < len(found.stuck) < len(found.reached)  # for these there is the next epoch
+
+
+@pytest.mark.parametrize("model", COMPLETE, ids=name)
+def test_jobs_without_partial_results_need_no_fence(model: ChildBits) -> None:
+    found = explored(model)
+    assert bool(found.stuck) == bool(model.restarts)
+    assert found.ends
+
+
+@pytest.mark.parametrize("model", OTHERS, ids=name)
+def test_what_else_holds(model: ChildBits) -> None:
+    assert explored(model).ends
+
+
+def test_whole_racks_wait_for_a_dead_worker() -> None:
+    """Where a rack is in as a whole or not at all, its others may never hear that they are not."""
+    model = replace(fence(RACKS), rule=Rule.WHOLE)
+    assert explored(model).stuck_without
+    assert not explored(fence(RACKS)).stuck_without
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends"),
+    [(Rule.FENCE, 142), (Rule.INCARNATION, 142), (Rule.SILENT, 32), (Rule.ECHO, 272)],
+)
+def test_a_chunk_ends_from_so_many_states_after_a_leaf_has_restarted(rule: Rule, ends: int) -> None:
+    """Of the 272 in which some worker waits for the result and no switch has restarted yet."""
+    before = replace(fence(RACKS), rule=rule)
+    after = replace(before, restarts=1)
+    found = 0
+    waiting = [nodes for nodes in explored(before).reached if not all(nodes.received)]
+    for nodes in waiting:
+        restarted = dict(after.events(nodes))
+        found += after.finishes(restarted["switch 1 restarts"])
+    assert (found, len(waiting)) == (ends, 272)
+
+
+@pytest.mark.parametrize("model", WITH_RESTARTS, ids=name)
+def test_a_switch_with_the_fence_knows_its_children(model: ChildBits) -> None:
+    """The result it is in finds the slot that was sent up: it need not look whether it does."""
+    explored(model)
+    found = 0
+    for (slot, life, packet), (after, _) in model.met.items():
+        if not isinstance(packet, Down) or life or packet.chunk + 1 < slot.sequence:
+            continue
+        assert packet.to != ROOT
+        if packet.bits >> model.above[packet.to][1] & 1 and packet.lacks:
+            assert slot.sequence == packet.chunk + 1
+            assert slot.mode & 1 or slot.bits == model.full(packet.to)
+            assert after.bits == slot.bits
+            found += 1
+    assert found

@@ -1,0 +1,653 @@
+"""A tree of switches whose bitmaps name children, small enough to explore all that can happen.
+
+The next edition of tree.p4 (docs/tree.md): a switch's bitmap has a bit for each child, a worker or
+a switch below it, and each switch on the way down puts the bitmap of its own children into the
+result. A switch that has lost its registers may then say of a worker that it is in a sum when it is
+not. ``Rule`` lists ways to prevent that; ``explore`` finds out which of them do.
+
+The network is the set of all packets ever sent: each of them may arrive at any time, any number of
+times, or never. That covers loss, duplication, reordering, any delay and retransmission. Workers
+may stay silent for ever, which covers late and dead ones. Switches may lose all registers at any
+moment and keep their tables. The exploration goes breadth first, so that a counterexample is one of
+the shortest. As in ``exploring``, a state is left out where one with the same contents of all nodes
+and at least the same packets is known.
+
+    python -m support.child_bits_model      # in tests/: larger networks, by hand
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from support.exploring import BITS, WrongSumError
+
+ROOT = 0
+Tree: TypeAlias = tuple[Any, ...]
+"""Nested: a switch is a tuple of its children, a worker is its number."""
+
+RACK: Tree = ((0, 1),)
+RACKS: Tree = ((0, 1), (2,))
+EVEN_RACKS: Tree = ((0, 1), (2, 3))
+TALL_RACK: Tree = (((0, 1),),)
+POD: Tree = (((0, 1), (2,)),)
+PODS: Tree = (((0, 1),), ((2,),))
+
+
+class DisagreementError(WrongSumError):
+    """Two workers hold different sums of one chunk, and each is told the truth about itself."""
+
+
+class Rule(enum.Enum):
+    """How a switch finds its own children in a result that says that the switch is in it."""
+
+    REGISTER = "its register says who"
+    COMPLETE = "all, if the result lacks nobody; else its register, if it has sent a sum up"
+    ECHO = "as COMPLETE, but its parent has kept the bitmap of its packet and gives it back"
+    INCARNATION = "as COMPLETE, if its parent gives back the number of the switch's present life"
+    CHAIN = "as COMPLETE, if the slot held the chunk that comes two windows before this one"
+    FENCE = "as COMPLETE, if the switch has kept its registers since the epoch began"
+    SILENT = "as COMPLETE; a switch that has lost its registers refuses everything"
+    WHOLE = "all, since a switch sends nothing up before all of its children are in"
+
+
+class Slot(NamedTuple):
+    """What a switch holds for one copy of a slot.
+
+    Attributes:
+        sequence: of its chunk; 0 for none.
+        bits: the children that are in; in a result, those that are in the result.
+        mode: 1 nothing is added any more, 2 it is the result, 4 that lacks workers.
+        count: workers that are in.
+        total: their sum.
+        words: for each child what its packet said of itself (ECHO, INCARNATION).
+        sure: the slot was taken over from the chunk two windows before (CHAIN).
+    """
+
+    sequence: int = 0
+    bits: int = 0
+    mode: int = 0
+    count: int = 0
+    total: int = 0
+    words: tuple[int, ...] = ()
+    sure: bool = False
+
+
+EMPTY = Slot()
+
+
+class Up(NamedTuple):
+    """A sum on its way to the root.
+
+    Attributes:
+        to: the switch it goes to.
+        child: which of that switch's children sends it.
+        request: so many levels of switches are to send what is there.
+        word: the sender's bitmap (ECHO) or life (INCARNATION).
+        up: always true; named tuples are equal by their fields alone, and no Up equals a Down.
+    """
+
+    to: int
+    child: int
+    chunk: int
+    count: int
+    total: int
+    request: int = 0
+    word: int = 0
+    up: bool = True
+
+
+class Down(NamedTuple):
+    """A result on its way to the workers.
+
+    Attributes:
+        to: a switch, or ``~worker``.
+        bits: the sender's children that are in.
+        lacks: not all workers are in.
+        word: what the sender has kept of the receiver's own word (ECHO, INCARNATION).
+    """
+
+    to: int
+    chunk: int
+    bits: int
+    count: int
+    total: int
+    lacks: bool
+    word: int = 0
+
+
+Packet: TypeAlias = Up | Down
+Effect: TypeAlias = tuple[Slot, tuple[Packet, ...]]
+
+
+class Nodes(NamedTuple):
+    """What all nodes hold.
+
+    Attributes:
+        slots: of each switch.
+        lives: of each switch: 0 if it holds the fence, as of the epoch's beginning; each loss of
+            its registers adds 1. Below 0: it was not given the fence yet.
+        received: of each worker: (chunk, the sum).
+        restarts: how often a switch has lost its registers.
+    """
+
+    slots: tuple[tuple[Slot, ...], ...]
+    lives: tuple[int, ...]
+    received: tuple[tuple[tuple[int, int], ...], ...]
+    restarts: int
+
+
+@dataclass(frozen=True)
+class ChildBits:
+    """The protocol for some small numbers.
+
+    Args:
+        tree: who is below whom.
+        rule: see there.
+        window, chunks: how many.
+        partial: workers may ask for what is there.
+        restarts: how often switches may lose their registers, all together.
+        agreement: whether two workers with different sums of a chunk are an error.
+        counts: the root tells by the count whether workers are missing; otherwise by its bitmap.
+        root_fence: a root that has lost its registers refuses everything.
+        fence_first: switches hold the fence before they let the first packet in.
+        keeps_first: a switch that has a chunk's result takes no other one.
+    """
+
+    tree: Tree
+    rule: Rule
+    window: int = 1
+    chunks: int = 1
+    partial: bool = field(default=False, kw_only=True)
+    restarts: int = field(default=0, kw_only=True)
+    agreement: bool = field(default=True, kw_only=True)
+    counts: bool = field(default=True, kw_only=True)
+    root_fence: bool = field(default=False, kw_only=True)
+    fence_first: bool = field(default=True, kw_only=True)
+    keeps_first: bool = field(default=False, kw_only=True)
+    met: dict[tuple[Slot, int, Packet], Effect] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """Of each switch: a switch's number, or ``~worker``. The root is the first."""
+        found: list[tuple[int, ...]] = []
+
+        def walk(switch: Tree) -> int:
+            number = len(found)
+            found.append(())
+            found[number] = tuple(
+                walk(child) if isinstance(child, tuple) else ~child for child in switch
+            )
+            return number
+
+        walk(self.tree)
+        return tuple(found)
+
+    @property
+    def name(self) -> str:
+        """What distinguishes it from others, for tests."""
+        tree = str(self.tree).replace(" ", "").replace(",)", ")")
+        kinds = [
+            "partial" * self.partial,
+            f"restarts{self.restarts}" * bool(self.restarts),
+            "root-fence" * self.root_fence,
+        ]
+        name = f"{self.rule.name.lower()}-{tree}-{self.window}-{self.chunks}"
+        return "-".join([name, *filter(None, kinds)])
+
+    @cached_property
+    def above(self) -> dict[int, tuple[int, int]]:
+        """Of each node but the root: the switch above it, and which of its children it is."""
+        return {
+            child: (switch, place)
+            for switch, children in enumerate(self.children)
+            for place, child in enumerate(children)
+        }
+
+    @cached_property
+    def workers(self) -> int:
+        return sum(child < 0 for children in self.children for child in children)
+
+    @cached_property
+    def heights(self) -> tuple[int, ...]:
+        """Levels of switches below each switch."""
+        heights = [0] * len(self.children)
+        for switch in reversed(range(len(self.children))):
+            below = [child for child in self.children[switch] if child > 0]
+            heights[switch] = 1 + max(heights[child] for child in below) if below else 0
+        return tuple(heights)
+
+    def full(self, switch: int) -> int:
+        return (1 << len(self.children[switch])) - 1
+
+    def place(self, chunk: int) -> int:
+        """Where a chunk is: slot and copy."""
+        return chunk % self.window * 2 + chunk // self.window % 2
+
+    def value(self, worker: int, chunk: int) -> int:
+        """A worker's contribution: a bit of its own, two wide, so that a sum shows its parts."""
+        return 1 << BITS * worker + 2 * chunk
+
+    def describe(self, packet: Packet) -> str:
+        """A packet that arrives, in words."""
+        who = [w for w in range(self.workers) if packet.total & self.value(w, packet.chunk)]
+        what = f"{who} of chunk {packet.chunk}"
+        if isinstance(packet, Up):
+            asks = f", which asks {packet.request} levels" if packet.request else ""
+            return f"switch {packet.to} gets the sum {what}{asks}"
+        to = f"switch {packet.to}" if packet.to >= 0 else f"worker {~packet.to}"
+        return f"{to} gets the result {what} with bitmap {packet.bits:b}"
+
+    # ---------------------------------------------------------------- a switch
+
+    def arrive(self, slot: Slot, life: int, packet: Packet) -> Effect:
+        """A packet reaches a switch in the ``life``-th life after its first, at the chunk's slot.
+
+        What is then in the slot, and what the switch sends.
+        """
+        key = (slot, life, packet)
+        effect = self.met.get(key)
+        if effect is None:
+            fenced = self.rule is Rule.SILENT or (self.root_fence and packet.to == ROOT)
+            if packet.chunk + 1 < slot.sequence or (fenced and life != 0):
+                effect = slot, ()
+            elif isinstance(packet, Up):
+                effect = self._contribution(slot, life, packet)
+            else:
+                effect = self._result(slot, life, packet)
+            self.met[key] = effect
+        return effect
+
+    def _taken_over(self, slot: Slot, switch: int, chunk: int) -> Slot:
+        if slot.sequence == chunk + 1:
+            return slot
+        kept = self.rule in (Rule.ECHO, Rule.INCARNATION)
+        return Slot(
+            chunk + 1,
+            words=(0,) * len(self.children[switch]) if kept else (),
+            sure=self.rule is Rule.CHAIN and 0 < slot.sequence == chunk + 1 - 2 * self.window,
+        )
+
+    def _contribution(self, slot: Slot, life: int, packet: Up) -> Effect:
+        switch, bit = packet.to, 1 << packet.child
+        slot = self._taken_over(slot, switch, packet.chunk)
+        shut = bool(slot.mode & 1)
+        reads = shut or bool(slot.bits & bit)
+        if not reads:
+            words = slot.words
+            if words:
+                words = (*words[: packet.child], packet.word, *words[packet.child + 1 :])
+            slot = slot._replace(
+                bits=slot.bits | bit,
+                count=slot.count + packet.count,
+                total=slot.total + packet.total,
+                words=words,
+            )
+        closes = packet.request > self.heights[switch]
+        if self.rule is Rule.WHOLE and switch != ROOT:
+            closes = False
+        if closes and not slot.mode & 1:
+            slot = slot._replace(mode=slot.mode | 1)
+        missing = slot.bits != self.full(switch)
+        if missing and not slot.mode & 1:
+            return slot, ()
+        if switch != ROOT and not slot.mode & 2:
+            above, place = self.above[switch]
+            word = {Rule.ECHO: slot.bits, Rule.INCARNATION: life}.get(self.rule, 0)
+            return slot, (
+                Up(above, place, packet.chunk, slot.count, slot.total, packet.request, word),
+            )
+        if switch == ROOT:
+            lacks = slot.count != self.workers if self.counts else missing
+            slot = slot._replace(mode=slot.mode & 1 | 4 * lacks)
+        to_all = not reads or (switch == ROOT and missing and not shut)
+        return slot, self._told(switch, slot, None if to_all else packet.child)
+
+    def _result(self, slot: Slot, life: int, packet: Down) -> Effect:
+        switch = packet.to
+        held = slot
+        slot = self._taken_over(slot, switch, packet.chunk)
+        if self.keeps_first and slot.mode & 2:
+            return slot, ()
+        inside = packet.bits >> self.above[switch][1] & 1
+        bits = slot.bits
+        if not inside:
+            bits = 0
+        elif self.rule is Rule.WHOLE or (not packet.lacks and self.rule is not Rule.REGISTER):
+            bits = self.full(switch)
+        elif self.rule is Rule.ECHO and packet.word:
+            bits = packet.word
+        elif (
+            self.rule is Rule.ECHO
+            or (self.rule is not Rule.REGISTER and not slot.mode & 1 and bits != self.full(switch))
+            or (self.rule is Rule.FENCE and life != 0)
+            or (self.rule is Rule.INCARNATION and packet.word != life)
+            or (self.rule is Rule.CHAIN and not slot.sure)
+        ):
+            return held, ()  # the switch does not know whom of its children the result means
+        mode = 3 | 4 * packet.lacks
+        slot = slot._replace(bits=bits, mode=mode, count=packet.count, total=packet.total)
+        return slot, self._told(switch, slot, None)
+
+    def _told(self, switch: int, slot: Slot, only: int | None) -> tuple[Packet, ...]:
+        """The result in a slot, to one child or all."""
+        return tuple(
+            Down(
+                child,
+                slot.sequence - 1,
+                slot.bits,
+                slot.count,
+                slot.total,
+                bool(slot.mode & 4),
+                slot.words[place] if slot.words and child > 0 else 0,
+            )
+            for place, child in enumerate(self.children[switch])
+            if only is None or place == only
+        )
+
+    # ---------------------------------------------------------------- a worker
+
+    def sent(self, nodes: Nodes, worker: int) -> list[int]:
+        """Chunks that a worker may have sent by now."""
+        have = {chunk for chunk, _ in nodes.received[worker]}
+        return [c for c in range(self.chunks) if c < self.window or c - self.window in have]
+
+    def contribution(self, worker: int, chunk: int, request: int = 0) -> Up:
+        return Up(*self.above[~worker], chunk, 1, self.value(worker, chunk), request)
+
+    def takes(self, nodes: Nodes, packet: Down) -> Nodes:
+        """A result reaches a worker, which takes it if it waits for it."""
+        worker, chunk = ~packet.to, packet.chunk
+        own = nodes.received[worker]
+        if chunk not in self.sent(nodes, worker) or any(chunk == each for each, _ in own):
+            return nodes
+        received = list(nodes.received)
+        received[worker] = tuple(sorted((*own, (chunk, packet.total))))
+        return nodes._replace(received=tuple(received))
+
+    def check(self, nodes: Nodes, packet: Down) -> None:
+        """What a worker takes is right.
+
+        Raises:
+            WrongSumError: it is wrong, or says something of this worker that is wrong.
+            DisagreementError: another worker has another one.
+        """
+        worker, chunk = ~packet.to, packet.chunk
+        inside = [w for w in range(self.workers) if packet.total & self.value(w, chunk)]
+        if packet.total != sum(self.value(w, chunk) for w in inside):
+            raise WrongSumError(f"worker {worker} takes something else for a sum")
+        if packet.count != len(inside) or packet.lacks != (len(inside) < self.workers):
+            raise WrongSumError(f"worker {worker} is told of another number than are in")
+        if packet.lacks and not self.partial:
+            raise WrongSumError(f"worker {worker} takes a sum that lacks others")
+        told = bool(packet.bits >> self.above[~worker][1] & 1)
+        if told and worker not in inside:
+            raise WrongSumError(f"worker {worker} is told that it is in, and it is not")
+        if not told and worker in inside:
+            raise WrongSumError(f"worker {worker} is told that it is not in, and it is")
+        if self.agreement:
+            for other in nodes.received:
+                if any(chunk == each and packet.total != total for each, total in other):
+                    raise DisagreementError(f"workers hold different sums of chunk {chunk}")
+
+    # ---------------------------------------------------------------- all that can happen
+
+    def start(self) -> Nodes:
+        """Nothing was sent yet. The control plane has just begun an epoch on all switches."""
+        switches = len(self.children)
+        slots = ((EMPTY,) * (2 * self.window),) * switches
+        return Nodes(slots, (int(self.fence_first) - 1,) * switches, ((),) * self.workers, 0)
+
+    def arrives(self, nodes: Nodes, packet: Packet) -> tuple[Nodes, tuple[Packet, ...]]:
+        """A packet reaches a node; what is then held, and sent."""
+        switch = packet.to
+        if switch < 0:
+            assert isinstance(packet, Down)
+            return self.takes(nodes, packet), ()
+        place = self.place(packet.chunk)
+        held = nodes.slots[switch]
+        slot, sent = self.arrive(held[place], nodes.lives[switch], packet)
+        if slot != held[place]:
+            slots = list(nodes.slots)
+            slots[switch] = (*held[:place], slot, *held[place + 1 :])
+            nodes = nodes._replace(slots=tuple(slots))
+        return nodes, sent
+
+    def contributions(self, nodes: Nodes) -> Iterator[Up]:
+        """What workers may send at any time."""
+        for worker in range(self.workers):
+            for chunk in self.sent(nodes, worker):
+                for request in range(self.heights[ROOT] + 2 if self.partial else 1):
+                    yield self.contribution(worker, chunk, request)
+
+    def events(self, nodes: Nodes) -> Iterator[tuple[str, Nodes]]:
+        """What may happen to a switch at any time: it loses its registers, or gets the fence."""
+        for switch, life in enumerate(nodes.lives):
+            lives = list(nodes.lives)
+            if nodes.restarts < self.restarts:
+                slots = list(nodes.slots)
+                slots[switch] = (EMPTY,) * (2 * self.window)
+                lives[switch] = life + (life >= 0)
+                yield (
+                    f"switch {switch} restarts",
+                    nodes._replace(
+                        slots=tuple(slots), lives=tuple(lives), restarts=nodes.restarts + 1
+                    ),
+                )
+            if life < 0:
+                lives[switch] = 0
+                yield f"switch {switch} gets the fence", nodes._replace(lives=tuple(lives))
+
+    def matters(self, nodes: Nodes, packet: Packet) -> bool:
+        """Whether a packet may still change a node, or lead to one that does."""
+        if packet.to < 0:
+            return all(packet.chunk != chunk for chunk, _ in nodes.received[~packet.to])
+        if nodes.restarts < self.restarts:
+            return True
+        slot = nodes.slots[packet.to][self.place(packet.chunk)]
+        return packet.chunk + 1 >= slot.sequence
+
+    # ---------------------------------------------------------------- the end of it
+
+    def deliver(self, nodes: Nodes, packet: Packet) -> Nodes:
+        """A packet reaches a node, with all that follows, none of it lost."""
+        nodes, sent = self.arrives(nodes, packet)
+        for further in sent:
+            nodes = self.deliver(nodes, further)
+        return nodes
+
+    def finishes(self, nodes: Nodes, dead: int | None = None) -> bool:
+        """Whether all workers but ``dead`` have all chunks, if what is under way is lost, and
+        nothing from then on.
+
+        They ask for what is there once nothing else helps, level by level.
+        """
+        request = 0
+        while True:
+            before = nodes
+            for worker in range(self.workers):
+                if worker == dead:
+                    continue
+                for chunk in self.sent(nodes, worker):
+                    if all(chunk != each for each, _ in nodes.received[worker]):
+                        nodes = self.deliver(nodes, self.contribution(worker, chunk, request))
+            if all(len(own) == self.chunks or w == dead for w, own in enumerate(nodes.received)):
+                return True
+            if nodes != before:
+                request = 0
+            elif self.partial and request <= self.heights[ROOT]:
+                request += 1
+            else:
+                return False
+
+
+@dataclass
+class Explored:
+    """All that can be reached.
+
+    Attributes:
+        reached: different contents of all nodes.
+        states: these with the packets under way, without those that another state covers.
+        moves: steps that were tried.
+        stuck: contents from which the job would not end though nothing were lost any more.
+        stuck_without: (contents, worker): likewise, if this worker is dead from then on; where
+            switches do not restart.
+        ends: contents in which all workers have all results.
+    """
+
+    reached: list[Nodes] = field(default_factory=list, repr=False)
+    states: int = 0
+    moves: int = 0
+    stuck: list[Nodes] = field(default_factory=list, repr=False)
+    stuck_without: list[tuple[Nodes, int]] = field(default_factory=list, repr=False)
+    ends: list[Nodes] = field(default_factory=list, repr=False)
+
+
+class CounterexampleError(Exception):
+    """A way to something wrong.
+
+    Attributes:
+        error: what is wrong.
+        steps: how it comes about: packets that arrive, and switches that restart.
+    """
+
+    def __init__(self, error: WrongSumError, steps: list[str]) -> None:
+        super().__init__("\n".join([str(error), *steps]))
+        self.error = error
+        self.steps = steps
+
+
+def explore(model: ChildBits, *, ends: bool = True) -> Explored:
+    """Every interleaving, breadth first.
+
+    Args:
+        model: what to explore.
+        ends: find out from which states the job would not end.
+
+    Raises:
+        CounterexampleError: there is one in which a worker takes what it must not take.
+    """
+    found = Explored()
+    numbers: dict[Packet, int] = {}
+    packets: list[Packet] = []
+
+    def mask(sent: tuple[Packet, ...]) -> int:
+        bits = 0
+        for packet in sent:
+            if packet not in numbers:
+                numbers[packet] = len(packets)
+                packets.append(packet)
+            bits |= 1 << numbers[packet]
+        return bits
+
+    known: dict[Nodes, list[int]] = {}
+    start = model.start()
+    history: list[tuple[int, Packet | str]] = [(-1, "")]
+    waiting = deque([(start, 0, 0)])
+    while waiting:
+        nodes, under_way, state = waiting.popleft()
+        covers = known.get(nodes, [])
+        if any(under_way & ~other == 0 for other in covers):
+            continue
+        following: list[tuple[Nodes, int, Packet | str]] = [
+            (after, 0, what) for what, after in model.events(nodes)
+        ]
+        todo: list[Packet] = list(model.contributions(nodes))
+        todo += [packets[n] for n in _ones(under_way)]
+        while todo:
+            packet = todo.pop()
+            found.moves += 1
+            after, sent = model.arrives(nodes, packet)
+            if after is not nodes and after != nodes:
+                if isinstance(packet, Down) and packet.to < 0:
+                    try:
+                        model.check(nodes, packet)
+                    except WrongSumError as error:
+                        raise CounterexampleError(
+                            error, _steps(model, history, state, packet)
+                        ) from None
+                following.append((after, mask(sent), packet))
+            elif sent:
+                new = mask(sent) & ~under_way
+                under_way |= new
+                todo += [packets[n] for n in _ones(new)]
+        if not covers:
+            known[nodes] = covers
+            if ends:
+                if not model.finishes(nodes):
+                    found.stuck.append(nodes)
+                found.stuck_without += [
+                    (nodes, dead)
+                    for dead in range(model.workers if model.partial and not model.restarts else 0)
+                    if not model.finishes(nodes, dead)
+                ]
+            if all(len(own) == model.chunks for own in nodes.received):
+                found.ends.append(nodes)
+        covers[:] = [other for other in covers if other & ~under_way]
+        covers.append(under_way)
+        found.states += 1
+        for after, sent, what in following:
+            left = under_way | sent
+            for number in _ones(left):
+                if not model.matters(after, packets[number]):
+                    left ^= 1 << number
+            if not any(left & ~other == 0 for other in known.get(after, ())):
+                history.append((state, what))
+                waiting.append((after, left, len(history) - 1))
+    found.reached = list(known)
+    return found
+
+
+def _ones(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def _steps(
+    model: ChildBits, history: list[tuple[int, Packet | str]], state: int, last: Packet
+) -> list[str]:
+    steps: list[Packet | str] = [last]
+    while state > 0:
+        state, what = history[state]
+        steps.append(what)
+    return [what if isinstance(what, str) else model.describe(what) for what in reversed(steps)]
+
+
+LARGE = [
+    ChildBits(tree, Rule.FENCE, window, chunks, partial=True, restarts=restarts, root_fence=True)
+    for tree, window, chunks, restarts in (
+        (RACK, 1, 3, 1),
+        (RACKS, 1, 3, 0),
+        (RACKS, 2, 2, 0),
+        (EVEN_RACKS, 1, 1, 1),
+        (POD, 1, 1, 2),
+        (PODS, 1, 1, 2),
+        (PODS, 1, 2, 0),
+    )
+]
+
+
+def main() -> None:
+    """Explore larger networks, and say what was found."""
+    for model in LARGE:
+        began = time.perf_counter()
+        found = explore(model)
+        print(
+            f"{model.name}: {len(found.reached):,} contents, {found.states:,} states,"
+            f" {found.moves:,} moves, {len(found.stuck):,} stuck,"
+            f" {time.perf_counter() - began:.0f} s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from innet.switch.jit.tables import box_tree
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
 #: second for each.
 ENDLESS = {"switch_forever", "queue_growth", "tools_tour"}
+#: Random traffic of each program: INNET_FUZZ_SEEDS=10 pytest tests/differential
+SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "1"))
 FOLDER = Path(__file__).parents[1] / "programs"
 PROGRAMS = sorted(FOLDER.glob("*.json"))
 
@@ -33,7 +36,7 @@ def test_own_programs_are_there() -> None:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_traffic(path: Path, seed: int) -> None:
     options = {"largest": 3, "rounds": 2} if path.stem in ENDLESS else {}
     check_random_traffic(load_program(path), seed, **options)

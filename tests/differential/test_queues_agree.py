@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from innet.switch import Switch
 from innet.switch.engine import MAX_LOOPS
 from innet.switch.frontend.loader import load_program
 
+SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "1"))
 FOLDER = Path(__file__).parents[1] / "programs"
 
 #: Programs in which packets come by again, or a packet is one of each kind of variable that a
@@ -36,7 +38,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_traffic_with_times(name: str, seed: int) -> None:
     state = check_timed_traffic(load_program(FOLDER / f"{name}.json"), seed)
     assert state.traffic_manager.now > 0

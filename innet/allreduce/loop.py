@@ -131,9 +131,10 @@ def reduce_loop(
     large = max(gradient.size for gradient in left.values()) >= _WORTH_THREADS
     try:
         while True:
+            ranks = {worker: rank for rank, worker in enumerate(present)}
             exchanges: dict[int, Exchange] = {
                 worker: codecs[worker].exchange(
-                    gradient, len(present), rank=present.index(worker), checked=checked
+                    gradient, len(present), rank=ranks[worker], checked=checked
                 )
                 for worker, gradient in left.items()
             }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT
 from innet.core.settings import MAX_WINDOW, MAX_WORKERS, too_many_workers
+from innet.protocol.settings import bitmap_of
 from innet.wire import Endpoint
 
 _ADMISSION = "SlotsIngress.admission.admission"
@@ -81,6 +82,11 @@ class Job:
         """Indices of the members who take part, ascending."""
         return tuple(i for i in range(len(self.members)) if i not in self.absent)
 
+    @property
+    def bitmap(self) -> int:
+        """The same members as bits of the header's bitmap."""
+        return bitmap_of(len(self.members), self.absent)
+
     def commands(self, first_node: int = 0, *, new_ports: bool = True) -> list[str]:
         """The commands that admit the job, in the language of simple_switch_CLI.
 
@@ -90,7 +96,7 @@ class Job:
                 with the same ports is there already.
         """
         commands = [f"mc_mgrp_create {self.group}"]
-        everybody = sum(1 << index for index in self.present)
+        everybody = self.bitmap
         for worker, member in enumerate(self.members):
             if worker not in self.absent:
                 commands.append(self._admit(worker, everybody))
@@ -137,8 +143,7 @@ class Job:
                 commands.append(f"mc_node_dissociate {node}")
             elif worker in self.absent and worker not in following.absent:
                 commands.append(f"mc_node_associate {node}")
-        everybody = sum(1 << index for index in following.present)
-        commands += [following._admit(worker, everybody) for worker in following.present]
+        commands += [following._admit(worker, following.bitmap) for worker in following.present]
         return following, commands
 
     def _admit(self, worker: int, everybody: int) -> str:

@@ -88,7 +88,7 @@ class ParameterServer:
         self.collisions = 0
         self._source = source
         self._switch = switch
-        self._everybody = np.uint32(sum(1 << worker for worker in self.member.present))
+        self._everybody = np.uint32(self.member.bitmap)
         copies = 2 * window
         self._used = np.zeros(copies, np.bool_)
         self._sequence = np.zeros(copies, np.uint32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
@@ -66,6 +67,17 @@ class Membership:
     def present(self) -> tuple[int, ...]:
         """Indices of the workers that take part, ascending."""
         return tuple(index for index in range(self.workers) if index not in self.absent)
+
+    @property
+    def bitmap(self) -> int:
+        """The same workers as bits of the header's bitmap."""
+        return bitmap_of(self.workers, self.absent)
+
+
+def bitmap_of(workers: int, absent: Iterable[int]) -> int:
+    """Bits of the indices 0 .. workers - 1 that are not ``absent``."""
+    everybody = (1 << workers) - 1
+    return everybody & ~sum(1 << index for index in absent if 0 <= index < workers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,7 +232,7 @@ class SlotClient:
         self._timers: SlotTimers = timers.SlotTimers(window, self.timing, in_order=self.in_order)
         self.window = Window(window, self.timing.window_control)
         self.round_trip = self._timers.round_trip
-        self._present = sum(1 << index for index in member.present)
+        self._present = member.bitmap
         self._who = np.empty(0, np.uint32)  # per chunk of this all-reduce: who is in its result
         self._queue = np.zeros(window, np.int64)  # slots whose chunks may be sent
         self._queued = 0
@@ -322,6 +322,8 @@ class SlotClient:
         """Workers that are missing in a result of this all-reduce."""
         there = self._who[self._who != 0]
         lacking = self._present & ~int(np.bitwise_and.reduce(there)) if len(there) else 0
+        if not lacking:
+            return ()
         return tuple(index for index in self.member.present if lacking >> index & 1)
 
     def next_deadline(self) -> float | None:
@@ -536,7 +538,7 @@ class SlotClient:
         """As ``innet.protocol.compiled.Member``, before the first all-reduce."""
         member = self.member
         tos = _TYPE_OF_SERVICE if self.layout.framing == "udp" else -1
-        present = len(member.present)
+        present = member.bitmap.bit_count()
         return np.array([member.job, member.epoch, member.worker, present, 0, 0, tos])
 
     def _count(self, stats: list[int]) -> None:

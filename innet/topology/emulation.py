@@ -141,7 +141,7 @@ class Emulation:
                 self.switches[name].command(line)
         for index, host in enumerate(self.plan.workers):
             self.hosts.pop(index + 1, None)
-            if index in self.plan.job.present:
+            if index not in self.plan.job.absent:
                 end = self._aggregation.worker_end(self.plan, host, self._timing)
                 end.counters = self.workers[index].counters
                 self.workers[index] = self.hosts[index + 1] = end

@@ -35,7 +35,7 @@ _TABLES = (
 
 
 class HashedAggregation(Aggregation):
-    """Worker i is host h(i+1), at port i+1 of its rack's switch; s1 has the server, host ps."""
+    """Worker i is host h(i+1), at its rack's switch; s1 has the server, host ps."""
 
     has_epochs = True
     has_partials = True

@@ -171,7 +171,7 @@ def next_epoch(
 
 def present(mask: int, job: Job) -> int:
     """The workers in ``mask`` that take part in the job's epoch."""
-    return mask & ~sum(1 << worker for worker in job.absent)
+    return mask & job.bitmap
 
 
 def delivery(port: int, endpoint: Endpoint) -> str:
@@ -252,7 +252,7 @@ _TABLES = (f"{_FAMILY}.admission", f"{_FAMILY}.position")
 
 
 class TreeAggregation(Aggregation):
-    """Worker i is host h(i+1), at port i+1 of its leaf; s1 is the root. Further jobs follow."""
+    """Worker i is host h(i+1); s1 is the root. Further jobs follow. Ports: ``members_below``."""
 
     has_epochs = True
     has_partials = True

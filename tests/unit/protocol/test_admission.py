@@ -116,3 +116,11 @@ def test_two_jobs_behind_the_same_ports() -> None:
 def test_impossible_jobs_are_refused(changes: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Job(**{"members": members(2), **changes})
+
+
+@pytest.mark.parametrize("absent", [frozenset(), frozenset({0}), frozenset({1, 3, 31})])
+def test_the_bitmap_has_a_bit_for_each_who_is_present(absent: frozenset[int]) -> None:
+    job = Job(members(32), absent=absent)
+    place = Membership(worker=2, workers=32, absent=absent)
+    assert job.bitmap == place.bitmap == sum(1 << index for index in job.present)
+    assert Job(members(3), absent=frozenset({0, 7})).bitmap == 0b110

@@ -1,8 +1,8 @@
-"""What a worker's end does with packets that came, and the frames it sends, in compiled code.
+"""How a worker's end takes received packets and fills frames, in compiled code.
 
-Compiled at import, so that no packet waits for it; import this module only where a worker is made,
-since Numba takes longer to import than most commands to run. ``tests/support/naive_answers.py``
-says the same in NumPy.
+It is compiled at import, so that no packet waits for it. Import this module only where a worker is
+made, since importing Numba takes longer than most commands. ``tests/support/naive_answers.py`` does
+the same in NumPy.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from innet.wire.compiled import check_frame, read_values, write_values
 from innet.wire.layout import offset_of
 
 Member: TypeAlias = NDArray[np.int64]
-"""Of a worker in an all-reduce: job, epoch, index, how many workers are present, the first chunk,
-the chunk after the last, and where frames have their type of service (-1: nowhere)."""
+"""A worker in an all-reduce: job, epoch, index, number of workers present, first chunk, chunk after
+the last, and offset of the type of service in frames (-1: none)."""
 
 _ANSWER, _UNREADABLE, _NOT_A_RESULT, _JOB, _EPOCH, _WORKER, _COUNT, _SLOT = range(8)
 _DUPLICATE, _SEQUENCE, _SLOT_VERSION, _OPERATION, _ELEMENTS = range(8, 13)
@@ -54,7 +54,7 @@ def _long(header: Any, offset: int) -> Any:
 
 @njit("i8(u1[::1], i8[::1], i8)", cache=True, nogil=True)
 def _addressed(header: Any, member: Any, window: int) -> int:
-    """Is it a full result of this job for this worker?"""
+    """Whether a packet is a complete or partial result of this job for this worker; a Verdict."""
     flags = header[_AT_FLAGS]
     if flags & _RESULT == 0:
         return _NOT_A_RESULT
@@ -68,7 +68,7 @@ def _addressed(header: Any, member: Any, window: int) -> int:
 
 @njit("i8(u1[::1], i8, i8)", cache=True, nogil=True)
 def _awaited(header: Any, chunk: int, state: int) -> int:
-    """Is it what a slot in ``state`` waits for?"""
+    """Whether a slot in ``state`` waits for a packet; a Verdict."""
     # 32-bit serial arithmetic; the sequence of a chunk is one more than its number.
     distance = _long(header, _AT_SEQUENCE) - chunk - 1
     ahead = (distance + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
@@ -81,7 +81,7 @@ def _awaited(header: Any, chunk: int, state: int) -> int:
 
 @njit("i8(u1[::1], i8[::1], i8[::1], u1[::1], Tuple((u1[::1], u2[::1])))", cache=True, nogil=True)
 def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int:
-    """The Verdict for a packet that can be read."""
+    """The Verdict for a readable packet."""
     window = len(chunk)
     found = _addressed(header, member, window)
     if found != _ANSWER:
@@ -91,7 +91,7 @@ def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int
     if found != _ANSWER:
         return int(found)
     operation, elements = asked
-    # What is awaited was sent, so it is a chunk of this all-reduce.
+    # A chunk that is waited for was sent, so it belongs to this all-reduce.
     index = chunk[slot] - member[4]
     if header[_AT_VERSION] != (chunk[slot] // window & 1):
         return _SLOT_VERSION
@@ -114,22 +114,22 @@ def take(
     chunks: tuple[NDArray[Any], ...],
     notes: tuple[NDArray[np.int64], NDArray[np.float64]],
 ) -> int:
-    """Take the packets that answer what is asked for, in order; count the others.
+    """Take the packets that answer chunks, in order; count the others.
 
-    Of several packets that answer the same chunk the first one does, and the others are duplicates.
+    Of several packets for one chunk, the first one answers it. The others are duplicates.
 
     Args:
-        packets: (n, stride) uint8 and (n,) int32: their bytes, and how many of each.
+        packets: (n, stride) uint8 and (n,) int32: their bytes, and their lengths.
         terms: the rules of ``innet.wire.compiled.check_frames``; and a ``Member``.
         slots: (window,): int64 chunk, uint8 state, and int64 the queue of slots whose chunks may be
-            sent; and their timers, which stop where a chunk is answered.
+            sent; and their timers, which stop when a chunk is answered.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
             (chunks, V) int32 values, and (chunks,) uint32 bitmaps.
-        notes: int64, see ``Stats``, added to; and float64 (5,): the time; how long a chunk of the
-            first window may have waited for its wait to tell of the way and not of late peers; the
-            longest such wait of a chunk that was sent once, filled in if it is longer; and when the
-            one of them was sent that was sent last, and its number, filled in if they are later:
-            also of the all-reduce's last chunk, which is sent again to find out what was lost.
+        notes: int64, see ``Stats``, added to. And float64 (5,): the time; the longest wait for
+            which a chunk of the first window is measured, since longer ones are due to late peers;
+            the longest such wait of a chunk that was sent once, raised; and of the answered chunk
+            that was sent last, the time and the number, raised. These two only count chunks that
+            were sent once, and the last one, which is sent again to find out what was lost.
 
     Returns:
         How many packets were answers.
@@ -196,7 +196,7 @@ def receive(
     chunks: tuple[NDArray[Any], ...],
     notes: tuple[NDArray[np.int64], NDArray[np.float64]],
 ) -> int:
-    """``take``, and the timers move by it."""
+    """``take``, then advance the timers accordingly."""
     answers = take(packets, terms, slots, chunks, notes)
     clock = notes[1]
     if answers > 0:
@@ -217,17 +217,17 @@ def begin(
     states: NDArray[np.uint8],
     queue: NDArray[np.int64],
 ) -> int:
-    """Put the chunks of an all-reduce into the slots and the queue, as many as there are slots.
+    """Put the first chunks of an all-reduce into the slots and the queue, one per slot.
 
     Args:
         first: the first chunk.
         end: the one after the last.
         chunks: (window,), filled in: the chunk in each slot.
-        states: (window,), filled in: those of slots that have one.
+        states: (window,), filled in for slots with a chunk.
         queue: (window,), filled in: slots whose chunks may be sent.
 
     Returns:
-        how many chunks are in the queue.
+        How many chunks are in the queue.
     """
     window = len(chunks)
     count = min(end - first, window)
@@ -257,12 +257,11 @@ def fill(
 
     Args:
         frames: (k, frame bytes), filled in.
-        head: what stands before the values, but for the fields in which chunks differ; those, and
-            the checksum, are 0.
+        head: all headers, with 0 in the checksum and in the fields that differ between chunks.
         which: (k,) int64 slots, and uint8 flags of each frame.
         where: (window,) int64, the chunk in each slot; and the first chunk of the all-reduce.
-        message: int32 words of all chunks, where zeros that fill up the last one may be missing;
-            and (chunks,): uint8 operation and uint16 elements of each.
+        message: int32 words of all chunks, without padding of the last one; and (chunks,): uint8
+            operation and uint16 elements of each.
     """
     slots, flags = which
     chunks, base = where

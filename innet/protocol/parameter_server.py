@@ -1,30 +1,30 @@
 """The parameter server behind hashed aggregators (ATP, NSDI 2021): no socket, no clock, no timer.
 
-Switches send it what they have summed, or single contributions where they had no room; the header's
-bitmap says whose. It adds up what it has not counted, and sends the result back once all are in. It
-never speaks first: a worker that lacks a result sends its contribution again, and that is answered.
+Switches send it partial sums, or single contributions if they had no free aggregator; the header's
+bitmap names the workers. The server adds contributions that it has not counted, and sends the
+result when all are in. It only answers: a worker without a result sends its contribution again.
 
 Workers put chunk ``c`` into slot ``c mod W`` and its copy ``(c div W) mod 2``. For every copy the
-server holds the chunk's sequence number, the workers counted, and their sum. Of what arrives for
-that chunk:
+server holds the chunk's sequence number, the workers counted, and their sum. A packet for that
+chunk is handled as follows:
 
-    ========================================  ===========================================
-    the packet's workers, and those counted   what becomes of it
-    ========================================  ===========================================
+    ========================================  ===============================================
+    the packet's workers, and those counted   the packet is
+    ========================================  ===============================================
     have none in common                       added; once complete, the result goes to all
-    are those counted, and more               takes the place of what was counted
-    are all counted, and the chunk is closed  answered with the result, if it was sent again
-    are all counted, and some workers lack    nothing: a copy
-    are not all counted, the chunk is closed  late: refused, and answered with the result
-    overlap otherwise                         refused: a sum cannot be taken apart
-    ========================================  ===========================================
+    are those counted, and more               put in place of what was counted
+    are all counted, the chunk is closed      answered with the result, if it was sent again
+    are all counted, the chunk is open        ignored as a duplicate
+    are not all counted, the chunk is closed  refused as late, and answered with the result
+    overlap otherwise                         refused, since a sum cannot be split
+    ========================================  ===============================================
 
-A chunk is closed when all are in; or, without those who lack, when a worker asks for what is there,
-and not for the first time: until then all workers' first questions have brought to the server what
-was in aggregators on their ways. From then on its result never changes.
+A chunk is closed when all workers are in. It is closed without missing workers when a worker
+requests a partial result again: by then the workers' first requests have flushed the aggregators on
+their paths to the server. The result of a closed chunk never changes.
 
-A packet of a newer chunk takes the copy over: its worker could send it only because all have had
-the result of the chunk that was there. One of an older chunk is stale.
+A packet of a newer chunk takes the copy over: a worker sends it only when all workers have the
+result of the chunk that was there. A packet of an older chunk is stale.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from innet.protocol.settings import Membership
 from innet.wire import Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
 
 EVERYBODY = 0xFFFF
-"""The addressee of a result that is for all workers of the job."""
+"""The addressee of a result for all workers of the job."""
 
-_MARKS = int(Flag.OVERFLOW | Flag.ECN)  # what a result says if any part of it did
+_MARKS = int(Flag.OVERFLOW | Flag.ECN)  # set in a result if any of its parts had them
 
 
 class ParameterServer:
@@ -56,14 +56,14 @@ class ParameterServer:
         workers: how many the job has, 1 .. 32.
         job, epoch: as in the header.
         window: slots of the job, a power of two.
-        absent: indices of workers who take no part in this epoch.
-        source: its own addresses.
-        switch: those of the switch.
+        absent: indices of workers that do not take part in this epoch.
+        source: the server's addresses.
+        switch: the switch's addresses.
 
     Attributes:
         counters: what was sent, received and refused; ``results`` counts complete chunks, and
-            ``retransmissions`` results that were sent to somebody once more.
-        collisions: packets that no aggregator was free for.
+            ``retransmissions`` results that were sent again.
+        collisions: packets for which no aggregator was free.
 
     Raises:
         InputError: a number outside its range.
@@ -106,15 +106,15 @@ class ParameterServer:
 
     @property
     def done(self) -> bool:
-        """Nothing is waiting to be sent: it needs no turn until a packet comes."""
+        """Whether there is nothing to send; then the server does nothing until a packet arrives."""
         return not self._answers
 
     def next_deadline(self) -> float | None:
-        """Never: it has no timer."""
+        """None: the server has no timer."""
         return None
 
     def outgoing(self, now: float) -> Frames:
-        """The results that have come about since the last call, uint8 (k, layout.frame_size)."""
+        """The results to send since the last call, uint8 (k, layout.frame_size)."""
         del now
         if not self._answers:
             return np.empty((0, self.layout.frame_size), np.uint8)
@@ -125,7 +125,7 @@ class ParameterServer:
         return frames
 
     def receive(self, packets: Frames | PacketBatch, now: float) -> int:
-        """Take what came; whatever does not fit is counted, never raised.
+        """Take packets that arrived; invalid ones are counted and raise nothing.
 
         Returns:
             How many packets were added to a sum.
@@ -158,14 +158,14 @@ class ParameterServer:
         return added
 
     def registers(self, slot: int, slot_version: int) -> SlotRegisters:
-        """What it holds for one copy of a slot, for a diagnosis."""
+        """The state of one copy of a slot, for a diagnosis."""
         copy = slot << 1 | slot_version
         return SlotRegisters(int(self._sequence[copy]), int(self._bitmap[copy]))
 
     # ------------------------------------------------------------------ packets in
 
     def _fitting(self, header: Records) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Is it a contribution to this job? Each answer is about those that fitted so far."""
+        """The checks of a contribution to this job. Each is about those that passed so far."""
         member = self.member
         everybody = self._everybody
 
@@ -187,7 +187,7 @@ class ParameterServer:
         yield "slot", narrowed((header["slot"] == slot) & (header["slot_version"] == version))
 
     def _take(self, copies: NDArray[np.int64], rows: NDArray[np.int64], batch: Batch) -> int:
-        """Packets for different copies; how many were added."""
+        """Take packets for distinct copies; returns how many were added."""
         header = batch.header[rows]
         sequence = header["sequence"].astype(np.uint32)
         ahead = serial_distances(sequence, self._sequence[copies])
@@ -198,7 +198,7 @@ class ParameterServer:
         have = np.where(fresh, np.uint32(0), self._bitmap[copies])
         known = bits & ~have == 0
         apart = bits & have == 0
-        more = ~known & (have & ~bits == 0)  # all that is counted, and others
+        more = ~known & (have & ~bits == 0)  # the workers counted, and others
         live = ~stale & ~differs
         was_closed = live & ~fresh & self._closed[copies]
         late = was_closed & ~known
@@ -209,7 +209,7 @@ class ParameterServer:
         self.counters.refuse("late", late)
         self.counters.duplicates += int((live & known).sum())
 
-        replaced = open_ & more  # also what comes first: nothing was counted
+        replaced = open_ & more  # also the first packet: nothing was counted
         self._replace(copies[replaced], header[replaced], batch, rows[replaced])
         added = open_ & apart & ~more
         self._add(copies[added], header[added], batch, rows[added])
@@ -227,7 +227,7 @@ class ParameterServer:
         return int(taken.sum())
 
     def _agreeing(self, copies: NDArray[np.int64], header: Records) -> NDArray[np.bool_]:
-        """Whether packets mean the same as the first of their chunk."""
+        """Whether packets agree with the first one of their chunk."""
         same: NDArray[np.bool_] = (
             (header["operation"] == self._operation[copies])
             & (header["elements"] == self._elements[copies])
@@ -257,7 +257,7 @@ class ParameterServer:
         held = self._sums[copies]
         values = batch.frames["values"][rows].astype(np.int32)
         result = held + values  # modulo 2**32, as the switches add
-        # A sum has left int32 where its sign is neither that of the one summand nor of the other.
+        # A sum has overflowed int32 if its sign differs from those of both summands.
         left = ((held ^ result) & (values ^ result) < 0).any(axis=1)
         over = left & (header["operation"] == ReduceOp.SUM)
         chosen = header["operation"] == ReduceOp.OR

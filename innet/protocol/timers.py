@@ -1,9 +1,9 @@
-"""When a chunk is sent again, asked for as it is, or given up: one timer per slot.
+"""When a chunk is sent again, requested as a partial result, or given up: one timer per slot.
 
-The timers are compiled functions over arrays. ``SlotClient`` calls them by way of ``SlotTimers``;
-the compiled loop over a socket (``innet.transport.socket_loop``) calls them directly, on the same
-arrays. They are compiled at import, so that no packet waits for it; import this module only where a
-worker is made, since Numba takes longer to import than most commands to run.
+The timers are compiled functions over arrays. ``SlotClient`` calls them through ``SlotTimers``; the
+compiled loop over a socket (``innet.transport.socket_loop``) calls them directly, on the same
+arrays. They are compiled at import, so that no packet waits for it. Import this module only where a
+worker is made, since importing Numba takes longer than most commands.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from innet.protocol.settings import Timing
 
 Slots: TypeAlias = NDArray[np.int64]
 Pace: TypeAlias = NDArray[np.float64]
-"""What all slots have in common: first what changes, then what ``Timing`` says."""
+"""The state shared by all slots: first the variables, then the constants from ``Timing``."""
 _TIMEOUT, _PROBE, _MEAN, _DEVIATION, _HEARD, _BEGUN, _HELD = range(7)
 _GIVE_UP, _PARTIAL, _REORDERING, _ADAPTIVE, _LEAST, _MOST, _BACKOFF, _TAIL = range(7, 15)
 
 TimerState: TypeAlias = tuple[NDArray[Any], ...]
-"""Arrays (window,), for each slot: int32 how often its chunk was sent; float64 when first, when
-last, how long it waits (negative once a later chunk has overtaken it), when it is sent again and
-when it is given up (infinity where nothing waits); bool whether it waits for a sign of life. And a
-``Pace``."""
+"""Arrays (window,), one item per slot: int32 transmissions of its chunk; float64 time of the first
+transmission, time of the last one, timeout (negative once a later chunk has overtaken it), time of
+the next transmission, and time at which it is given up (infinity if no chunk waits); bool whether
+it is held back until a result arrives. And a ``Pace``."""
 
 # RFC 6298, section 2: the weights of a new measurement, and how many deviations to wait.
 _ALPHA, _BETA, _K = 1 / 8, 1 / 4, 4
 
 PROBES = 8
-"""So many chunks are sent again into a silence, and no more."""
+"""Most chunks that are sent again while no result arrives."""
 
-MAX_IMPATIENCE = 4  # what two bits of the header can ask for: the leaves and three levels above
+MAX_IMPATIENCE = 4  # limited by two bits of the header: the leaves and three levels above
 
 TIMERS = "Tuple((i4[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], b1[::1], f8[::1]))"
 """Numba's type of a ``TimerState``."""
@@ -49,7 +49,7 @@ _WAITING = 2  # innet.protocol.slot_client.SlotState
 
 @njit("void(f8[::1], f8)", cache=True, nogil=True)
 def measure(pace: Pace, seconds: float) -> None:
-    """Smooth a measured round trip, and set the timeouts by it (RFC 6298, section 2)."""
+    """Smooth a measured round trip, and adapt the timeouts to it (RFC 6298, section 2)."""
     if pace[_ADAPTIVE] == 0:
         return
     if pace[_MEAN] < 0:
@@ -66,7 +66,7 @@ def measure(pace: Pace, seconds: float) -> None:
 class RoundTrip:
     """The time from a chunk to its result, smoothed (RFC 6298, section 2).
 
-    It contains the wait for the slowest worker, since a result comes once all are in.
+    It includes the wait for the slowest worker, since a result comes once all have contributed.
     """
 
     def __init__(self, timing: Timing, *, in_order: bool = True) -> None:
@@ -74,8 +74,8 @@ class RoundTrip:
         tail = timing.tail_probe
         self.pace: Pace = np.zeros(15)
         self.pace[_TIMEOUT] = self.pace[_PROBE] = timing.timeout
-        # Of a long way every last chunk would be sent twice, and then none is measured (Karn): what
-        # is adaptive waits for the first measurement.
+        # On a long path every last chunk would be sent twice, and then none is measured (Karn). So
+        # adaptive timers wait for the first measurement.
         if tail is not None and not timing.adaptive:
             self.pace[_PROBE] = min(tail, timing.timeout)
         self.pace[_MEAN] = -1.0
@@ -90,7 +90,7 @@ class RoundTrip:
         self.pace[_TAIL] = _or_never(tail)
 
     def measured(self, seconds: float) -> None:
-        """Take up a measurement, of a chunk that was sent once only (Karn's algorithm)."""
+        """Use the measurement of a chunk that was sent only once (Karn's algorithm)."""
         measure(self.pace, seconds)
 
     @property
@@ -106,7 +106,7 @@ class RoundTrip:
 
     @property
     def timeout(self) -> float:
-        """RTO: what a chunk that is sent for the first time waits."""
+        """RTO: how long a chunk waits after its first transmission."""
         return float(self.pace[_TIMEOUT])
 
     @property
@@ -124,8 +124,10 @@ def _or_never(seconds: float | None) -> float:
 
 @njit("f8(f8, i8, f8)", cache=True, nogil=True)
 def _asking(first_sent: float, level: int, after: float) -> float:
-    """When a chunk asks one level of switches more than ``level``. For all who want to know:
-    another formula rounds otherwise, and a worker woken for a level would not ask it.
+    """When a chunk asks one level of switches more than ``level``.
+
+    All callers use this one formula. Another one could round differently, and a worker that wakes
+    for a level would then not ask it.
     """
     return first_sent + after * (1 + level / 2)
 
@@ -152,7 +154,7 @@ def _until_next(timers: TimerState, slot: int, now: float) -> float:
 
 @njit(f"f8({TIMERS})", cache=True, nogil=True)
 def next_deadline(timers: TimerState) -> float:
-    """When a chunk is to be sent again or given up; infinity for never."""
+    """When the next chunk is to be sent again or given up; infinity for never."""
     _, _, _, _, resend_at, give_up_at, _, _ = timers
     earliest = np.inf
     for slot in range(len(resend_at)):
@@ -162,24 +164,24 @@ def next_deadline(timers: TimerState) -> float:
 
 @njit(f"f8({TIMERS})", cache=True, nogil=True)
 def shortest_wait(timers: TimerState) -> float:
-    """No chunk that is sent for the first time waits for less."""
+    """The shortest wait of a chunk after its first transmission."""
     pace = timers[7]
     return float(min(pace[_TIMEOUT], pace[_PROBE], pace[_GIVE_UP]))
 
 
-# ------------------------------------------------------------------ what moves the timers
+# ------------------------------------------------------------------ events that set the timers
 
 
 @njit(f"void({TIMERS}, i8[::1], i8[::1], f8, i8)", cache=True, nogil=True)
 def start(timers: TimerState, chunk: Slots, slots: Slots, now: float, last: int) -> None:
-    """The chunks in ``slots`` are sent for the first time.
+    """Set the timers of chunks that are sent for the first time.
 
     Args:
         timers: changed.
         chunk: (window,): the chunk of each slot.
-        slots: whose chunks are sent.
+        slots: slots of the chunks that are sent.
         now: the time.
-        last: the all-reduce's last chunk, which is sent again early; -1 if there is no use in it.
+        last: the all-reduce's last chunk, which is sent again early; -1 for none.
     """
     sends, first_sent, last_sent, timeout, resend_at, give_up_at, _, pace = timers
     for slot in slots:
@@ -192,18 +194,18 @@ def start(timers: TimerState, chunk: Slots, slots: Slots, now: float, last: int)
 
 @njit(f"void({TIMERS}, i8[::1], f8)", cache=True, nogil=True)
 def send_again(timers: TimerState, slots: Slots, now: float) -> None:
-    """The chunks in ``slots`` are sent once more, and wait longer than before."""
+    """Set the timers of chunks that are sent again; they wait longer than before."""
     sends, _, last_sent, timeout, resend_at, _, _, pace = timers
     for slot in slots:
         sends[slot] += 1
         last_sent[slot] = now
         if timeout[slot] < 0:
-            # That one packet was lost does not say that the round trip takes longer. Towards the
-            # end of an all-reduce nothing is sent after it that would show that it was lost again.
+            # The loss of one packet does not mean that the round trip is longer. Near the end of an
+            # all-reduce no later chunk would show that it was lost again.
             timeout[slot] = pace[_PROBE]
         else:
             longer = min(timeout[slot] * pace[_BACKOFF], pace[_MOST])
-            if pace[_TAIL] < np.inf and sends[slot] == 2:  # where others are late, one is enough
+            if pace[_TAIL] < np.inf and sends[slot] == 2:  # if others are late, one copy is enough
                 longer = max(longer, pace[_TIMEOUT])
             timeout[slot] = longer
         resend_at[slot] = now + _until_next(timers, slot, now)
@@ -211,19 +213,18 @@ def send_again(timers: TimerState, slots: Slots, now: float) -> None:
 
 @njit(f"b1({SLOTS}, {TIMERS}, f8[::1])", cache=True, nogil=True)
 def overtake(slots: tuple[NDArray[Any], ...], timers: TimerState, clock: Pace) -> bool:
-    """Have chunks wait no longer than ``Timing.reordering`` that were sent before one that was
-    answered.
+    """Shorten the wait of chunks that were sent before one that was answered.
 
-    A network that keeps packets in order has lost them, or another worker's, or their results:
-    workers send their chunks in the same order.
+    They wait no longer than ``Timing.reordering``. Workers send their chunks in the same order, so
+    a network without reordering has lost them, or another worker's, or their results.
 
     Args:
-        slots: as ``take`` wants them.
+        slots: as for ``take``.
         timers: changed.
         clock: the floats of ``notes``, which ``take`` filled in.
 
     Returns:
-        Whether there are such chunks that were not overtaken before.
+        Whether a chunk was newly overtaken.
     """
     chunk, state, _ = slots
     _, _, last_sent, timeout, resend_at, _, _, pace = timers
@@ -244,13 +245,13 @@ def overtake(slots: tuple[NDArray[Any], ...], timers: TimerState, clock: Pace) -
 
 @njit(f"b1({TIMERS}, f8, f8)", cache=True, nogil=True)
 def hear(timers: TimerState, now: float, waited: float) -> bool:
-    """Results have come: measure, and let the chunks go on that were held back in the silence.
+    """Note that results have arrived: measure, and release the chunks that were held back.
 
     Args:
         timers: changed.
         now: the time.
-        waited: the longest wait of those among them that were sent once only (Karn's algorithm),
-            for their mean would hide it; below 0 if there is none.
+        waited: the longest wait among those that were sent only once (Karn's algorithm); their mean
+            would hide it. Negative if there is none.
 
     Returns:
         Whether any were held back.
@@ -273,7 +274,7 @@ def hear(timers: TimerState, now: float, waited: float) -> bool:
 
 @njit(f"u1[::1]({TIMERS}, i8[::1], f8)", cache=True, nogil=True)
 def impatience(timers: TimerState, slots: Slots, now: float) -> NDArray[np.uint8]:
-    """How many levels of switches are to close ``slots`` without those who are late, 0 .. 4."""
+    """How many levels of switches are asked to close ``slots`` without late workers, 0 .. 4."""
     first_sent, pace = timers[1], timers[7]
     asked = np.zeros(len(slots), np.uint8)
     for row in range(len(slots)):
@@ -285,7 +286,7 @@ def impatience(timers: TimerState, slots: Slots, now: float) -> NDArray[np.uint8
 
 @njit(f"i8[::1]({TIMERS}, i8[::1], f8)", cache=True, nogil=True)
 def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
-    """Slots whose chunk is to be sent again; those that are due and held back are put off.
+    """Slots whose chunk is to be sent again. Slots that are due but held back are postponed.
 
     Args:
         timers: changed.
@@ -305,19 +306,19 @@ def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
     silent = now >= pace[_HEARD] + pace[_TIMEOUT]
     if count <= PROBES or not (silent or now < pace[_BEGUN] + pace[_TIMEOUT]):
         return due
-    # Slots that ask for partial results, or were overtaken, must ask each for itself.
+    # Slots that request partial results, or were overtaken, are always sent.
     taken = 0
     for row in range(count):
         slot = due[row]
         if timeout[slot] < 0 or _asking(first_sent[slot], 0, pace[_PARTIAL]) <= now:
             due[row], due[taken] = due[taken], slot
             taken += 1
-    # Of the others, the oldest chunks.
+    # Then the oldest chunks of the others.
     probes = min(taken + PROBES, count)
     for position in range(taken, probes):
         oldest = position + np.argmin(chunk[due[position:]])
         due[position], due[oldest] = due[oldest], due[position]
-    # The rest wait for a sign of life, or until it has lasted a timeout.
+    # The rest wait for a result, or until results have arrived for one timeout.
     for slot in due[probes:]:
         if silent:
             resend_at[slot] = _next_asking(first_sent[slot], now, pace[_PARTIAL])
@@ -333,20 +334,20 @@ def take_due(timers: TimerState, chunk: Slots, now: float) -> Slots:
 
 
 class SlotTimers:
-    """The timers of a worker's slots. A slot whose timers do not run waits for nothing.
+    """The timers of a worker's slots. The timers of a slot that waits for nothing are stopped.
 
-    When timeouts pass in silence, only the ``PROBES`` oldest chunks are sent again: the peers may
-    not have begun yet. The others wait for the first result, and a timeout longer. So do chunks
-    that come due while results have only begun to arrive. Chunks overtaken by later ones
-    (``Timing.reordering``) are sent again in any case, since results do arrive.
+    While no results arrive, only the ``PROBES`` oldest chunks are sent again: the peers may not
+    have begun yet. The others wait for the first result, and one timeout longer. So do chunks that
+    are due when results have only begun to arrive. Chunks overtaken by later ones
+    (``Timing.reordering``) are always sent again, since results do arrive.
 
     Args:
         window: how many slots.
-        timing: how patient they are.
-        in_order: results come in the order in which chunks were sent.
+        timing: the timeouts.
+        in_order: results arrive in the order in which chunks were sent.
 
     Attributes:
-        round_trip: what the slots have measured.
+        round_trip: the measured round trip.
         state: the arrays, for compiled code.
         sends, first_sent, timeout, resend_at, give_up_at: some of them.
     """
@@ -397,7 +398,7 @@ class SlotTimers:
         return bool(self.give_up_at.min() <= now)
 
     def next_deadline(self) -> float:
-        """When ``due`` or ``has_given_up`` have something new to say; infinity for never."""
+        """When the results of ``due`` or ``has_given_up`` next change; infinity for never."""
         return float(next_deadline(self.state))
 
     def silence(self, now: float) -> float | None:

@@ -53,19 +53,24 @@ def reads_clock(program: ir.Program) -> bool:
 # ----------------------------------------------------------------------------
 # The replay.
 #
-# The switch's clock is the captures' time, in microseconds since the first packet of all; a packet
-# that leaves has the time of the packet that caused it, or, in a timed replay, its own.
+# The switch's clock is the captures' time, in microseconds since the first packet of all captures.
+# A packet that leaves has the time of the packet that caused it. In a timed replay it has the time
+# at which it leaves.
 
 _PORT_IN_NAME = re.compile(r"(?:^|[^A-Za-z])(?:p|port|pcap|veth)[_-]?(\d+)(?:[_-]in)?$")
 
 Progress = Callable[[int, int], None]
-"""Called with the number of packets, and of bytes read from the captures, so far."""
+"""Called with the packets, and the bytes of captures, read so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A capture. ``port``: the port of its packets; None: taken from the file's name (p3_in.pcap),
-    or from the interfaces of a pcapng.
+    """A capture.
+
+    Attributes:
+        path: of the file.
+        port: the ingress port of its packets; None: from the file's name (p3_in.pcap), or from the
+            interfaces of a pcapng.
     """
 
     path: Path
@@ -74,7 +79,7 @@ class Input:
 
 @dataclass(slots=True)
 class Traffic:
-    """What a port saw. ``silent``: packets that came in and led to none that left; not counted in
+    """Counts of one port. ``silent``: packets that came in but caused none to leave; not counted in
     a timed replay.
     """
 
@@ -91,14 +96,14 @@ class Summary:
 
     Attributes:
         ports: by port.
-        cut: packets that had been longer before they were captured.
-        switch_seconds: spent in the switch; ``seconds`` in all.
-        capture_seconds: between the first packet and the last, by their time stamps.
-        files: what was written, by port.
+        cut: packets that were truncated when they were captured.
+        switch_seconds: time in the switch; ``seconds`` is the total.
+        capture_seconds: between the time stamps of the first and the last packet.
+        files: the captures written, by port.
         timed: packets waited in the egress queues.
-        queues: of a timed replay: those that were used, at its end.
-        waiting: packets that waited when the last one arrived.
-        drain_seconds: between that and the last departure.
+        queues: of a timed replay: the queues that were used, in their final state.
+        waiting: packets in the queues when the last packet arrived.
+        drain_seconds: from then until the last departure.
     """
 
     ports: dict[int, Traffic] = field(default_factory=dict)
@@ -127,7 +132,7 @@ class Replay:
     program is compiled.
 
     Args:
-        inputs: at least one; merged in order of time stamps.
+        inputs: at least one capture; merged in order of time stamps.
         out: an empty or new folder, for p3_out.pcap and so on.
 
     Raises:
@@ -162,14 +167,14 @@ class Replay:
         *,
         timed: bool = False,
     ) -> Summary:
-        """Play everything through ``switch``, whose control plane is in place.
+        """Play all captures through ``switch``, whose control plane is already configured.
 
         Args:
             switch: its clock is set, and its statistics are updated.
-            batch: the most packets in one call of the switch.
+            batch: most packets in one call of the switch.
             progress: called after each batch.
-            timed: packets wait in the egress queues from the times at which they were captured
-                (the first comes at 0), and what is written has the times at which they leave.
+            timed: packets arrive at the times at which they were captured (the first at 0) and wait
+                in the egress queues; time stamps that are written are those of departure.
 
         Raises:
             InputError: a file cannot be written.
@@ -263,10 +268,10 @@ class _Player:
         self._write(left, captured.time[_origins(left)])
 
     def finish(self) -> None:
-        """After the last batch."""
+        """Called after the last batch."""
 
     def _since_first(self, captured: Timed) -> NDArray[np.int64]:
-        """When packets come, in nanoseconds since the first of all."""
+        """Arrival times of packets, in nanoseconds since the first of all."""
         if self._first is None:
             self._first = int(captured.clock[0])
         self.summary.capture_seconds = (int(captured.clock[-1]) - self._first) / 1e9
@@ -285,7 +290,7 @@ class _Player:
         return PacketBatch.concatenate(parts)
 
     def _steps(self, clock: NDArray[np.int64]) -> Iterator[slice]:
-        """The packets for one call: all, or those of one microsecond."""
+        """The packets of each call: all, or one microsecond's if the program reads the clock."""
         if not self._stepwise:
             yield slice(0, len(clock))
             return
@@ -321,7 +326,7 @@ class _Player:
 
 
 class _TimedPlayer(_Player):
-    """Packets wait in the egress queues; those of earlier batches, too."""
+    """Runs batches in time: packets wait in the egress queues, also those of earlier batches."""
 
     def __init__(self, switch: Switch, out: Path, captures: Sequence[CaptureReader]) -> None:
         super().__init__(switch, out, captures)
@@ -335,12 +340,12 @@ class _TimedPlayer(_Player):
         begun = time.perf_counter()
         left = self.switch.process_batch(captured.packets, times=times, until=self._last)
         self.summary.switch_seconds += time.perf_counter() - begun
-        # Which packets led to none is not known while they wait.
+        # While packets wait, it is unknown which of them cause no packet.
         self._count(captured.packets, np.ones(len(times), np.bool_))
         self._write_departures(left)
 
     def finish(self) -> None:
-        """Let everything leave."""
+        """Let all waiting packets leave."""
         self.summary.waiting = self.switch.waiting
         begun = time.perf_counter()
         left = self.switch.run_until()

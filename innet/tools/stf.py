@@ -1,13 +1,12 @@
 """Runs STF tests (``stf_syntax``) on the built-in switch.
 
-What p4c's own runner does with simple_switch decides what a test means: packets are compared in
-order, port by port, with what each port was expected to send; a port that takes part in the test
-and of which nothing is expected must stay silent; what leaves at other ports is not looked at.
-Unlike there, counters are checked, and a command that the switch refuses fails the
-test.
+A test means the same as with p4c's own runner and simple_switch. For each port, packets are
+compared in order with the expected ones. A port that the test sends packets to, but expects none
+from, must stay silent. Packets at other ports are ignored. Unlike p4c's runner, this one checks
+counters, and a command that the switch refuses fails the test.
 
-Packets wait in the egress queues where a test runs in time: it is given a gap between packets, or
-one of its ``wait`` statements says how long.
+In a timed test, packets wait in the egress queues. A test is timed if a gap between packets is
+given, or if one of its ``wait`` statements has a duration.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from innet.tools.stf_syntax import number
 
 
 class Names:
-    """Resolves names in a test."""
+    """Resolves a test's names in a program."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -108,7 +107,7 @@ def arguments_of(action: ir.Action, given: Iterable[tuple[str, str]]) -> list[in
 
 
 def match_of(key: ir.TableKey, text: str | None) -> ir.Match:
-    """The match of a key field; None matches anything, or 0 for an exact match.
+    """The match of a key field. None matches anything, but is 0 for an exact match.
 
     Raises:
         ControlError: the text does not fit the key's match kind.
@@ -173,7 +172,7 @@ ROW = 16
 """Bytes in a row."""
 
 MOST_ROWS = 8
-"""The most differing rows that are shown; a line tells how many more there are."""
+"""Most differing rows that are shown; a further line counts the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +254,8 @@ def shown(pattern: str, got: bytes, *, exact: bool = True) -> list[str]:
 # The runner.
 
 PAUSE = 1_000_000
-"""Microseconds between a command and the next packet, as p4c's runner waits. A test in time waits
-only where it says so; this is what ``wait`` alone means there."""
+"""Microseconds between a command and the next packet, as in p4c's runner. A timed test waits only
+at ``wait`` statements; this is the duration of one without its own."""
 
 HIGHEST_PRIORITY = 10_000
 """STF's priority p is simple_switch's 10000 - p, where the lowest number wins."""
@@ -366,11 +365,11 @@ def run(
         test: what is sent and expected.
         engine: of the switch.
         priority_queues: egress queues per port.
-        gap: nanoseconds between a packet and the next. Then packets wait in the egress queues, as
-            in a test that says how long to wait, where the gap is 0 by default.
+        gap: nanoseconds between a packet and the next; makes the test timed, so that packets wait
+            in the egress queues. In a test that is timed by its own waits it is 0 by default.
 
     Raises:
-        InputError: a number of queues that no port can have.
+        InputError: the number of queues is out of range.
         UnsupportedError: the engine does not support the program.
     """
     switch = Switch(program, engine, priority_queues=priority_queues)
@@ -423,7 +422,7 @@ class _Run:
         self._take(left, statement.line)
 
     def _take(self, left: PacketBatch, line: int) -> None:
-        """Keep what left, and what was found idle until then."""
+        """Keep the packets that left, and the entries that expired until then."""
         idle = self.switch.take_idle_timeouts()
         self.printed += [(line, str(each)) for each in idle]
         for port, data in left.to_packets():
@@ -432,7 +431,7 @@ class _Run:
     # ── Time ──
 
     def _pause(self) -> None:
-        """Before a packet that follows something else than a packet."""
+        """Let time pass before a packet that does not directly follow another one."""
         self.switch.state.clock += PAUSE
 
     def _wait(self, statement: stated.Wait) -> None:
@@ -442,7 +441,7 @@ class _Run:
         return self.switch.process_batch(packet)
 
     def _end(self, line: int) -> None:
-        """After the last statement."""
+        """Called after the last statement."""
 
     # ── Control plane ──
 
@@ -540,13 +539,13 @@ class _Run:
 
 @dataclass(slots=True)
 class _TimedRun(_Run):
-    """Packets arrive at times, and wait in the egress queues."""
+    """A timed test: packets arrive at times, and wait in the egress queues."""
 
     gap: int
     now: int = field(init=False, default=0)
 
     def _pause(self) -> None:
-        """Time passes by gaps and waits alone."""
+        """Do nothing: only gaps and waits let time pass."""
 
     def _wait(self, statement: stated.Wait) -> None:
         wait = PAUSE * 1000 if statement.nanoseconds is None else statement.nanoseconds

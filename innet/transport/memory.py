@@ -1,8 +1,8 @@
 """Transports in memory: a switch is a function from packets to packets.
 
-``MemoryTransport`` has one switch, ``NetworkTransport`` several that are joined by links, which may
-lose, delay and repeat packets. Faults of the hosts' links are added by
-``innet.network.FaultyTransport``, around any transport.
+``MemoryTransport`` has one switch. ``NetworkTransport`` has several, joined by links that may lose,
+delay and duplicate packets. ``innet.network.FaultyTransport`` adds faults of the hosts' links to
+any transport.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from innet.core.packets import MAX_PORT, PacketBatch
 from innet.network.faults import FaultCounters, Faults, FaultyLink
 from innet.network.traffic import Direction, Process, Tap, Traffic, joined
 
-_HOPS = 10_000  # calls of switches at one moment; more means that packets go round in circles
+_HOPS = 10_000  # calls of switches at one moment; more means a forwarding loop
 _MAX_HOST = 0xFFFF  # ``innet.network.drive`` sorts packets by 16 bits of it
 
 
 class MemoryTransport:
     """Hosts at ``ports`` of a switch that lives in this process. Deterministic.
 
-    The switch gets the packets in the order in which they were sent, in batches of a good size, and
-    its answers keep their order. Everything happens at the time of the call.
+    The switch gets the packets in the order in which they were sent, joined into larger batches.
+    Its answers keep their order. Everything happens at the time of the call.
 
     Args:
         process: the switch: takes packets by ingress port and returns packets by egress port, in
@@ -39,7 +39,7 @@ class MemoryTransport:
     Attributes:
         to_switch: packets and bytes from hosts, by port.
         to_hosts: packets and bytes to hosts, by port.
-        undelivered: packets that the switch sent to ports where no host is.
+        undelivered: packets that the switch sent to ports without a host.
 
     Raises:
         InputError: no port, a port twice, or one out of range.
@@ -96,7 +96,7 @@ class MemoryTransport:
         return arrived
 
     def wait(self, now: float, until: float) -> float:
-        """``now`` if something was sent that the switch has not seen, else ``until``."""
+        """``now`` if the switch has packets to process, else ``until``."""
         return now if self._sent else max(now, until)
 
     def _is_attached(self, port: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -114,10 +114,10 @@ class SwitchPort(NamedTuple):
 
 
 class _Switch:
-    """One switch with the packets that wait for it, and what its ports lead to.
+    """One switch, the packets that wait for it, and what its ports are connected to.
 
-    ``host[port]`` is the number of the host there, ``way[port]`` which direction of which trunk
-    begins there; -1 where nothing does.
+    ``host[port]`` is the number of the host at a port, ``way[port]`` the direction of a trunk that
+    begins there; both are -1 for none.
     """
 
     def __init__(self, process: Process) -> None:
@@ -138,15 +138,15 @@ class _Way(NamedTuple):
 class NetworkTransport:
     """Hosts at the ports of switches that are joined by trunks. Deterministic.
 
-    A host is known by a number of its own, which stands in ``PacketBatch.port`` of what it sends
-    and receives. Packets take time only on trunks with faults. Packets that leave by a port to
+    Each host has a number. It is the ``PacketBatch.port`` of the packets that the host sends and
+    receives. Packets take time only on trunks with faults. Packets that leave by a port to
     which nothing is attached are counted and dropped.
 
     Args:
         switches: name -> what the switch does with a batch: ingress ports in, egress ports out.
         hosts: number of a host -> where it is; numbers are 0 .. 65535.
         trunks: pairs of switch ports.
-        faults: of every trunk, both ways; None for links that lose nothing.
+        faults: of every trunk, both ways; None for links without faults.
         rng: the faults' source of randomness; a generator is spawned for each direction.
         tap: called with each batch that hosts send or receive; also settable later.
 
@@ -156,8 +156,8 @@ class NetworkTransport:
         undelivered: packets that left by ports to which nothing is attached.
 
     Raises:
-        InputError: no host, a number that cannot be, a port used twice, a switch that is not there,
-            or faults without ``rng``.
+        InputError: no host, a number out of range, a port used twice, an unknown switch, or faults
+            without ``rng``.
     """
 
     def __init__(
@@ -242,10 +242,10 @@ class NetworkTransport:
             switch.waiting.append(_at(part, port))
 
     def receive(self, now: float) -> PacketBatch:
-        """Run the switches until nothing waits at any of them; returns what reached hosts.
+        """Run the switches until no packet waits at any of them; returns what reached hosts.
 
         Raises:
-            StalledError: packets go round and round between the switches.
+            StalledError: packets loop between the switches.
         """
         reached: list[PacketBatch] = []
         for way in self._ways:
@@ -260,8 +260,8 @@ class NetworkTransport:
                 hops += 1
             if hops > _HOPS:
                 raise StalledError(
-                    f"packets go round in circles between the switches {', '.join(self._switches)}"
-                    f" at {now:g} s; look at what their tables do with the ports of the trunks."
+                    f"packets loop between the switches {', '.join(self._switches)} at {now:g} s; "
+                    "check which ports of the trunks their tables forward to."
                 )
         arrived = PacketBatch.concatenate(reached) if reached else PacketBatch.empty()
         if len(arrived):
@@ -271,7 +271,7 @@ class NetworkTransport:
         return arrived
 
     def wait(self, now: float, until: float) -> float:
-        """``now`` if a switch has packets to see, else until a trunk brings some."""
+        """``now`` if a switch has packets to process, else when a trunk delivers the next."""
         if any(switch.waiting for switch in self._switches.values()):
             return now
         due = min((way.line.next_due() for way in self._ways if way.line), default=math.inf)
@@ -282,7 +282,7 @@ class NetworkTransport:
     def _leave(
         self, switch: _Switch, leaving: PacketBatch, now: float, reached: list[PacketBatch]
     ) -> None:
-        """Put what a switch sent where its ports lead to."""
+        """Deliver what a switch sent to hosts and trunks."""
         if not len(leaving):
             return
         possible = (leaving.port >= 0) & (leaving.port <= MAX_PORT)
@@ -317,7 +317,7 @@ def _distinct(numbers: NDArray[np.int32]) -> list[int]:
 
 
 def _split(packets: PacketBatch, by: NDArray[np.int32]) -> list[tuple[int, PacketBatch]]:
-    """Runs of packets with equal ``by``, each in order; the runs by that number."""
+    """The packets grouped by ``by``, ascending; each group keeps their order."""
     if not len(packets):
         return []
     distinct = _distinct(by)

@@ -1,8 +1,8 @@
-"""Many packets of a socket moved by few system calls, in compiled code.
+"""Batches of packets sent and received by few system calls, in compiled code.
 
-A call per packet from Python would cost more than all else that happens to a packet. Here a batch
-is a matter of one call of ``innet.transport.system_calls``, and where a UDP socket is told to,
-dozens of packets pass the kernel as one datagram that holds them all.
+A Python call per packet would cost more than everything else that happens to the packet. Here one
+call of ``innet.transport.system_calls`` moves a batch. Where a UDP socket is set up for it, dozens
+of packets pass the kernel as one datagram.
 
 Sources: socket(7), udp(7).
 """
@@ -24,15 +24,15 @@ from innet.core.errors import NetworkError, StalledError
 from innet.core.packets import PacketBatch
 from innet.transport import system_calls as calls
 
-SO_SNDBUFFORCE = 32  # beyond the system's limit, for those who may (CAP_NET_ADMIN)
+SO_SNDBUFFORCE = 32  # may exceed the system's limit; needs CAP_NET_ADMIN
 SO_RCVBUFFORCE = 33
 
-_IP_MTU_DISCOVER = 10  # of Linux: whether packets may be cut on their way
+_IP_MTU_DISCOVER = 10  # Linux: whether packets may be fragmented
 _IP_PMTUDISC_DONT = 0
 
-_BUFFER = 64 << 20  # bytes: a window of every worker at once, many times over
+_BUFFER = 64 << 20  # bytes; holds many windows of every worker
 _AT_ONCE = calls.MOST_AT_ONCE
-_ROWS_AT_ONCE = 4096  # packets that are made ready for sending at once
+_ROWS_AT_ONCE = 4096  # packets prepared for sending at once
 _SEND_SECONDS = 5.0
 _NO_ROOM = (errno.EAGAIN, errno.EWOULDBLOCK)
 _NO_SEGMENTS = (errno.EINVAL, errno.EIO, errno.EMSGSIZE, errno.EOPNOTSUPP)
@@ -49,7 +49,7 @@ _NO_NAMES = np.empty((0, calls.ADDRESS_BYTES), np.uint8)
 
 
 def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
-    """Give a socket room for bursts: ``size`` bytes for root, for others what the system allows."""
+    """Enlarge a socket's buffers: to ``size`` bytes as root, else to what the system allows."""
     for forced, plain in (
         (SO_RCVBUFFORCE, socket.SO_RCVBUF),
         (SO_SNDBUFFORCE, socket.SO_SNDBUF),
@@ -64,7 +64,7 @@ def allow_fragmentation(sock: socket.socket) -> None:
     """Allow routers to fragment packets of a UDP socket that exceed the MTU of a link.
 
     By default Linux sets "don't fragment". Routers then drop such packets and report it by ICMP,
-    which the socket would raise as an error; where a firewall drops ICMP, it would never know.
+    which the socket raises as an error. If a firewall drops ICMP, the loss is not even reported.
     """
     sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
 
@@ -76,7 +76,11 @@ def supports_gro() -> bool:
 
 
 def enable_gro(sock: socket.socket) -> bool:
-    """Enable UDP GRO at a socket: it receives many packets as one datagram. Whether it could."""
+    """Enable UDP GRO at a socket: it receives many packets as one datagram.
+
+    Returns:
+        Whether the kernel has it.
+    """
     try:
         sock.setsockopt(socket.IPPROTO_UDP, calls.UDP_GRO, 1)
     except OSError:
@@ -85,12 +89,12 @@ def enable_gro(sock: socket.socket) -> bool:
 
 
 class Inbox:
-    """Room for messages that a socket receives.
+    """Buffers for the messages that a socket receives.
 
     Args:
-        rows: how many one call takes at most.
-        stride: bytes of the longest message; what is longer is cut off.
-        offset: where in its row a message is put, so that a header can be put before it.
+        rows: most messages that one call receives.
+        stride: bytes of a row; longer messages are truncated.
+        offset: where a message begins in its row, to leave room for a header.
     """
 
     def __init__(self, rows: int = _AT_ONCE, stride: int = 2048, offset: int = 0) -> None:
@@ -103,10 +107,10 @@ class Inbox:
         calls.receive_messages(-1, self.messages, 0, 0)  # compiled now, not when a packet waits
 
     def receive(self, sock: socket.socket, row: int = 0, most: int = _AT_ONCE) -> NDArray[np.int32]:
-        """Take what has arrived at ``sock``, ``most`` messages from ``row`` on, without waiting.
+        """Receive up to ``most`` messages into the rows from ``row`` on, without waiting.
 
         Returns:
-            the lengths of the messages, bytes, shape (k,); k may be 0.
+            The lengths of the messages, bytes, shape (k,); k may be 0.
 
         Raises:
             NetworkError: the socket's interface is gone.
@@ -123,18 +127,18 @@ class Inbox:
 
 
 class SegmentInbox:
-    """Room for the datagrams of a UDP socket, those that hold many packets cut into them.
+    """Buffers for what a UDP socket receives. Datagrams of many packets are split into packets.
 
     Args:
-        segment: bytes of most packets; packets of any other length are taken, too.
-        offset: where in its row a packet is put, so that a header can be put before it.
-        rows: how many packets one call takes at most.
+        segment: bytes of most packets; packets of any other length are received, too.
+        offset: where a packet begins in its row, to leave room for a header.
+        rows: most packets that one call receives.
 
     Attributes:
-        data: shape (n, stride), uint8; a row has room for more than ``segment`` bytes, and what is
-            longer than the row is cut off.
-        length: shape (n,), int32: bytes of each packet that the last call took.
-        sender: shape (n,), int64: who sent it: IPv4 address and UDP port as one number.
+        data: shape (n, stride), uint8; a row has room for more than ``segment`` bytes, and packets
+            longer than the row are truncated.
+        length: shape (n,), int32: bytes of each packet that the last call received.
+        sender: shape (n,), int64: its sender's IPv4 address and UDP port as one number.
         arrival: all three.
     """
 
@@ -158,7 +162,7 @@ class SegmentInbox:
         self._take(-1)  # compiled now, not when a packet waits
 
     def receive(self, sock: socket.socket) -> int:
-        """Take what has arrived, without waiting; how many packets.
+        """Receive what has arrived, without waiting; returns how many packets.
 
         Raises:
             NetworkError: the socket's interface is gone.
@@ -170,7 +174,7 @@ class SegmentInbox:
 
     @property
     def reception(self) -> calls.Reception:
-        """What compiled code that receives into it needs besides ``arrival``."""
+        """The buffers that compiled code needs to receive, besides ``arrival``."""
         return self._reception
 
     def _take(self, descriptor: int) -> tuple[int, int]:
@@ -181,11 +185,11 @@ class SegmentInbox:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where packets go.
+    """Destinations of packets.
 
     Attributes:
         names: shape (m, 16), uint8, a ``struct sockaddr_in`` each.
-        name_of: shape (k,), int64: which of them each packet goes to.
+        name_of: shape (k,), int64: the row of ``names`` for each packet.
     """
 
     names: NDArray[np.uint8]
@@ -196,8 +200,8 @@ class Outbox:
     """Sends rows of batches.
 
     Args:
-        segments: packets of one length that follow one another to the same address go as one
-            datagram, which the kernel or the network card cuts again (UDP sockets only).
+        segments: send consecutive packets of equal length to the same address as one datagram,
+            which the kernel or the network card splits (UDP sockets only).
         forgiving: count packets that cannot be sent as lost, such as those to unknown addresses.
 
     Attributes:
@@ -220,12 +224,12 @@ class Outbox:
 
     @property
     def transmission(self) -> calls.Transmission:
-        """What compiled code that sends needs."""
+        """The buffers that compiled code needs to send."""
         return self._transmission
 
     @property
     def most(self) -> int:
-        """How many packets go as one datagram."""
+        """Most packets that are sent as one datagram."""
         return calls.MOST_SEGMENTS if self.segments else 1
 
     def send(
@@ -239,15 +243,15 @@ class Outbox:
         """Send packets, without their first ``offset`` bytes.
 
         Args:
-            sock: where to.
-            packets: among which are those to send.
+            sock: the socket that sends them.
+            packets: a batch that contains them.
             offset: of the first byte that is sent.
-            rows: which ones, in that order, shape (k,); by default all.
-            to: where each of ``rows`` goes; None for a socket that is connected or bound.
+            rows: rows of the packets to send, in order, shape (k,); by default all.
+            to: destination of each of ``rows``; None for a socket that is connected or bound.
 
         Raises:
             NetworkError: the socket's interface is gone.
-            StalledError: the socket took nothing for some seconds.
+            StalledError: the socket accepted nothing for some seconds.
         """
         data = packets.data
         if data.strides[1:] != (1,):
@@ -276,7 +280,7 @@ class Outbox:
 
 
 def vectors_of(data: NDArray[np.uint8], offset: int, size: int) -> NDArray[np.int64]:
-    """A vector for each row: ``size`` bytes from ``offset`` on."""
+    """An I/O vector for each row: ``size`` bytes from ``offset`` on."""
     vectors = np.empty((len(data), calls.VECTOR_WORDS), np.int64)
     vectors[:, 0] = data.ctypes.data + offset + np.arange(len(data)) * data.strides[0]
     vectors[:, 1] = size
@@ -290,7 +294,7 @@ def failed(what: str, number: int) -> NetworkError:
 
 
 def _wait_for_room(sock: socket.socket, end: float) -> float:
-    """Wait a little until a socket takes packets again, at most to ``end``; 0 for a new wait."""
+    """Wait briefly for a socket to accept packets, until ``end``; 0 begins a new wait."""
     end = end or time.monotonic() + _SEND_SECONDS
     if time.monotonic() >= end:
         raise StalledError(
@@ -311,16 +315,16 @@ if not calls.SUPPORTED:
 # ----------------------------------------------------------------------------
 # Sleep until a socket can be read or written.
 #
-# select(2) sleeps no longer than it is told, but takes no descriptor above 1023, and a process that
-# trains may have thousands of files open before it joins a job. poll(2) takes them all; Python's
-# sleeps whole milliseconds.
+# select(2) has an exact timeout, but takes no descriptor above 1023, and a training process may
+# have thousands of files open before it joins a job. poll(2) takes any descriptor, but Python's
+# version rounds the timeout up to milliseconds.
 
 _SELECTABLE = 1024  # FD_SETSIZE of select(2)
 _LONGEST = 86_400.0  # seconds; poll takes no more than some 24 days
 
 
 def readable(seconds: float, *descriptors: int) -> list[int]:
-    """Wait for descriptors to become readable, or to have an error; at most so long, or a day."""
+    """Wait until a descriptor is readable or has an error; at most ``seconds``, or a day."""
     seconds = min(max(0.0, seconds), _LONGEST)
     if max(descriptors) < _SELECTABLE:
         return select.select(descriptors, [], [], seconds)[0]
@@ -328,7 +332,7 @@ def readable(seconds: float, *descriptors: int) -> list[int]:
 
 
 def writable(seconds: float, *descriptors: int) -> list[int]:
-    """Wait for descriptors to become writable, likewise."""
+    """Wait until a descriptor is writable or has an error; at most ``seconds``, or a day."""
     seconds = min(max(0.0, seconds), _LONGEST)
     if max(descriptors) < _SELECTABLE:
         return select.select([], descriptors, [], seconds)[1]

@@ -1,4 +1,4 @@
-"""The switch's end of UDP: one socket, many peers; each admitted address is a port."""
+"""The switch's end of UDP: one socket for many peers. Each admitted address is a switch port."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 
 _PORTS = 512  # that a v1model switch can have
 _TABLE = 4 * _PORTS
-_ROWS = 2048  # packets of one batch at most,
-_BATCH = 1 << 20  # and bytes: they stay in a processor's cache until they are summed and sent
+_ROWS = 2048  # most packets of a batch
+_BATCH = 1 << 20  # most bytes of a batch; they stay in the CPU cache until they are summed and sent
 _NAME = np.dtype(  # struct sockaddr_in
     [("family", "u2"), ("port", ">u2"), ("ip", ">u4"), ("zero", "u8")]
 )
-# Of a waiting datagram Linux counts a power of two of bytes, for it, headers and bookkeeping, and
+# Linux charges each waiting datagram to the buffer: data, headers and bookkeeping, rounded up to a
+# power of two, plus a descriptor. Datagrams of one call may wait as one, and then cost less.
 _BOOKKEEPING = 384
-_DESCRIPTION = 256  # bytes more. Several of one call may wait as one, and take less.
+_DESCRIPTION = 256
 _HEADER = ETHERNET_HEADER.itemsize
-_SO_MEMINFO = 55  # of Linux: nine counts of a socket, of which the last is what it has dropped
+_SO_MEMINFO = 55  # Linux: nine counters of a socket; the last counts dropped datagrams
 _MEMINFO = struct.Struct("9I")
 
 
 class Address(NamedTuple):
-    """Where datagrams come from: an IPv4 address as text, and a UDP port."""
+    """The sender of datagrams: an IPv4 address as text, and a UDP port."""
 
     ip: str
     udp_port: int
@@ -59,7 +60,7 @@ class Address(NamedTuple):
 
 
 class UnknownDatagram(NamedTuple):
-    """A datagram that is no frame."""
+    """A datagram that is not a frame."""
 
     sender: Address
     data: bytes
@@ -67,10 +68,10 @@ class UnknownDatagram(NamedTuple):
 
 @dataclass(slots=True)
 class PeerCounts:
-    """What became of datagrams so far.
+    """Counts of datagrams.
 
     Attributes:
-        received: all that came.
+        received: all that arrived.
         unknown_senders: frames of senders that were not admitted.
         wrong_length: datagrams of a length that no frame has.
         hellos: requests to join among them; the reader of ``unknown_datagrams`` counts them.
@@ -87,14 +88,14 @@ class CompiledPorts(NamedTuple):
 
     Attributes:
         descriptor: of the socket.
-        segments: how many packets go as one datagram.
-        offset: of the first byte of a packet that passes the socket.
-        segment: bytes of a frame from there on.
-        arrival, reception: where packets go that come, see ``innet.transport.system_calls``.
-        port: (rows,) int32, to be filled in: where packets come from.
-        senders: which addresses are ports.
-        names, positions: the address of each port, and -1 for a port without a peer.
-        transmission: room for the calls that send.
+        segments: most packets that are sent as one datagram.
+        offset: bytes of a frame that are not sent or received, at its beginning.
+        segment: bytes of a frame after those.
+        arrival, reception: buffers for receiving, see ``innet.transport.system_calls``.
+        port: (rows,) int32, filled in: the ingress port of each packet.
+        senders: the port of each known address.
+        names, positions: the address of each port; the position is -1 for a port without a peer.
+        transmission: buffers for sending.
     """
 
     descriptor: int
@@ -113,8 +114,8 @@ class CompiledPorts(NamedTuple):
 class PeerPorts:
     """The ports of a switch that are reached over UDP: one for each admitted address.
 
-    A datagram holds what follows the UDP header of a frame. To the switch it is shown behind an
-    Ethernet header (framing "raw"), which costs a program less than unused IP addresses.
+    A datagram holds what follows the UDP header of a frame. The switch gets it behind an Ethernet
+    header (framing "raw"), because a program parses that faster than unused IP addresses.
 
     Many frames between it and a worker pass the kernel as one datagram, where it can do that.
 
@@ -172,14 +173,14 @@ class PeerPorts:
 
     @property
     def lost(self) -> int:
-        """Datagrams that came faster than they were taken, and had no room to wait."""
+        """Datagrams that were lost because the receive buffer was full."""
         said = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
         return int(_MEMINFO.unpack(said)[-1])
 
     @property
     def room(self) -> int:
-        """Frames that may wait to be taken, each as a datagram of its own at the worst; the system
-        decides how much memory they get.
+        """How many frames the receive buffer holds, in the worst case of one frame per datagram.
+        The system decides how large the buffer is.
         """
         memory = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         counted = 1 << (self._size - _HEADER + _BOOKKEEPING - 1).bit_length()
@@ -191,10 +192,10 @@ class PeerPorts:
         return self._outbox.dropped
 
     def admit(self, port: int, address: Address) -> None:
-        """Put ``address`` at ``port``, in place of the peer that was there.
+        """Assign ``address`` to ``port``, in place of its previous peer.
 
         Raises:
-            InputError: no such port, or the address is at another one.
+            InputError: no such port, or the address belongs to another one.
         """
         if not 0 <= port < _PORTS - 1:
             raise InputError(f"port {port} is not in 0 .. {_PORTS - 2}.")
@@ -225,7 +226,7 @@ class PeerPorts:
             ports[position] = port
 
     def compiled(self) -> CompiledPorts:
-        """For ``innet.service.forwarding``, which does what ``receive`` and ``send`` do."""
+        """For ``innet.service.forwarding``, which does the same as ``receive`` and ``send``."""
         return CompiledPorts(
             self._socket.fileno(),
             self._outbox.most,
@@ -241,7 +242,7 @@ class PeerPorts:
         )
 
     def lose(self, packets: int) -> None:
-        """Compiled code could not send so many."""
+        """Count packets that compiled code could not send."""
         self._outbox.dropped += packets
 
     def receive(self) -> PacketBatch:
@@ -268,18 +269,18 @@ class PeerPorts:
         return PacketBatch(data[first:end], length[first:end], port[first:end])
 
     def send(self, packets: PacketBatch, first: int = 0) -> None:
-        """Send each packet to the peer at its port; without one it is lost.
+        """Send each packet to the peer at its port; packets to a port without a peer are lost.
 
         Args:
-            packets: what leaves.
-            first: how many were dealt with before, in the order of their ports.
+            packets: a batch that leaves the switch.
+            first: how many of them, ordered by port, were handled before.
         """
         rows, positions, _ = by_port(packets.port, self._places)
         to = Addresses(self._addresses, positions[first:])
         try:
             self._outbox.send(self._socket, packets, _HEADER, rows[first:], to)
         except StalledError:
-            self.stalls += 1  # what it could not send is lost, as on a link that is down
+            self.stalls += 1  # the rest is lost, as on a link that is down
 
     def _keep_unknown(self, rows: NDArray[np.int64]) -> None:
         room = self.max_unknown - len(self.unknown_datagrams)

@@ -30,25 +30,25 @@ _MEMBERSHIP = struct.Struct("=iH10x")  # struct packet_mreq
 _STATISTICS = struct.Struct("=II")  # struct tpacket_stats
 _SIOCGIFMTU = 0x8921
 _SHORTEST_ROOM = 2048
-_ETHERNET_AND_TAGS = 14 + 2 * 4  # bytes of the header and of two VLAN tags, which no MTU counts
-_ROOM = 2 << 20  # bytes for what is taken at once
+_ETHERNET_AND_TAGS = 14 + 2 * 4  # bytes of the header and of two VLAN tags, which the MTU excludes
+_ROOM = 2 << 20  # bytes received at once
 _LONGEST_WAIT = 1.0
 _PORTS_ROOM = 16 << 20  # bytes for the frames of one batch, of all ports
 _PER_PORT = 1024
 
 
 def open_interface(interface: str, ethertype: int | None = None) -> socket.socket:
-    """A packet socket that receives what arrives at ``interface``, and not what leaves it.
+    """A packet socket that receives what arrives at ``interface``, but not what leaves it.
 
     Args:
         interface: its name in this network namespace.
-        ethertype: take frames of this EtherType only; by default all.
+        ethertype: receive frames of this EtherType only; by default all.
 
     Raises:
         NetworkError: no such interface, or not root.
     """
     try:
-        # Protocol 0: nothing arrives, of any interface, before the socket is bound.
+        # Protocol 0: the socket receives nothing until it is bound.
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     except PermissionError:
         raise NetworkError(
@@ -59,7 +59,7 @@ def open_interface(interface: str, ethertype: int | None = None) -> socket.socke
         sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         protocol = _ETH_P_ALL if ethertype is None else ethertype
         sock.bind((interface, protocol))
-        if ethertype is None:  # a switch takes what is for others
+        if ethertype is None:  # a switch also receives frames for other addresses
             request = _MEMBERSHIP.pack(socket.if_nametoindex(interface), _PACKET_MR_PROMISC)
             sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
     except OSError as error:
@@ -72,7 +72,7 @@ def open_interface(interface: str, ethertype: int | None = None) -> socket.socke
 
 
 def room_for_frames(*sockets: socket.socket) -> int:
-    """Bytes of the longest frame that arrives at packet sockets, by their interfaces' MTU now."""
+    """Bytes of the longest frame that packet sockets receive, by their interfaces' present MTU."""
     longest = 0
     for sock in sockets:
         request = struct.pack("16si", sock.getsockname()[0].encode(), 0).ljust(40)
@@ -82,17 +82,17 @@ def room_for_frames(*sockets: socket.socket) -> int:
 
 
 def lost_on_arrival(sock: socket.socket) -> int:
-    """Frames that a packet socket had no room for, since the last call."""
+    """Frames lost since the last call because a packet socket's buffer was full."""
     statistics = sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
     return int(_STATISTICS.unpack(statistics)[1])
 
 
 class RawTransport:
-    """Carries the frames of one host as they are, by an interface; framing "raw".
+    """Carries the frames of one host unchanged over an interface; framing "raw".
 
     Args:
         interface: the host's, in this network namespace.
-        port: what this host's port at the switch is called in ``PacketBatch.port``.
+        port: the number of this host's switch port in ``PacketBatch.port``.
 
     Raises:
         NetworkError: no such interface, or not root.
@@ -171,7 +171,7 @@ class Ports:
         self._port = np.zeros(len(self._inbox.data), np.int32)
 
     def fileno(self) -> int:
-        """Readable when a frame has arrived at any port: for select and its like."""
+        """For select and similar: readable when a frame has arrived at any port."""
         return self._epoll.fileno()
 
     def close(self) -> None:
@@ -181,19 +181,19 @@ class Ports:
 
     @property
     def dropped(self) -> int:
-        """Packets that an interface's queue had no room for."""
+        """Packets lost because an interface's queue was full."""
         return self._outbox.dropped
 
     def lost(self) -> int:
-        """Frames that arrived faster than they were taken, so far."""
+        """Frames lost so far because a receive buffer was full."""
         self._lost += sum(lost_on_arrival(each) for each in self._sockets.values())
         return self._lost
 
     def receive(self, timeout: float) -> PacketBatch:
-        """Frames that have arrived, or arrive within ``timeout`` seconds; valid until the next.
+        """Frames that have arrived or arrive within ``timeout`` seconds; valid until the next call.
 
         Raises:
-            NetworkError: an interface went away; says which.
+            NetworkError: an interface is gone; names it.
         """
         ready = np.array(
             [(number, self._ports[number]) for number, _ in self._epoll.poll(timeout)], np.int64
@@ -203,7 +203,7 @@ class Ports:
         )
         if number:
             raise self._of(int(ready[struck, 1]), failed("receiving", number))
-        # Whole rows, which the switch takes as they are; it goes by their lengths.
+        # Whole rows without copying; the switch goes by their lengths.
         return PacketBatch(self._inbox.data[:rows], self._length[:rows], self._port[:rows])
 
     def send(self, packets: PacketBatch) -> None:

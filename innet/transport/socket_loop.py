@@ -1,12 +1,12 @@
-"""One worker at one UDP socket, without a step of Python for each batch.
+"""One worker at one UDP socket, without running Python for each batch.
 
-What ``innet.network.drive`` does for any hosts and transports, this compiled loop does for one
-worker: fill the frames of the chunks that may follow, send them, receive what has arrived, take the
-results, move the timers, sleep where nothing is there. Python goes on when all results are in, and
-when there is something for it to decide: a timer has run out, results lack workers, the switch has
-something to say, or the socket takes no more.
+This compiled loop does for one worker what ``innet.network.drive`` does for any hosts and
+transports. It fills the frames of the next chunks, sends them, receives what has arrived, takes the
+results, advances the timers, and sleeps when there is nothing to do. It returns to Python when all
+results are in, or when Python must decide: a timer has expired, results are partial, the switch
+service has a message, or the socket accepts no more.
 
-Between two small batches Python would cost more than everything else that happens to them.
+For small batches, Python would cost more than everything else that happens to them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from innet.transport.system_calls import (
 )
 from innet.transport.udp import Link, Watch
 
-_TURNS = 1024  # looks at the socket, before Python may see that somebody has pressed Ctrl-C
-_STOPPED = 1.0  # seconds too late: this process was stopped, and the others may have been with it
-_YIELDS = 4  # in vain: what a process waits for is often being made on the same processor
-_BATCH = 1 << 18  # bytes filled at once: they are in a processor's cache when they are sent
+_TURNS = 1024  # iterations before the return to Python, which then handles Ctrl-C
+_STOPPED = 1.0  # seconds late: this process was stopped, and the others perhaps with it
+_YIELDS = 4  # before it sleeps: the peer often runs on the same processor
+_BATCH = 1 << 18  # bytes filled at once; they are still in the CPU cache when they are sent
 _QUEUED, _FLAGS, _UNDER_WAY = int(Stats.QUEUED), int(Stats.FLAGS), int(SlotState.WAITING)
 _ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(
     _COUNTS := len(Progress._fields)
 )
-_NOW, _BOUND = range(2)  # the time at the end; and no timer runs out before
+_NOW, _BOUND = range(2)  # the time at the end, and a time before which no timer expires
 _EAGAIN = errno.EAGAIN
 
 
@@ -62,14 +62,14 @@ class SocketTransport(Transport, Protocol):
         """The socket, for frames that begin with ``head``."""
 
     def heard(self) -> None:
-        """Packets have come there."""
+        """Note that packets have arrived."""
 
     def watch(self, now: float) -> Watch:
-        """What else may end a wait, which ``wait`` then looks at."""
+        """What else may end a wait; ``wait`` then handles it."""
 
 
 def socket_loop(end: Host, transport: Transport) -> SocketLoop | None:
-    """A loop, where end and transport need no Python between batches; otherwise None."""
+    """A loop if end and transport need no Python between batches, else None."""
     if isinstance(end, SlotClient) and end.runs_compiled and hasattr(transport, "link"):
         return SocketLoop(end, cast("SocketTransport", transport))
     return None
@@ -91,14 +91,14 @@ class SocketLoop:
         rows = min(end.member.window, at_once * max(1, _BATCH // (at_once * size)))
         self._frames = np.empty((rows, size), np.uint8)
         self._counts, self._times = np.empty(_COUNTS, np.int64), np.empty(2)
-        with contextlib.suppress(StateError):  # who has left is told so when it is used
+        with contextlib.suppress(StateError):  # a worker that has left is told when it is used
             self._turn(0.0, Watch(-1, 0.0, True))  # compiled now, not when a packet waits
 
     def run(self, now: float) -> float:
-        """Move packets until the worker is done; what is under way then stays there.
+        """Move packets until the worker is done; packets that arrive later stay in the socket.
 
         Returns:
-            the time at which it was done.
+            The time at which it was done.
 
         Raises:
             StalledError: it gave up.
@@ -121,19 +121,19 @@ class SocketLoop:
                     transport.send(PacketBatch.uniform(frames, 0), now)
 
     def _turn(self, now: float, watch: Watch) -> float:
-        """Until Python has something to do; the time then."""
+        """Run compiled code until Python has something to do; returns the time then."""
         end, frames = self._end, self._frames
         state = end.compiled_state(now)
         link = self._transport.link(state.head)
         outbox = link.outbox
         room = link.arrival, link.reception, frames, outbox.transmission
         socket = link.descriptor, self._offset, outbox.most
-        # Nothing is returned: to make an array of it runs Python, which a signal would break off.
+        # Results go into arrays: returning one would run Python, which a signal could interrupt.
         turns(socket, room, state, watch, (self._counts, self._times))
         progress = Progress(*self._counts.tolist())
         outbox.dropped += progress.lost
         end.take_up(progress)
-        if progress.end > progress.first:  # the socket had no room, or cannot do it in this way
+        if progress.end > progress.first:  # the socket was full, or refuses segments
             left = PacketBatch.uniform(frames[progress.first : progress.end], 0)
             self._transport.send(left, now)
         elif progress.error:
@@ -154,13 +154,13 @@ def turns(
     """Fill, send, receive, take, and sleep, until there is something for Python to do.
 
     Args:
-        socket: its descriptor, how many bytes of a frame do not pass it, and how many packets go
-            as one datagram.
-        means: room for packets that come, and for frames that go, and for the calls.
+        socket: its descriptor, how many leading bytes of a frame are not sent, and how many packets
+            go as one datagram.
+        means: buffers for received packets, for frames to send, and for the system calls.
         state: the worker's end.
-        watch: what else there may be to do.
+        watch: what else may end the wait.
         done: filled in: the numbers of a ``Progress``; the time at the end, and a time before which
-            no timer runs out.
+            no timer expires.
     """
     descriptor, offset, _ = socket
     arrival, reception, frames, transmission = means
@@ -183,7 +183,7 @@ def turns(
             idle = 0
             clock[0] = monotonic(room)
             ends = _take(arrival, (count, offset), state, counts, times)
-            if error != 0 and clock[0] >= times[_BOUND]:  # what came before a deadline is taken
+            if error != 0 and clock[0] >= times[_BOUND]:  # take earlier packets first
                 ends = _due(state, watch, times) or ends
         elif error != _EAGAIN:
             counts[_ERROR] = error
@@ -208,7 +208,7 @@ def _take(
     counts: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> bool:
-    """Take so many packets that have come and lack so many bytes; whether Python is to know."""
+    """Take received packets, by count and by the header bytes they lack; whether to return."""
     count, lacking = which
     stats = state.notes[0]
     length = arrival.length[:count]
@@ -220,7 +220,7 @@ def _take(
     counts[_ANSWERS] += answers
     counts[_WAITING] -= answers
     if answers > 0:
-        times[_BOUND] = -np.inf  # a timer may have come closer
+        times[_BOUND] = -np.inf  # a timer may now expire earlier
     return bool(stats[_FLAGS] & state.halts != 0)
 
 
@@ -232,7 +232,7 @@ def _send_queued(
     counts: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> None:
-    """Send the chunks in the queue, as many at once as the frames have room for."""
+    """Send the chunks in the queue, as many at once as fit into ``frames``."""
     descriptor, offset, segments = socket
     frames, transmission = room
     stats, clock = state.notes
@@ -266,6 +266,6 @@ def _send_queued(
 
 @njit(cache=True, nogil=True)
 def _due(state: ClientState, watch: Watch, times: NDArray[np.float64]) -> bool:
-    """Whether a timer has run out; before ``times[_BOUND]`` none will."""
+    """Whether a timer has expired; sets ``times[_BOUND]``, before which none will."""
     times[_BOUND] = min(watch.until, next_deadline(state.slots[1]))
     return bool(state.notes[1][0] >= times[_BOUND])

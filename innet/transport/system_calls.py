@@ -1,14 +1,13 @@
-"""System calls from compiled code: a batch of packets without a step of Python for each.
+"""System calls from compiled code, which move a batch of packets without running Python for each.
 
-Numba calls the C library by name. A structure of C's is a row of 64-bit words here, filled in by
-number; the numbers are those of 64-bit little-endian Linux, the only system that has these calls.
-Every function but ``wait_readable`` returns at once, and all let other threads of Python run
-meanwhile. What one cannot do it returns as the error's number, for Python to wait, to repeat or to
-raise.
+Numba calls the C library by name. A C structure is a row of 64-bit words here, addressed by index.
+The indices are those of 64-bit little-endian Linux, the only system with these calls. Every
+function except ``wait_readable`` returns at once, and all of them release the GIL. A failed call
+returns errno; the Python caller waits, repeats the call, or raises.
 
-A datagram that is as long as many packets (UDP_SEGMENT on the way out, UDP_GRO on the way in)
-passes the kernel once instead of packet by packet. The vectors of a message say where its parts lie
-in memory, so that each of its packets is a row of a batch without being copied again.
+A datagram of many packets (UDP_SEGMENT when sending, UDP_GRO when receiving) passes the kernel
+once instead of packet by packet. The I/O vectors of a message say where its parts lie in memory, so
+that each packet is a row of a batch without another copy.
 
 Sources: recvmsg(2), recvmmsg(2), sendmmsg(2), poll(2), cmsg(3), udp(7).
 """
@@ -30,18 +29,18 @@ from innet.core.numba_cache import njit
 
 Words = NDArray[np.int64]
 
-# struct msghdr, by words; struct mmsghdr adds the length of what was moved.
+# struct msghdr, by words; struct mmsghdr adds the number of bytes moved.
 NAME, NAME_LENGTH, VECTORS, VECTOR_COUNT, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH = range(8)
 MESSAGE_WORDS = 8
 VECTOR_WORDS = 2  # struct iovec: address, length
 CONTROL_WORDS = 4
-ADDRESS_BYTES = 16  # struct sockaddr_in: family, port, address, 8 bytes of nothing
-MOST_AT_ONCE = 1024  # messages of a call, and vectors of a message: the kernel takes no more
+ADDRESS_BYTES = 16  # struct sockaddr_in: family, port, address, 8 bytes of padding
+MOST_AT_ONCE = 1024  # the kernel's limit on messages of a call, and on vectors of a message
 
 UDP_SEGMENT = 103
 UDP_GRO = 104
-MOST_SEGMENTS = 64  # of a datagram: what every kernel that knows them takes
-LONGEST_DATAGRAM = 65_507  # what the 16-bit length of IPv4 leaves room for
+MOST_SEGMENTS = 64  # of a datagram: the limit of the oldest kernel with UDP_SEGMENT
+LONGEST_DATAGRAM = 65_507  # bytes; limited by IPv4's 16-bit length
 
 _SOL_UDP = 17
 _CONTROL_SEGMENT = _SOL_UDP | UDP_SEGMENT << 32  # level and type of a control message
@@ -56,7 +55,7 @@ _EAGAIN, _EINTR, _ECONNREFUSED, _ENOBUFS = (
     errno.ENOBUFS,
 )
 
-#: Whether this system has what is called here.
+#: Whether this system has these calls.
 SUPPORTED = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
 
 _recvmsg: Any = types.ExternalFunction(
@@ -81,7 +80,7 @@ _POLLIN = select.POLLIN
 
 
 class Arrival(NamedTuple):
-    """Where packets are put that a socket receives.
+    """Buffers for the packets that a socket receives.
 
     Attributes:
         data: (rows, stride) uint8, a row for each packet.
@@ -95,13 +94,13 @@ class Arrival(NamedTuple):
 
 
 class Reception(NamedTuple):
-    """What a call of recvmsg needs.
+    """The other buffers of a recvmsg call.
 
     Attributes:
         header: words of a msghdr.
         control: words of the control message that comes with a datagram.
         name: words of its sender's address.
-        vectors: (rows, 2): where a packet of each row goes.
+        vectors: (rows, 2): where the packet of each row is put.
         scratch: bytes for the longest datagram.
     """
 
@@ -119,9 +118,9 @@ class Departure(NamedTuple):
         data: (n, stride) uint8, rows without gaps between their bytes.
         length: (n,) int32, bytes of each row.
         offset: of the first byte of a row that is sent.
-        rows: (k,) int64: which ones, in that order.
-        names: (m, 16) uint8: addresses to send to; none for a socket that is connected.
-        name_of: (k,) int64: which of ``names`` each of ``rows`` goes to.
+        rows: (k,) int64: the rows to send, in order.
+        names: (m, 16) uint8: addresses to send to; none for a connected socket.
+        name_of: (k,) int64: the row of ``names`` for each of ``rows``.
     """
 
     data: NDArray[np.uint8]
@@ -133,7 +132,7 @@ class Departure(NamedTuple):
 
 
 class Transmission(NamedTuple):
-    """What a call of sendmmsg needs.
+    """The buffers of a sendmmsg call.
 
     Attributes:
         messages: (calls, 8): words of mmsghdr.
@@ -153,7 +152,7 @@ def _error() -> int:
 
 @njit(cache=True, nogil=True)
 def monotonic(words: Words) -> float:
-    """``time.monotonic``; ``words`` (2,) is room for the call."""
+    """``time.monotonic``; ``words`` (2,) is scratch memory."""
     _clock_gettime(_CLOCK_MONOTONIC, words.ctypes.data)
     return float(words[0] + 1e-9 * words[1])
 
@@ -166,18 +165,18 @@ def yield_processor() -> None:
 
 @njit(cache=True, nogil=True)
 def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
-    """Sleep until a descriptor can be read or has an error, so many seconds, or until a signal.
+    """Sleep until a descriptor is readable or has an error, ``seconds`` have passed, or a signal.
 
     Args:
-        one: a descriptor; what is below 0 is not waited for.
+        one: a descriptor; negative for none.
         other: likewise.
         seconds: how long at most.
-        words: (4,), room for the call.
+        words: (4,), scratch memory.
 
     Returns:
-        1 if the one can be read, plus 2 if the other can; 0 if neither.
+        1 if the first is readable, plus 2 if the second is; 0 if neither.
     """
-    words[0] = (one & _LOW) | _POLLIN << 32  # struct pollfd: descriptor, what for, what is
+    words[0] = (one & _LOW) | _POLLIN << 32  # struct pollfd: descriptor, events, revents
     words[1] = (other & _LOW) | _POLLIN << 32
     words[2] = int(seconds)
     words[3] = int((seconds - words[2]) * 1e9)
@@ -189,7 +188,7 @@ def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
 
 @njit(cache=True, nogil=True)
 def receive_messages(descriptor: int, messages: Words, first: int, room: int) -> int:
-    """Fill ``messages[first : first + room]``; how many came, or an error's number below 0."""
+    """Fill ``messages[first : first + room]``; returns how many were received, or -errno."""
     at = messages.ctypes.data + first * MESSAGE_WORDS * 8
     while True:
         count = _recvmmsg(descriptor, at, min(room, MOST_AT_ONCE), _DONT_WAIT, 0)
@@ -204,17 +203,17 @@ def receive_messages(descriptor: int, messages: Words, first: int, room: int) ->
 def receive_of_ports(
     ready: Words, most: int, messages: Words, length: NDArray[np.int32], port: NDArray[np.int32]
 ) -> tuple[int, int, int]:
-    """Messages of several sockets, one socket after the other.
+    """Receive messages of several sockets, one socket after the other.
 
     Args:
-        ready: (k, 2): descriptors, and the ports that they are.
-        most: messages taken from each.
+        ready: (k, 2): descriptors, and their ports.
+        most: most messages from each.
         messages: one per row.
         length: (rows,) int32, filled in.
         port: (rows,) int32, filled in.
 
     Returns:
-        how many rows were filled; an error's number or 0; which of ``ready`` it struck.
+        How many rows were filled; errno or 0; the row of ``ready`` with the error.
     """
     row, number, struck = 0, 0, 0
     for index in range(len(ready)):
@@ -237,20 +236,20 @@ def receive_of_ports(
 def receive_datagrams(
     descriptor: int, arrival: Arrival, reception: Reception, offset: int, segment: int
 ) -> tuple[int, int]:
-    """Datagrams into rows, those that hold many packets cut into them.
+    """Receive datagrams into rows, and split those of many packets.
 
-    A message is received into the vectors of the rows that follow, each of ``segment`` bytes:
-    packets of that length lie in their rows at once; others are put there by ``_cut``.
+    A message is received into the vectors of the next rows, each of ``segment`` bytes. Packets of
+    that length are then in their rows; ``_cut`` moves others there.
 
     Args:
         descriptor: of a UDP socket.
-        arrival: where the packets go: an Arrival.
-        reception: room for the calls: a Reception.
-        offset: where in its row a packet begins.
+        arrival: filled in.
+        reception: the other buffers.
+        offset: where a packet begins in its row.
         segment: bytes of most packets.
 
     Returns:
-        how many rows were filled, and the number of an error (EAGAIN: nothing more is there) or 0.
+        How many rows were filled, and errno (EAGAIN: no further datagram) or 0.
     """
     header, control = reception.header, reception.control
     span = len(reception.scratch) // segment
@@ -290,9 +289,9 @@ def _cut(
     sizes: tuple[int, int, int],
     scratch: NDArray[np.uint8],
 ) -> int:
-    """Put packets that were received as if they had another length into a row each.
+    """Move packets of a length other than ``segment`` into a row each; returns how many.
 
-    What does not fit its row is cut off, and what does not fit the rows is left out.
+    Packets longer than a row are truncated, and packets without a row are dropped.
     """
     segment, part, received = sizes
     data = arrival.data
@@ -327,14 +326,14 @@ def send_packets(
 
     Args:
         descriptor: of a socket.
-        departure: what is to go: a Departure.
-        first: where in its rows to begin.
-        most: how many packets of one length and address may go as one datagram.
-        transmission: room for the calls: a Transmission.
+        departure: the packets.
+        first: the row to begin with.
+        most: most packets of one length and address in a datagram.
+        transmission: the buffers.
 
     Returns:
-        up to which row all were dealt with; how many of them the interface's queue had no room
-        for; the number of an error, which struck the next row, or 0.
+        The row up to which all were handled; how many of them were lost because the interface's
+        queue was full; errno for the next row, or 0.
     """
     messages = transmission.messages
     done = first
@@ -362,7 +361,7 @@ def send_packets(
 
 @njit(cache=True, nogil=True)
 def _gathered(departure: Departure, first: int, most: int, transmission: Transmission) -> int:
-    """Make messages of the rows from ``first`` on, as many as there is room for; how many."""
+    """Make messages of the rows from ``first`` on, as many as fit; returns how many."""
     messages, controls, vectors = transmission
     rows, length, name_of = departure.rows, departure.length, departure.name_of
     offset = departure.offset
@@ -398,7 +397,7 @@ def _gathered(departure: Departure, first: int, most: int, transmission: Transmi
 
 
 # ----------------------------------------------------------------------------
-# Rows of packet batches, in compiled code: whose they are, and where they go.
+# Rows of packet batches, in compiled code: their senders and their ports.
 
 _SPREAD = np.int64(0x9E37_79B9_7F4A_7C15 - (1 << 64))  # 2**64 over the golden ratio, odd
 
@@ -407,14 +406,14 @@ _SPREAD = np.int64(0x9E37_79B9_7F4A_7C15 - (1 << 64))  # 2**64 over the golden r
 def by_port(
     port: NDArray[np.int32], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Rows ordered by port, those of a port as they came.
+    """Rows ordered by port; those of a port keep their order.
 
     Args:
         port: (n,) int32.
         positions: (m,) int64: a number below m for each port that exists, -1 for the others.
 
     Returns:
-        rows, in their new order; the place of each; how many rows have a port that does not exist.
+        The rows in their new order; the position of each; how many rows have an unknown port.
     """
     starts = np.zeros(len(positions) + 1, np.int64)
     unknown = 0
@@ -440,7 +439,7 @@ def by_port(
 
 @njit(cache=True, nogil=True)
 def find_slot(key: int, keys: NDArray[np.int64]) -> int:
-    """Where a table of a power of two of ``keys`` (0: none) has ``key``, or room for it."""
+    """The index of ``key`` in a hash table (0: free; its size a power of two), or a free one."""
     mask = len(keys) - 1
     position = (key * _SPREAD >> 32) & mask
     while keys[position] not in (0, key):
@@ -449,11 +448,11 @@ def find_slot(key: int, keys: NDArray[np.int64]) -> int:
 
 
 class Senders(NamedTuple):
-    """Whose packets are taken.
+    """The senders whose packets are accepted.
 
     Attributes:
-        keys: (n,) int64, a table of senders, as ``find_slot`` reads it.
-        ports: (n,) int32: the port that each of them is.
+        keys: (n,) int64, a hash table of senders for ``find_slot``.
+        ports: (n,) int32: the port of each.
     """
 
     keys: NDArray[np.int64]
@@ -468,14 +467,13 @@ def filter_senders(
 
     Args:
         count: how many packets there are.
-        arrival: an Arrival; its rows are moved together.
+        arrival: the packets; those that are kept move to the first rows.
         port: (rows,) int32, filled in.
-        segment: bytes of a right packet.
-        senders: a Senders.
+        segment: bytes of a valid packet.
+        senders: the known senders.
 
     Returns:
-        how many are kept, the first rows, in the order in which they came; how many of the right
-        length were of unknown senders.
+        How many are kept, in their order; how many of the right length had unknown senders.
     """
     data, length, sender = arrival
     kept, unknown = 0, 0

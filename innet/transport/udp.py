@@ -1,6 +1,4 @@
-"""A transport over a UDP socket: one worker, in a process of its own, on a network of the
-kernel's.
-"""
+"""A transport over a UDP socket, for one worker in its own process on a kernel network."""
 
 from __future__ import annotations
 
@@ -36,9 +34,9 @@ from innet.wire import (
 _HEADERS = ETHERNET_HEADER.itemsize + IPV4_HEADER.itemsize + UDP_HEADER.itemsize
 _TOS = ETHERNET_HEADER.itemsize + 1
 _UDP_CHECKSUM = slice(_HEADERS - 2, _HEADERS)
-_SO_NO_CHECK = 11  # of Linux: send UDP without a checksum
+_SO_NO_CHECK = 11  # Linux: send UDP without a checksum
 _LONGEST_WAIT = 1.0
-_BATCH = 1 << 18  # bytes taken at once: they stay in a processor's cache until they are read
+_BATCH = 1 << 18  # bytes received at once; they stay in the CPU cache until they are read
 
 
 class Link(NamedTuple):
@@ -46,8 +44,8 @@ class Link(NamedTuple):
 
     Attributes:
         descriptor: of the socket.
-        arrival, reception: where its packets go, see ``innet.transport.system_calls``.
-        outbox: with room for what is sent.
+        arrival, reception: buffers for receiving, see ``innet.transport.system_calls``.
+        outbox: has the buffers for sending.
     """
 
     descriptor: int
@@ -60,9 +58,9 @@ class Watch(NamedTuple):
     """What ends a wait for packets.
 
     Attributes:
-        descriptor: something is to be heard where it can be read; -1 for none.
-        until: the time.
-        lasting: packets that come do not change it.
+        descriptor: the wait ends when it can be read; -1 for none.
+        until: the wait ends at this time.
+        lasting: packets that arrive do not change it.
     """
 
     descriptor: int
@@ -73,27 +71,27 @@ class Watch(NamedTuple):
 class UdpTransport:
     """Carries the frames of one host as UDP datagrams.
 
-    The kernel writes and checks Ethernet, IPv4 and UDP headers. Of a frame that is sent only what
-    follows them travels; to what arrives they are put back, as they were between the addresses
-    that the socket is connected to. All frames of a call are sent with the first one's type of
-    service (and ECN), and without a UDP checksum where it has none.
+    The kernel writes and checks Ethernet, IPv4 and UDP headers. Only what follows them in a frame
+    is sent. Received frames get headers with the addresses that the socket is connected to. All
+    frames of a call are sent with the first one's type of service (and ECN), and without a UDP
+    checksum if it has none.
 
     Between sockets of one machine, up to 64 frames pass the kernel as one datagram (``segments``),
-    which costs a small part of the time. Such a datagram has a UDP checksum; it is not computed
-    where nothing leaves the machine. A receiver that did not ask for it sees single datagrams.
+    in a small part of the time. Such a datagram has a UDP checksum, which the kernel does not
+    compute if nothing leaves the machine. A receiver without GRO gets single datagrams.
 
     Args:
         source: address and port to send from; an address of this machine or namespace.
-        switch: where to send; datagrams of others are not received.
+        switch: where to send; datagrams from other addresses are not received.
         layout: of the frames; its framing must be "udp".
-        port: what this host's port at the switch is called in ``PacketBatch.port``.
-        sock: a socket that is bound and connected already, to whatever addresses; ``source`` and
-            ``switch`` are then those that frames show. It is closed with this.
-        segments: many frames as one datagram; by default where the switch has a loopback address.
+        port: the number of this host's switch port in ``PacketBatch.port``.
+        sock: a socket that is already bound and connected, to any addresses; ``source`` and
+            ``switch`` are then only those in frames. ``close`` closes it.
+        segments: send many frames as one datagram; by default if the switch has a loopback address.
 
     Raises:
         InputError: another framing.
-        NetworkError: the address is not this machine's, or the port is in use.
+        NetworkError: the address is not one of this machine, or the port is in use.
     """
 
     name = "udp"
@@ -115,8 +113,8 @@ class UdpTransport:
         self._inbox = SegmentInbox(layout.frame_size - _HEADERS, _HEADERS, rows)
         self._inbox.data[:, :_HEADERS] = _headers(switch, source, layout)
         self._ports = np.full(len(self._inbox.data), port, np.int32)
-        self._options = (True, 0)  # as a new socket has them: UDP checksum, type of service
-        self._followed: NDArray[np.uint8] | None = None  # the head that the options are of
+        self._options = (True, 0)  # of a new socket: UDP checksum, type of service
+        self._followed: NDArray[np.uint8] | None = None  # the head that the options were set for
         self._socket = _connected(source, switch) if sock is None else sock
         if segments is None:
             segments = ipaddress.IPv4Address(self._socket.getpeername()[0]).is_loopback
@@ -126,7 +124,7 @@ class UdpTransport:
         self._socket.close()
 
     def fileno(self) -> int:
-        """Readable when a datagram has arrived: for select and its like."""
+        """For select and similar: readable when a datagram has arrived."""
         return self._socket.fileno()
 
     def now(self) -> float:
@@ -134,8 +132,9 @@ class UdpTransport:
         return time.monotonic()
 
     def link(self, head: NDArray[np.uint8]) -> Link:
-        """The socket as compiled code uses it, until ``close``, for frames that all begin with
-        ``head``; see ``innet.transport.socket_loop``.
+        """The socket for compiled code, until ``close``; all frames must begin with ``head``.
+
+        See ``innet.transport.socket_loop``.
         """
         if head is not self._followed:
             self._follow(head)
@@ -144,7 +143,7 @@ class UdpTransport:
         return Link(self._socket.fileno(), inbox.arrival, inbox.reception, self._outbox)
 
     def heard(self) -> None:
-        """Packets have come over the link."""
+        """Note that packets have arrived over the link."""
 
     def watch(self, now: float) -> Watch:
         """What to wait for at the link besides packets."""
@@ -154,14 +153,14 @@ class UdpTransport:
         """Hand packets to the kernel."""
         if len(packets):
             self._follow(packets.data[0])
-            # Of a frame that was cut within its headers (faults do it) no datagram is left.
+            # A frame that a fault truncated within its headers leaves no datagram.
             short = packets.length < _HEADERS
             rows = np.flatnonzero(~short) if short.any() else None
             self._outbox.send(self._socket, packets, _HEADERS, rows)
 
     def _follow(self, frame: NDArray[np.uint8]) -> None:
-        """Have the kernel write headers as this frame has them."""
-        # The kernel cuts no datagram that has no checksum.
+        """Have the kernel write the same headers as this frame has."""
+        # The kernel splits no datagram without a checksum.
         options = self._outbox.segments or bool(frame[_UDP_CHECKSUM].any()), int(frame[_TOS])
         if options != self._options:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_NO_CHECK, int(not options[0]))
@@ -170,7 +169,7 @@ class UdpTransport:
             self._followed = None
 
     def receive(self, now: float) -> PacketBatch:  # noqa: ARG002 - the kernel's time
-        """What has arrived, valid until the next call; another length than the layout's stays."""
+        """What has arrived, valid until the next call; frames of a wrong length are included."""
         count = self._inbox.receive(self._socket)
         length = self._inbox.length[:count] + np.int32(_HEADERS)
         return PacketBatch(self._inbox.data[:count], length, self._ports[:count])
@@ -198,7 +197,7 @@ def _connected(source: Endpoint, switch: Endpoint) -> socket.socket:
 
 
 def _headers(source: Endpoint, destination: Endpoint, layout: Layout) -> NDArray[np.uint8]:
-    """What stands before the innet header of a frame from ``source`` to ``destination``."""
+    """The outer headers of a frame from ``source`` to ``destination``."""
     frame = pack(
         layout,
         source,

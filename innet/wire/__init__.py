@@ -2,7 +2,7 @@
 
 Everything is big endian. A frame is Ethernet / IPv4 without options / UDP / innet header / values
 (framing "udp"), or Ethernet with an EtherType of its own / innet header / values (framing "raw").
-A frame always carries all ``V`` values of its layout; ``elements`` says how many mean something.
+A frame always has all ``V`` values of its layout; ``elements`` says how many of them are used.
 The layout is a numpy dtype, so that one expression reads or writes a field of thousands of frames:
 ``layout.view(frames)["innet"]["sequence"]``.
 """

@@ -1,11 +1,11 @@
-"""What happens to every byte of a packet at a worker, in compiled code.
+"""Packing, checksums, checks and byte order of a worker's packets, in compiled code.
 
-Imported by ``ready``, or when the first packet is packed or parsed: Numba takes longer to import
-than most commands to run. Compiled at import, so that no packet waits for it.
-``tests/support/naive_wire.py`` says the same in NumPy.
+``ready`` imports it, at the latest when the first packet is packed or parsed, since importing Numba
+takes longer than most commands. It is compiled at import, so that no packet waits for it.
+``tests/support/naive_wire.py`` does the same in NumPy.
 
-Source: computing the Internet checksum, RFC 1071. Its sum is one modulo 2**16 - 1, in which words
-of 32 bits count as the sum of their halves; and it may be taken in either byte order.
+Source: computing the Internet checksum, RFC 1071. The sum is modulo 2**16 - 1, so that a 32-bit
+word counts as the sum of its halves, and the byte order does not matter.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from innet.wire.layout import HEADER
 Bytes = NDArray[np.uint8]
 
 FIELD, EITHER, SUM = range(3)
-"""Kinds of rules: a big-endian number lies between two others; so does it, or the one after it; the
-Internet checksum over bytes is right."""
+"""Kinds of rules. FIELD: a big-endian number is in a range. EITHER: it or the number after it is.
+SUM: the Internet checksum over some bytes is right."""
 
 _CHECKSUM = 15  # which 16-bit word of the innet header
 _HEADER_BYTES = HEADER.itemsize
@@ -53,7 +53,7 @@ def swapped(word: Any) -> Any:
 def write_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
     """Write ``values`` into a frame whose innet header, with checksum 0, begins at ``offset``.
 
-    Where a frame has room for more values it gets zeros. The checksum is written last.
+    The rest of the frame is filled with zeros. The checksum is written last.
     """
     total = np.uint64(0)
     for word in frame[offset : offset + _HEADER_BYTES].view(np.uint32):
@@ -76,7 +76,7 @@ def fill(frames: Bytes, outer: Bytes, headers: Bytes, values: NDArray[np.int32])
 
     Args:
         frames: (n, frame bytes), filled in.
-        outer: what stands before the innet header, the same in all.
+        outer: the headers before the innet header, the same in all frames.
         headers: (n, header bytes), with checksum 0.
         values: (n, V), in the host's byte order.
     """
@@ -92,8 +92,8 @@ def fill(frames: Bytes, outer: Bytes, headers: Bytes, values: NDArray[np.int32])
 
 @njit(cache=True, nogil=True)
 def _number(frame: Bytes, offset: int, size: int) -> Any:
-    """A big-endian number of one byte or two, which is what rules are of."""
-    at = np.uint64(offset)  # without a sign, which would be looked at for each byte
+    """A big-endian number of one byte or two, the sizes that rules have."""
+    at = np.uint64(offset)  # unsigned: a negative index would be checked at each access
     if size == 1:
         return np.int64(frame[at])
     return np.int64(frame[at]) << 8 | np.int64(frame[at + np.uint64(1)])
@@ -110,7 +110,7 @@ def _sum(frame: Bytes, offset: int, size: int) -> int:
 
 @njit("i8(u1[::1], i8, i8[:,::1])", cache=True, nogil=True)
 def check_frame(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
-    """The refusal of the first rule that a frame breaks, 0 if none; see ``check_frames``."""
+    """The refusal of the first rule that a frame violates, 0 if none; see ``check_frames``."""
     if length != rules[0, 4] or len(frame) < length:
         return int(rules[0, 6])
     for index in range(1, len(rules)):
@@ -133,17 +133,17 @@ def check_frame(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
 def check_frames(
     data: Bytes, length: NDArray[np.int32], rules: NDArray[np.int64], headers: Bytes
 ) -> NDArray[np.uint8]:
-    """Hold frames to rules.
+    """Check frames by rules.
 
     Args:
         data: (n, stride).
         length: (n,), bytes of each.
         rules: (rules, 7): kind, offset, bytes, mask, smallest, largest, number of the refusal. The
-            first one is of the length: its refusal, and as offset where the innet header lies.
+            first one is for the length: its refusal, and as offset that of the innet header.
         headers: (n, header bytes), filled in for frames of the right length.
 
     Returns:
-        (n,): the refusal of the first rule that does not hold, 0 if all do.
+        (n,): the refusal of the first rule that a frame violates, 0 if none.
     """
     reason = np.zeros(len(length), np.uint8)
     at, right = rules[0, 1], rules[0, 4]
@@ -158,7 +158,7 @@ def check_frames(
 
 @njit("void(u1[::1], i8, i4[::1])", cache=True, nogil=True)
 def read_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
-    """``values`` becomes what stands in a frame from ``offset`` on, in the host's byte order."""
+    """Read ``values`` from a frame from ``offset`` on, into the host's byte order."""
     taken = frame[offset : offset + 4 * len(values)].view(np.uint32)
     words = values.view(np.uint32)
     for index in range(len(words)):

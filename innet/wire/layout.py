@@ -1,4 +1,4 @@
-"""The packet layout as numpy dtypes: the one place that says which field lies where.
+"""The packet layout as numpy dtypes, the only definition of the fields and their offsets.
 
 Sources: Ethernet II (IEEE 802.3 clause 3), IPv4 (RFC 791), UDP (RFC 768).
 """
@@ -24,7 +24,7 @@ VERSION = 2
 WIDTH = 32  # bits per element
 UDP_PORT = 48879  # 0xBEEF, where the switch listens
 ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
-MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # what the 16-bit length of IPv4 leaves room for
+MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # limited by IPv4's 16-bit length
 
 ETHERTYPE_IPV4 = 0x0800
 PROTOCOL_UDP = 17
@@ -63,14 +63,14 @@ HEADER = np.dtype(
         ("slot", ">u2"),  # within the job's slots
         ("slot_version", "u1"),  # which of the slot's two copies
         ("flags", "u1"),  # Flag
-        ("bitmap", ">u4"),  # of a result: who is in it
+        ("bitmap", ">u4"),  # of a result: the workers in it
         ("worker", ">u2"),  # the sender's index; of a result, the addressee's
-        ("count", "u1"),  # of a result: how many are in it
+        ("count", "u1"),  # of a result: how many workers are in it
         ("width", "u1"),  # bits per element
-        ("elements", ">u2"),  # how many of the values carry meaning
-        ("exponent", ">u2"),  # combined by MAX whatever the operation is
-        ("message", ">u2"),  # which all-reduce the sender takes this chunk for
-        ("checksum", ">u2"),  # RFC 1071, of all above and the values
+        ("elements", ">u2"),  # how many of the values are used
+        ("exponent", ">u2"),  # combined by MAX for every operation
+        ("message", ">u2"),  # tag of the sender's all-reduce
+        ("checksum", ">u2"),  # RFC 1071, of the fields above and the values
     ]
 )
 
@@ -88,7 +88,7 @@ class Flag(enum.IntFlag):
     ECN = 8
     RESULT = 16
     PARTIAL = 32
-    URGENCY_1 = 64  # these two: a number, of the levels above the leaves that are asked, too
+    URGENCY_1 = 64  # these two bits: how many levels above the leaves are asked as well
     URGENCY_2 = 128
     URGENCY = 192
 
@@ -109,7 +109,7 @@ class Layout:
         framing: "udp" or "raw".
 
     Raises:
-        InputError: a number of values or a framing that cannot be.
+        InputError: a number of values out of range, or an unknown framing.
     """
 
     values: int
@@ -156,7 +156,7 @@ def offset_of(name: str) -> int:
 
 
 def limits(name: str, layout: Layout) -> tuple[int, int]:
-    """The smallest and the largest number that the header field ``name`` can mean."""
+    """The smallest and the largest valid value of the header field ``name``."""
     if name == "operation":
         return min(ReduceOp), max(ReduceOp)
     if name == "slot_version":
@@ -172,7 +172,7 @@ def limits(name: str, layout: Layout) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where packets come from or go to: Ethernet and IPv4 addresses in text form, and a UDP port.
+    """A sender or receiver of packets: Ethernet and IPv4 addresses as text, and a UDP port.
 
     Raises:
         InputError: an invalid address or port.

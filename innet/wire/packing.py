@@ -1,7 +1,7 @@
 """Header fields and values to frames, whole batches at once.
 
 Sources: IPv4 identification 0 with DF set (RFC 6864 section 4.1), Internet checksum (RFC 1071), UDP
-checksum 0 for "none" (RFC 768), because innet's own covers header and values in either framing.
+checksum 0 for "none" (RFC 768), because the innet checksum covers header and values.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ def internet_checksum(headers: Frames) -> NDArray[np.uint16]:
     """RFC 1071 over each row of ``headers`` (uint8, (n, an even number of bytes, below 128 KiB)).
 
     Returns:
-        (n,) in host order: what belongs into the checksum field when that field is 0 in
-        ``headers``; 0 when the field is there and right.
+        (n,) in host order: the value of the checksum field, if that field is 0 in ``headers``;
+        0 if the field is set and right.
     """
     # Native 16-bit words: the ones' complement sum is the same in both byte orders, byte-swapped.
     total = headers.view(np.uint16).sum(axis=1, dtype=np.uint32)
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)
-    # Stored as native, read as big endian: this swaps on a little-endian host and nowhere else.
+    # Stored as native, read as big endian: this swaps bytes on a little-endian host only.
     return np.asarray((~total).astype(np.uint16).view(">u2"), np.uint16)
 
 
 def ready() -> Any:
-    """Have the functions that packets are packed and parsed with; the first call takes a while."""
-    # Imported when it is needed: Numba takes longer to import than most commands to run.
+    """The compiled functions that pack and parse packets; the first call takes a while."""
+    # Imported on first use, since importing Numba takes longer than most commands.
     return importlib.import_module("innet.wire.compiled")
 
 
 @lru_cache(maxsize=1024)
 def _outer(layout: Layout, source: Endpoint, destination: Endpoint, listens: bool) -> Frames:
-    """What stands before the innet header in every frame; shared by all callers, who only read."""
+    """The headers before the innet header; a shared array, which callers only read."""
     frame = np.zeros((1, layout.frame_size), np.uint8)
     record = layout.view(frame)
     ethernet = record["ethernet"]
@@ -113,35 +113,35 @@ def pack(
 ) -> Frames:
     """Frames from ``source`` to ``destination``.
 
-    Magic, version and width are the layout's and the checksum follows from the rest; every other
-    header field is one number for all frames or an array (n,), and named as in HEADER.
+    Magic, version, width and checksum are set here. Every other header field is one number for all
+    frames or an array (n,), with its name in HEADER.
 
     Args:
         layout: of the frames.
-        source: whose addresses they carry as the sender's.
-        destination: whose addresses they carry as the receiver's.
+        source: the sender's addresses.
+        destination: the receiver's addresses.
         values: int32, (n, layout.values).
         operation: an innet.core.reduce_op.ReduceOp.
         job: the job's number.
-        epoch: which incarnation of the job.
+        epoch: the job's epoch.
         sequence: chunk number, modulo 2**32.
         slot: within the job's slots.
         slot_version: 0 or 1.
         worker: index of the sender; in a result, of the addressee.
-        elements: how many values carry meaning, 1 .. layout.values; by default all.
+        elements: how many values are used, 1 .. layout.values; by default all.
         flags: a Flag.
-        bitmap: of a result, who is in it.
-        count: of a result, how many are in it.
+        bitmap: of a result: the workers in it.
+        count: of a result: how many workers are in it.
         exponent: combined by MAX.
-        message: tag of the all-reduce, equal for all workers that take part in the same.
-        listens: the IPv4 header says ECT(0): who is told of congestion will send less (RFC 3168).
+        message: tag of the all-reduce, the same for all its workers.
+        listens: set ECT(0) in the IPv4 header: the sender reacts to congestion marks (RFC 3168).
 
     Returns:
         uint8, (n, layout.frame_size).
 
     Raises:
-        InputError: values of another shape or dtype, or a field that its place cannot hold or
-            that no receiver accepts.
+        InputError: values of another shape or dtype, or a field that is out of range or that no
+            receiver accepts.
     """
     if values.ndim != 2 or values.shape[1] != layout.values or values.dtype != np.int32:
         raise InputError(
@@ -187,7 +187,7 @@ def _require(name: str, field: Field, low: int, high: int) -> None:
     else:
         kind = np.iinfo(field.dtype)
         if low <= kind.min and kind.max <= high:
-            return  # the dtype says so already
+            return  # guaranteed by the dtype
         smallest, largest = int(field.min()), int(field.max())
     if smallest < low or largest > high:
         wrong = smallest if smallest < low else largest

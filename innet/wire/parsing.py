@@ -1,4 +1,4 @@
-"""Frames to header fields and values, whole batches at once; what is no packet is named why."""
+"""Frames to header fields and values, whole batches at once, with a reason for each refusal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIELD, EITHER, SUM = range(3)  # kinds of checks, as innet.wire.compiled knows t
 
 
 class Refusal(enum.IntEnum):
-    """Why bytes are not a packet of the layout: the first reason, from the outside in."""
+    """Why a frame is not a packet of the layout: the first reason, outer headers first."""
 
     NONE = 0
     LENGTH = 1
@@ -59,7 +59,7 @@ class Refusal(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """As it reads in a sentence: "slot version"."""
+        """The name in a sentence, such as "slot version"."""
         return self.name.lower().replace("_", " ")
 
 
@@ -68,10 +68,10 @@ class Batch:
     """What ``parse`` found in n frames.
 
     Attributes:
-        layout: by which they were read.
-        data: (n, at least layout.frame_size) uint8; rows that are not ``valid`` hold anything.
-        header: (n,) records of HEADER, big endian, of the same.
-        reason: (n,) uint8, a Refusal each; Refusal.NONE where the frame is a packet of the layout.
+        layout: the layout they were read by.
+        data: (n, at least layout.frame_size) uint8; rows that are not ``valid`` may hold anything.
+        header: (n,) records of HEADER, big endian, likewise.
+        reason: (n,) uint8, a Refusal each; Refusal.NONE if the frame is a packet of the layout.
     """
 
     layout: Layout
@@ -97,7 +97,7 @@ class Batch:
         return np.asarray(self.frames["values"], np.int32)
 
     def refusals(self) -> dict[Refusal, int]:
-        """How many frames were refused for which reason."""
+        """How many frames were refused, by reason."""
         numbers = np.bincount(self.reason, minlength=len(Refusal))
         return {why: int(numbers[why]) for why in Refusal if why and numbers[why]}
 
@@ -106,11 +106,11 @@ class _Check(NamedTuple):
     """One condition on a frame whose length is right.
 
     Attributes:
-        refusal: why a frame is refused that does not meet it.
-        field: that it is about.
-        kind: what the condition is; see ``compiled.FIELD`` and its like.
-        between: the smallest and the largest number that the field may be, after ``mask``.
-        expected: the same in words.
+        refusal: the reason for frames that do not meet it.
+        field: the field it checks.
+        kind: of the condition: ``FIELD``, ``EITHER`` or ``SUM`` of ``innet.wire.compiled``.
+        between: the smallest and the largest value of the field, after ``mask``.
+        expected: the condition in words.
     """
 
     refusal: Refusal
@@ -155,7 +155,7 @@ def _udp_checks(layout: Layout) -> list[_Check]:
 
 @lru_cache(maxsize=64)
 def _checks(layout: Layout) -> tuple[_Check, ...]:
-    """In the order in which they are made."""
+    """The checks of a layout, in order."""
     raw = _equals(
         Refusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE, f"{ETHERTYPE:#06x} (innet)"
     )
@@ -193,7 +193,7 @@ def rules(layout: Layout) -> NDArray[np.int64]:
 
 
 def _place(layout: Layout, path: tuple[str, ...]) -> tuple[int, int]:
-    """Where a field lies in a frame, and how many bytes it has."""
+    """A field's offset in a frame, and its bytes."""
     offset, dtype = 0, layout.dtype
     for name in path:
         fields = dtype.fields
@@ -223,18 +223,18 @@ def frames_of(frames: Frames | PacketBatch) -> tuple[Frames, NDArray[np.int32]]:
 
 
 def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
-    """Read ``frames`` by ``layout``; never raises over what they hold.
+    """Read ``frames`` by ``layout``; never raises because of their contents.
 
-    The UDP checksum is not looked at: innet sends 0, an operating system's socket another one, and
-    the innet checksum covers header and values under either framing.
+    The UDP checksum is ignored: innet sends 0, an operating system's socket may send another one,
+    and the innet checksum covers header and values.
 
     Args:
-        layout: what the frames should be.
-        frames: uint8 (n, bytes), rows that are all frame, or packets of any lengths.
+        layout: the expected layout.
+        frames: uint8 (n, bytes), one frame per row, or packets of any lengths.
     """
     data, length = frames_of(frames)
     header = np.zeros(len(length), HEADER)
-    if data.shape[1] < layout.frame_size:  # too narrow to look at, so none of them is right
+    if data.shape[1] < layout.frame_size:  # too short for any valid frame
         reason = np.full(len(length), Refusal.LENGTH, np.uint8)
         return Batch(layout, np.zeros((len(length), layout.frame_size), np.uint8), header, reason)
     reason = ready().check_frames(
@@ -247,10 +247,10 @@ def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
 
 
 def parse_strict(layout: Layout, frames: Frames | PacketBatch | bytes) -> Batch:
-    """As ``parse``, of frames that must all be packets of the layout; also of one, as bytes.
+    """As ``parse``, but all frames must be packets of the layout; takes a single frame as bytes.
 
     Raises:
-        PacketError: names the first that is not one, the field, what it holds and what it should.
+        PacketError: names the first invalid frame, its field, the value and the expected value.
     """
     if isinstance(frames, bytes):
         frames = np.frombuffer(frames, np.uint8)[None, :]

@@ -1,9 +1,9 @@
-"""The packet layout as scapy layers, and pcap files: for people who want to look at packets.
+"""The packet layout as scapy layers, and pcap files, for inspecting packets.
 
-``Innet`` is the header and the values of ``innet.wire``. Importing this module tells scapy, which
-then finds it behind UDP port 48879 and EtherType 0x88B5: ``Ether(frame).show()`` reads a whole
-packet. The module is the only one that imports scapy, which takes a good part of a second: import
-it where it is used.
+``Innet`` is the header and the values of ``innet.wire``. Importing this module registers it with
+scapy behind UDP port 48879 and EtherType 0x88B5, so that ``Ether(frame).show()`` shows a whole
+packet. No other module imports scapy. The import takes a good part of a second: import this module
+only where it is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from innet.wire import (
 )
 
 with warnings.catch_warnings():
-    # Scapy tells of missing IPv6 routes, old ciphers and the like; none of it touches a dissector.
+    # Scapy warns of missing IPv6 routes, old ciphers and so on, which do not matter to a dissector.
     warnings.simplefilter("ignore")
     _logger = logging.getLogger("scapy")
     _level = _logger.level
@@ -63,7 +63,7 @@ _LINK_TYPE_ETHERNET = 1
 
 
 class _Values(FieldListField):
-    """All whole 32-bit words that are left; a remainder stays for the next layer (Raw)."""
+    """The remaining 32-bit words; further bytes are left to the next layer (Raw)."""
 
     def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, list[int]]:
         full = len(s) - len(s) % 4
@@ -93,12 +93,12 @@ class Innet(Packet):
         ShortField("exponent", 0),
         XShortField("message", 0),
         XShortField("checksum", None),
-        # Scapy reads no list of more than a hundred, unless it is told how long it may be.
+        # By default scapy reads lists of at most a hundred items.
         _Values("values", [], SignedIntField("value", 0), max_count=MAX_VALUES),
     ]
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        """Fill the checksum in where none was given."""
+        """Fill in the checksum if none was given."""
         if self.checksum is None:
             end = HEADER.itemsize
             pkt = pkt[: end - 2] + checksum(pkt).to_bytes(2, "big") + pkt[end:]
@@ -118,7 +118,7 @@ class Innet(Packet):
 bind_layers(UDP, Innet, dport=UDP_PORT)
 bind_layers(UDP, Innet, sport=UDP_PORT)
 bind_layers(UDP, Innet, sport=UDP_PORT, dport=UDP_PORT)  # what building a packet fills in
-# Scapy's first match wins, and its VXLAN layer claims the same port, for some switches' sake.
+# Scapy takes the first match, and its VXLAN layer claims the same port for some switches.
 UDP.payload_guess.sort(key=lambda guess: guess[1] is not Innet)
 bind_layers(Ether, Innet, type=ETHERTYPE)
 
@@ -128,7 +128,7 @@ class Capture:
     """What a pcap file held.
 
     Attributes:
-        packets: in the order of the file; a pcap knows no ports, so ``port`` is 0.
+        packets: in the order of the file; a pcap has no ports, so ``port`` is 0.
         times: shape (n,), float64, seconds since the capture's epoch.
     """
 
@@ -141,17 +141,17 @@ def write_pcap(
     packets: PacketBatch | Frames | Iterable[bytes],
     times: Iterable[float] | None = None,
 ) -> None:
-    """Write Ethernet frames to a pcap file with nanosecond time stamps, replacing what was there.
+    """Write Ethernet frames to a pcap file with nanosecond time stamps; replaces an existing file.
 
     Args:
         path: of the file.
         packets: a batch, uint8 (n, bytes), or bytes objects.
-        times: one per packet, seconds, 0 <= time < 2**32, rising in a capture of the real world;
-            by default packet i was seen at i microseconds.
+        times: one per packet, seconds, 0 <= time < 2**32, ascending in real captures; by default
+            packet i was captured at i microseconds.
 
     Raises:
-        InputError: not as many times as packets, a time that a pcap cannot hold, or a path that
-            cannot be written.
+        InputError: the number of times differs from that of packets, a time is out of range, or
+            the path cannot be written.
     """
     frames = _as_bytes(packets)
     stamps = np.arange(len(frames)) * 1e-6 if times is None else np.asarray(list(times), np.float64)
@@ -163,7 +163,7 @@ def write_pcap(
         atomic_write(path) as temporary,
         PcapWriter(str(temporary), _LINK_TYPE_ETHERNET, endianness="<", nano=True) as writer,
     ):
-        writer.write_header(None)  # so that a capture of no packets is a pcap, too
+        writer.write_header(None)  # so that a capture without packets is a valid pcap
         for frame, stamp in zip(frames, stamps.tolist(), strict=True):
             seconds, nanoseconds = divmod(round(stamp * 1e9), 10**9)
             writer.write_packet(frame, sec=seconds, usec=nanoseconds)
@@ -180,12 +180,12 @@ def read_pcap(path: str | Path) -> Capture:
 
     Raises:
         InputError: there is no such file, or it cannot be opened.
-        PacketError: the file is no capture, not one of Ethernet frames, or ends in a packet.
+        PacketError: the file is not a capture of Ethernet frames, or ends within a packet.
     """
     found: list[tuple[bytes, float]] = []
     try:
         with (
-            Path(path).open("rb") as stream,  # scapy leaks what it opens by name and then refuses
+            Path(path).open("rb") as stream,  # opened here: scapy leaks files that it refuses
             RawPcapReader(cast("Any", stream)) as reader,  # annotated as a name only
         ):
             linktype = getattr(reader, "linktype", None)

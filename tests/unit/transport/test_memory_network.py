@@ -104,7 +104,7 @@ def test_packets_that_go_round_are_found_out():
         [(SwitchPort("a", i), SwitchPort("b", i)) for i in (1, 2)],
     )
     transport.send(packets(1, b"x"), 0.0)
-    with pytest.raises(StalledError, match="round in circles between the switches a, b"):
+    with pytest.raises(StalledError, match="packets loop between the switches a, b"):
         transport.receive(0.0)
 
 

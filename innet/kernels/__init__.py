@@ -1,14 +1,14 @@
-"""Kernels: arrays in, arrays out, behind one name; no kernel knows what a codec or a packet is.
+"""Kernels: functions from arrays to arrays, in three implementations, without codecs or packets.
 
-``get("reference")`` is the oracle, plain numpy and Python that can be checked by reading;
-``get("cpu")`` is compiled by Numba, ``get("cuda")`` by numba-cuda for a GPU. They take the same
-arguments and return the same bits; those of ``cuda`` also take arrays that lie on the GPU.
+``get("reference")`` is the oracle: plain NumPy and Python that can be checked by reading.
+``get("cpu")`` is compiled by Numba, ``get("cuda")`` by numba-cuda for a GPU. All take the same
+arguments and return the same bits; ``cuda`` also takes arrays on the GPU.
 
-Common to all: arrays are one-dimensional and C-contiguous, inputs are not modified unless the
-method says so, floats are finite unless the method looks for those that are not. Arrays have
-fewer than 2**31 elements, so that an element's index fits an int32. A *bitmap* of n elements is
-ceil(n / 32) int32 words, element i at bit i mod 32 (the least significant is 0) of word i div 32.
-Scratch memory stays below twice the gradient, but for peels of more than a quarter of its elements.
+Common to all: arrays are one-dimensional and C-contiguous. Inputs are not modified unless the
+method says so. Floats are finite unless the method looks for those that are not. Arrays have fewer
+than 2**31 elements, so that an index fits an int32. A *bitmap* of n elements is ceil(n / 32) int32
+words, element i at bit i mod 32 (the least significant is 0) of word i div 32. Scratch memory stays
+below twice the gradient, except for peels of more than a quarter of its elements.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from innet.kernels.layout.limbs import Limbs
 
 __all__ = ["CountLayout", "Filter", "Kernels", "Limbs", "SketchLayout", "get", "names"]
 
-#: Each name is a folder of ``innet.kernels`` in which every family of kernels has a file.
+#: Each name is a folder of ``innet.kernels`` with a file for every family of kernels.
 _NAMES = ("cpu", "cuda", "reference")
 _FAMILIES = (
     "bitmap",
@@ -52,25 +52,25 @@ class Kernels(Protocol):
     """What every implementation provides; the modules named in ``names()`` are implementations."""
 
     def absmax_nnz(self, x: Floats, /) -> tuple[int, int, int]:
-        """One reading of x, shape (n,): what a quantizer and an input check need to know.
+        """What a quantizer and an input check need to know of x, shape (n,), from one pass.
 
         Returns:
-            The bits of max |x| as an integer (those of non-negative floats are in the order of
-            the floats); how many elements are not zero; the first index that is NaN or infinite,
-            or -1. With one that is not finite, the first two are without meaning.
+            The bits of max |x| as an integer (the bits of non-negative floats have the order of the
+            floats); how many elements are not zero; the index of the first element that is NaN or
+            infinite, or -1. If there is one, the first two are undefined.
         """
         ...
 
     def absmax_nnz_sparse(
         self, x: Floats, most: int, /
     ) -> tuple[int, int, int, tuple[Ints, Floats] | None]:
-        """``absmax_nnz``, and from the same reading the elements that are not zero: their indices,
-        ascending, and their values, both of shape (m,). None where there are more than ``most``.
+        """``absmax_nnz``, and from the same pass the elements that are not zero: their indices,
+        ascending, and their values, both of shape (m,). None if there are more than ``most``.
         """
         ...
 
     def top_k(self, x: Floats, k: int, /) -> tuple[Ints, Floats]:
-        """The k elements of largest magnitude, 0 <= k <= n; of equal ones those that come first.
+        """The k elements of largest magnitude, 0 <= k <= n; of equal ones the first.
 
         Returns:
             Their indices, ascending, shape (k,), and their values, shape (k,).
@@ -78,8 +78,9 @@ class Kernels(Protocol):
         ...
 
     def add_scaled(self, x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
-        """X + weight · y, the product rounded to float32 before it is added, as weight is first;
-        and the bits of the largest magnitude of that, as ``absmax_nnz`` gives them. It may be
+        """X + weight · y, and the bits of its largest magnitude, as in ``absmax_nnz``.
+
+        The weight is rounded to float32, and so is the product before it is added. The sum may be
         infinite.
         """
         ...
@@ -87,7 +88,7 @@ class Kernels(Protocol):
     def low_pass(
         self, memory: Floats, gradient: Floats, weight: float, indices: Ints, taken: Floats, /
     ) -> tuple[Floats, Floats, int]:
-        """A memory that takes in a share of the gradient but where the sum of both is sent.
+        """Add a share of the gradient to a memory, except where the sum of both is sent.
 
         Args:
             memory: shape (n,).
@@ -97,9 +98,9 @@ class Kernels(Protocol):
             taken: shape (n,), what ``add_scaled`` of these three returned. It may be overwritten.
 
         Returns:
-            The new memory, shape (n,): ``taken``, but at the indices (1 - weight) · memory + 0,
+            The new memory, shape (n,): ``taken``, but (1 - weight) · memory + 0 at the indices,
             each operation rounded; memory + gradient at the indices, shape (m,); the bits of the
-            largest magnitude that the new memory has there.
+            largest magnitude of the new memory at the indices.
         """
         ...
 
@@ -108,7 +109,7 @@ class Kernels(Protocol):
     ) -> tuple[Ints, Floats, Floats]:
         """``top_k`` of gradient + residual, and that sum with the selected set to zero.
 
-        Where the sum is infinite or, still larger, a NaN, these elements count as the largest.
+        Elements whose sum is infinite or NaN count as the largest, NaN as larger than infinity.
 
         Returns:
             Indices and values as ``top_k``, and the rest, shape (n,): a new array.
@@ -128,7 +129,7 @@ class Kernels(Protocol):
     ) -> tuple[Ints, Floats, Floats]:
         """``select_threshold`` of gradient + residual, and that sum with the selected set to zero.
 
-        Where the sum is infinite or a NaN it reaches every threshold.
+        A sum that is infinite or NaN reaches every threshold.
 
         Returns:
             Indices and values as ``select_threshold``, and the rest, shape (n,): a new array.
@@ -142,7 +143,7 @@ class Kernels(Protocol):
         ...
 
     def chunk_argmax_sum(self, x: Floats, y: Floats, chunk: int, /) -> Ints:
-        """``chunk_argmax`` of x + y, which is not written; it may be infinite."""
+        """``chunk_argmax`` of x + y, which may be infinite; the sum is not stored."""
         ...
 
     def select_above_chunk_max(
@@ -157,7 +158,7 @@ class Kernels(Protocol):
         ...
 
     def absmin_count(self, x: Floats, least: float, /) -> tuple[float, int]:
-        """The smallest |x| >= least, infinity where there is none; and how many they are.
+        """The smallest |x| >= least, or infinity if there is none; and how many there are.
 
         Compared without rounding. Least is 0.0 for all elements.
         """
@@ -167,17 +168,17 @@ class Kernels(Protocol):
         """The sums of |x| - shift and of its square over the elements with |x| >= least, in
         float64; each term is rounded once.
 
-        Bit for bit the same from every implementation: element i is added to lane i mod ``LANES``
-        (512), in ascending order, and then the upper half of the lanes to the lower half until one
-        is left.
+        Every implementation returns the same bits: element i is added to lane i mod ``LANES``
+        (512), in ascending order; then the upper half of the lanes is added to the lower half until
+        one is left.
         """
         ...
 
     def abs_product(self, x: Floats, /) -> tuple[float, int]:
         """The product of all |x| that are not zero as f · 2**e with 1 <= f < 2.
 
-        f is multiplied in float64 in the order in which ``moments`` adds, and so is the same
-        everywhere, as a sum of logarithms would not be.
+        f is multiplied in float64 in the order in which ``moments`` adds, so that every
+        implementation returns the same bits. Sums of logarithms would differ.
         """
         ...
 
@@ -209,8 +210,9 @@ class Kernels(Protocol):
         ...
 
     def lowest_exponent(self, x: Floats, /) -> int:
-        """The exponent of the lowest bit that is set in any element: all are multiples of
-        2**exponent. Between -149 and 127; 128 where every element is zero.
+        """The exponent of the lowest bit that is set in any element, -149 .. 127; 128 for zeros.
+
+        All elements are multiples of 2**exponent.
         """
         ...
 
@@ -221,8 +223,8 @@ class Kernels(Protocol):
     def join_limbs(self, sums: Ints, limbs: Limbs, /) -> Floats:
         """The float32 nearest to the number whose limbs add up to ``sums``, shape (count · n,).
 
-        Half to even, with one rounding, however many limbs; infinite where IEEE 754 rounds to
-        infinity, and 0.0, never -0.0, where the number is zero.
+        Rounded once, half to even, for any number of limbs; infinite where IEEE 754 rounds to
+        infinity, and 0.0, never -0.0, if the number is zero.
         """
         ...
 
@@ -230,8 +232,8 @@ class Kernels(Protocol):
         """Words of several small integers each, shape (ceil(n / lanes),) = (w,).
 
         Word j is the sum of its integers j, w + j, 2·w + j, ..., the l-th of them times
-        2**(l · bits). So sums of words are the words of the sums. As long as the magnitudes of
-        these are below 2**(bits - 1) no lane reaches into another, and no word leaves int32.
+        2**(l · bits). So sums of words are the words of the sums. If the magnitudes of the sums
+        are below 2**(bits - 1), no lane carries into another, and no word overflows int32.
 
         Args:
             integers: shape (n,), of such magnitudes.
@@ -241,15 +243,15 @@ class Kernels(Protocol):
         ...
 
     def unpack(self, words: Ints, size: int, lanes: int, bits: int, /) -> Ints:
-        """The ``size`` integers of which ``pack`` makes such words."""
+        """The inverse of ``pack``, shape (size,)."""
         ...
 
     def block_squares(self, x: Floats, block: int, /) -> Doubles:
         """The sum of squares of each of the ceil(n / block) blocks of consecutive elements.
 
-        Bit for bit the same from every implementation: the element at place i of a block is added
-        to lane i mod ``SQUARES_LANES`` (32) in ascending order, and then the upper half of the
-        lanes to the lower half until one is left; in float64.
+        Every implementation returns the same bits: element i of a block is added, in float64, to
+        lane i mod ``SQUARES_LANES`` (32) in ascending order; then the upper half of the lanes is
+        added to the lower half until one is left.
         """
         ...
 
@@ -282,12 +284,12 @@ class Kernels(Protocol):
     def quantize_to_table(
         self, integers: Ints, scales: Doubles, table: Ints, block: int, key: int, /
     ) -> Ints:
-        """To one of the two entries of a table that are next to it, by chance, without bias.
+        """Round each element at random, without bias, to one of its two neighbors in a table.
 
-        For element i, p = integer · scale + g / 2, held within 0 .. g, lies between neighboring
-        entries a <= p < b of the table (the last two where p = g). With r the low half, for odd i
-        the high half, of mix(key + (i div 2 + 1) · 0x9E3779B97F4A7C15) it becomes b where
-        r · (b - a) < (p - a) · 2**32, else a. What is compared is exact in float64.
+        For element i, p = integer · scale + g / 2, clamped to 0 .. g, lies between neighboring
+        entries a <= p < b of the table (the last two if p = g). Let r be the low half, for odd i
+        the high half, of mix(key + (i div 2 + 1) · 0x9E3779B97F4A7C15). The result is b if
+        r · (b - a) < (p - a) · 2**32, else a. The comparison is exact in float64.
 
         Args:
             integers: shape (n,).
@@ -301,9 +303,9 @@ class Kernels(Protocol):
     def project_rows(self, x: Floats, columns: int, factor: Floats, /) -> Doubles:
         """A matrix times several vectors, in float64: sum k · rows + i is row i times vector k.
 
-        Products of two float32 are exact. Bit for bit the same from every implementation: the
-        product in column j is added to lane j mod ``ROW_LANES`` (32) in ascending order, and then
-        the upper half of the lanes to the lower half until one is left.
+        Products of two float32 are exact. Every implementation returns the same bits: the product
+        in column j is added to lane j mod ``ROW_LANES`` (32) in ascending order; then the upper
+        half of the lanes is added to the lower half until one is left.
 
         Args:
             x: shape (rows · columns,), row by row.
@@ -324,7 +326,7 @@ class Kernels(Protocol):
         ...
 
     def factor_product(self, left: Floats, right: Floats, rank: int, /) -> Floats:
-        """The matrix that two factors make, shape (rows · columns,), row by row.
+        """The product of two factors, shape (rows · columns,), row by row.
 
         Element (i, j) is the sum over k, ascending, of left[k · rows + i] · right[k · columns + j]
         in float64, rounded to float32: infinite where too large, and 0.0, never -0.0, where too
@@ -374,33 +376,33 @@ class Kernels(Protocol):
         ...
 
     def gather_blocks(self, integers: Ints, blocks: Ints, block: int, /) -> Ints:
-        """The integers of the blocks of these numbers, ascending, one block after the other."""
+        """The integers of the blocks with these indices, ascending, one block after the other."""
         ...
 
     def scatter_blocks(self, blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
-        """A dense array, shape (size,), of which ``words`` are ``gather_blocks``; 0 elsewhere."""
+        """The inverse of ``gather_blocks``: a dense array, shape (size,), with 0 elsewhere."""
         ...
 
     def count_sketch_encode(self, x: Floats, layout: CountLayout, /) -> Floats:
         """The cells of x's count sketch, shape (layout.cells,): signed sums of the elements.
 
-        The sums are of integers, round(x · 2**s) in int64 with 2**s the power of two for which the
-        largest magnitude comes to lie in 2**30 .. 2**31: fewer than 2**31 elements cannot overflow,
-        and no order is better than another. Each becomes a float32, at most the largest finite one.
+        The sums are of integers, round(x · 2**s) in int64. 2**s is the power of two that brings the
+        largest magnitude into 2**30 .. 2**31. So fewer than 2**31 elements cannot overflow, and the
+        order does not matter. Each sum becomes a float32, at most the largest finite one.
         """
         ...
 
     def count_sketch_estimate(self, sketch: Ints, size: int, layout: CountLayout, /) -> Floats:
         """For each element the median of its cells over the rows, with its signs; shape (size,).
 
-        The cells are above -2**31. The median is taken of integers and then rounded to float32.
+        The cells are above -2**31. The median is an integer, which is then rounded to float32.
         """
         ...
 
     def lhc_encode(
         self, indices: Ints | None, integers: Ints, size: int, layout: SketchLayout, /
     ) -> tuple[Ints, Ints]:
-        """Bitmap and sketch of a worker's integers; those that are zero leave no trace.
+        """Bitmap and sketch of a worker's integers; zeros do not change them.
 
         Args:
             indices: shape (m,), ascending and distinct; None stands for 0 .. size - 1.
@@ -423,13 +425,13 @@ class Kernels(Protocol):
     ) -> tuple[tuple[Ints, Ints], Ints]:
         """The integers behind the sum of sketches and the OR of bitmaps.
 
-        As long as a cell holds one element only, that element is read off and taken from the two
-        other cells that hold it. What is left over, the 2-core of the hypergraph, does not depend
-        on the order. Exact modulo 2**32.
+        While some cell holds only one element, that element is read off and subtracted from its
+        other cells. The elements that remain, the 2-core of the hypergraph, do not depend on the
+        order. Exact modulo 2**32.
 
         Returns:
-            The bitmap's elements below size, ascending, with their integers, 0 where not recovered;
-            and the bitmap of those that could not be recovered, all zero when everything was.
+            The bitmap's elements below size, ascending, with their integers, 0 if not recovered;
+            and the bitmap of those that were not recovered, all zero if all were.
         """
         ...
 
@@ -442,10 +444,10 @@ class Kernels(Protocol):
         ...
 
     def lhc_unblock(self, bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
-        """Elements without which a sketch of the bitmap's can be peeled to the end, as a bitmap.
+        """A bitmap of elements without which a sketch of the bitmap can be peeled completely.
 
-        Peel; take the first element that is left; and so on until none is. Once the values of the
-        elements taken are known, a peel of the others cannot come to a halt.
+        Peel, take the first element that remains, and repeat until none remains. When the values
+        of the taken elements are known, a peel of the others cannot get stuck.
         """
         ...
 
@@ -454,9 +456,9 @@ def get(name: str) -> Kernels:
     """The kernels of that name.
 
     Raises:
-        UnknownNameError: no such kernels; the message lists what there is.
-        MissingToolError: they cannot run here; the message says what they lack.
-        InputError: Numba is told not to compile.
+        UnknownNameError: no such kernels; the message lists the names.
+        MissingToolError: they cannot run here; the message says what is missing.
+        InputError: NUMBA_DISABLE_JIT is set.
     """
     if name not in _NAMES:
         raise UnknownNameError("kernels", name, _NAMES)
@@ -469,9 +471,9 @@ def get(name: str) -> Kernels:
 
 @cache
 def _refuse_without_compiler() -> None:
-    from numba import config  # noqa: PLC0415 - the oracle does without Numba
+    from numba import config  # noqa: PLC0415 - the oracle needs no Numba
 
-    if config.DISABLE_JIT:  # type: ignore[attr-defined] # which numba sets as it starts
+    if config.DISABLE_JIT:  # type: ignore[attr-defined] # which numba sets when it is imported
         raise InputError(
             'the kernels "cpu" are compiled with Numba, which NUMBA_DISABLE_JIT turns off; unset it'
         )
@@ -479,12 +481,12 @@ def _refuse_without_compiler() -> None:
 
 @cache
 def _loaded(name: str) -> Kernels:
-    """All that ``Kernels`` lists, from whichever family's file defines it."""
+    """All methods of ``Kernels``, each from the file of its family."""
     wanted = {each for each in vars(Kernels) if not each.startswith("_")}
     found: dict[str, object] = {}
     for family in _FAMILIES:
         module = vars(importlib.import_module(f"innet.kernels.{name}.{family}"))
-        # What a file imports from another family is that one's.
+        # Skip functions that a file imports from another family.
         here = {
             each for each in wanted & module.keys() if module[each].__module__ == module["__name__"]
         }

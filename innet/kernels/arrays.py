@@ -9,9 +9,9 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 Doubles = NDArray[np.float64]
 Longs = NDArray[np.int64]
-Words = NDArray[np.uint32]  # a bitmap, or float32 looked at as bits
+Words = NDArray[np.uint32]  # a bitmap, or the bits of float32
 Selected = tuple[Ints, Floats]  # indices, ascending, and the values there
 
-LANES = 512  # partial sums of the statistics: so many that a row of them is worth a vector loop
-SQUARES_LANES = 32  # of a block's sum of squares: a warp's
+LANES = 512  # partial sums of the statistics: enough for a vector loop
+SQUARES_LANES = 32  # of a block's sum of squares; the size of a warp
 ROW_LANES = 32  # of a row times a vector

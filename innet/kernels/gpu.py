@@ -1,4 +1,4 @@
-"""Can the CUDA kernels run here, and if not, what is missing? Asked before they are imported."""
+"""Whether the CUDA kernels can run here, and what is missing; checked before they are imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FOR = 'kernels="cuda"'
 
 
 def missing() -> MissingToolError | None:
-    """What keeps the CUDA kernels from running, with its remedy; None where they can run."""
+    """Why the CUDA kernels cannot run here, with the remedy; None if they can."""
     if find_spec("numba_cuda") is None:
         return MissingToolError("numba-cuda", _FOR, "Run: pip install 'innet[cuda]'")
     from numba import cuda  # noqa: PLC0415 - half a second that only those who ask should wait

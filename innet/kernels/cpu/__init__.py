@@ -1,7 +1,7 @@
-"""CPU kernels, compiled by Numba for one thread: the workers are the parallelism.
+"""CPU kernels, compiled by Numba for one thread; workers run in parallel instead.
 
-While a kernel runs, other threads of Python do, too: one process can run several workers' kernels
-at a time (``innet.core.threads``), and what each computes does not depend on how many.
+Kernels release the GIL, so that one process can run the kernels of several workers at a time
+(``innet.core.threads``). Results do not depend on the number of threads.
 
 See ``innet.kernels`` for what each must do. Compiled code is cached on disk.
 """

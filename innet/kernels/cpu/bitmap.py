@@ -10,7 +10,7 @@ from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.intrinsics import STRETCH, below_16, flag_32, put, set_bits, trailing_zeros
 
 _ONE = np.uint64(1)
-AT_ONCE = 16  # places past the last index that ``list_bits`` may write to
+AT_ONCE = 16  # items after the last index that ``list_bits`` may overwrite
 
 
 def popcount(bitmap: Ints, /) -> int:
@@ -24,8 +24,9 @@ def bitmap_to_indices(bitmap: Ints, size: int, /) -> Ints:
 
 
 def without_tail(bitmap: Ints, size: int) -> Words:
-    """The words without bits past the last element, which would lead outside the arrays; a copy
-    where the last word may have some.
+    """The words without bits after the last element, which would index outside the arrays.
+
+    A copy if the last word may have such bits.
     """
     words = bitmap.view(np.uint32)[: -(-size // 32)]
     if size % 32:
@@ -54,7 +55,7 @@ def _popcount(words: Words) -> int:
 def list_bits(words: Words, base: int, indices: Ints) -> int:
     """Write base + the index of each set bit, ascending; returns how many there are.
 
-    ``indices`` has ``AT_ONCE`` places more than that, which are overwritten.
+    ``indices`` has ``AT_ONCE`` more items than that, which are overwritten.
     """
     count = _popcount(words)
     _list_so_many(words, base, count, indices)
@@ -63,7 +64,7 @@ def list_bits(words: Words, base: int, indices: Ints) -> int:
 
 @njit(cache=True, nogil=True)
 def _list_so_many(words: Words, base: int, count: int, indices: Ints) -> None:
-    """``list_bits`` of words that have so many: the more, the more places are written at once."""
+    """``list_bits`` for ``count`` bits: the more bits, the more items are written at once."""
     found = 0
     if count < words.size // 10:
         found = _list_few(words, base, indices)
@@ -75,7 +76,7 @@ def _list_so_many(words: Words, base: int, count: int, indices: Ints) -> None:
         found = _list(words, base, indices, 8)
     else:
         found = _list(words, base, indices, AT_ONCE)
-    for w in range(words.size // 2 * 2, words.size):  # one that has no other
+    for w in range(words.size // 2 * 2, words.size):  # an odd last word
         word = np.uint64(words[w])
         while word != np.uint64(0):
             indices[found] = base + 32 * w + trailing_zeros(word)
@@ -85,10 +86,10 @@ def _list_so_many(words: Words, base: int, count: int, indices: Ints) -> None:
 
 @njit(cache=True, inline="always")
 def _list(words: Words, base: int, indices: Ints, at_once: int) -> int:
-    """For each two words so many places are written, whatever is set in them: to look how many are
-    would be to guess a branch that nobody can. Only if there are more, they are a loop.
+    """Write ``at_once`` items for every two words, and a loop only for further bits.
 
-    ``at_once`` is a constant to the compiler, as this is written into its callers.
+    A branch on the number of bits could not be predicted. ``at_once`` is a constant for the
+    compiler, since this function is inlined.
     """
     found = 0
     for p in range(words.size // 2):
@@ -108,7 +109,7 @@ def _list(words: Words, base: int, indices: Ints, at_once: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _list_few(words: Words, base: int, indices: Ints) -> int:
-    """Most words are empty, which a branch may well expect."""
+    """For words that are mostly empty: then a branch is predicted well."""
     found = 0
     for p in range(words.size // 2):
         pair = np.uint64(words[2 * p]) | (np.uint64(words[2 * p + 1]) << np.uint64(32))
@@ -142,7 +143,7 @@ def gather_sparse(indices: Ints, integers: Ints, positions: Ints, /) -> Ints:
 
 @njit(cache=True, nogil=True)
 def nonzero_word(integers: Ints, begin: int) -> np.uint32:
-    """Bit j tells whether integer begin + j is not zero; those past the end are."""
+    """Bit j tells whether integer begin + j is not zero; bits after the end are 0."""
     if begin + 32 <= integers.size:
         return flag_32(integers, begin, np.uint32(0xFFFFFFFF), np.uint32(1))
     flags = np.uint32(0)
@@ -168,8 +169,8 @@ def _nonzero_bitmap_dense(integers: Ints, bitmap: Words) -> None:
 
 @njit(cache=True, nogil=True)
 def _gather_sparse(indices: Ints, integers: Ints, positions: Ints, found: Ints) -> None:
-    """Sixteen places at a time, of which one is found without a branch: which of them have an
-    integer cannot be guessed.
+    """Search sixteen indices at a time, without branches: which positions have an integer cannot be
+    predicted.
     """
     following = 0
     full = positions.size // 16 * 16
@@ -197,7 +198,7 @@ def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
 
 @njit(cache=True, nogil=True)
 def _scatter(indices: Ints, integers: Ints, dense: Ints, past: bool) -> None:
-    """By the stretch: indices ascend. What counts is unsigned, so that nothing wraps around."""
+    """In stretches, since indices ascend. Counters are unsigned, so that no index is negative."""
     stretch = np.zeros(STRETCH, np.int32)
     following, items = np.uint64(0), np.uint64(indices.size)
     for start in range(0, dense.size, STRETCH):

@@ -1,4 +1,4 @@
-"""Blocks of integers: which are not zero, and some of them moved together and back."""
+"""Blocks of integers: find those that are not zero, gather and scatter them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scatter_blocks(blocks: Ints, words: Ints, block: int, size: int, /) -> Ints:
 def _flag_blocks(integers: Ints, block: int, bitmap: Words) -> None:
     for b in range(-(-integers.size // block)):
         anything = np.int32(0)
-        # All of the block, without a way out in between: that runs in vectors.
+        # The whole block without an early exit, so that it compiles to vector instructions.
         piece = integers[b * block : (b + 1) * block]
         for i in range(piece.size):
             anything |= piece[i]

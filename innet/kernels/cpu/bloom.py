@@ -1,8 +1,8 @@
 """Bloom filters: fill one, and test every element of a gradient for membership.
 
-A word of a bitmap at a time: its 32 elements are hashed and looked up together. The blocks of a
-strip are hashed and tested side by side, in vectors, probe after probe; only the words themselves
-are loaded one by one, in loops of their own, which takes a fifth less time than vectors of them do.
+The 32 elements of a bitmap's word are hashed and looked up together. The blocks of a strip are
+hashed and tested side by side, in vectors, one probe after the other. Only the words are loaded one
+by one, in separate loops, which takes a fifth less time than loading vectors of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from innet.kernels.layout.hashing import GOLDEN
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
-_STRIP = 128  # blocks that are hashed side by side; they stay in the first cache
+_STRIP = 128  # blocks hashed side by side; they stay in the L1 cache
 
 
 def bloom_insert(bitmap: Ints, shape: Filter, /) -> Ints:
@@ -41,7 +41,7 @@ def bloom_query(words: Ints, size: int, shape: Filter, /) -> Ints:
 @njit(cache=True, nogil=True)
 def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
     count = np.uint64(np.uint32(words.size))
-    blocks = np.zeros(_STRIP, np.uint64)  # those that are not empty, and their flags
+    blocks = np.zeros(_STRIP, np.uint64)  # the nonempty blocks, and their flags
     given = np.zeros(_STRIP, np.uint32)
     positions = np.empty(_STRIP, np.uint32)
     steps = np.empty(_STRIP, np.uint32)
@@ -51,7 +51,7 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
     while b < size:
         ready = np.uint64(0)
         while b < size and ready < np.uint64(_STRIP):
-            # Without a branch: which blocks are empty cannot be guessed.
+            # Without a branch: which blocks are empty cannot be predicted.
             blocks[ready] = b
             given[ready] = bitmap[b]
             ready += np.uint64(bitmap[b] != np.uint32(0))

@@ -1,7 +1,7 @@
-"""The largest element of each chunk; and what reaches the largest of its chunk.
+"""The largest element of each chunk, and the elements that reach the largest of their chunk.
 
-To find a chunk's largest element, magnitude and place are made one number, of which the largest is
-taken: in any order, in vectors, and without a branch that could be guessed wrongly.
+To find a chunk's largest element, magnitude and index are combined into one number, and the maximum
+of these is taken: in any order, in vectors, and without branches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def chunk_argmax_sum(x: Floats, y: Floats, chunk: int, /) -> Ints:
 
 @njit(cache=True, nogil=True)
 def _key(value: np.float32, index: int) -> np.int64:
-    """The larger, the larger the magnitude is; of equal ones, the smaller the index."""
+    """A key that orders by magnitude, and equal magnitudes by descending index."""
     return np.int64(np.int64(magnitude_bits(value)) << np.int64(32) | np.int64(_LAST - index))
 
 
@@ -65,10 +65,11 @@ def _chunk_argmax_sum(x: Floats, y: Floats, chunk: int, indices: Ints) -> None:
 
 
 # ----------------------------------------------------------------------------
-# What reaches the largest magnitude of its chunk once a multiple of the gradient is added.
+# The elements that reach the largest magnitude of their chunk after a multiple of the gradient is
+# added.
 #
-# Chunks are short and their lengths odd. So they are looked at in windows of 16 elements, of which
-# the last overlaps the one before it: neither a maximum nor a flag minds being taken twice.
+# Chunks are short and of any length. So they are processed in windows of 16 elements, of which the
+# last overlaps the one before it; maxima and flags may be taken twice.
 
 _WINDOW = 16
 _LOW = np.uint64(0xFFFFFFFF)
@@ -95,7 +96,7 @@ def _flag(  # noqa: PLR0917 - compiled functions are called by position
         maxima[c] = float_of_bits(largest)
         if largest == 0:
             continue
-        # Flag what reaches it: one by one in short chunks, by windows in others.
+        # Flag the elements that reach it: one by one in short chunks, else in windows.
         least = np.float64(maxima[c])
         if size < _WINDOW:
             for i in range(begin, begin + size):

@@ -1,7 +1,7 @@
 """Count sketch: encode, and the median estimate of every element.
 
-The 16 elements of a block lie in neighboring cells: they are added, or looked up, as one vector.
-Accumulators and cells are continued behind the last column by 15 more, so that no vector is torn.
+The 16 elements of a block lie in neighboring cells, which are added or looked up as one vector.
+Accumulators and cells have 15 more columns at the end, so that no vector is split.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from innet.kernels.layout.hashing import GOLDEN
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed_point``: rounds what is below 2**51
-_STRIP = 512  # elements whose estimates are sorted together; they stay in the first cache
+_STRIP = 512  # elements whose estimates are sorted together; they stay in the L1 cache
 _USUAL_ROWS = 5
 _LIMIT = float(np.finfo(np.float32).max)
 
@@ -32,7 +32,7 @@ def count_sketch_encode(x: Floats, layout: CountLayout, /) -> Floats:
     magnitude, _, _ = absmax_nnz(x)
     _, exponent = math.frexp(float(np.int32(magnitude).view(np.float32)))
     add_row = _add_blocks if layout.lanes == LANES else _add_singly
-    # Row by row: the accumulators of one row are all the scratch there is, and stay in a cache.
+    # Row by row: the only scratch is the accumulators of one row, which stay in a cache.
     sums = np.empty(layout.columns + layout.lanes - 1, np.int64)
     cells = np.empty((layout.rows, layout.columns), np.float32)
     for row, key in zip(cells, layout.keys(), strict=True):
@@ -88,7 +88,7 @@ def _add_singly(x: Floats, scale: float, key: np.uint64, columns: int, sums: Lon
 
 @njit(cache=True, nogil=True)
 def _to_floats(sums: Longs, unit: float, cells: Floats) -> None:
-    """The sums as float32, those behind the last column added where they belong."""
+    """The sums as float32; those after the last column are added to the first ones."""
     for c in range(cells.size, sums.size):
         sums[c - cells.size] += sums[c]
     for c in range(cells.size):
@@ -123,8 +123,8 @@ def _estimate(
 
 @njit(cache=True, nogil=True)
 def _median_of_5(strip: NDArray[np.int32], estimates: Floats) -> None:
-    """Of four, neither the largest nor the smallest can be the median of five; so it is that of
-    the two in the middle and the fifth.
+    """The median of five: neither the largest nor the smallest of four can be it, so it is the
+    median of the two middle ones and the fifth.
     """
     a, b, c, d, e = strip[0], strip[1], strip[2], strip[3], strip[4]
     for i in range(estimates.size):
@@ -136,7 +136,7 @@ def _median_of_5(strip: NDArray[np.int32], estimates: Floats) -> None:
 
 @njit(cache=True, nogil=True)
 def _median(strip: NDArray[np.int32], estimates: Floats) -> None:
-    """Odd-even transposition sort of the rows, for all elements of the strip at a time."""
+    """Odd-even transposition sort of the rows, for all elements of the strip at once."""
     rows, count = strip.shape[0], estimates.size
     for turn in range(rows):
         for row in range(turn % 2, rows - 1, 2):

@@ -1,4 +1,4 @@
-"""Fixed-point numbers: rounded to the nearest integer or by chance, and back."""
+"""Fixed-point numbers: rounding to the nearest integer or at random, and the inverse."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _quantize_past(x: Floats, scale: float, integers: Ints) -> None:
     for start in range(0, x.size, STRETCH):
         end = min(start + STRETCH, x.size)
         piece = x[start:end]
-        # Not by a call of ``_quantize``, which would not run in vectors here.
+        # Not a call of ``_quantize``, which would not compile to vector instructions here.
         for i in range(piece.size):
             stretch[i] = np.int32((np.float64(piece[i]) * scale + _ROUNDER) - _ROUNDER)
         put(stretch, integers, start, end, True)

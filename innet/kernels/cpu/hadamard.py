@@ -1,4 +1,4 @@
-"""The randomized Hadamard transform of ``innet.kernels.layout.hadamard``, blocks in cache."""
+"""The randomized Hadamard transform of ``innet.kernels.layout.hadamard``; blocks fit the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from innet.kernels.layout.hadamard import padded
 from innet.kernels.layout.hashing import GOLDEN
 
 _ROUNDER = 6755399441055744.0  # as in ``innet.kernels.cpu.fixed_point``: rounds what is below 2**51
-_FIRST = 8  # neighbors that are transformed in registers; then whole vectors are added
+_FIRST = 8  # neighbors transformed in registers; larger steps add whole vectors
 
 
 def block_squares(x: Floats, block: int, /) -> Doubles:
@@ -44,7 +44,7 @@ def quantize_to_table(
     integers: Ints, scales: Doubles, table: Ints, block: int, key: int, /
 ) -> Ints:
     """See ``innet.kernels.Kernels.quantize_to_table``."""
-    # By the integer part of the place: the entry below, and how far the next one is from it.
+    # By the integer part of the position: the entry below, and the distance to the next one.
     positions = np.arange(int(table[-1]) + 1)
     entry = np.minimum(np.searchsorted(table, positions, side="right"), table.size - 1) - 1
     steps = np.stack((table[entry], np.diff(table)[entry])).astype(np.float64)
@@ -117,7 +117,7 @@ def _flip(integers: Ints, first: int, key: np.uint64) -> None:
 
 @njit(cache=True, nogil=True)
 def _transform(x: Ints) -> None:
-    """H · x in place. In integers every order of the additions gives the same."""
+    """H · x in place. With integers the order of the additions does not matter."""
     size = x.size
     width = 1
     if size >= _FIRST:

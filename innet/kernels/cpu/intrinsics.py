@@ -10,7 +10,7 @@ from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints, Longs
 
 if TYPE_CHECKING:
-    # What the intrinsics below are to those who call them from compiled code.
+    # The intrinsics below, as compiled code calls them.
     def magnitude_bits(x: np.float32) -> np.int32:
         """The bits of |x| as an int32, in the order of the magnitudes."""
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         """The float32 of these bits."""
 
     def prefetch(array: Any, index: int) -> None:
-        """Ask for the cache line of array[index], which must exist, to be there soon."""
+        """Prefetch the cache line of array[index], which must exist."""
 
     def trailing_zeros(word: np.uint32 | np.uint64) -> int:
         """The position of the lowest set bit, for zero the number of bits."""
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     def flag_32(array: Floats | Ints, start: int, mask: np.uint32, least: np.uint32) -> np.uint32:
         """Bit j tells whether (word start + j of the array, as unsigned) & mask >= least.
 
-        All 32 words must exist: nothing checks the bounds.
+        All 32 words must exist; bounds are not checked.
         """
 
     def split_sum_64(  # noqa: PLR0917 - compiled functions are called by position
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     ) -> np.uint64:
         """Bit j tells whether the bits of |x + y| at start + j reach ``least`` > 0, j = 0 .. 63.
 
-        Where they reach ``cleared`` rest[start + j] becomes 0, elsewhere x + y. It is written past
-        the caches if so asked, for which rest[start] must lie at a multiple of 64 bytes. Nothing
-        checks the bounds.
+        If they reach ``cleared``, rest[start + j] becomes 0, otherwise x + y. It can be written
+        past the caches; then the address of rest[start] must be a multiple of 64 bytes. Bounds
+        are not checked.
         """
 
     def absmax_nnz_64(x: Floats, start: int, maxima: Ints) -> np.uint64:
@@ -129,8 +129,8 @@ else:
         return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
     def _store(builder: Any, vector: Any, pointer: Any, past: Any) -> None:
-        """Store a vector, past the caches where ``past``: what is written there is not read first,
-        and nothing else has to make room for it.
+        """Store a vector, past the caches if ``past``: then the line is not read first, and nothing
+        else is evicted.
         """
         with builder.if_else(past) as (streaming, plain):
             with streaming:
@@ -410,15 +410,15 @@ else:
 
 
 # ----------------------------------------------------------------------------
-# What several families of kernels are compiled with.
+# Functions that several families of kernels use.
 
 STRETCH = 1024  # elements; a multiple of those that fill a cache line
 
 
 @njit(cache=True, nogil=True)
 def put(stretch: Floats | Ints, array: Floats | Ints, start: int, end: int, past: bool) -> None:
-    """Copy a stretch to where it begins and ends in the array, past the caches or not. Only the
-    array's last stretch is shorter.
+    """Copy a stretch to its place in the array, past the caches or not. Only the last stretch of
+    the array is shorter.
     """
     full = start + (end - start) // 16 * 16
     for i in range(start, full, 16):

@@ -1,15 +1,15 @@
 """The lossless homomorphic sketch: encode, occupancy, peel and unblock.
 
-``innet.kernels.layout.lhc`` defines where elements lie. Compiled functions get the layout as one
-tuple ``hashing`` = (part, starts, log2(lanes), seed, turns), where turns[j] is the lowest bit of
-turn j: its length is the number of hashes, which the compiler knows, as it is part of the type, so
-that loops over the hashes leave no branch behind. Part and starts are of 32 bits: what is known to
-fit into 32 bits is multiplied faster in vectors.
+``innet.kernels.layout.lhc`` defines the cells of an element. Compiled functions get the layout as
+one tuple ``hashing`` = (part, starts, log2(lanes), seed, turns), where turns[j] is the lowest bit
+of turn j. The length of ``turns`` is the number of hashes. It is part of the type, so that the
+compiler unrolls loops over the hashes. Part and starts have 32 bits, since vectors multiply these
+faster.
 
-Elements are hashed by the strip, which compiles to vector instructions. A ``Strip`` is one array,
-with the rows ``ITEM``, ``Z0`` to ``Z2``, and from ``CELLS`` on their cells by hash. Functions that
-work on a strip pass no array on and take no views: each costs atomic operations, for all arrays at
-hand, that with so few elements take as long as the work.
+Elements are hashed in strips, which compiles to vector instructions. A ``Strip`` is one array, with
+the rows ``ITEM``, ``Z0`` to ``Z2``, and from ``CELLS`` on the cells by hash. Functions that work on
+a strip pass no array to others and take no views: each costs atomic reference counts for all arrays
+in use, which for so few elements take as long as the work.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from innet.kernels.layout.hashing import GOLDEN
 from innet.kernels.layout.lhc import SketchLayout
 
 Hashing = tuple[np.uint32, np.uint32, np.uint64, np.uint64, tuple[np.uint64, ...]]
-Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
+Hash = tuple[np.uint64, np.uint64, np.uint64]  # determines a block's cells and signs
 Strip = NDArray[np.uint64]  # shape (CELLS + hashes, n)
 States = NDArray[np.uint64]  # a word for each cell
 Graph = tuple[Ints, Hashing, States]  # the elements by number, and what their cells hold
 
-STRIP = 128  # elements hashed side by side; all that is known of them stays in the first cache
+STRIP = 128  # elements hashed side by side; their strip stays in the L1 cache
 ITEM, Z0, Z1, Z2, CELLS = range(5)  # rows of a strip
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -68,7 +68,7 @@ def lhc_occupancy(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
 
 
 def hashing_of(layout: SketchLayout) -> Hashing:
-    """The layout as compiled functions take it."""
+    """The layout in the form for compiled functions."""
     return (
         np.uint32(layout.part),
         np.uint32(layout.starts),
@@ -92,7 +92,7 @@ def first_segment(z0: np.uint64, hashing: Hashing) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def hash_of(item: np.uint64, hashing: Hashing) -> Hash:
-    """The three words that decide where the block of the item goes."""
+    """The three words that determine the cells of the item's block."""
     z0 = first_word(item, hashing)
     z1 = mix(z0 + GOLDEN)
     return z0, z1, mix(z1 + GOLDEN)
@@ -118,20 +118,20 @@ def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64
 
 @njit(cache=True, nogil=True)
 def new_strip(size: int, hashing: Hashing) -> Strip:
-    """Room for so many elements, each of them element 0."""
+    """A strip for so many elements, all element 0."""
     return np.zeros((CELLS + len(hashing[4]), size), np.uint64)
 
 
 @njit(cache=True, nogil=True)
 def load_strip(listed: Ints, start: int, count: int, strip: Strip) -> None:
-    """Have these of the listed elements hashed next."""
+    """Put some of the listed elements into the strip."""
     for b in range(count):
         strip[ITEM, b] = np.uint64(listed[np.uint64(start + b)])
 
 
 @njit(cache=True, nogil=True)
 def hash_strip(strip: Strip, hashing: Hashing) -> None:
-    """Hash all elements of the strip, also those that were left in it from before."""
+    """Hash all elements of the strip, including those left from earlier."""
     part, _, shift, _, turns = hashing
     size = strip.shape[1]
     for b in range(size):
@@ -147,7 +147,7 @@ def hash_strip(strip: Strip, hashing: Hashing) -> None:
             half = (strip[Z1 + (j >> 1), b] >> upper) & _LOW
             base = first_segment(strip[Z0, b], hashing) * part + begin
             strip[CELLS + j, b] = base + ((half * part) >> _HALF)
-    if shift:  # with one lane the rows are the cells
+    if shift:  # with one lane, rows are cells
         lane = (_ONE << shift) - _ONE
         for j in range(len(turns)):
             for b in range(size):
@@ -180,7 +180,7 @@ def _add(  # noqa: PLR0917 - compiled functions are called by position
         for j in range(len(hashing[4])):
             cell = strip[CELLS + j, b]
             negate = sign_of(strip[Z0, b], j)
-            # Added up in 64 bits and stored in 32: modulo 2**32.
+            # Added in 64 bits and stored in 32: modulo 2**32.
             sketch[cell] = np.int32(sketch[cell] + ((integer ^ negate) - negate))
 
 
@@ -222,38 +222,38 @@ def _count(listed: Ints, hashing: Hashing, counts: Ints) -> None:
 # ----------------------------------------------------------------------------
 # Peeling, fast.
 #
-# The elements are first sorted by their first segment, in one pass, and then have numbers in that
-# order. With coupled hashing, neighbors by number share their segments, so that filling the cells
-# and peeling, wave by wave, stay within the caches, however large the sketch is.
+# The elements are first sorted by their first segment, in one pass, and numbered in that order.
+# With coupled hashing, neighbors by number share their segments, so that filling the cells and
+# peeling, wave by wave, stay within the caches for sketches of any size.
 #
-# All that is known of a cell is one word, so that an element is taken out of it by one subtraction:
-# the sum, modulo 2**64, of a word for each element that it holds,
+# The state of a cell is one word, so that one subtraction removes an element: the sum, modulo
+# 2**64, of a word for each element that it holds,
 #
 #     bits 32 .. 63: the element's integer, as it was added to the sketch
 #     bits 7 .. 31: its number
 #     bit 6: whether it was negated
 #     bits 0 .. 5: 1
 #
-# less 1, so that the lowest bits count them, and when they say 0 one is left and the others are its
-# own, whatever carries there were between them. The highest bit of the count is set as long as the
-# cell has not been looked at; so nobody takes it for one that holds an element alone before. A cell
-# has no room for more elements than 32, nor for numbers of 2**25: such sketches are rare (the
-# former have many times too few cells), and are peeled by ``_peel_any`` below.
+# minus 1. So the lowest bits count the elements less one. When they are 0, one element is left, and
+# the other bits are its own, regardless of carries. The highest bit of the count is set until the
+# cell has been visited, so that no cell is taken for one with a single element before. A cell can
+# hold at most 32 elements, and numbers are below 2**25. Other sketches are rare (more elements in a
+# cell mean many times too few cells), and are peeled by ``_peel_any`` below.
 #
-# The words of cells that hold an element alone wait on a stack, where those that were found last
-# are taken first, as long as they are in the first cache.
+# The words of cells with a single element wait on a stack, so that those found last are taken
+# first, while they are in the L1 cache.
 
 Words64 = NDArray[np.uint64]  # the words of a strip's elements: shape (hashes or more, n)
 
-_BATCH = 64  # elements that are hashed side by side and taken out then
-_SWEPT = 64  # cells that are looked at where fewer elements wait; few, so that they stay cached
+_BATCH = 64  # elements hashed side by side and then taken out
+_SWEPT = 64  # cells visited when fewer elements wait; few, so that they stay cached
 _MOST = 1 << 25  # items that have numbers
 _UNSEEN = np.uint64(1 << 5)  # the count's highest bit
 _COUNT = np.uint64((1 << 6) - 1)
 _NEGATED = np.uint64(1 << 6)
 _SIGN = np.uint64(6)
 _NUMBER = np.uint64(7)
-_RECOVERED = np.int32(-(2**31))  # the highest bit of an element that is known
+_RECOVERED = np.int32(-(2**31))  # the highest bit marks a recovered element
 _NONE = np.uint64(0)
 
 
@@ -262,15 +262,15 @@ def lhc_peel(
 ) -> tuple[tuple[Ints, Ints], Ints]:
     """See ``innet.kernels.Kernels.lhc_peel``.
 
-    Scratch: 16 bytes for each cell, 12 for each element that is looked for, a copy of the bitmap;
-    less than twice the gradient where fewer than a quarter of the elements are looked for.
+    Scratch: 16 bytes per cell, 12 per element in the bitmap, and a copy of the bitmap; less than
+    twice the gradient if the bitmap has fewer than a quarter of the elements.
     """
     hashing = hashing_of(layout)
     # Number the elements in the order in which they will be peeled.
     items = words_to_indices(without_tail(bitmap, size))
     positions = buffers.empty(items.size if layout.coupled else 0, np.int32)
     order = _sorted(items, layout, positions)
-    # Peel, fast where all cells have room for what they hold.
+    # Peel; the fast way if no cell holds too many elements.
     states = buffers.empty(layout.cells, np.uint64)
     values = buffers.empty(order.size, np.int32)
     recovered = 0
@@ -280,7 +280,7 @@ def lhc_peel(
         )
     else:
         _peel_any(order, hashing, states, sketch.copy(), values)
-    # Say what is missing, and bring the values back into the order of the elements.
+    # Note what is missing, and put the values back into the order of the elements.
     missing = buffers.zeros(-(-size // 32), np.uint32)
     if recovered < order.size:
         _list_missing(order, values, missing)
@@ -292,10 +292,10 @@ def lhc_peel(
 
 
 def _sorted(items: Ints, layout: SketchLayout, positions: Ints) -> Ints:
-    """A copy of the elements by first segment, in each of them ascending.
+    """A copy of the elements sorted by first segment, ascending in each.
 
-    ``places``, one for each element, become where they lie there. In plain hashing there is one
-    segment, and none is noted.
+    ``places``, one per element, become their positions in it. Plain hashing has one segment, and
+    leaves ``places`` as they are.
     """
     order = buffers.empty(items.size, np.int32)
     if layout.coupled:
@@ -315,7 +315,7 @@ def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
 @njit(cache=True, nogil=True)
 def _sort(items: Ints, ends: Ints, positions: Ints, order: Ints) -> None:
     """``places``, the elements' segments before; ``ends``, zero for each segment, are not kept."""
-    # Count the elements of each segment, and add the counts up to where each begins.
+    # Count the elements of each segment, and sum the counts to the segments' beginnings.
     for i in range(items.size):
         ends[np.uint64(positions[i])] += 1
     begin = 0
@@ -323,7 +323,7 @@ def _sort(items: Ints, ends: Ints, positions: Ints, order: Ints) -> None:
         count = ends[s]
         ends[s] = begin
         begin += count
-    # Put each element at the end of its segment so far.
+    # Append each element to its segment.
     for i in range(items.size):
         segment = np.uint64(positions[i])
         position = ends[segment]
@@ -334,10 +334,10 @@ def _sort(items: Ints, ends: Ints, positions: Ints, order: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool:
-    """Fill in the states, which may be anything before: each is begun just in time.
+    """Fill in the states, whose earlier contents are ignored: each is initialized just in time.
 
     Returns:
-        Whether all cells have room for what they hold.
+        Whether no cell holds too many elements.
     """
     hashes = len(hashing[4])
     segment = int(hashing[0] << hashing[2])
@@ -361,7 +361,7 @@ def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool
 
 @njit(cache=True, nogil=True)
 def _clear_states(begin: int, end: int, sketch: Ints, states: States) -> None:
-    """Have these cells hold nothing, and not be seen."""
+    """Initialize these cells: no elements, not visited."""
     for c in range(np.uint64(begin), np.uint64(end)):
         states[c] = (np.uint64(sketch[c]) << _HALF) + (_UNSEEN - _ONE)
 
@@ -377,8 +377,8 @@ def _element_words(start: int, strip: Strip, words: Words64) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_words(count: int, strip: Strip, words: Words64, hashing: Hashing, states: States) -> bool:
-    """Add the words to the elements' cells; returns whether these have room for them."""
-    counted = _UNSEEN  # while no count has reached it: one does not pass it without clearing it
+    """Add the words to the elements' cells; returns whether no cell holds too many."""
+    counted = _UNSEEN  # cleared when a count overflows
     for b in range(count):
         for j in range(len(hashing[4])):
             cell = strip[CELLS + j, b]
@@ -390,13 +390,13 @@ def _add_words(count: int, strip: Strip, words: Words64, hashing: Hashing, state
 
 @njit(cache=True, nogil=True)
 def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: Ints) -> int:
-    """Peel until nothing moves. What was recovered is negative in ``order``.
+    """Peel until no cell holds a single element. Recovered elements are negative in ``order``.
 
-    A cell comes to hold one element once at the most, so that the stack cannot overflow. Where it
-    has few left, some more cells are looked at: all that is touched stays near them.
+    A cell comes to hold a single element at most once, so that the stack cannot overflow. When few
+    elements wait on the stack, a few more cells are visited; so memory accesses stay near them.
 
-    What is taken from the stack is hashed only when the batch before has been taken out of its
-    cells: by then it is written, and vectors of it can be read without a wait.
+    A batch taken from the stack is hashed only after the previous batch has been taken out of its
+    cells. By then the batch is in memory, and vectors of it are read without a stall.
 
     Returns:
         How many elements were recovered.
@@ -405,12 +405,12 @@ def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: 
     strip = new_strip(_BATCH, hashing)
     words = np.empty((1 + hashes, _BATCH), np.uint64)
     waiting = np.zeros((2, _BATCH), np.uint64)
-    # An item that is alone in a cell before ``seen`` has no cell after the next segments.
+    # An element alone in a cell before ``seen`` has no cell after the next segments.
     ahead = hashes * int(hashing[0] << hashing[2])
     seen = fetched = recovered = 0
     top = ready = _NONE
     while True:
-        # Look at further cells while fewer elements than a batch wait.
+        # Visit further cells while fewer elements than a batch wait.
         while seen < states.size and top < np.uint64(_BATCH):
             end = min(seen + _SWEPT, states.size)
             top = _push_singles(seen, end, states, stack, top)
@@ -432,7 +432,7 @@ def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: 
 
 @njit(cache=True, nogil=True)
 def _push_singles(begin: int, end: int, states: States, stack: States, top: np.uint64) -> np.uint64:
-    """Have the cells seen, and put the words of those that hold one element onto the stack."""
+    """Mark the cells as visited; push the words of those with a single element onto the stack."""
     for cell in range(np.uint64(begin), np.uint64(end)):
         state = states[cell] - _UNSEEN
         states[cell] = state
@@ -445,8 +445,8 @@ def _push_singles(begin: int, end: int, states: States, stack: States, top: np.u
 def _pop_elements(
     bottom: np.uint64, top: np.uint64, stack: States, order: Ints, waiting: Words64
 ) -> np.uint64:
-    """Have the stack's elements from ``bottom`` on wait, with the words that they were found by,
-    unless they were recovered from another of their cells; returns how many do.
+    """Take the stack's elements from ``bottom`` on as the next batch, with their words, except
+    those already recovered from another cell; returns how many.
     """
     ready = _NONE
     for q in range(bottom, top):
@@ -468,7 +468,7 @@ def _load(waiting: Words64, strip: Strip) -> None:
 
 @njit(cache=True, nogil=True)
 def _signed_words(waiting: Words64, strip: Strip, words: Words64) -> None:
-    """The elements' words, with their integers: as if nothing was negated, and in each cell."""
+    """The elements' words with their integers: without the sign, and for each cell."""
     for b in range(waiting.shape[1]):
         state = waiting[1, b]
         negate = _NONE - ((state >> _SIGN) & _ONE)
@@ -508,8 +508,8 @@ def _subtract(  # noqa: PLR0917 - compiled functions are called by position
 
 @njit(cache=True, nogil=True)
 def _prefetch_region(begin: int, end: int, states: States, order: Ints, values: Ints) -> int:
-    """Have the states up to ``end``, and all that belongs there, brought into the caches: it will
-    be visited in an order that the processor cannot foresee.
+    """Prefetch the states up to ``end`` and what belongs to them, since they will be visited in an
+    order that the processor cannot predict.
     """
     end = min(end, states.size)
     for cell in range(begin, end, 8):
@@ -539,11 +539,11 @@ def _collect(positions: Ints, values: Ints, integers: Ints) -> None:
 
 
 # ----------------------------------------------------------------------------
-# Which elements to ask for when a peel gets stuck; and a peel of any sketch, several times slower.
+# Which elements to request when a peel gets stuck; and a peel of any sketch, several times slower.
 #
 # A cell's state is one word: the sum, over the elements that it holds, of 2**32 plus the element's
-# number, its place in the list of elements. So its upper half counts them, and when it is 1 the
-# lower half names the one that is left.
+# number, its index in the list of elements. So the upper half counts them. When it is 1, the lower
+# half is the number of the last one.
 
 _ALONE = np.uint64(1 << 32)  # the count's unit
 
@@ -561,9 +561,9 @@ def lhc_unblock(bitmap: Ints, size: int, layout: SketchLayout, /) -> Ints:
 
 @njit(cache=True, nogil=True)
 def _peel_any(order: Ints, hashing: Hashing, states: States, rest: Ints, values: Ints) -> None:
-    """The peel of sketches of any size and load, several times slower.
+    """Peel a sketch of any size and load, several times slower.
 
-    ``rest`` is a copy of the sketch; not kept.
+    ``rest`` is a copy of the sketch, which is overwritten.
     """
     _fill_states(order, hashing, states)
     graph = order, hashing, states
@@ -575,7 +575,7 @@ def _peel_any(order: Ints, hashing: Hashing, states: States, rest: Ints, values:
         number = states[home] & _LOW
         if (states[home] >> _HALF) != _ONE:  # peeled from another of its cells
             continue
-        # Read the element off the cell that it is alone in.
+        # Read the element from the cell where it is alone.
         item = np.uint64(order[number])
         words = hash_of(item, hashing)
         value = np.int64(0)
@@ -605,7 +605,7 @@ def _list_singles(states: States, queue: Ints) -> int:
 
 @njit(cache=True, nogil=True)
 def _fill_states(order: Ints, hashing: Hashing, states: States) -> None:
-    """Fill in the states, which may be anything before: each is set to zero just in time."""
+    """Fill in the states, whose earlier contents are ignored: each is set to zero just in time."""
     hashes = len(hashing[4])
     segment = int(hashing[0] << hashing[2])
     strip = new_strip(STRIP, hashing)

@@ -1,8 +1,7 @@
-"""Float32 numbers split into limbs and put together again; ``innet.kernels.layout.limbs`` defines
-it.
+"""Float32 numbers split into limbs and joined again, as ``innet.kernels.layout.limbs`` defines.
 
-All loops run over stretches that stay in the first cache, one limb after the other, without
-branches, so that they compile to vector instructions.
+All loops run over stretches that stay in the L1 cache, one limb after the other, without branches,
+so that they compile to vector instructions.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _lowest_bit(x: Floats, words: Ints) -> np.int32:
     for i in range(x.size):
         word = words[i]
         fraction = word & np.int32(_FRACTION)
-        # What the number loses with the lowest bit of its fraction: an exact difference.
+        # The value of the lowest bit of its fraction: an exact difference.
         lost = magnitude_bits(x[i] - float_of_bits(word & ~(fraction & -fraction)))
         magnitude = magnitude_bits(x[i])
         lowest = magnitude if fraction == 0 else lost
@@ -113,10 +112,10 @@ def _join_two(parts: Ints, bits: int, step: float, values: Floats) -> None:
 def _rounded(integer: np.int64, step: float) -> np.float32:
     """Integer · step, a power of two of at least 2**-149, with one rounding.
 
-    The conversion to float32 is the one that rounds, and only where the integer has more than 24
-    bits; then the product is a normal number. With fewer it is a multiple of 2**-149 of at most 24
-    bits, so it is exact, subnormal or not. What is too large becomes infinite in the last
-    conversion, from 2**128 on, after rounding to 24 bits: as IEEE 754 says.
+    Only the conversion to float32 rounds, and only if the integer has more than 24 bits; then the
+    product is a normal number. With fewer bits it is a multiple of 2**-149 of at most 24 bits, so
+    it is exact, subnormal or not. Numbers that are 2**128 or more after rounding to 24 bits become
+    infinite in the last conversion, as IEEE 754 demands.
     """
     return np.float32(np.float64(np.float32(integer)) * step)
 
@@ -126,11 +125,11 @@ def _join_many(parts: Ints, bits: int, step: float, values: Floats) -> None:
     """Any number of limbs: carries first, from below, then the leading limbs, from above.
 
     The carries leave limbs of 0 .. 2**bits - 1 and a remainder c of either sign above them, so
-    that the sum is c · 2**(bits·count) plus something that is not negative. The remainder takes in
-    limb by limb until it needs 33 bits with its sign: more than the 24 that stay and one to round
-    by. Of the limbs after that it only matters whether one is not zero: then the sum lies strictly
-    between the remainder and its successor, where no tie and no float32 lies, and neither does
-    between that and the odd one of the two, which is taken.
+    that the sum is c · 2**(bits·count) plus a non-negative number. Limb by limb is appended to the
+    remainder until it needs 33 bits with its sign: more than the 24 that are kept and one to round
+    by. Of the later limbs it only matters whether one is not zero. Then the sum lies strictly
+    between the remainder and its successor. No tie and no float32 lies between them, so the odd one
+    of the two rounds like the sum, and is taken.
     """
     count = parts.shape[0]
     limbs = np.empty((count, _STRETCH), np.int32)

@@ -8,7 +8,7 @@ from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import ROW_LANES, Doubles, Floats
 
-_STRIP = 1024  # columns whose sums stay in the first cache
+_STRIP = 1024  # columns whose sums stay in the L1 cache
 
 
 def project_rows(x: Floats, columns: int, factor: Floats, /) -> Doubles:

@@ -8,7 +8,7 @@ from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import Ints, Words
 
-_STRIP = 2048  # words that are filled lane by lane before they leave the first cache
+_STRIP = 2048  # words filled lane by lane while they are in the L1 cache
 
 
 def pack(integers: Ints, lanes: int, bits: int, /) -> Ints:
@@ -21,7 +21,7 @@ def pack(integers: Ints, lanes: int, bits: int, /) -> Ints:
 def unpack(words: Ints, size: int, lanes: int, bits: int, /) -> Ints:
     """See ``innet.kernels.Kernels.unpack``."""
     integers = buffers.empty(size, np.int32)
-    # Half a lane more in each lane makes all of them positive, so that none borrows from the next.
+    # Half a lane's range is added to each lane, so that all are positive and none borrows.
     raised = sum(1 << (lane * bits + bits - 1) for lane in range(lanes))
     _unpack(words.view(np.uint32), lanes, bits, np.uint32(raised), integers)
     return integers

@@ -1,4 +1,4 @@
-"""An array and a multiple of another one; and the low-pass filter that is made of it."""
+"""The sum of an array and a multiple of another one, and the low-pass filter based on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
 from innet.kernels.cpu.intrinsics import add_scaled_16, magnitude_bits, prefetch
 
-_AHEAD = 16  # elements, so many that the memory answers meanwhile
+_AHEAD = 16  # elements to prefetch ahead; hides the latency of memory
 
 
 def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
@@ -46,7 +46,7 @@ def _add_scaled(x: Floats, y: Floats, weight: np.float32, total: Floats, past: b
 def _low_pass(  # noqa: PLR0917 - compiled functions are called by position
     held: Floats, gradient: Floats, stays: np.float32, indices: Ints, kept: Floats, sums: Floats
 ) -> np.int32:
-    """The elements are far apart: each is asked for while those before it are looked at.
+    """The elements are far apart: each is prefetched while earlier ones are processed.
 
     Returns the bits of the largest magnitude that is kept.
     """

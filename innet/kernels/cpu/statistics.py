@@ -19,8 +19,8 @@ from innet.kernels.cpu.topk import least_bits
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 _ONE = np.uint64(1)
-_AT_ONCE = 2  # picks that are written for each 64 elements at the least
-_BEYOND = 128  # places past the last pick that may be written to
+_AT_ONCE = 2  # least items written for each 64 elements
+_BEYOND = 128  # items after the last one that may be overwritten
 
 
 def absmax_nnz(x: Floats, /) -> tuple[int, int, int]:
@@ -52,7 +52,7 @@ def _absmax_nnz(x: Floats) -> tuple[np.int32, int]:
         nonzero += set_bits(absmax_nnz_64(x, start, maxima))
     largest = maxima.max()
     for i in range(full, x.size):
-        # As integers: the bits of a NaN are larger than all others.
+        # Compared as integers: the bits of a NaN are larger than all others.
         bits = magnitude_bits(x[i])
         largest = max(bits, largest)
         nonzero += bits != 0
@@ -61,10 +61,10 @@ def _absmax_nnz(x: Floats) -> tuple[np.int32, int]:
 
 @njit(cache=True, nogil=True)
 def _absmax_nnz_sparse(x: Floats, most: int, indices: Ints, values: Floats) -> tuple[np.int32, int]:
-    """Where there are more, the lists are left unfinished and the rest is only surveyed.
+    """If there are more than fit, the lists remain incomplete and the rest is only counted.
 
-    Of 64 elements so many as usual are written, whatever there is, as in ``bitmap``. For that the
-    element after them must exist: it is what is found at the place of a bit that there is not.
+    For each 64 elements a fixed number of items is written, as in ``bitmap``. The element after the
+    64 must exist, because it is read for bits that are not set.
     """
     # Write the non-zeros of 64 elements at a time, as long as they are few enough.
     maxima = np.zeros(16, np.int32)
@@ -173,7 +173,7 @@ def _moments(x: Floats, shift: float, least: np.int32, sums: Doubles, squares: D
 
 @njit(cache=True, nogil=True)
 def _abs_product(x: Floats, fractions: Doubles) -> int:
-    """Multiply the fractions, each in [1, 2), into the lanes; returns the exponents' sum."""
+    """Multiply the fractions, each in [1, 2), into the lanes; returns the sum of exponents."""
     exponent = 0
     for i, start in enumerate(range(0, x.size, LANES)):
         row = x[start : start + LANES]
@@ -182,14 +182,14 @@ def _abs_product(x: Floats, fractions: Doubles) -> int:
             bits = np.float64(factor).view(np.int64)
             exponent += int((bits >> 52) - _BIAS)
             fractions[j] *= np.int64((bits & _FRACTION) | _UNIT).view(np.float64)
-        if i % 512 == 511:  # a lane is below 2**513: far from float64's end
+        if i % 512 == 511:  # a lane is below 2**513, far from float64's limit
             exponent += _normalize(fractions)
     return exponent + _normalize(fractions)
 
 
 @njit(cache=True, nogil=True)
 def _normalize(lanes: Doubles) -> int:
-    """Bring the lanes into [1, 2); returns the sum of the exponents that they lose."""
+    """Scale the lanes into [1, 2); returns the sum of the exponents removed."""
     exponent = 0
     for j in range(lanes.size):
         bits = np.float64(lanes[j]).view(np.int64)

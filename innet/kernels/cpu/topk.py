@@ -1,8 +1,8 @@
-"""Selection by magnitude: what reaches a threshold, and the k largest elements.
+"""Selection by magnitude: the elements that reach a threshold, and the k largest.
 
-A branch that nobody can guess costs more than a few elements do. So there is none for each element:
-what is selected is found 64 at a time, places are written whether there are so many or not, and
-values are fetched once a stretch is listed, while it is in the nearest cache.
+A mispredicted branch costs more than processing a few elements. So there is no branch per element:
+64 elements are tested at a time, a fixed number of indices is written for them, and values are
+fetched when a stretch is listed, while it is in the L1 cache.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from innet.kernels.cpu.intrinsics import (
 )
 from innet.kernels.cpu.residual import add_scaled
 
-STRETCH = 2048  # elements that are listed before their values are fetched
-AT_ONCE = 4  # places that are written to for each 64 elements, as ``list_bits`` does
-_MORE_AT_ONCE = 12  # likewise, where more than ``_MANY`` of a stretch were listed
+STRETCH = 2048  # elements listed before their values are fetched
+AT_ONCE = 4  # items written for each 64 elements, as in ``list_bits``
+_MORE_AT_ONCE = 12  # likewise, if more than ``_MANY`` of a stretch were listed
 _MANY = STRETCH // 32
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
@@ -43,9 +43,9 @@ def list_threshold(
 ) -> tuple[int, int]:
     """List the elements whose magnitude's bits reach ``least``.
 
-    ``progress`` is the place to begin at, a multiple of ``STRETCH``, and how many are listed
-    already. It is returned as it is afterwards: the place is the end, or where the lists may have
-    no room for another stretch.
+    ``progress`` is the index to begin at, a multiple of ``STRETCH``, and how many are listed
+    already. The new progress is returned: its index is the end, or where the lists may have no room
+    for another stretch.
     """
     indices, values = lists
     start, found = progress
@@ -175,11 +175,11 @@ def _list_64(flags: np.uint64, first: int, indices: Ints, found: int, at_once: i
 
 
 # ----------------------------------------------------------------------------
-# What reaches a known threshold, with or without a residual, in one reading.
+# The elements that reach a known threshold, with or without a residual, in one pass.
 #
-# How many will reach it is not known before: the lists begin with room for a sixteenth of the
-# elements. Where that runs out, the rest is counted and the lists are made as long as it takes: the
-# worst case costs a second reading and little memory beyond the result's.
+# Their number is not known in advance: the lists begin with room for a sixteenth of the elements.
+# If that is not enough, the rest is counted, and the lists are enlarged accordingly. The worst case
+# costs a second pass and little memory beyond the result.
 
 _INFINITY = 0x7F800000
 
@@ -222,7 +222,7 @@ def least_bits(threshold: float) -> int:
 
 
 def _longer(lists: Selected, found: int, more: int) -> Selected:
-    """The lists with room for so many more than they have."""
+    """The lists, with room for so many more items."""
     longer = new_lists(found + more + STRETCH)
     for old, new in zip(lists, longer, strict=True):
         new[:found] = old[:found]
@@ -240,28 +240,28 @@ def _count(x: Floats, gradient: Floats | None, least: np.uint32) -> int:
 
 
 # ----------------------------------------------------------------------------
-# Exact top-k by magnitude, with or without a residual, in little more than one reading.
+# Exact top-k by magnitude, with or without a residual, in little more than one pass.
 #
-# A sample gives a threshold that slightly more than k elements reach; one pass lists these
-# candidates (and adds gradient and residual on the way, and writes what will probably not be
-# selected); a select among the candidates is exact, and where it decided otherwise than was written
-# that is put right. A sample that misled, or a gradient with too many equal magnitudes, costs
-# another few passes over the whole array, never exactness.
+# A sample gives a threshold that slightly more than k elements reach. One pass lists these
+# candidates; it also adds gradient and residual, and writes the values that are probably not
+# selected. The selection among the candidates is exact, and corrects what was written wrongly. A
+# misleading sample, or a gradient with too many equal magnitudes, costs a few more passes over the
+# array, but the result is exact.
 
-_SMALL = 1 << 13  # below this a select over everything is as fast as sampling
-_TOGETHER = 4  # neighbors of the sample: they come with one access to the memory
-_DEVIATIONS = 6  # by how many the sample may be wrong
-_AHEAD = 16  # places whose memory is asked for before they are written
+_SMALL = 1 << 13  # below this, a selection among all elements is as fast as sampling
+_TOGETHER = 4  # neighbors in the sample, which share one memory access
+_DEVIATIONS = 6  # standard deviations that the sample may be wrong by
+_AHEAD = 16  # items to prefetch before they are written
 _TINIEST = 1  # the bits of the smallest magnitude that is not zero
 
 
 class _Guess(NamedTuple):
-    """What a sample says of the k-th largest magnitude.
+    """An estimate of the k-th largest magnitude from a sample.
 
     Attributes:
-        least: bits of a magnitude that very likely k and not many more elements reach.
-        likely: bits of one that about k elements reach.
-        room: how many will very likely reach ``least`` at the most, with that of a stretch.
+        least: bits of a magnitude that very likely at least k elements reach, and not many more.
+        likely: bits of a magnitude that about k elements reach.
+        room: an upper bound, very likely, on how many reach ``least``, plus a stretch.
     """
 
     least: np.uint32
@@ -280,7 +280,7 @@ def top_k(x: Floats, k: int, /) -> Selected:
         indices, values = lists[0][:found], lists[1][:found]
         return _pick(indices, values, k, *_kth_magnitude(values, k))
     if position == x.size and guess.least == _TINIEST:
-        # All that is not zero, and the first zeros to make up the number.
+        # All elements that are not zero, and as many of the first zeros as needed.
         return _pick(None, x, k, 0, _nth_zero(x, k - found))
     return _exact(x, k)
 
@@ -310,19 +310,19 @@ def _worth_sampling(x: Floats, k: int) -> bool:
 
 
 def _guess(x: Floats, y: Floats | None, k: int) -> _Guess:
-    """From a sample of x (+ y)."""
+    """An estimate from a sample of x (+ y)."""
     # A sample of s costs in proportion to s, its error, which lets more candidates through, to
     # k / sqrt(s · k / n): together least where s³ is in proportion to k · n. Where k is small it is
     # the constant below that lets most through, and s² that is to be in proportion to n.
     size = x.size
     sample = _sample(x, y, max(3 * math.ceil(math.cbrt(k * size)), 4 * math.isqrt(size)))
-    each = size / sample.size  # so many elements one of the sample stands for
+    each = size / sample.size  # elements per element of the sample
     expected = k / each
     # Deviations of a count of independent elements; half as many of one of elements that are as
     # large as their neighbors; and a constant for when that count is small.
     rank = min(math.ceil(expected + _DEVIATIONS * math.sqrt(expected) + 8), sample.size)
     bits, _ = _kth_magnitude(sample, rank)
-    # At zero everything would be a candidate; what is not zero is a better guess.
+    # At zero all elements would be candidates; the nonzero ones are a better guess.
     least = np.uint32(max(int(bits), _TINIEST))
     likely = least if y is None else _within(sample, least, math.ceil(expected))
     room = math.ceil((rank + _DEVIATIONS * math.sqrt(rank)) * each) + STRETCH
@@ -358,9 +358,10 @@ def _pick(indices: Ints | None, values: Floats, k: int, bits: int, last: int) ->
 
 @njit(cache=True, nogil=True)
 def _sample(x: Floats, y: Floats | None, count: int) -> Floats:
-    """``count`` elements or a few less, groups of neighbors, ascending: as many pieces of the
-    array have one group each, at the places of a Weyl sequence, which no stride of a layout falls
-    in step with.
+    """A sample of ``count`` elements or a few less: ascending groups of neighbors.
+
+    The array is cut into as many pieces, with one group each. The positions within the pieces are a
+    Weyl sequence, which does not resonate with the stride of a layout.
     """
     groups = count // _TOGETHER
     sample = np.empty(groups * _TOGETHER, np.float32)
@@ -381,7 +382,7 @@ def _sample(x: Floats, y: Floats | None, count: int) -> Floats:
 
 @njit(cache=True, inline="always")
 def _place(j: int, piece: np.uint64) -> int:
-    """Within the j-th piece."""
+    """The position within the j-th piece."""
     fraction = np.uint64(j) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
     return int(np.uint64(j) * piece + ((fraction * piece) >> np.uint64(32)))
 
@@ -399,16 +400,16 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
         smallest = min(smallest, magnitude_bits(x[i]))
         largest = max(largest, magnitude_bits(x[i]))
     least, span = int(smallest), int(largest) - int(smallest)
-    # The first digit parts the range that there is, however narrow, into many: few elements share
-    # that of the k-th, and it is seldom the same for neighbors, whose counts would wait for each
-    # other. More values than elements would only have to be searched.
+    # The first digit divides the actual range into many values, even if it is narrow. So few
+    # elements share the digit of the k-th, and neighbors seldom share one, which would make their
+    # counts wait for each other. More values than elements would only lengthen the search.
     shift = 0
     while span >> shift >= min(x.size, 1 << 13):
         shift += 1
     count = np.zeros(max((span >> shift) + 1, 1 << 9), np.int32)
     for i in range(x.size):
         count[np.uint64(magnitude_bits(x[i]) - smallest) >> np.uint64(shift)] += 1
-    # The first digit of the k-th, and the places of all elements that share it.
+    # The first digit of the k-th, and the indices of all elements that share it.
     prefix, left = _descend(count, span >> shift, k)
     positions = np.empty(count[prefix] + AT_ONCE, np.int32)
     lower = least + (prefix << shift)
@@ -421,7 +422,7 @@ def _kth_magnitude(x: Floats, k: int) -> tuple[int, int]:
         count[: mask + 1] = 0
         for j in range(found):
             bits = magnitude_bits(x[positions[j]]) - least
-            # Only what shares all digits before it counts.
+            # Only elements that share all earlier digits count.
             if bits >> above == prefix:
                 count[(bits >> shift) & mask] += 1
         digit, left = _descend(count, mask, left)
@@ -449,11 +450,11 @@ def _descend(count: Ints, digit: int, k: int) -> tuple[int, int]:
 def _copy_selected(
     indices: Ints | None, values: Floats, bits: int, last: int, chosen: Selected
 ) -> None:
-    """See ``_pick``; ``chosen`` has one place more."""
+    """See ``_pick``; ``chosen`` has one more item."""
     kept = 0
     for start, end, least in ((0, last + 1, bits), (last + 1, values.size, bits + 1)):
         for i in range(start, end):
-            # Written whether selected or not: a branch here would be guessed wrongly too often.
+            # Written whether selected or not: a branch would be mispredicted too often.
             chosen[0][kept] = i if indices is None else indices[i]
             chosen[1][kept] = values[i]
             kept += int(magnitude_bits(values[i]) >= least)

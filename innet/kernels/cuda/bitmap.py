@@ -1,7 +1,7 @@
 """Bitmaps, lists of indices, and dense arrays: sparse integers from each form to the others.
 
-A warp looks at a word at a time, each lane at a bit of it: the elements that share a word lie side
-by side in whatever is written for them.
+A warp processes a word at a time, and each lane a bit of it. So the elements of a word are written
+side by side.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _popcount(words: Array, count: Array) -> None:
 
 @cuda.jit
 def _tally(words: Array, size: int, segment: int, counts: Array) -> None:
-    """The set bits of each segment of so many words."""
+    """Count the set bits of each segment of so many words."""
     lane = cuda.grid(1) & 31
     for s in range(cuda.grid(1) >> 5, counts.size - 1, cuda.gridsize(1) >> 5):
         part = np.int32(0)
@@ -144,7 +144,7 @@ def _nonzero_bitmap_sparse(indices: Array, integers: Array, bitmap: Array) -> No
 
 @cuda.jit
 def _gather_sparse(indices: Array, integers: Array, positions: Array, found: Array) -> None:
-    """Each looks for its place by halves."""
+    """Each thread finds its position by binary search."""
     for i in range(cuda.grid(1), indices.size, cuda.gridsize(1)):
         low, high = 0, positions.size
         while low < high:

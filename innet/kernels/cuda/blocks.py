@@ -1,4 +1,4 @@
-"""Blocks of integers: which are not zero, and some of them moved together and back."""
+"""Blocks of integers: find those that are not zero, gather and scatter them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def gather_blocks(integers: Any, blocks: Any, block: int, /) -> Any:
     words, chosen = ints(integers), ints(blocks)
     count = 0
     if chosen.size:
-        # The last of the chosen may be shorter than the others.
+        # The last block may be shorter than the others.
         last = int(chosen[chosen.size - 1 :].copy_to_host()[0])
         count = (chosen.size - 1) * block + min(block, words.size - last * block)
     gathered = empty(count)

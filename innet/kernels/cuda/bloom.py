@@ -1,6 +1,6 @@
 """Bloom filters: fill one, and test every element of a gradient for membership.
 
-A thread for each word of a bitmap. The filter stays in the second cache, or nearly so.
+One thread per word of a bitmap. Most of the filter stays in the L2 cache.
 """
 
 from __future__ import annotations

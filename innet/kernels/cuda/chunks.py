@@ -1,4 +1,4 @@
-"""The largest element of each chunk; and what reaches the largest of its chunk."""
+"""The largest element of each chunk, and the elements that reach the largest of their chunk."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def _chunk_argmax(words: Array, chunk: int, indices: Array) -> None:
 
 
 # ----------------------------------------------------------------------------
-# What reaches the largest magnitude of its chunk once a multiple of the gradient is added.
+# The elements that reach the largest magnitude of their chunk after a multiple of the gradient is
+# added.
 
 
 def select_above_chunk_max(x: Any, gradient: Any, weight: float, chunk: int, /) -> Any:

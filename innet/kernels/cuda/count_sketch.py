@@ -59,7 +59,7 @@ def _hash(i: int, key: np.uint64, lanes: int) -> np.uint64:
 
 @cuda.jit(device=True)
 def _cell(z: np.uint64, i: int, row: int, lanes: int, columns: int) -> int:
-    """The cell of a row that an element goes to whose block is hashed to z."""
+    """The cell in a row of an element whose block has the hash z."""
     column = np.int64(((z & LOW) * np.uint64(columns)) >> HALF) + i % lanes
     # The block's first cell is one of the columns, and lanes are fewer.
     return int(row * columns + (column - columns if column >= columns else column))

@@ -1,12 +1,12 @@
-"""Where arrays lie, how many threads work on them, and what threads do together.
+"""Arrays on the GPU, launch configurations, and operations of whole warps.
 
-Kernels take NumPy arrays, which are copied to the GPU and whose results are copied back, and arrays
-that are on the GPU already: Numba's, and whatever has ``__cuda_array_interface__``, as torch's CUDA
-tensors do. Those are used in place, and the results are Numba device arrays, which torch and
-others adopt without a copy. All work is queued on the default stream.
+Kernels take NumPy arrays, which are copied to the GPU; results are then copied back. They also take
+arrays on the GPU: Numba's, and all with ``__cuda_array_interface__``, such as torch's CUDA tensors.
+These are used in place; results are then Numba device arrays, which torch and others can use
+without a copy. All work is queued on the default stream.
 
-Numba-cuda's simulator runs each thread of a block as a thread of Python, so there a block is one
-warp and there are few of them.
+Numba-cuda's simulator runs each thread of a block as a Python thread, so there a block is one warp,
+and grids are small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = Any  # on the GPU
 SIMULATED = bool(getattr(config, "ENABLE_CUDASIM", 0))
 WARP = 32
 THREADS = WARP if SIMULATED else 256  # of a block; a multiple of a warp
-# Enough for all multiprocessors of an H200 (132), which hold 8 such blocks each.
+# Enough for all multiprocessors of an H200 (132), which run 8 such blocks each.
 MOST_BLOCKS = 2 if SIMULATED else 132 * 8
 MOST_WARPS = MOST_BLOCKS * THREADS // WARP
 
@@ -46,7 +46,7 @@ def floats(array: Any) -> Array:
     """A float32 array on the GPU: copied there from NumPy's, otherwise the same memory.
 
     Raises:
-        InputError: it has another dtype or more dimensions; nothing else would notice.
+        InputError: another dtype, or more dimensions, which nothing else checks.
     """
     return _on_device(array, np.dtype(np.float32))
 
@@ -60,7 +60,7 @@ def _on_device(array: Any, dtype: np.dtype[Any]) -> Array:
     if isinstance(array, np.ndarray):
         placed = cuda.to_device(array)
     else:
-        # The simulator has device arrays of its own, but no interface to adopt others by.
+        # The simulator has device arrays of its own, but cannot adopt others.
         placed = array if SIMULATED else cuda.as_cuda_array(array)
     if placed.dtype != dtype or placed.ndim != 1:
         raise InputError(
@@ -70,7 +70,7 @@ def _on_device(array: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def back(result: Array, *arguments: Any) -> Any:
-    """The result where the arguments were: copied to the host if one of them is NumPy's."""
+    """The result, copied to the host if one of the arguments is a NumPy array."""
     if any(isinstance(argument, np.ndarray) for argument in arguments):
         return result.copy_to_host()
     return result
@@ -111,7 +111,7 @@ def mix(z: np.uint64) -> np.uint64:
 
 
 # ----------------------------------------------------------------------------
-# Products that are rounded before anything is added to them, as IEEE 754 and all other kernels do.
+# Products that are rounded before something is added to them, as in all other kernels.
 #
 # The compiler may fuse a product and a sum, which skips the rounding between them.
 
@@ -142,7 +142,7 @@ else:
 
 
 # ----------------------------------------------------------------------------
-# What the 32 threads of a warp do together. All of them must call these functions, at once.
+# Operations of the 32 threads of a warp. All of them must call these functions together.
 #
 # The simulator has no such operations, but its blocks are single warps (see above): there the same
 # results come from a barrier of the block.
@@ -160,7 +160,7 @@ if SIMULATED:
         word = np.uint32(0)
         for lane in range(32):
             word |= votes[lane]
-        cuda.syncthreads()  # nobody may vote again before all have counted
+        cuda.syncthreads()  # no thread may vote again before all have counted
         return word
 
     @cuda.jit(device=True)
@@ -213,11 +213,11 @@ def rank(flags: np.uint32, lane: int) -> int:
 
 
 # ----------------------------------------------------------------------------
-# Running totals, by which the warps know where in a common result to write.
+# Running totals, which tell the warps where to write in a shared result.
 
 
 def segment_of(size: int, multiple: int) -> int:
-    """How many consecutive elements each warp goes through, so that all warps have some."""
+    """How many consecutive elements each warp processes, so that all warps have some."""
     return multiple * max(1, -(-size // (multiple * MOST_WARPS)))
 
 

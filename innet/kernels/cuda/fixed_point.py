@@ -1,4 +1,4 @@
-"""Fixed-point numbers, rounded to the nearest or by chance; and a sparse array made dense."""
+"""Fixed-point numbers, rounded to the nearest or at random; and a sparse array made dense."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def dequantize(integers: Any, step: float, /) -> Any:
 @cuda.jit
 def _quantize(x: Array, scale: float, integers: Array) -> None:
     for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
-        # Rounded by an instruction of its own: adding and taking away 1.5 · 2**52, as on the CPU,
-        # would be fused with the product, which then is not rounded first.
+        # Rounded by a separate instruction: adding and subtracting 1.5 · 2**52, as on the CPU,
+        # would be fused with the product, which would then not be rounded first.
         integers[i] = np.int32(round(np.float64(x[i]) * np.float64(scale)))
 
 

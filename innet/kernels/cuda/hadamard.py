@@ -77,7 +77,7 @@ def _blocks(count: int) -> tuple[int, int]:
 
 @cuda.jit
 def _block_squares(x: Array, block: int, sums: Array) -> None:
-    """A thread for each lane of each block."""
+    """One thread per lane of each block."""
     for s in range(cuda.grid(1), sums.size, cuda.gridsize(1)):
         start = s // SQUARES_LANES * block
         total = np.float64(0)

@@ -1,9 +1,9 @@
 """The lossless homomorphic sketch: encode, occupancy, peel and unblock.
 
-``innet.kernels.layout.lhc`` defines where elements lie. A warp takes the 32 elements of a word of
-the bitmap, so that the elements of a block go to neighboring cells of the same rows at the same
-time: with 32 lanes a row is one line of 128 bytes. Additions are atomic, on integers: their order
-does not matter.
+``innet.kernels.layout.lhc`` defines the cells of an element. A warp processes the 32 elements of a
+word of the bitmap, so that the elements of a block go to neighboring cells of the same rows at the
+same time: with 32 lanes a row is one line of 128 bytes. Additions are atomic, on integers, so that
+their order does not matter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from innet.kernels.layout.lhc import SketchLayout
 # A layout as kernels take it: (part, starts, log2(lanes), seed, hashes). A division for each
 # element would cost more than its hash.
 Hashing = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64]
-Hash = tuple[np.uint64, np.uint64, np.uint64]  # what a block's cells and signs are read from
+Hash = tuple[np.uint64, np.uint64, np.uint64]  # determines a block's cells and signs
 
 
 def lhc_encode(indices: Any, integers: Any, size: int, layout: SketchLayout, /) -> Any:
@@ -70,7 +70,7 @@ def occupy(words: Array, size: int, hashing: Hashing, occupancy: Array, combined
         size: elements of the gradient.
         hashing: see ``hashing``.
         occupancy: zeros, shape (cells,); becomes the counts.
-        combined: zeros, shape (cells,); becomes the combined indices. Empty: they are not wanted.
+        combined: zeros, shape (cells,); becomes the combined indices. Empty: not needed.
     """
     _occupy[warps_for(words.size)](words, size, hashing, occupancy, combined)
 
@@ -123,27 +123,27 @@ def _occupy(words: Array, size: int, hashing: Hashing, occupancy: Array, combine
 
 
 # ----------------------------------------------------------------------------
-# Peeling, and which elements to ask for when it gets stuck.
+# Peeling, and which elements to request when it gets stuck.
 #
-# By rounds over a work list: all elements that are alone in a cell are read off, then all of them
-# are taken from their cells, and the cells that this leaves with one element are listed for the
-# next round. Within a step nothing changes that the others look at, so the order does not matter.
+# In rounds over a work list: all elements that are alone in a cell are read off, then all of them
+# are taken from their cells, and cells with one element left are listed for the next round. Within
+# a step no thread changes what others read, so the order does not matter.
 
-_BETWEEN_LOOKS = 8  # rounds before the host looks whether anything is left to do
+_BETWEEN_LOOKS = 8  # rounds before the host checks whether work remains
 # The list of cells to be peeled: this round's lie from BEGIN to END, the next one's up to TAIL.
 _BEGIN, _END, _TAIL = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """What is left of a sketch, on the GPU. ``rest`` and ``total`` are empty without values."""
+    """The remainder of a sketch, on the GPU. ``rest`` and ``total`` are empty without values."""
 
     hashing: Hashing
     pending: Array  # a bitmap of the elements not read off yet
     occupancy: Array  # of each cell
     combined: Array  # the indices in each cell, combined by exclusive or
-    rest: Array  # the sketch without what was read off
-    total: Array  # what was read off
+    rest: Array  # the sketch without the elements read off
+    total: Array  # the integers read off
     # A cell comes to hold one element once at the most; one more place for what unlocking takes.
     listed: Array
     state: Array
@@ -173,9 +173,9 @@ def lhc_peel(bitmap: Any, sketch: Any, size: int, layout: SketchLayout, /) -> An
 def lhc_unblock(bitmap: Any, size: int, layout: SketchLayout, /) -> Any:
     """See ``innet.kernels.Kernels.lhc_unblock``.
 
-    What is left after the peel is small as a rule, and each element that is taken depends on those
-    before: one block does it, without a way back to the host. Scratch: 12 bytes for each cell and
-    what is left.
+    Few elements usually remain after the peel, and each element that is taken depends on those
+    before. So one block does it, without returning to the host. Scratch: 12 bytes per cell, and the
+    remaining elements.
     """
     graph = _peel(bitmap, empty(0), empty(0), size, layout)
     asked = filled(graph.pending.size, 0, np.uint32)
@@ -210,7 +210,7 @@ def _peel(bitmap: Any, rest: Array, total: Array, size: int, layout: SketchLayou
 
 @cuda.jit
 def _copy_below(words: Array, size: int, pending: Array) -> None:
-    """Without the bits past the last element, which would lead outside the arrays."""
+    """The words without bits after the last element, which would index outside the arrays."""
     for w in range(cuda.grid(1), words.size, cuda.gridsize(1)):
         pending[w] = word_below(words, w, size)
 
@@ -250,9 +250,9 @@ def _alone_in(
 ) -> np.int32:  # fmt: skip
     """Read off the element that is alone in the cell: its index, or -1.
 
-    One that is alone in several cells belongs to whoever clears its bit.
+    If it is alone in several cells, the thread that clears its bit gets it.
     """
-    if occupancy[cell] != 1:  # it was taken out from here meanwhile
+    if occupancy[cell] != 1:  # it was taken from this cell meanwhile
         return np.int32(-1)
     item = combined[cell]
     bit = np.uint32(np.uint32(1) << np.uint32(item & 31))
@@ -285,9 +285,9 @@ def _take(
     item: np.int32, state: Array, listed: Array, occupancy: Array, combined: Array, rest: Array,
     hashing: Hashing, total: Array,
 ) -> None:  # fmt: skip
-    """Take the item, unless it is -1, out of its cells; list those that this leaves with one.
+    """Take the item, unless it is -1, out of its cells; list cells with one element left.
 
-    Whole warps take part, so that they can make room in the list together.
+    Whole warps take part, so that they can reserve list entries together.
     """
     known = np.uint64(item if item >= 0 else 0)
     words = hash_of(known, hashing)
@@ -316,7 +316,7 @@ def _unblock(
         item = left[i]
         bit = np.uint32(np.uint32(1) << np.uint32(item & 31))
         word = pending[item >> 5]
-        cuda.syncthreads()  # all have seen the word before it changes
+        cuda.syncthreads()  # all threads have read the word before it changes
         if np.uint32(word & bit) != 0:
             if thread == 0:
                 pending[item >> 5] = np.uint32(word ^ bit)
@@ -353,7 +353,7 @@ def hashing_of(layout: SketchLayout) -> Hashing:
 
 @cuda.jit(device=True)
 def hash_of(item: np.uint64, hashing: Hashing) -> Hash:
-    """The three words that decide where the block of the item goes."""
+    """The three words that determine the cells of the item's block."""
     z0 = mix((item >> hashing[2]) * GOLDEN + hashing[3])
     z1 = mix(z0 + GOLDEN)
     return z0, z1, mix(z1 + GOLDEN)

@@ -1,7 +1,6 @@
-"""Float32 numbers split into limbs and put together again; ``innet.kernels.layout.limbs`` defines
-it.
+"""Float32 numbers split into limbs and joined again, as ``innet.kernels.layout.limbs`` defines.
 
-A thread for each number; neighbors of a limb lie side by side, so all accesses are coalesced.
+One thread per number. Neighbors in a limb lie side by side, so that all accesses are coalesced.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def _split(words: Array, exponent: int, bits: int, count: int, parts: Array) -> 
 
 @cuda.jit(device=True)
 def _rounded(integer: np.int64, step: float) -> np.float32:
-    """Integer · step with one rounding; ``innet.kernels.cpu.limbs._rounded`` says why it is one."""
+    """Integer · step with one rounding; see ``innet.kernels.cpu.limbs._rounded``."""
     return np.float32(np.float64(np.float32(integer)) * np.float64(step))
 
 

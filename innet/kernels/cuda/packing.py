@@ -21,7 +21,7 @@ def pack(integers: Any, lanes: int, bits: int, /) -> Any:
 def unpack(words: Any, size: int, lanes: int, bits: int, /) -> Any:
     """See ``innet.kernels.Kernels.unpack``."""
     packed, integers = ints(words), empty(size)
-    # Half a lane more in each lane makes all of them positive, so that none borrows from the next.
+    # Half a lane's range is added to each lane, so that all are positive and none borrows.
     raised = sum(1 << (lane * bits + bits - 1) for lane in range(lanes))
     _unpack[threads_for(size)](packed, bits, raised, integers)
     return back(integers, words)

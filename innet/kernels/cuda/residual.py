@@ -1,4 +1,4 @@
-"""An array and a multiple of another one; and the low-pass filter that is made of it."""
+"""The sum of an array and a multiple of another one, and the low-pass filter based on it."""
 
 from __future__ import annotations
 

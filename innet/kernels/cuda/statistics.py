@@ -51,7 +51,7 @@ def absmax_nnz_sparse(x: Any, most: int, /) -> tuple[int, int, int, Any]:
 
 
 def _nothing_found() -> Array:
-    """The largest bits, how many are not zero, the first that is not finite."""
+    """The largest bits, how many elements are not zero, the first that is not finite."""
     return cuda.to_device(np.array([0, 0, _NOWHERE], np.int32))
 
 
@@ -127,7 +127,7 @@ def _absmax_nnz_bitmap(words: Array, found: Array, bitmap: Array) -> None:
 
 @cuda.jit(device=True)
 def _combine(largest: np.int32, nonzero: np.int32, bad: np.int32, found: Array) -> None:
-    """Each thread's own, first in its block's shared memory, then with the others in ``found``."""
+    """Combine the threads' results, first in shared memory of the block, then in ``found``."""
     shared = cuda.shared.array(3, np.int32)
     if cuda.threadIdx.x == 0:
         shared[0] = 0
@@ -147,9 +147,9 @@ def _combine(largest: np.int32, nonzero: np.int32, bad: np.int32, found: Array) 
 # ----------------------------------------------------------------------------
 # Sums, squares and products of magnitudes in the order that ``innet.kernels`` defines.
 #
-# A thread for each of the lanes: the order leaves no more parallelism, so these kernels wait for
-# one addition after another where others wait for memory. The lanes are folded on the host, where
-# the result goes anyway.
+# One thread per lane: the fixed order allows no more parallelism. So these kernels are bound by the
+# latency of additions, not by memory. The lanes are folded on the host, where the result is needed
+# anyway.
 
 _EACH_LANE = (LANES // WARP, WARP)  # a warp on each of so many multiprocessors
 _FRACTION = 0x7FFFFF

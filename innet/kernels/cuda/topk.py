@@ -1,4 +1,4 @@
-"""What reaches a known threshold, with or without a residual: one reading counts, one writes."""
+"""Selection by a threshold, with or without a residual, in two passes: count, then write."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def select_threshold_residual(gradient: Any, residual: Any, threshold: float, /)
 
 
 def _select_threshold(x: Array, threshold: float) -> tuple[Array, Array]:
-    # What is above the largest number that does not reach the threshold, and nothing equal to it.
+    # The elements above the largest number that does not reach the threshold.
     state = cuda.to_device(np.array([least_bits(threshold) - 1, _NONE_TIED], np.int32))
     above, tied = ranks(x, state)
     count = int(above[above.size - 1 :].copy_to_host()[0])  # the size of the results
@@ -55,16 +55,16 @@ def _select_threshold(x: Array, threshold: float) -> tuple[Array, Array]:
 # ----------------------------------------------------------------------------
 # Exact top-k by magnitude, with or without a residual.
 #
-# A radix select finds the k-th largest magnitude in three readings, each with a histogram per block
-# in shared memory. A fourth reading counts, for each segment of consecutive elements, those above
-# that magnitude and those of it; the running totals of both tell every element its place in the
-# result, and which of the equal ones come first. A fifth writes. Nothing goes to the host
-# meanwhile.
+# A radix select finds the k-th largest magnitude in three passes, each with a histogram per block
+# in shared memory. A fourth pass counts, for each segment of consecutive elements, those above that
+# magnitude and those equal to it. The running totals of both give every element its position in the
+# result, and tell which of the equal ones come first. A fifth pass writes. Nothing is copied to the
+# host in between.
 
 _MAGNITUDE = 0x7FFFFFFF
 _BINS = 2048
-_EACH = _BINS // THREADS  # bins that a thread of one block looks after
-_AHEAD = 4  # words that a thread loads before it uses the first: the latency of one, not of four
+_EACH = _BINS // THREADS  # bins per thread of one block
+_AHEAD = 4  # words that a thread loads before it uses the first, to hide latency
 _DIGITS = ((20, 11), (10, 10), (0, 10))  # shift and width
 _KTH, _LEFT = 0, 1  # the bits of the k-th magnitude; how many of its elements are selected
 
@@ -200,7 +200,7 @@ def _tally(words: Array, segment: int, state: Array, above: Array, tied: Array) 
 
 @cuda.jit(device=True)
 def _bits_at(words: Array, i: int) -> np.int32:
-    """The magnitude's bits, or what is below all magnitudes past the end."""
+    """The magnitude's bits, or a number below all magnitudes after the end."""
     if i < words.size:
         return np.int32(words[i] & _MAGNITUDE)
     return np.int32(-1)

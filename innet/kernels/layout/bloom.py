@@ -1,4 +1,4 @@
-"""Where an element's bits lie in a Bloom filter: the definition that all kernels follow.
+"""The bits of an element in a Bloom filter, as all kernels compute them.
 
 Elements are hashed by blocks of 32, those that share a word of a bitmap. For block b
 
@@ -9,14 +9,14 @@ Elements are hashed by blocks of 32, those that share a word of a bitmap. For bl
 
 for j = 0 .. probes - 1 (Kirsch, Mitzenmacher: Less hashing, same performance, RSA 2008,
 https://doi.org/10.1002/rsa.20208). The element at bit i of the bitmap's word has bit (i + turn j)
-mod 32 of word j. So a word of the bitmap goes into the filter as it is, turned, and 32 elements are
-looked up by as many words as one would take.
+mod 32 of word j. So a word of the bitmap is rotated and put into the filter as a whole, and looking
+up 32 elements takes as many words as looking up one.
 
-The OR of filters is the filter of the union. Every element of the union is found in it; another one
-is too, with a probability of the share of bits that are set, to the power of the probes: about
-2**-probes when half are set. The turns make that so for every element: where others of its own
-block lie says nothing about its bits. But elements of a block are looked up in the same words, so
-that mistakes may come together: where the union consists of whole blocks, 32 at a time.
+The OR of filters is the filter of the union. Every element of the union is found in it. The false
+positive rate is s**probes, where s is the share of bits that are set: about 2**-probes if half are
+set. It holds for every element: because of the turns, an element's bits do not depend on others of
+its block. But elements of a block are looked up in the same words, so that false positives are
+correlated: if the union consists of whole blocks, they come 32 at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from innet.core.errors import InputError
 
 MAX_PROBES = 31
-MAX_WORDS = 2**26 - 1  # their bits fit 31
+MAX_WORDS = 2**26 - 1  # so that bit numbers fit 31 bits
 
 
 @dataclass(frozen=True, slots=True)

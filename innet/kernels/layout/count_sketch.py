@@ -1,4 +1,4 @@
-"""Where an element lies in a count sketch: the definition that all kernels follow.
+"""The cells of an element in a count sketch, as all kernels compute them.
 
 A sketch has ``rows`` rows of ``columns`` cells, one row after the other. Elements are hashed by
 blocks of ``lanes`` consecutive ones. The element at lane l of block b is added to one cell in each
@@ -9,15 +9,14 @@ row j, negated or not:
     column: ((low half of z) · columns >> 32, + l) mod columns
     negative where bit 64 - lanes + l of z is set
 
-``mix`` is that of ``innet.kernels.layout.hashing``. Nothing is stored for an
-element, and no product leaves 64 bits but those that are meant to wrap around: the column's factors
-are below 2**32 each.
+``mix`` is that of ``innet.kernels.layout.hashing``. Nothing is stored per element. The column's
+product fits 64 bits, since its factors are below 2**32; the products in ``mix`` wrap around.
 
-A block lies in neighboring cells, which are read and written together. The laws of a count sketch
-hold as for elements that are hashed one by one: an element is equally likely to lie in each of the
-columns, two of different blocks meet in a row with a probability of 1 / columns, and their signs
-are independent; so an estimate has the element's value as its mean, and no more variance, as
-elements of one block never meet. Where blocks overlap, though, all elements there meet at once.
+A block lies in neighboring cells, which are read and written together. The guarantees of a count
+sketch hold as for elements that are hashed one by one: an element is equally likely to be in each
+of the columns, two elements of different blocks collide in a row with probability 1 / columns, and
+their signs are independent. So estimates are unbiased. Their variance is no larger, since elements
+of one block never collide. But where two blocks overlap, all their elements there collide at once.
 
 Charikar, Chen, Farach-Colton: Finding frequent items in data streams, ICALP 2002,
 https://doi.org/10.1007/3-540-45465-9_59.
@@ -34,8 +33,8 @@ from innet.core.errors import InputError
 from innet.kernels.layout.hashing import GOLDEN, mix
 
 MAX_ROWS = 31
-LANES = 16  # of a sketch that is not small
-_NARROW = 16 * LANES  # columns; with fewer, blocks would overlap too often
+LANES = 16  # except in small sketches
+_NARROW = 16 * LANES  # columns; with fewer, blocks overlap too often
 
 
 @dataclass(frozen=True, slots=True)

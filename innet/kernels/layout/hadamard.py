@@ -1,7 +1,7 @@
-"""Blocks of a randomized Hadamard transform: the definition that all kernels follow.
+"""Blocks of a randomized Hadamard transform, as all kernels compute it.
 
-A vector is cut into blocks of ``block`` consecutive elements, a power of two; what is left over at
-the end is a block of its own, filled up with zeros to the next power of two. Within a block of n
+A vector is cut into blocks of ``block`` consecutive elements, a power of two. The remainder at the
+end is a block of its own, padded with zeros to the next power of two. Within a block of n
 
     y = H · D · x,    H[i, j] = (-1)^popcount(i & j)
 
@@ -10,7 +10,7 @@ with D the diagonal of random signs. Element i of the whole vector is negated wh
     mix(key + (i div 64 + 1) · 0x9E3779B97F4A7C15)        modulo 2**64
 
 is set, with ``mix`` of ``innet.kernels.layout.hashing``. H is not scaled: H · H = n, so that
-integers remain integers, and no order of the additions is better than another.
+integers remain integers, and the order of the additions does not matter.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ MOST = 8192  # elements of a block: 32 KiB of integers, which a GPU's shared mem
 
 
 def padded(size: int, block: int) -> int:
-    """Elements of the blocks of a vector of ``size`` elements together."""
+    """Elements of all blocks of a vector of ``size`` elements."""
     full, left = divmod(size, block)
     return full * block + (1 << (left - 1).bit_length() if left else 0)

@@ -1,4 +1,4 @@
-"""Where an element lies in a block-hashed sketch: the definition that all kernels follow.
+"""The cells of an element in a block-hashed sketch, as all kernels compute them.
 
 A gradient is cut into blocks of ``lanes`` consecutive elements. A sketch consists of segments of
 ``part`` rows, and a row has ``lanes`` cells, so that with 16 lanes a row is one cache line. A block
@@ -22,14 +22,14 @@ With ``starts`` = 1, *plain* hashing, row j is anywhere in the j-th of ``hashes`
 the hashing is *spatially coupled* (Walzer: Peeling close to the orientability threshold, SODA 2021,
 https://doi.org/10.1137/1.9781611976465.131; Graf, Lemire: Binary fuse filters, JEA 2022,
 https://doi.org/10.1145/3510449): the first and last segments hold fewer elements than the others,
-so that peeling starts there and moves inwards, at densities where nothing would start elsewhere.
-All that a wave of peeling touches lies within a few segments.
+so that peeling starts there and moves inwards, at densities at which it could not start elsewhere.
+A wave of peeling only touches a few segments.
 
-Differences with the paper on the lossless homomorphic sketch (Li et al., arXiv 2402.07529), which
-hashes plainly, leaves an element in its lane and lets its rows coincide: there, every lane is a
-hypergraph of its own, with a lanes'th of the elements, and the sketch fails when the unluckiest of
-these small hypergraphs does. The turns connect the lanes to one large hypergraph while a block
-still touches one cache line for each hash.
+Differences with the paper on the lossless homomorphic sketch (Li et al., arXiv 2402.07529): the
+paper uses plain hashing, keeps an element in its lane, and lets its rows coincide. So every lane is
+a separate hypergraph with 1 / lanes of the elements, and the sketch fails if any of these small
+hypergraphs does. Here the turns connect the lanes to one large hypergraph, and a block still
+touches one cache line per hash.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dataclasses import dataclass
 
 from innet.core.errors import InputError
 
-MAX_LANES = 128  # what the seven bits of a turn can reach
+MAX_LANES = 128  # limited by the seven bits of a turn
 HASHES = (3, 4)
 
 

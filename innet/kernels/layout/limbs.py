@@ -1,8 +1,7 @@
-"""Float32 numbers as a few small integers each: the definition that all kernels follow.
+"""Float32 numbers as a few small integers each, as all kernels split and join them.
 
-Every float32 is an integer times 2**exponent, when no element has a set bit below 2**exponent. Of
-the magnitude of that integer, limb k is bits k·bits to (k + 1)·bits - 1, and it has the number's
-sign:
+If no element has a set bit below 2**exponent, every element is an integer times 2**exponent. Limb k
+is bits k·bits to (k + 1)·bits - 1 of the magnitude of that integer, with the number's sign:
 
     x = 2**exponent · (limb 0 + limb 1 · 2**bits + limb 2 · 2**(2·bits) + ...)
 
@@ -10,8 +9,8 @@ An array of n numbers becomes ``count`` arrays of n limbs, one after the other, 
 
 Sums. A limb is at most 2**bits - 1 in magnitude, so the sum of N workers' limbs stays in int32 when
 N · (2**bits - 1) <= 2**31 - 1, and so does every partial sum. ``Limbs.of`` takes the largest such
-``bits``, which exists for up to 2**31 - 1 workers (one bit). As the limbs' weights are the same on
-all workers, the sums of the limbs, put together, are the sum of the numbers, without any rounding.
+``bits``, which exists for up to 2**31 - 1 workers (one bit). The limbs' weights are the same on all
+workers. So the sums of the limbs, joined, are the sum of the numbers, without any rounding.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from dataclasses import dataclass
 
 from innet.core.errors import InputError
 
-LOWEST_EXPONENT = -149  # the exponent of the smallest float32: no exponent is lower
-NO_EXPONENT = 128  # above the exponent of the largest float32: for arrays in which all is zero
+LOWEST_EXPONENT = -149  # the exponent of the smallest float32
+NO_EXPONENT = 128  # above the exponent of the largest float32; for arrays of zeros
 _INT32_MAX = 2**31 - 1
 
 
@@ -55,7 +54,7 @@ class Limbs:
 
     @classmethod
     def of(cls, magnitude: int, exponent: int, workers: int) -> Limbs:
-        """As few limbs as hold every number of all workers, and their sum.
+        """The fewest limbs that hold every number of all workers, and their sum.
 
         Args:
             magnitude: the bits of the largest magnitude, as ``Kernels.absmax_nnz`` returns them.
@@ -63,7 +62,7 @@ class Limbs:
             workers: how many numbers are summed, 1 .. 2**31 - 1.
         """
         bits = (_INT32_MAX // workers + 1).bit_length() - 1
-        # The exponent of the uppermost set bit; of a subnormal number it is the mantissa's.
+        # The exponent of the highest set bit; for a subnormal number that of its mantissa.
         top = (
             (magnitude >> 23) - 127
             if magnitude >> 23

@@ -1,4 +1,4 @@
-"""Kernels in plain NumPy and Python: the oracle. Written to be checked by reading.
+"""Kernels in plain NumPy and Python: the oracle, written to be checked by reading.
 
-See ``innet.kernels`` for what each must do. They are slow wherever speed would cost clarity.
+See ``innet.kernels`` for what each must do. Clarity goes before speed.
 """

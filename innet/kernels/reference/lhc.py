@@ -44,8 +44,8 @@ def lhc_peel(
 def peel_rounds(
     bitmap: Ints, sketch: Ints, size: int, layout: SketchLayout, /
 ) -> tuple[Ints, Ints, int]:
-    """The integers, shape (size,), what is missing, and how many rounds it took when each round
-    peels all that can be peeled.
+    """The integers, shape (size,), what is missing, and the number of rounds, if each round peels
+    all elements that can be peeled.
     """
     total = np.zeros(size, np.uint32)
     rest = sketch.copy().view(np.uint32)

@@ -47,7 +47,7 @@ def join_limbs(sums: Ints, limbs: Limbs, /) -> Floats:
 def _float32(integer: int, exponent: int) -> float:
     """The float32 nearest to integer · 2**exponent; of two, the one with an even mantissa."""
     magnitude = abs(integer)
-    # What the last of 24 bits is worth, or of fewer where the number is subnormal.
+    # The value of the last of 24 bits, or of fewer if the number is subnormal.
     quantum = max(magnitude.bit_length() - 24 + exponent, LOWEST_EXPONENT)
     mantissa = round(Fraction(magnitude) * Fraction(2) ** (exponent - quantum))  # half to even
     if mantissa * Fraction(2) ** quantum >= Fraction(2) ** 128:

@@ -1,4 +1,4 @@
-"""Sums of a gradient and what was held back."""
+"""Sums of a gradient and a residual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for statistics: the oracle of sums in the order that is the same everywhere."""
+"""Kernels for statistics: the oracle of sums in the fixed order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _sum(terms: Doubles) -> float:
 
 
 def _rows(terms: Doubles, neutral: float) -> Doubles:
-    """Shape (rows, LANES), filled up with what changes nothing."""
+    """Shape (rows, LANES), padded with neutral elements."""
     rows = np.full((-(-terms.size // LANES), LANES), neutral)
     rows.ravel()[: terms.size] = terms
     return rows

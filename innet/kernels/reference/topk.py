@@ -10,7 +10,7 @@ from innet.kernels.reference.residual import add_scaled
 
 def top_k(x: Floats, k: int, /) -> tuple[Ints, Floats]:
     """See ``innet.kernels.Kernels.top_k``."""
-    # By their bits, in which a NaN is larger than infinity.
+    # Compared by their bits, so that a NaN is larger than infinity.
     descending = np.argsort(-np.abs(x).view(np.int32), kind="stable")
     indices = np.sort(descending[:k])
     return indices.astype(np.int32), x[indices]

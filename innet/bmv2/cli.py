@@ -1,8 +1,8 @@
-"""Commands as text to a running simple_switch: over Thrift, or through simple_switch_CLI.
+"""Text commands to a running simple_switch, over Thrift or through simple_switch_CLI.
 
-With Thrift's library (the extra ``bmv2``) they are innet's own commands, over
-``ThriftControlPlane``. Without it, and for what only simple_switch_CLI can do, they go to one
-simple_switch_CLI that stays: its start takes longer than a thousand commands.
+With Thrift's library (the extra ``bmv2``), innet runs the commands over ``ThriftControlPlane``.
+Without it, and for commands that only simple_switch_CLI has, one simple_switch_CLI keeps running:
+its start takes longer than a thousand commands.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from innet.bmv2.control_plane import ThriftControlPlane
 
 ANSWER_SECONDS = 60.0
-"""How long the answer to some commands of simple_switch_CLI may take."""
+"""Seconds that simple_switch_CLI has to answer a few commands."""
 
 _PROMPT = b"RuntimeCmd: "
-_AT_ONCE = 50  # so few that neither side waits for the other to read
+_AT_ONCE = 50  # so few that no pipe fills up
 _STOP_SECONDS = 5.0
 _REMEDY = (
     "Install Thrift's library (pip install 'innet[bmv2]'), or BMv2 with its simple_switch_CLI on "
@@ -36,10 +36,10 @@ _REMEDY = (
 
 
 class CommandRunner(Protocol):
-    """Takes commands to a running simple_switch."""
+    """Runs commands on a simple_switch."""
 
     def run(self, lines: Sequence[str]) -> list[str]:
-        """What is printed for each command; for one that was refused, "Error: ..." or the like."""
+        """The output of each command; for a refused one, "Error: ..." or similar."""
 
     def close(self) -> None: ...
 
@@ -50,14 +50,15 @@ def has_thrift() -> bool:
 
 
 class CommandClient:
-    """Commands go over Thrift where its library is there; else, and what only it knows, to the CLI.
+    """Runs commands over Thrift if its library is installed; otherwise, and if only the CLI has a
+    command, through the CLI.
 
     Args:
-        program: BMv2 JSON of what simple_switch runs.
+        program: BMv2 JSON of simple_switch's program.
         port: where its control plane listens.
-        cli: simple_switch_CLI, if it is there.
-        inside: in which to open a connection, such as a network namespace.
-        prefix: what to start simple_switch_CLI with, likewise.
+        cli: simple_switch_CLI, if it is installed.
+        inside: a context in which to open the connection, such as a network namespace.
+        prefix: a command that starts simple_switch_CLI in the same context.
 
     Raises:
         MissingToolError: neither is installed.
@@ -92,7 +93,7 @@ class CommandClient:
         """See ``CommandRunner``.
 
         Raises:
-            ControlError: a line is not one command, or the connection is gone.
+            ControlError: a line is not exactly one command, or the connection is gone.
             StalledError: no answer in time.
         """
         return [self._run(line) for line in lines]
@@ -132,7 +133,7 @@ class CliProcess:
     Args:
         cli: simple_switch_CLI.
         port: where simple_switch's control plane listens.
-        prefix: what to start it with, such as a program that enters a network namespace.
+        prefix: a command that starts it, such as one that enters a network namespace.
 
     Raises:
         StalledError: no answer in ``ANSWER_SECONDS``.
@@ -157,7 +158,7 @@ class CliProcess:
             raise
 
     def run(self, lines: Sequence[str]) -> list[str]:
-        """What it prints for each command. A comment or an empty line is no command."""
+        """Its output for each command. A comment or an empty line is not a command."""
         answers: list[str] = []
         for start in range(0, len(lines), _AT_ONCE):
             part = lines[start : start + _AT_ONCE]
@@ -174,7 +175,7 @@ class CliProcess:
         return answers
 
     def _answers(self, count: int, what: str) -> list[str]:
-        """What stands before each of the next ``count`` prompts."""
+        """The output before each of the next ``count`` prompts."""
         assert self._process.stdout is not None
         end = time.monotonic() + ANSWER_SECONDS
         output = b""

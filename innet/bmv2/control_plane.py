@@ -1,4 +1,4 @@
-"""The control plane of a running simple_switch: operations as calls over Thrift."""
+"""The control plane of a running simple_switch, over Thrift."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from innet.switch.state.replication import MirrorSession, Node, Replication
 from innet.switch.state.tables import Generation, ProfileRef, Target
 
 _CONTEXT = 0
-_PAUSE = 0.01  # seconds between two looks
+_PAUSE = 0.01  # seconds between two checks
 _ONE_OF_EACH_SERVICE: tuple[tuple[Any, ...], ...] = (
     ("bm_register_read_all", _CONTEXT, ""),
     ("bm_mc_get_entries", _CONTEXT),
@@ -39,7 +39,7 @@ _ONLY_CLI = (
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """An entry as simple_switch tells of it; see ``innet.switch.control.control_plane.Entry``."""
+    """An entry that simple_switch reports; see ``innet.switch.control.control_plane.Entry``."""
 
     handle: int
     matches: tuple[ir.Match, ...]
@@ -52,7 +52,7 @@ class ThriftControlPlane(ControlPlane):
     """Operations on one running simple_switch.
 
     Args:
-        program: BMv2 JSON of what it runs.
+        program: BMv2 JSON of its program.
         port: where its control plane listens; see ``ThriftClient``.
 
     Raises:
@@ -68,12 +68,12 @@ class ThriftControlPlane(ControlPlane):
         self._client = ThriftClient(port)
 
     def wait(self, seconds: float = 20.0) -> None:
-        """Until all services are there: simple_switch listens before it has registered the last.
+        """Wait until all services are registered; simple_switch listens before that.
 
-        Connections are opened where this is called, as the first was.
+        Connections are opened in the caller's network namespace, like the first one.
 
         Raises:
-            StalledError: they were not within ``seconds``.
+            StalledError: services are missing after ``seconds``.
             ControlError: the connection is gone.
         """
         end = time.monotonic() + seconds
@@ -86,12 +86,12 @@ class ThriftControlPlane(ControlPlane):
                 time.sleep(_PAUSE)
 
     def _offers(self, name: str, *arguments: Any) -> bool:
-        """Whether a call, which may be refused, finds its service."""
+        """Whether the service of a call exists; the call itself may be refused."""
         try:
             self._call(name, *arguments)
         except ControlError as error:
             if "Unknown service" in str(error):
-                self._client.connect()  # the server ends a connection that asks so
+                self._client.connect()  # the server closes the connection after such a call
                 return False
             if not self.open:
                 raise
@@ -99,7 +99,7 @@ class ThriftControlPlane(ControlPlane):
 
     @property
     def open(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Whether the connection is open, as far as is known."""
         return self._client.open
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class ThriftControlPlane(ControlPlane):
         return self._client.call(name, *arguments)
 
     def _standard(self, name: str, *arguments: Any) -> Any:
-        """One call that names a context."""
+        """One call with a context argument."""
         return self._client.call(name, _CONTEXT, *arguments)
 
     # ── Tables ──
@@ -200,7 +200,7 @@ class ThriftControlPlane(ControlPlane):
         return TableEntry(entry["handle"], tuple(matches), action, priority, life)
 
     def _target(self, actions: Iterable[int], found: Mapping[str, Any]) -> Target:
-        """What an entry runs: one of ``actions``, a member or a group."""
+        """The target of an entry: one of ``actions``, a member or a group."""
         if "member" in found:
             return ProfileRef(False, found["member"])
         if "group" in found:
@@ -436,7 +436,7 @@ class ThriftControlPlane(ControlPlane):
 
     def _read_queues(self, port: int | None, priority: int | None) -> NoReturn:  # noqa: ARG002
         raise ControlError(
-            "simple_switch does not report its queues; a program can, by standard_metadata's "
+            "simple_switch does not report its queues; a program can, with standard_metadata's "
             "enq_qdepth, deq_qdepth and deq_timedelta"
         )
 
@@ -476,7 +476,7 @@ def _signed(value: int, width: int) -> int:
 
 
 def _bit_map(numbers: Sequence[int]) -> str:
-    """A set of small numbers: a digit 1 for each, 0 being the last digit."""
+    """A set of small numbers as binary digits, number 0 last."""
     last = max(numbers, default=-1)
     return "".join("1" if each in numbers else "0" for each in range(last, -1, -1))
 

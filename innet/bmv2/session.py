@@ -1,8 +1,8 @@
-"""One running simple_switch: packets and commands in any order, and when all of them are done.
+"""A session with a running simple_switch: packets and commands in any order, with waiting.
 
-simple_switch reads packets from capture files, in the order of their time stamps. It takes a packet
-only when it knows the next one at the same port. Here the files are pipes: writing the next packet
-of a port makes simple_switch take the one before. So commands may come between any two packets.
+simple_switch reads packets from capture files in the order of their time stamps. It takes a packet
+only when it knows the next one at the same port. Here the files are pipes: simple_switch takes a
+packet when the next packet of its port is written. So commands can run between any two packets.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _RECORD = struct.Struct("=IIII")
 
 
 class Session:
-    """A fresh simple_switch that plays ``packets``; a context manager, which starts and ends it.
+    """A new simple_switch that receives ``packets``. As a context manager it starts and ends it.
 
     Args:
-        switch, cli: the executables; without simple_switch_CLI, commands go over Thrift.
+        switch, cli: the executables; without simple_switch_CLI, commands run over Thrift.
         program: p4c's JSON, as text.
-        packets: (port, bytes), all that will arrive, in order. ``play`` says when.
-        ports: more ports where packets may leave; simple_switch sends only to ports that it has.
+        packets: (port, bytes) of all packets in order of arrival; ``play`` sends them.
+        ports: additional output ports; simple_switch sends only to ports that it has.
         deadline: seconds for the whole session.
-        thrift: commands go over Thrift, although simple_switch_CLI is there.
+        thrift: run commands over Thrift even if simple_switch_CLI is installed.
         priority_queues: egress queues per port.
 
     Raises:
         ControlError: a command was refused; says why.
-        ProgramError: simple_switch ended, because it refuses the program or by an assertion of its
-            own; quotes its output.
+        ProgramError: simple_switch ended, because it refuses the program or failed an assertion;
+            quotes its output.
         StalledError: the deadline passed; says what it waited for.
     """
 
@@ -73,7 +73,7 @@ class Session:
         self._ports = sorted({port for port, _ in packets} | set(ports))
         self._end = time.monotonic() + deadline
         self._handed = 0
-        #: Position of the packet that arrives next at the same port, by position.
+        #: For each packet, the position of the next packet at the same port.
         self._successors = _successors(packets)
         self._read = dict.fromkeys(self._ports, len(_FILE_HEADER))
 
@@ -110,12 +110,12 @@ class Session:
             path = self._path / f"p{port}_in.pcap"
             if port in heard:
                 os.mkfifo(path)
-                # For reading too, so that neither side waits for the other to open it.
+                # Open for reading too, so that opening does not block.
                 self._pipes[port] = os.open(path, os.O_RDWR | os.O_NONBLOCK)
                 os.write(self._pipes[port], _FILE_HEADER)
             else:
                 path.write_bytes(_FILE_HEADER)
-        # What follows -- are options of the target rather than of BMv2.
+        # Options after -- are those of the target rather than of BMv2.
         command += ["program.json", "--", "--priority-queues", str(self._priority_queues)]
         with (self._path / "log").open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the user's own tool, no shell
@@ -126,14 +126,14 @@ class Session:
             self._control = CommandClient(json.loads(self._program), thrift, self._cli)
         else:  # the reference
             self._control = CliProcess(self._cli, thrift)
-        # The egress queues of simple_switch hold 64 packets and drop what is more.
+        # By default the egress queues of simple_switch hold 64 packets and drop further ones.
         self.command("set_queue_depth 10000000")
 
     def _stop(self) -> None:
         if self._control is not None:
             self._control.close()
         if self._process is not None:
-            self._process.kill()  # what it has sent is in the files already
+            self._process.kill()  # its output is in the files already
             self._process.wait(_STOP_SECONDS)
         for pipe in self._pipes.values():
             os.close(pipe)
@@ -142,11 +142,11 @@ class Session:
     # ── Control ──
 
     def command(self, line: str) -> str:
-        """Run one command; returns what was printed, or raises ControlError."""
+        """Run one command; returns its output, or raises ControlError."""
         return self.commands([line])[0]
 
     def commands(self, lines: Sequence[str]) -> list[str]:
-        """The same for several, up to the first that is refused."""
+        """Run several commands up to the first refused one."""
         answers = self.attempt(lines)
         for line, answer in zip(lines, answers, strict=True):
             if refused(answer):
@@ -154,7 +154,7 @@ class Session:
         return answers
 
     def attempt(self, lines: Sequence[str]) -> list[str]:
-        """What is printed for each command; ``refused`` tells a refusal."""
+        """The output of each command; ``refused`` detects refusals."""
         assert self._control is not None, "commands belong into the with statement"
         try:
             return self._control.run(lines)
@@ -165,10 +165,10 @@ class Session:
     # ── Packets ──
 
     def play(self, count: int | None = None) -> dict[int, list[bytes]]:
-        """Let the next ``count`` packets arrive (None: all that are left).
+        """Send the next ``count`` packets to the switch (None: all remaining ones).
 
-        Returns when simple_switch has nothing more to do: what it sent since the last call, by
-        port and in order; ports that sent nothing are left out.
+        Waits until simple_switch is idle. Returns its output since the last call, by port and in
+        order, without ports that sent nothing.
         """
         end = len(self._packets) if count is None else self._handed + count
         for position in range(self._handed, end):
@@ -181,13 +181,15 @@ class Session:
         return {port: sent for port in self._ports if (sent := self._sent(port))}
 
     def _write_first(self) -> None:
-        """The first packet of each port, without which simple_switch does not choose the next."""
+        """Write the first packet of each port; simple_switch needs all of them to choose the next
+        one.
+        """
         first = {port: position for position, (port, _) in reversed([*enumerate(self._packets)])}
         for position in first.values():
             self._write(position)
 
     def _release(self, position: int) -> None:
-        """Write what follows the packet at ``position`` at its port, for which the switch waits."""
+        """Write the packet after that at ``position`` at the same port; the switch waits for it."""
         following = self._successors[position]
         if following is not None:
             self._write(following)
@@ -195,7 +197,7 @@ class Session:
             os.close(self._pipes.pop(self._packets[position][0]))
 
     def _write(self, position: int) -> None:
-        """A packet as a record; its time stamp says which of all is next."""
+        """A packet as a capture record; the time stamps define the order."""
         port, data = self._packets[position]
         seconds, micros = divmod(position, 1_000_000)
         record = _RECORD.pack(seconds, micros, len(data), len(data)) + data
@@ -208,7 +210,7 @@ class Session:
                 self._wait(lambda: _writable(pipe), "simple_switch to read its packets")
 
     def _sent(self, port: int) -> list[bytes]:
-        """What left at ``port`` since it was asked last."""
+        """The output at ``port`` since the last call."""
         with (self._path / f"p{port}_out.pcap").open("rb") as file:
             file.seek(self._read[port])
             content = file.read()
@@ -216,7 +218,7 @@ class Session:
         return [data for _, data in _records(content)]
 
     def departures(self) -> dict[int, list[tuple[float, bytes]]]:
-        """All that was sent, by port and in order; when it left in seconds since the epoch."""
+        """The complete output by port and in order, with times in seconds since the epoch."""
         return {
             port: _records((self._path / f"p{port}_out.pcap").read_bytes()[len(_FILE_HEADER) :])
             for port in self._ports
@@ -225,10 +227,10 @@ class Session:
     # ── What it is doing ──
 
     def _idle(self) -> bool:
-        """Whether all of it sleeps and nothing is left to read.
+        """Whether all threads sleep and all input is read.
 
-        Two looks at every thread: if each sleeps both times, and was not switched to in between,
-        then all slept at the moment between the two looks. Work to do would have woken one.
+        It checks every thread twice. If each sleeps both times and was not scheduled in between,
+        all slept at the time between the two checks. Pending work would have woken one.
         """
         if any(_unread(pipe) for pipe in self._pipes.values()):
             return False
@@ -236,7 +238,7 @@ class Session:
         return all(state == "S" for state, *_ in first.values()) and first == self._threads()
 
     def _threads(self) -> dict[str, tuple[str, str, str]]:
-        """State and context switches, voluntary and not, of each thread."""
+        """State and context switches, voluntary and involuntary, of each thread."""
         assert self._process is not None
         self._check_alive()
         threads = {}
@@ -244,7 +246,7 @@ class Session:
             try:
                 lines = (task / "status").read_text(encoding="ascii").splitlines()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # ended since it was listed
+                continue  # the thread ended after it was listed
             known = dict(line.split(":", 1) for line in lines)
             threads[task.name] = (
                 known["State"].split()[0],
@@ -276,7 +278,7 @@ class Session:
 
 
 def refused(answer: str) -> bool:
-    """Whether the answer to a command tells an error."""
+    """Whether the output of a command is an error."""
     return bool(re.search(r"^(?:.*Error|Invalid|\*\*\* Unknown|Could not)", answer, re.MULTILINE))
 
 
@@ -291,7 +293,7 @@ def _successors(packets: Packets) -> list[int | None]:
 
 
 def _records(content: bytes) -> list[tuple[float, bytes]]:
-    """(time, data) of the whole records of a capture file without its header."""
+    """(time, data) of the complete records of a capture file without its header."""
     records = []
     offset = 0
     while offset + _RECORD.size <= len(content):

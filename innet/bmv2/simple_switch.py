@@ -1,8 +1,8 @@
-"""Run packets through an installed simple_switch, the reference for the built-in switch.
+"""Run packets through an installed simple_switch, the reference of the built-in switch.
 
-simple_switch reads its packets from capture files and writes what it sends into others, so neither
-root nor network interfaces are needed. ``run`` starts a fresh switch, runs commands, plays the
-packets and reads registers back; ``open_session`` lets the caller alternate packets and commands.
+simple_switch reads its packets from capture files and writes its output into others, so neither
+root nor network interfaces are needed. ``run`` starts a new switch, runs commands, sends the
+packets and reads registers; with ``open_session`` the caller alternates packets and commands.
 
 Source: BMv2's docs/simple_switch.md and docs/runtime_CLI.md.
 """
@@ -35,17 +35,17 @@ _NAMING_PORTS = ("mc_node_create", "mc_node_update", "mc_set_lag_membership", "m
 """Commands whose arguments from the second on are ports."""
 
 MAX_READ = (1 << 63) - 1
-"""Larger cells read as this: simple_switch's control plane has signed integers of 64 bits."""
+"""Larger cells read as this: simple_switch's control plane uses signed 64-bit integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What simple_switch did.
+    """The result of a run of simple_switch.
 
     Attributes:
-        packets: what left, by port, in order; each port that heard or could send has its list.
-        registers: those that were asked for, by name.
-        seconds: between the first and the last packet that left, by simple_switch's own clock.
+        packets: the output by port and in order; each input or output port has a list.
+        registers: the requested ones, by name.
+        seconds: between the first and the last output packet, by simple_switch's clock.
     """
 
     packets: dict[int, list[bytes]]
@@ -56,15 +56,15 @@ class RunResult:
 def find_simple_switch(
     path: str | Path | None = None, *, checked: bool = False
 ) -> tuple[Path, Path | None]:
-    """simple_switch and simple_switch_CLI on PATH; None for the latter where Thrift's library is.
+    """simple_switch and simple_switch_CLI on PATH; None for a missing CLI if Thrift's library is
+    installed.
 
     Args:
-        path: of another simple_switch than the one on PATH.
-        checked: prefer ``simple_switch_checked`` where it is on PATH: by convention a build with
-            assertions.
+        path: simple_switch's path; by default it is searched on PATH.
+        checked: prefer ``simple_switch_checked`` on PATH, by convention a build with assertions.
 
     Raises:
-        MissingToolError: something is not there; says how to get it.
+        MissingToolError: something is not installed; says how to install it.
     """
     names = (str(path or "simple_switch"), "simple_switch_CLI")
     switch, cli = (shutil.which(name) for name in names)
@@ -77,7 +77,7 @@ def find_simple_switch(
 
 
 def version() -> str:
-    """Of the installed simple_switch, such as "1.15.5".
+    """The version of the installed simple_switch, such as "1.15.5".
 
     Raises:
         MissingToolError: there is none.
@@ -90,7 +90,7 @@ def version() -> str:
         )
     except subprocess.TimeoutExpired:
         return "unknown"
-    except OSError as error:  # such as one that was built for another processor
+    except OSError as error:  # for example because it was built for another processor
         raise InputError(f"{switch} cannot be run: {error.strerror or error}.") from error
     return result.stdout.strip().splitlines()[-1] if result.stdout.strip() else "unknown"
 
@@ -130,20 +130,20 @@ def run(
     one_by_one: bool = False,
     priority_queues: int = 1,
 ) -> RunResult:
-    """Play ``packets`` through a fresh simple_switch.
+    """Run ``packets`` through a new simple_switch.
 
     Args:
         program: p4c's JSON.
         packets: (port, bytes) in the order in which they arrive.
-        commands: control plane, in the dialect of simple_switch_CLI.
-        registers: names of the register arrays to read back at the end.
+        commands: commands of simple_switch_CLI.
+        registers: names of the register arrays to read at the end.
         deadline: seconds for the whole run.
-        ports: where packets may leave, besides those at which they arrive and those that commands
-            for multicast and mirroring name; what leaves elsewhere, as by an action's argument, is
-            lost in simple_switch.
-        one_by_one: a packet comes when all is done that the one before it led to, so that copies
-            and packets that go round meet no others, and packets for different ports use the
-            registers of the egress in their order.
+        ports: additional output ports, besides input ports and ports in commands for multicast and
+            mirroring. simple_switch drops packets to other ports, for example from an action's
+            argument.
+        one_by_one: send each packet after all processing of the one before it has ended. So copies
+            and recirculated packets do not interleave with others, and egress registers are used in
+            the order of the packets.
         priority_queues: egress queues per port.
 
     Raises:
@@ -182,7 +182,7 @@ def ports_of(commands: Sequence[str]) -> set[int]:
 
 
 def read_register(session: Session, name: str) -> NDArray[np.uint64]:
-    """All cells of a register array; one that is over ``MAX_READ`` reads ``MAX_READ``."""
+    """All cells of a register array; a value above ``MAX_READ`` reads as ``MAX_READ``."""
     answer = session.command(f"register_read {name}")
     match = re.search(re.escape(name) + r"=\s*([\d, ]+)", answer)
     if match is None:

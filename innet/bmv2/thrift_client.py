@@ -1,7 +1,7 @@
 """Calls to the control plane of a running simple_switch over Thrift.
 
-Types, names and numbers are those of the interface: a call of another number or type is not
-understood by the other side. Needs the package ``thrift`` (the extra ``bmv2``).
+Types, names and numbers are those of BMv2's Thrift interface. Needs the package ``thrift`` (the
+extra ``bmv2``).
 
 Source: BMv2's services Standard, SimplePreLAG and SimpleSwitch; https://thrift.apache.org for the
 numbers of the types.
@@ -27,14 +27,14 @@ from thrift.transport.TTransport import (
 from innet.core.errors import ControlError, StalledError
 
 ANSWER_SECONDS = 60.0
-"""How long the answer to one call may take."""
+"""Seconds that the answer to one call may take."""
 
 # ── What simple_switch's control plane offers, as far as innet asks for it ──
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A number, text or bytes: Thrift's word and code for the type."""
+    """A number, string or bytes: Thrift's name and code of the type."""
 
     name: str
     code: int
@@ -50,7 +50,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Fields by number: name and kind. In Python a mapping by name; what it lacks is not sent."""
+    """Fields by number: name and type. In Python a mapping by name; missing fields are not sent."""
 
     fields: Mapping[int, tuple[str, Kind]]
     code: int = 12
@@ -120,9 +120,9 @@ class Call:
 
     Attributes:
         service: its name on the wire.
-        refusals: what they mean, by code.
-        takes: its arguments, numbered from 1.
-        gives: the answer; None for none.
+        refusals: error messages by code.
+        takes: types of its arguments, numbered from 1.
+        gives: type of the answer; None for none.
     """
 
     service: str
@@ -277,11 +277,11 @@ _REFUSAL = Struct({1: ("code", I32)})
 class ThriftClient:
     """A connection to simple_switch's control plane.
 
-    It stays in the network namespace that it was made in.
+    It uses the network namespace of the thread that made it.
 
     Args:
-        port: where it listens, on the loopback interface.
-        seconds: that an answer may take.
+        port: TCP port on the loopback interface.
+        seconds: deadline of an answer.
 
     Raises:
         ControlError: nothing listens there.
@@ -297,7 +297,7 @@ class ThriftClient:
         self.connect()
 
     def connect(self) -> None:
-        """Open the connection, or another.
+        """Open the connection, again if it was closed.
 
         Raises:
             ControlError: nothing listens.
@@ -315,15 +315,15 @@ class ThriftClient:
         """Make one of ``CALLS``.
 
         Args:
-            name: of the call.
-            arguments: as it takes them; lists as sequences, structs as mappings by name.
+            name: name of the call.
+            arguments: in order; lists as sequences, structs as mappings by name.
 
         Returns:
-            The answer, likewise; None where there is none.
+            The answer in the same form; None if the call has none.
 
         Raises:
-            ControlError: an argument does not fit and nothing was sent, or the call was refused, or
-                the connection is gone.
+            ControlError: an argument is invalid and nothing was sent, the call was refused, or the
+                connection is gone.
             StalledError: no answer in time; the connection is closed.
         """
         found = CALLS[name]
@@ -353,7 +353,7 @@ class ThriftClient:
         self._transport.close()
 
     def _message(self, name: str, call: Call, arguments: Sequence[Any]) -> bytes:
-        """A call as it travels."""
+        """A call as a Thrift message."""
         buffer = TMemoryBuffer()
         out = TBinaryProtocol(buffer)
         self._number += 1
@@ -415,7 +415,7 @@ def _read(into: TBinaryProtocol, kind: Kind) -> Any:
 
 
 def _read_struct(into: TBinaryProtocol, kind: Struct) -> dict[str, Any]:
-    """By name; fields that are not known are passed over."""
+    """Fields by name; unknown fields are skipped."""
     found: dict[str, Any] = {}
     while True:
         _, code, number = into.readFieldBegin()

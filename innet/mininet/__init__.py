@@ -1,1 +1,1 @@
-"""Networks to run innet in. Nothing but this package imports Mininet."""
+"""Mininet networks for innet. Only this package imports Mininet."""

@@ -1,4 +1,4 @@
-"""All-reduces on a Mininet network: settings in, sums and reports out."""
+"""All-reduces on a Mininet network."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from innet.records import Report, Seconds
 from innet.records.throughput import Point
 
 Watch = Callable[[str], None]
-_SWEEP_TIMEOUT = 1.0  # seconds: packets that are only late are not sent again
+_SWEEP_TIMEOUT = 1.0  # seconds: packets that are only late are not retransmitted
 
 
 @dataclass(frozen=True, slots=True)
 class NetResult:
-    """What an all-reduce on a network gave.
+    """The result of an all-reduce on a network.
 
     Attributes:
-        sum: float32, of the gradients' shape.
-        reports: of each round.
-        departed: workers without whom the others went on, and why.
+        sum: float32, in the shape of the gradients.
+        reports: one for each round.
+        departed: workers that dropped out, and why; the others went on without them.
     """
 
     sum: Vector
@@ -44,7 +44,7 @@ class NetResult:
 
     @property
     def report(self) -> Report:
-        """Of the last round."""
+        """The report of the last round."""
         return self.reports[-1]
 
 
@@ -61,25 +61,25 @@ def run_jobs(
     inspect: Callable[[Any, list[NetResult]], None] | None = None,
     on_failure: Callable[[Any, InnetError], None] | None = None,
 ) -> list[NetResult]:
-    """Bring a network up, sum the gradients of all jobs over it at once, and take it down.
+    """Start a network, sum the gradients of all jobs over it at the same time, and stop it.
 
     Args:
-        settings: what to do.
-        watch: told what is being done.
-        inspect: called with Mininet's network and the results before the network is taken down.
-        on_failure: the same with an error, once the workers have ended.
+        settings: the jobs and their network.
+        watch: called with a line of text for each step.
+        inspect: called with Mininet's network and the results before the network is stopped.
+        on_failure: called with Mininet's network and the error, once the workers have ended.
 
     Returns:
-        Of each job. The packets of switches are those of all jobs together.
+        The result of each job. Packet counts of switches include all jobs.
 
     Raises:
-        InnetError: something is missing or cannot be used, or a part of the network failed;
-            everything is down again.
+        InnetError: something is missing or invalid, or a part of the network failed. The network is
+            stopped.
     """
     jobs = range(1, settings.jobs + 1)
     gradients = {job: settings.of_job(job).gradients() for job in jobs}
     settings = settings.model_copy(update={"workers": len(gradients[1])}).completed()
-    settings.timing()  # one that cannot be is told before anything is started
+    settings.timing()  # an invalid codec is reported before anything is started
     shared = settings.shared_plan()
     for of_job in gradients.values():
         for worker, gradient in enumerate(of_job):
@@ -128,7 +128,7 @@ def _result(pool: WorkerPool, reports: list[Report]) -> NetResult:
 
 @contextlib.contextmanager
 def _looked_at(net: Any, on_failure: Callable[[Any, InnetError], None] | None) -> Iterator[None]:
-    """Errors are shown to ``on_failure`` on their way."""
+    """Calls ``on_failure`` with an error, and raises it again."""
     try:
         yield
     except InnetError as error:
@@ -138,7 +138,7 @@ def _looked_at(net: Any, on_failure: Callable[[Any, InnetError], None] | None) -
 
 
 def with_links(report: Report, settings: NetSettings) -> Report:
-    """A report that says what links were like and what made them so."""
+    """The report with a description of the links and of what limits them."""
     if not settings.links:
         return report
     return report.model_copy(update={"transport": f"{report.transport}, {settings.links}"})
@@ -147,9 +147,9 @@ def with_links(report: Report, settings: NetSettings) -> Report:
 def combined(
     gradients: list[Vector], workers: WorkerPool, reports: list[Report], switch_packets: int
 ) -> Report:
-    """One report of what the workers' reports say, and of whether their sums are right.
+    """One report from the workers' reports, with the verification of their sums.
 
-    That is not known if somebody died when its words were summed and it had not said which.
+    Verification is not possible if a worker died after its words were summed, before it wrote them.
     """
     report = combined_counts(reports, switch_packets)
     known = [worker for worker in workers.contributors if workers.outcome(worker).exists()]
@@ -161,7 +161,7 @@ def combined(
 
 
 def combined_counts(reports: list[Report], switch_packets: int) -> Report:
-    """One report of the workers', without what takes their outcomes to know."""
+    """One report from the workers' reports, without the parts that need their outcomes."""
     first = reports[0]
     return first.model_copy(
         update={
@@ -182,7 +182,7 @@ def combined_counts(reports: list[Report], switch_packets: int) -> Report:
 
 
 def packets(net: Any) -> int:
-    """Packets that the switches have processed."""
+    """How many packets the switches have processed."""
     return sum(
         each.statistics()["packets_in"]
         if isinstance(each, BuiltinSwitch)
@@ -192,7 +192,7 @@ def packets(net: Any) -> int:
 
 
 def measure(point: Point, settings: ThroughputSettings) -> list[Report]:
-    """The all-reduces of a point of a sweep; see ``innet.experiments.throughput.Measure``."""
+    """The all-reduces of one point of a sweep; see ``innet.experiments.throughput.Measure``."""
     gradients = all_reduce_settings(point, settings)
     result = run(
         NetSettings.model_validate(

@@ -1,4 +1,4 @@
-"""Mininet's command line, with words to look into running switches."""
+"""Mininet's command line, with commands that inspect running switches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from innet.mininet.nodes import P4Switch
 if TYPE_CHECKING:
     from rich.table import Table
 
-_WIDTH = 120  # columns where the output is no terminal
+_WIDTH = 120  # columns if the output is not a terminal
 
 USAGE = """innet slots SWITCH            the slots that hold a chunk, and who is in
 innet registers SWITCH [NAME [INDEX]]
@@ -27,16 +27,16 @@ innet who-waits               slots of any switch in which somebody is missing""
 
 
 def show(net: Any, words: Sequence[str]) -> Table:
-    """What an ``innet`` command is to print.
+    """The output of an ``innet`` command.
 
     Args:
-        net: Mininet's network, running.
+        net: Mininet's running network.
         words: of the command, such as ["registers", "s1"].
 
     Raises:
-        ControlError: there is no such command, or the switch refused it.
+        ControlError: the command does not exist, or the switch refused it.
         UnknownNameError: there is no such switch.
-        InnetError: a switch is not running, or there is no job to look at.
+        InnetError: a switch is not running, or the network runs no job.
     """
     switches = {each.name: each for each in net.switches if isinstance(each, P4Switch)}
     if list(words) == ["who-waits"]:
@@ -71,7 +71,7 @@ def do_switch(cli: Any, line: str) -> None:
 
 
 def do_innet(cli: Any, line: str) -> None:
-    """Look into switches: innet slots s1; `innet` alone lists what there is."""
+    """Inspect switches: innet slots s1; `innet` alone lists the commands."""
     if not line.strip():
         print(USAGE)
         return
@@ -82,32 +82,32 @@ def do_innet(cli: Any, line: str) -> None:
     def say() -> None:
         table = show(cli.mn, shlex.split(line))
         console.print(table.title, style="bold", soft_wrap=True)
-        table.title = None  # it would be wrapped at the width of a narrow table
+        table.title = None  # a narrow table would wrap it
         console.print(table)
 
     _say(say)
 
 
 def extend(cli: type[Any]) -> None:
-    """Give a command line of Mininet's these words; for ``mn --custom``."""
+    """Add these commands to a command line of Mininet; for ``mn --custom``."""
     cli.do_switch, cli.do_innet = do_switch, do_innet
 
 
 class SwitchCLI(CLI):
-    """Mininet's command line with innet's words."""
+    """Mininet's command line with innet's commands."""
 
     prompt = "innet> "
     do_switch, do_innet = do_switch, do_innet
 
     def __init__(self, net: Any, **options: Any) -> None:
-        setLogLevel("output")  # what Mininet's own commands print
+        setLogLevel("output")  # the output of Mininet's commands
         super().__init__(net, **options)
 
 
 def _say(action: Callable[[], None]) -> None:
     try:
         action()
-    except (InnetError, ValueError) as error:  # shlex raises ValueError for an open quote
+    except (InnetError, ValueError) as error:  # shlex raises ValueError for an unclosed quote
         print(f"error: {error}")
 
 

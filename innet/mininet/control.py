@@ -1,7 +1,7 @@
-"""What innet has the switches of a network do by commands, both kinds of switch alike.
+"""Control of a network's switches by commands, the same for both kinds of switch.
 
-Whoever runs a network controls its switches. So it lets the next epoch of a job in, and reads
-tables and registers to say who is missing.
+The process that runs the network controls its switches. It admits the next epoch of a job, and
+reads tables and registers to name missing workers.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from innet.switch.control.values import Names
 from innet.topology import Plan, aggregation_of
 
 Command = Callable[[str, str], str]
-"""(name of a switch, a command in the words of simple_switch_CLI) -> what it answers."""
+"""(name of a switch, a command of simple_switch_CLI) -> its output."""
 
 _ENTRY = re.compile(r"(\d+): (.*?) ?=> (.*) priority (\d+)")
 
 
 class NetworkSwitches:
-    """The switches of a network as a job's coordinator controls them.
+    """Control of a network's switches for the coordinator of a job.
 
     Args:
-        plan: of the job's first epoch, which the switches have been started with.
+        plan: of the job's first epoch, with which the switches were started.
         command: runs a command on a switch.
-        on_epoch: called with the plan of each epoch before its workers are told.
+        on_epoch: called with the plan of each epoch before the workers get it.
 
     Attributes:
-        plan: of the present epoch.
+        plan: of the current epoch.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class NetworkSwitches:
         """See ``Switches``.
 
         Raises:
-            InputError: nobody is left.
+            InputError: no worker is left.
             ControlError: a switch refused a command.
             NetworkError: a switch is not running.
         """
@@ -64,14 +64,14 @@ class NetworkSwitches:
         """See ``Switches``; the network ends with its job."""
 
     def _entries(self, switch: str, table: str) -> list[int]:
-        """Handles of this job's entries; other jobs have theirs in the same table."""
+        """Handles of this job's entries. The same table has entries of other jobs."""
         column = _job_column(self.plan, switch, table)
         found = entries(self._command(switch, f"table_dump {table}"))
         return [each.handle for each in found if int(each.key[column], 0) == self.plan.job.number]
 
 
 def _job_column(plan: Plan, switch: str, table: str) -> int:
-    """Which key of a table is the job's number."""
+    """The position of the job's number among the keys of a table."""
     planned = next(each for each in plan.switches if each.name == switch)
     tables = load_text(planned.program.text()).tables
     found = Names("table", tables)[table]
@@ -79,11 +79,11 @@ def _job_column(plan: Plan, switch: str, table: str) -> int:
 
 
 class Entry(NamedTuple):
-    """An entry of a table, in the words of the switch.
+    """An entry of a table, as the switch prints it.
 
     Attributes:
-        handle: by which it is changed or deleted.
-        key: a word for each of the table's keys, in their order.
+        handle: to change or delete it.
+        key: one text for each of the table's keys, in order.
         action: with its arguments.
         priority: of ternary and range tables.
     """
@@ -95,7 +95,7 @@ class Entry(NamedTuple):
 
 
 def entries(dump: str) -> Iterator[Entry]:
-    """The entries of a table, but for its default, in what ``table_dump`` answers."""
+    """The entries in the output of ``table_dump``, without the default entry."""
     for found in map(_ENTRY.fullmatch, dump.splitlines()):
         if found is not None:
             handle, key, action, priority = found.groups()
@@ -106,7 +106,7 @@ def read_register(switch: Any, register: str, index: int) -> int:
     """One cell of a register of a running switch.
 
     Raises:
-        ControlError: no such register or cell, or one that cannot be read.
+        ControlError: no such register or cell, or it cannot be read.
         NetworkError: the switch is not running.
     """
     answer = switch.command(f"register_read {register} {index}")
@@ -131,11 +131,12 @@ def read_registers(switch: Any, register: str) -> list[int]:
 
 
 def exact_value(value: int, what: str) -> int:
-    """What a cell holds, unless simple_switch cannot say it.
+    """The value of a cell.
 
     Raises:
-        ControlError: it is the largest number that simple_switch names, for any that is larger.
+        ControlError: it is the largest number that simple_switch prints, also for all larger
+            values.
     """
     if value == MAX_READ:
-        raise ControlError(f"simple_switch cannot say what {what} holds: more than 63 bits.")
+        raise ControlError(f"simple_switch cannot print {what}: its value has more than 63 bits.")
     return value

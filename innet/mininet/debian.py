@@ -1,11 +1,11 @@
-"""Mininet, wherever the system has it; the rest of this package imports its names from here.
+"""Finds the system's Mininet. The rest of this package imports its names from here.
 
-Mininet is a package of the distribution (Debian, Ubuntu: ``mininet``) and lies in the folder of the
-system's Python, which a virtual environment does not see. That folder is searched too, for the time
-of this import only, so that nothing else comes from it.
+Mininet is a package of the distribution (Debian, Ubuntu: ``mininet``). It is installed in the
+folder of the system's Python, which a virtual environment does not search. This module adds that
+folder to the search path for this import only, so that nothing else is imported from it.
 
 Raises:
-    MissingToolError: on import, where Mininet is not installed; says how to get it.
+    MissingToolError: on import, if Mininet is not installed; says how to install it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from innet.core.errors import MissingToolError
 _FOLDERS = ("/usr/lib/python3/dist-packages", "/usr/local/lib/python3/dist-packages")
 
 
-#: Where ifconfig and tc are. Root has them on PATH, unless by ``su``, which leaves a user's PATH.
+#: The folders of ifconfig and tc. They are on root's PATH, except after ``su``.
 _PROGRAMS = ("/usr/sbin", "/sbin")
 
 
 def _see_programs() -> None:
-    """Mininet looks for its programs on PATH, and so does what it starts."""
+    """Mininet and the programs that it starts search PATH."""
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     path += [folder for folder in _PROGRAMS if folder not in path]
     os.environ["PATH"] = os.pathsep.join(path)

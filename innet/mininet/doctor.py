@@ -1,4 +1,4 @@
-"""What of all that innet can use is there: tools, packages, rights and features of the kernel."""
+"""Checks which optional tools, packages, privileges and kernel features are available."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _P4_REPOSITORY = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that innet can use.
+    """One dependency that innet can use.
 
     Attributes:
-        name: as people know it.
-        present: whether it is there and works.
-        detail: its version, or what is wrong.
+        name: its common name.
+        present: whether it is installed and works.
+        detail: its version, or the problem.
         purpose: what innet does with it.
-        remedy: how to get it on Debian or Ubuntu.
+        remedy: how to install it on Debian or Ubuntu.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """Everything, in the order in which people ask."""
+    """All checks, the most common dependency first."""
     return [
         _check(
             "p4c",
@@ -88,7 +88,7 @@ def _check(name: str, find: Callable[[], str], purpose: str, remedy: str) -> Fin
         return Finding(name, True, find(), purpose, remedy)
     except MissingToolError as error:
         return Finding(name, False, f"missing: {error.what}", purpose, remedy)
-    except InputError as error:  # it is there, but of no use
+    except InputError as error:  # it is installed, but does not work
         return Finding(name, False, str(error), purpose, remedy)
 
 
@@ -129,7 +129,7 @@ _FEATURES = {
 
 
 def _kernel() -> list[Finding]:
-    """Features of the kernel, tried out in a network namespace that is gone afterwards."""
+    """Features of the kernel, tested in a temporary network namespace."""
     found = []
     for name, (_, purpose) in _FEATURES.items():
         remedy = f"sudo modprobe {'' if name == 'veth' else 'sch_'}{name}, or another kernel"
@@ -147,7 +147,7 @@ def _kernel() -> list[Finding]:
 
 
 def has_feature(name: str) -> bool:
-    """Whether the kernel has "veth", "tbf", "htb" or "netem"; needs root to be true."""
+    """Whether the kernel has "veth", "tbf", "htb" or "netem". Without root it is False."""
     command, _ = _FEATURES[name]
     try:
         result = subprocess.run(  # noqa: S603 - a fixed command

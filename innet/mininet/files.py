@@ -4,12 +4,12 @@
      "switches": {"s1": {"runtime_json": "s1-runtime.json"}},
      "links": [["h1", "s1-p1"], ["s1-p2", "s2-p1", "5ms", 10]]}
 
-A link's third and fourth words are its delay, which needs netem, and its rate in Mbit/s, at most
-1,000. A switch may have a program of its own ("program": BMv2 JSON) and, instead of runtime_json,
-"cli_input": a file of simple_switch_CLI's commands. Files are looked for beside the topology, and
-in the folders above it, as the tutorials name them.
+The third and fourth elements of a link are its delay, which needs netem, and its rate in Mbit/s, at
+most 1,000. A switch may run another program ("program": BMv2 JSON). Instead of runtime_json it may
+have "cli_input": a file of simple_switch_CLI's commands. Files are searched in the topology file's
+folder and in the folders above it, as the tutorials need it.
 
-Source of runtime_json, which becomes commands of simple_switch_CLI: p4lang/tutorials,
+runtime_json is translated to commands of simple_switch_CLI. Source: p4lang/tutorials,
 utils/p4runtime_lib/simple_controller.py.
 """
 
@@ -37,20 +37,20 @@ from innet.wire import Endpoint
 
 _LARGEST_PRIORITY = 1 << 30
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
-_FASTEST = 1000  # Mbit/s, what Mininet's links can have
+_FASTEST = 1000  # Mbit/s, the limit of Mininet's links
 _PREFIX = 16
 
 
 def commands(path: Path, program: Mapping[str, Any]) -> list[str]:
-    """The commands that make what the file describes.
+    """The commands of simple_switch_CLI for a runtime_json file.
 
     Args:
         path: a runtime_json file.
-        program: BMv2 JSON of what the switch runs; it says in which order keys and parameters go.
+        program: BMv2 JSON of the switch's program, for the order of keys and parameters.
 
     Raises:
-        ConfigError: the file cannot be read, or an entry cannot be used.
-        UnknownNameError: a table, action, key or parameter that the program does not have.
+        ConfigError: the file cannot be read, or an entry is invalid.
+        UnknownNameError: the program lacks a table, action, key or parameter.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -67,9 +67,7 @@ def commands(path: Path, program: Mapping[str, Any]) -> list[str]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, UnknownNameError):
             raise
-        raise ConfigError(
-            f"{path}: an entry cannot be used: {type(error).__name__} {error}."
-        ) from None
+        raise ConfigError(f"{path}: invalid entry: {type(error).__name__} {error}.") from None
     return made
 
 
@@ -102,7 +100,7 @@ class _Names:
             keys.append(_key(kind, value, table["name"], key["name"]))
         _nothing_left("key", match, [key["name"] for key in table["key"]])
         words = ["table_add", table["name"], name, *keys, "=>", *parameters]
-        if ranked:  # P4Runtime's largest priority wins, simple_switch_CLI's smallest
+        if ranked:  # in P4Runtime the largest priority wins, in simple_switch_CLI the smallest
             words.append(str(_LARGEST_PRIORITY - int(entry.get("priority", 1))))
         return " ".join(words)
 
@@ -123,9 +121,9 @@ def _key(kind: str, value: Any, table: str, name: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """A number, an IPv4 or a MAC address, as a number."""
+    """The value of a number, an IPv4 address or a MAC address."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise TypeError(f"{value!r} is no number and no address")
+        raise TypeError(f"{value!r} is neither a number nor an address")
     if isinstance(value, int):
         return str(value)
     if re.fullmatch(r"[0-9A-Fa-f]{1,2}(:[0-9A-Fa-f]{1,2}){5}", value):
@@ -170,7 +168,7 @@ def _nothing_left(kind: str, given: Mapping[str, Any], known: list[str]) -> None
 
 
 def _link(words: Any) -> tuple[Any, ...]:
-    """A link as the file says it, if it is one."""
+    """A link of the file, checked."""
     if not isinstance(words, list) or not 2 <= len(words) <= 4:
         raise ValueError(
             'give ["NODE", "NODE", DELAY, RATE], of which the last two can be left out'
@@ -180,14 +178,14 @@ def _link(words: Any) -> tuple[Any, ...]:
     delay = words[2] if len(words) > 2 else 0
     rate = words[3] if len(words) > 3 else _FASTEST
     if not isinstance(delay, str | int | float):
-        raise ValueError('the delay is a number of milliseconds, or a text such as "5ms"')
+        raise ValueError('the delay must be a number of milliseconds, or a string such as "5ms"')
     if not (isinstance(rate, int | float) and 0 < rate <= _FASTEST):
         raise ValueError(f"the rate is a number of Mbit/s above 0, at most {_FASTEST}")
     return tuple(words)
 
 
 def _address(text: str) -> str:
-    """An IPv4 address, with or without the length of its prefix."""
+    """An IPv4 address, with or without a prefix length."""
     ipaddress.IPv4Interface(text)
     return text
 
@@ -212,7 +210,7 @@ class HostDescription(Settings):
 
 
 class SwitchDescription(Settings):
-    """A switch: its own program, if it has one, and what its tables hold."""
+    """A switch: its program, if the file names one, and its table entries."""
 
     program: str | None = None
     runtime_json: str | None = None
@@ -221,7 +219,7 @@ class SwitchDescription(Settings):
 
 
 class TopologyFile(Settings):
-    """What a topology file says; see the module."""
+    """The content of a topology file; see the module."""
 
     hosts: dict[str, HostDescription]
     switches: dict[str, SwitchDescription]
@@ -232,8 +230,8 @@ def load(path: Path) -> TopologyFile:
     """Read a topology.
 
     Raises:
-        ConfigError: it cannot be read, or says something that cannot be used; names it.
-        UnknownNameError: a link names a host or switch that is not there.
+        ConfigError: it cannot be read, or holds something invalid; names it.
+        UnknownNameError: a link names an unknown host or switch.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -249,7 +247,7 @@ def load(path: Path) -> TopologyFile:
         for end in link[:2]:
             name, port = _end(found, end, path)
             if port is not None and (name, port) in taken:
-                raise ConfigError(f"{path}: two links at {end}; a port has one.")
+                raise ConfigError(f"{path}: two links at {end}; a port has only one.")
             if port is not None:
                 taken.add((name, port))
     return found
@@ -286,10 +284,10 @@ class FileTopo(Topo):
         Args:
             path: of the topology file.
             program: BMv2 JSON for switches without a program of their own.
-            switch: which kind all switches are.
+            switch: the kind of all switches.
             switch_options: arguments for all of them.
             folder: for logs and sockets.
-            rules: commands for all switches, before those of the file.
+            rules: commands for all switches, run before those of the file.
         """
         found = load(path)
         for name, host in found.hosts.items():
@@ -324,7 +322,7 @@ def limited(path: Path) -> bool:
 
 
 def beside(path: Path, name: str) -> Path:
-    """The file ``name`` beside the topology, or in a folder above it.
+    """The file ``name`` in the topology file's folder, or in a folder above it.
 
     Raises:
         ConfigError: there is none.
@@ -332,7 +330,7 @@ def beside(path: Path, name: str) -> Path:
     for folder in path.resolve().parents:
         if (folder / name).is_file():
             return folder / name
-    raise ConfigError(f"{path} names {name}, which is not there.")
+    raise ConfigError(f"{path} names {name}, which does not exist.")
 
 
 def _rules(path: Path, switch: SwitchDescription, program: Path) -> list[str]:
@@ -342,7 +340,7 @@ def _rules(path: Path, switch: SwitchDescription, program: Path) -> list[str]:
     if switch.runtime_json is None:
         return []
     document = open_document(program)
-    program_in(document, program)  # a clear message, if it is none
+    program_in(document, program)  # a clear message, if it is invalid
     return commands(beside(path, switch.runtime_json), document)
 
 
@@ -364,7 +362,7 @@ class ProgramStar(Topo):
         Args:
             program: BMv2 JSON.
             hosts: how many.
-            switch: which kind.
+            switch: the kind of switch.
             options: arguments of the switch.
         """
         self.addSwitch("s1", cls=SWITCHES[switch], program=program, **options)
@@ -387,20 +385,20 @@ def run(
     rules: Path | None = None,
     switch_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Bring a network up, let ``inspect`` look at it, and take it down.
+    """Start a network, call ``inspect``, and stop the network.
 
     Args:
-        program: P4, which p4c compiles, or BMv2 JSON, plain or compressed; None if the
-            topology names its own.
+        program: P4, which p4c compiles, or BMv2 JSON, plain or compressed; None if the topology
+            names programs.
         inspect: called with Mininet's network.
-        topology: a file in the JSON of p4lang's tutorials; a star without one.
+        topology: a topology file as in p4lang's tutorials; by default a star.
         hosts: of a star.
-        switch: which kind all switches are.
+        switch: the kind of all switches.
         rules: a file of simple_switch_CLI's commands, for all switches.
         switch_options: arguments for all of them.
 
     Raises:
-        InnetError: something is missing or cannot be used; everything is down again.
+        InnetError: something is missing or invalid. The network is stopped.
     """
     lines = () if rules is None else _lines(rules)
     with temporary_folder() as folder:
@@ -428,8 +426,8 @@ def compiled(program: Path, folder: Path) -> Path:
 
     Raises:
         InputError: there is no such file.
-        MissingToolError: it is P4, and there is no p4c.
-        ProgramError: p4c refuses it, or it is no program.
+        MissingToolError: it is P4, and p4c is not installed.
+        ProgramError: p4c refuses it, or it is not a program.
     """
     if program.suffix == ".p4":
         document = programs.compile_p4(program)

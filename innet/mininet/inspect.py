@@ -1,4 +1,4 @@
-"""What running switches hold, as tables for people: the same for both kinds of switch."""
+"""The state of running switches as readable tables, the same for both kinds of switch."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from innet.mininet.nodes import P4Switch
     from innet.switch.ir import Program
 
-_SHOWN = 200  # rows of a table, of which the rest is counted
+_SHOWN = 200  # rows of a table that are shown; the rest is counted
 
 Cells: TypeAlias = Callable[[str, str], Sequence[int] | Mapping[int, int]]
-"""(name of a switch, name of a register) -> what its cells hold."""
+"""(name of a switch, name of a register) -> the values of its cells."""
 
 
 def program_of(switch: P4Switch) -> Program:
-    """What a switch runs."""
+    """The program of a switch."""
     return load_program(json.loads(switch.program.read_text(encoding="utf-8")))
 
 
 def registers(switch: P4Switch, name: str | None = None, index: int | None = None) -> Table:
-    """The register arrays of a switch; the cells of one that are not 0; or one cell.
+    """The register arrays of a switch; the nonzero cells of one array; or one cell.
 
     Raises:
         ControlError: there is no such register or cell.
@@ -61,7 +61,7 @@ def registers(switch: P4Switch, name: str | None = None, index: int | None = Non
 
 
 def tables(switch: P4Switch, name: str | None = None) -> Table:
-    """The tables of a switch, with how many entries each has; or the entries of one.
+    """The tables of a switch with their numbers of entries; or the entries of one table.
 
     Raises:
         ControlError: there is no such table.
@@ -90,7 +90,7 @@ def tables(switch: P4Switch, name: str | None = None) -> Table:
 
 
 def counters(switch: P4Switch) -> Table:
-    """The cells of a switch's counters that are not 0.
+    """The nonzero cells of a switch's counters.
 
     Raises:
         NetworkError: the switch is not running.
@@ -100,7 +100,7 @@ def counters(switch: P4Switch) -> Table:
     rows = []
     for array in program.counters:
         positions: Sequence[str] = [str(position) for position in range(array.size)]
-        if array.table is not None:  # a table's, of which each entry has a cell
+        if array.table is not None:  # a direct counter: a cell for each entry of its table
             dump = switch.command(f"table_dump {program.tables[array.table].name}")
             positions = [str(entry.handle) for entry in entries(dump)]
         for position in positions:
@@ -113,7 +113,7 @@ def counters(switch: P4Switch) -> Table:
 
 
 def slots(switch: P4Switch, shared: SharedPlan) -> Table:
-    """The slots of a switch that hold a chunk: of which job, and who is in.
+    """The slots of a switch that hold a chunk: the job, and the workers that contributed.
 
     Raises:
         NetworkError: the switch is not running.
@@ -131,7 +131,7 @@ def slots(switch: P4Switch, shared: SharedPlan) -> Table:
 
 
 def who_waits(switches: Sequence[P4Switch], shared: SharedPlan) -> Table:
-    """The slots of all jobs that somebody is missing in, wherever on the network.
+    """The slots of all jobs and switches in which a worker is missing.
 
     Raises:
         NetworkError: a switch is not running.
@@ -152,10 +152,10 @@ def who_waits(switches: Sequence[P4Switch], shared: SharedPlan) -> Table:
 
 
 def occupied_slots(plan: Plan, read: Cells) -> list[tuple[int, int, SlotRegisters]]:
-    """The copies of slots that hold a chunk of the job: slot, version, and what is there.
+    """The copies of slots that hold a chunk of the job: slot, version, and content.
 
     Raises:
-        ControlError: a cell that simple_switch cannot hand out.
+        ControlError: simple_switch cannot print a cell.
     """
     registers_of = Probe(
         lambda switch, register, index: exact_value(
@@ -169,7 +169,7 @@ def occupied_slots(plan: Plan, read: Cells) -> list[tuple[int, int, SlotRegister
 
 
 def shared_plan(topo: object) -> SharedPlan:
-    """What innet's jobs on a network are.
+    """The innet jobs on a network.
 
     Raises:
         InputError: there are none.
@@ -181,13 +181,13 @@ def shared_plan(topo: object) -> SharedPlan:
 
 
 def _only(name: str, read: Cells) -> Cells:
-    """Reads one switch; registers of the others are as if nothing had happened."""
+    """Reads one switch; registers of the others read as 0."""
     zeros: Mapping[int, int] = defaultdict(int)
     return lambda switch, register: read(switch, register) if switch == name else zeros
 
 
 def _who(plan: Plan, found: SlotRegisters) -> tuple[str, str, str]:
-    """The chunk, counted from 1 as on the wire, who is in, and who is missing."""
+    """The chunk, counted from 1 as on the wire, the workers that contributed, and those missing."""
     inside = [worker for worker in plan.job.present if found.bitmap >> worker & 1]
     missing = [worker for worker in plan.job.present if worker not in inside]
     return str(found.sequence), _numbers(inside), _numbers(missing)
@@ -198,7 +198,7 @@ def _numbers(workers: Sequence[int]) -> str:
 
 
 def _table(title: str, *columns: str) -> Table:
-    """Columns whose names begin with > are numbers."""
+    """Columns whose names begin with > hold numbers."""
     table = Table(title=title, title_justify="left", caption_justify="left", box=None)
     for column in columns:
         justify = "right" if column.startswith(">") else "left"

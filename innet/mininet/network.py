@@ -1,6 +1,6 @@
-"""A Mininet network that is up while a context is open, and leaves nothing behind.
+"""A Mininet network that runs while a context is open, and cleans up afterwards.
 
-Its links have the rate, delay and loss that were asked for, or there is an error.
+Links that cannot have the requested rate, delay and loss are an error.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _REMEDY = (
 
 
 class LimitedInterface(TCIntf):
-    """An end of a ``LimitedLink``."""
+    """One end of a ``LimitedLink``."""
 
     def tc(self, cmd: str, tc: str = "tc") -> str:
-        """Called by Mininet, which prints what the kernel refuses and goes on without it.
+        """Called by Mininet, which by itself only prints the kernel's refusal and goes on.
 
         Raises:
-            NetworkError: it was refused.
+            NetworkError: the kernel refused it.
         """
         said = str(super().tc(cmd, tc))
         refused = [line for line in said.splitlines() if line and not line.startswith("Warning")]
@@ -43,10 +43,10 @@ class LimitedInterface(TCIntf):
         return said
 
     def bwCmds(self, bw: float | None = None, **options: Any) -> tuple[list[str], str]:  # noqa: N802 - Mininet's name
-        """Called by Mininet, which does without a rate that is out of range.
+        """Called by Mininet, which by itself ignores a rate that is out of range.
 
         Raises:
-            InputError: it is.
+            InputError: the rate is out of range.
         """
         if bw is not None and not 0 < bw <= self.bwParamMax:
             raise InputError(
@@ -58,7 +58,7 @@ class LimitedInterface(TCIntf):
 
 
 class LimitedLink(Link):
-    """Mininet's TCLink, which raises what that only prints."""
+    """Mininet's TCLink, which only prints errors; this one raises them."""
 
     def __init__(self, *ends: Any, **options: Any) -> None:
         options.setdefault("cls1", LimitedInterface)
@@ -68,7 +68,7 @@ class LimitedLink(Link):
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder for the files of a run, gone afterwards; so are those of runs that were killed."""
+    """A temporary folder for the files of a run. Folders of killed runs are removed, too."""
     here = Path(tempfile.gettempdir())
     for folder in here.glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
@@ -82,13 +82,13 @@ def temporary_folder() -> Iterator[Path]:
 def network(topo: Topo, *, limited: bool = False) -> Iterator[Any]:
     """``topo`` as a running network.
 
-    Hosts without a MAC address get one by their number, and where the topology names no neighbors,
-    every host knows the addresses of all others. The network is taken down when the context closes:
-    after success, errors, Ctrl-C and SIGTERM alike.
+    Hosts without a MAC address get one by their number. If the topology names no neighbors, every
+    host knows the addresses of all others. The network is stopped when the context closes: after
+    success, errors, Ctrl-C and SIGTERM.
 
     Args:
-        topo: what to build.
-        limited: links have a rate, a delay or a loss.
+        topo: the topology.
+        limited: whether links have a rate, a delay or a loss.
 
     Yields:
         Mininet's ``Mininet``.
@@ -109,7 +109,7 @@ def network(topo: Topo, *, limited: bool = False) -> Iterator[Any]:
                     link=LimitedLink if limited else Link,
                     build=False,
                     ipBase="10.0.0.0/16",
-                    autoSetMacs=True,  # where the topology names none
+                    autoSetMacs=True,  # if the topology names none
                 )
                 net.topo = topo
                 net.build()
@@ -123,10 +123,10 @@ def network(topo: Topo, *, limited: bool = False) -> Iterator[Any]:
 
 
 def take_down(net: Any) -> None:
-    """Stop everything, whatever fails on the way; Ctrl-C waits until it is done."""
+    """Stop everything, even if a step fails. Ctrl-C takes effect afterwards."""
     with _undisturbed():
         for switch in net.switches:
-            with contextlib.suppress(Exception):  # the others are to be stopped as well
+            with contextlib.suppress(Exception):  # the others must be stopped as well
                 switch.stop()
         for node in (*net.switches, *net.hosts):
             with contextlib.suppress(Exception):
@@ -144,10 +144,11 @@ def require_root(what: str) -> None:
 
 
 def make_folder(folder: Path) -> Path:
-    """A folder for captures, as an absolute path: switches write there from wherever they are.
+    """The folder for captures as an absolute path, since switches run in other folders. It is
+    created.
 
     Raises:
-        InputError: there cannot be one.
+        InputError: it cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +158,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def check_switches(net: Any) -> None:
-    """Raise NetworkError if a switch has ended; says which, and what it said."""
+    """Raise NetworkError if a switch has ended, with its name and output."""
     for switch in net.switches:
         if isinstance(switch, P4Switch):
             switch.check()
@@ -165,7 +166,7 @@ def check_switches(net: Any) -> None:
 
 @contextlib.contextmanager
 def _mininet_errors() -> Iterator[None]:
-    """Mininet raises bare exceptions, of which the text tells more than a traceback."""
+    """Mininet raises bare exceptions; their text is more useful than a traceback."""
     try:
         yield
     except InnetError:
@@ -176,8 +177,8 @@ def _mininet_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt, so that what is open is closed; unless this program has
-    something of its own for it, as ``innet`` has.
+    """SIGTERM raises KeyboardInterrupt, so that contexts are closed, unless the program handles
+    SIGTERM itself, as ``innet`` does.
     """
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield

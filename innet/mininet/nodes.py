@@ -1,6 +1,6 @@
-"""Mininet nodes for P4: hosts prepared as P4 programs expect them, and two kinds of switch.
+"""Mininet nodes for P4: hosts without offloads, and two kinds of switch.
 
-Sources for what is set in their network namespaces: setns(2), network_namespaces(7), netdevice(7),
+Sources for the settings of their network namespaces: setns(2), network_namespaces(7), netdevice(7),
 linux/ethtool.h.
 """
 
@@ -34,7 +34,7 @@ from innet.mininet.debian import Host, Switch, log_error
 _READY_SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
 _QUIET = "for each in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $each; done 2>/dev/null"
-_QUEUE = 1 << 20  # packets; simple_switch's own 64 drop what two workers send at once
+_QUEUE = 1 << 20  # packets; simple_switch's default of 64 drops bursts of two workers
 
 _CLONE_NEWNET = 0x40000000
 _SIOCSIFMTU = 0x8922
@@ -53,9 +53,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def network_namespace_of(pid: int) -> Iterator[None]:
-    """This thread is in the network namespace of process ``pid`` while the context is open.
+    """Enter the network namespace of process ``pid`` with this thread while the context is open.
 
-    Sockets that are opened there stay there.
+    Sockets opened meanwhile stay in that namespace.
 
     Raises:
         NetworkError: there is no such process, or not root.
@@ -67,7 +67,7 @@ def network_namespace_of(pid: int) -> Iterator[None]:
             yield
         finally:
             if _libc.setns(local, _CLONE_NEWNET):
-                raise NetworkError("cannot return to the network namespace that was left.")
+                raise NetworkError("cannot return to the previous network namespace.")
     finally:
         os.close(local)
 
@@ -87,11 +87,11 @@ def _enter(path: str) -> None:
 
 
 def turn_offloads_off(interface: str) -> None:
-    """Let an interface of this namespace send and deliver frames as they are on a cable.
+    """Turn off the offloads of an interface of this namespace, so that frames are as on a cable.
 
-    On a veth pair checksums would never be computed and segments never be cut, since both ends are
-    the same kernel's; a P4 program would see what no cable carries. What a driver does not have is
-    left alone.
+    On a veth pair, the kernel would leave out checksums and segmentation, since both ends are its
+    own. A P4 program would see frames that no cable carries. Offloads that the driver lacks are
+    ignored.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for command in _OFFLOADS.values():
@@ -102,11 +102,10 @@ def turn_offloads_off(interface: str) -> None:
 
 
 def set_mtu(interface: str, mtu: int) -> None:
-    """Let an interface of this namespace carry frames of up to ``mtu`` bytes behind the Ethernet
-    header.
+    """Set the MTU of an interface of this namespace: bytes after the Ethernet header.
 
     Raises:
-        NetworkError: its driver cannot.
+        NetworkError: its driver refuses it.
     """
     request = struct.pack("16si", interface.encode(), mtu).ljust(40)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -126,13 +125,13 @@ def listens(port: int) -> bool:
 
 
 class P4Host(Host):
-    """A host whose packets are as on a cable: offloads off, IPv6 quiet, static ARP.
+    """A host for P4 networks: offloads off, IPv6 off, static ARP.
 
     Args:
-        neighbors: IPv4 address -> MAC address, which ARP need not ask for.
-        interface: what to call its interface; by default Mininet's name, such as h1-eth0.
-        commands: to run once it is there; one that fails is told, and the next one is run.
-        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
+        neighbors: static ARP entries, IPv4 address -> MAC address.
+        interface: name of its interface; by default Mininet's, such as h1-eth0.
+        commands: run after it is configured; a failure is printed, and the next command is run.
+        mtu: of its interfaces, bytes; None for the kernel's 1,500.
     """
 
     def config(
@@ -153,7 +152,7 @@ class P4Host(Host):
         for command in commands:
             said = self.cmd(command).strip()
             status = self.cmd("echo $?").strip()
-            if status != "0":  # as where a tool is missing; the others may do
+            if status != "0":  # for example a missing tool; the others may work
                 why = said or "it said nothing"
                 log_error(f"{self.name}: `{command}` failed with status {status}: {why}\n")
         if neighbors and default is not None:
@@ -167,11 +166,11 @@ class P4Host(Host):
 
 
 def prepare(node: Any, mtu: int | None = None) -> None:
-    """Make a node's interfaces carry what they would carry on a cable, and nothing of their own.
+    """Turn off the offloads and IPv6 of a node's interfaces, and set their MTU.
 
     Args:
         node: Mininet's.
-        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
+        mtu: of its interfaces, bytes; None for the kernel's 1,500.
     """
     node.cmd(_QUIET)
     with network_namespace_of(node.pid):
@@ -182,20 +181,20 @@ def prepare(node: Any, mtu: int | None = None) -> None:
 
 
 class P4Switch(Switch):
-    """A switch that runs a compiled P4 program, in network namespace of its own.
+    """A switch that runs a compiled P4 program in a separate network namespace.
 
     Args:
         name: as everywhere in Mininet.
         program: BMv2 JSON.
-        commands: control plane, in the dialect of simple_switch_CLI.
+        commands: commands of simple_switch_CLI.
         folder: for logs, sockets and captures; by default one of its own while
             this process runs.
         pcap: write captures of every interface into this folder.
         priority_queues: egress queues per port.
-        mtu: of its interfaces, bytes; None leaves the kernel's 1,500.
+        mtu: of its interfaces, bytes; None for the kernel's 1,500.
         deadline: seconds within which it must be ready.
-        batch: ``start`` does not wait; ``batchStartup`` does, for all switches. Mininet says so
-            where it calls both, so that switches become ready at the same time.
+        batch: ``start`` does not wait; ``batchStartup`` waits for all switches. Mininet sets it
+            when it calls both, so that switches start in parallel.
     """
 
     def __init__(
@@ -229,11 +228,11 @@ class P4Switch(Switch):
         self.process: ChildProcess | None = None
 
     def start(self, controllers: Sequence[Any]) -> None:  # noqa: ARG002 - Mininet's interface
-        """Called by Mininet: start the program, and wait until it takes packets.
+        """Called by Mininet. Start the program, and wait until it takes packets.
 
         Raises:
             InputError: there is no such program.
-            NetworkError: the switch ended; says what it said.
+            NetworkError: the switch ended; quotes its output.
             StalledError: it was not ready in time.
             ControlError: a command was refused.
         """
@@ -247,7 +246,7 @@ class P4Switch(Switch):
 
     @classmethod
     def batchStartup(cls, switches: Sequence[Any]) -> Sequence[Any]:  # noqa: N802 - Mininet's name
-        """Called by Mininet once all switches have been started; see ``start`` for errors."""
+        """Called by Mininet when all switches have been started; see ``start`` for errors."""
         for switch in switches:
             switch._wait()
         return switches
@@ -258,7 +257,7 @@ class P4Switch(Switch):
 
     @abstractmethod
     def _wait(self) -> None:
-        """Until it takes packets and commands."""
+        """Wait until it takes packets and commands."""
 
     @abstractmethod
     def command(self, line: str) -> str:
@@ -334,7 +333,7 @@ class BuiltinSwitch(P4Switch):
         return str(answer["answer"])
 
     def statistics(self) -> dict[str, int]:
-        """What became of packets; see ``innet.processes.switch``."""
+        """The switch's packet counts; see ``innet.processes.switch``."""
         found: dict[str, int] = self._ask("statistics")["answer"]
         return found
 
@@ -368,9 +367,9 @@ class Bmv2Switch(P4Switch):
 
     Args:
         name: as everywhere in Mininet.
-        simple_switch: the executable; by default the one on PATH. For its control plane there
-            must be Thrift's library, or simple_switch_CLI on PATH.
-        thrift_port: where its control plane listens, in the switch's own namespace.
+        simple_switch: the executable; by default the one on PATH. Its control plane needs Thrift's
+            library, or simple_switch_CLI on PATH.
+        thrift_port: port of its control plane, in the switch's namespace.
         device_id: as simple_switch's option.
         log_level: "off", or simple_switch's log level; the log goes to the folder.
         params: see ``P4Switch``.

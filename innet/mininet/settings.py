@@ -1,4 +1,4 @@
-"""What a user says of a job on a Mininet network."""
+"""Settings of jobs on a Mininet network."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from innet.processes.settings import JobSettings, WorkerSettings
 from innet.topology import Plan, SharedPlan
 
 _WINDOW_OF_BMV2 = 64
-_QUEUE_OF_LINK = 15_000  # bytes that a link of TCLink's holds without loss, whatever its rate
+_QUEUE_OF_LINK = 15_000  # bytes that a TCLink queues without loss at any rate
 
 
 class NetSettings(MininetSettings, JobSettings):
-    """A job on a Mininet network, or several alike."""
+    """A job on a Mininet network, or several equal jobs."""
 
     def completed(self) -> NetSettings:
-        """With what follows from the rest and from this machine.
+        """The settings with defaults filled in from the other settings and this machine.
 
-        The window: all slots, or what simple_switch or a limited link has room for. Who makes the
-        delay; and a timeout that is longer than two round trips.
+        The window is all slots, or as much as simple_switch or a limited link can queue. It also
+        chooses what delays packets, and a timeout that is longer than two round trips.
         """
         windows = [self.window]
         if self.window is None and self.switch == "bmv2":
@@ -50,17 +50,18 @@ class NetSettings(MininetSettings, JobSettings):
         return self.model_copy(update=changes)
 
     def of_job(self, job: int) -> NetSettings:
-        """The same for one of the jobs, counted from 1."""
+        """The settings of one of the jobs, counted from 1."""
         return self.model_copy(update={"job": job})
 
     def gradients(self) -> list[Vector]:
-        """The workers' gradients: of job 1 those that ``innet allreduce`` has by these settings.
+        """The workers' gradients. Those of job 1 are the same as ``innet allreduce``'s with these
+        settings.
 
         Raises:
-            InputError: they cannot be read, or are to be read for several jobs.
+            InputError: they cannot be read, or are files and there are several jobs.
         """
         if self.input and self.jobs > 1:
-            raise InputError(f"input files are those of one job; there are {self.jobs}.")
+            raise InputError(f"input files need a single job; there are {self.jobs}.")
         seed = self.seed + self.job - 1
         chosen: dict[str, Any] = {"seed": seed, "size": self.size, "density": self.density}
         if not self.input or "workers" in self.model_fields_set:
@@ -69,12 +70,12 @@ class NetSettings(MininetSettings, JobSettings):
 
     @property
     def limited(self) -> bool:
-        """Whether the kernel limits links, so that they are TCLink's."""
+        """Whether the kernel limits links, so that they must be TCLinks."""
         return self.rate is not None or bool(self.link_delay and self.delay_by == "netem")
 
     @property
     def links(self) -> str:
-        """What links are like and what makes them so, for reports; "" where nothing does."""
+        """For reports: the links' rate and delay, and what makes them; "" without."""
         said = [] if self.rate is None else [f"links of {self.rate:g} Mbit/s by the kernel's tbf"]
         if self.link_delay:
             by = "the kernel's netem" if self.delay_by == "netem" else "the workers' own faults"
@@ -82,7 +83,7 @@ class NetSettings(MininetSettings, JobSettings):
         return ", ".join(said)
 
     def mininet_topo(self, plan: Plan | SharedPlan, folder: Path) -> PlanTopo:
-        """What Mininet is to build."""
+        """The Mininet topology."""
         options: dict[str, Any] = {"pcap": self.pcap, "priority_queues": self.priority_queues}
         if self.switch == "bmv2":
             options |= {"simple_switch": self.simple_switch, "thrift_port": self.thrift_port}
@@ -99,7 +100,7 @@ class NetSettings(MininetSettings, JobSettings):
         )
 
     def of_worker(self) -> WorkerSettings:
-        """What the workers' processes are told, but for what differs between them."""
+        """The settings of the workers' processes, without those that differ between them."""
         names = JobSettings.model_fields
         shared = {name: getattr(self, name) for name in names}
         runs = f"simple_switch {version()}" if self.switch == "bmv2" else self.engine

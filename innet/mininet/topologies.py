@@ -1,4 +1,4 @@
-"""Mininet topologies: a plan of innet's as hosts, switches and links."""
+"""Mininet topologies from innet's plans: hosts, switches and links."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from innet.wire import ETHERNET_HEADER
 
 SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2Switch}
 
-_UNDER_WAY = 100_000  # packets that a link with a delay holds
-_ETHERNET = 1500  # bytes behind the Ethernet header, and with what most call jumbo frames
+_UNDER_WAY = 100_000  # packets that a link with a delay can queue
+_ETHERNET = 1500  # bytes after the Ethernet header: standard, and the usual size of jumbo frames
 _JUMBO = 9000
 _PREFIX = 15  # of the network with all hosts and switches: 10.0.0.0/15
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What all links are like, in the units of Mininet's TCLink; None where nothing limits them.
+    """Properties of all links, in the units of Mininet's TCLink; None for no limit.
 
     Attributes:
         rate: Mbit/s.
@@ -42,20 +42,20 @@ class Links:
     loss: float | None = None
 
     def options(self) -> dict[str, Any]:
-        """Arguments of TCLink; none where a plain link will do."""
+        """Arguments of TCLink; empty if a plain link is enough."""
         # TBF rather than HTB: its kernel module is the more common one.
         rate = {} if self.rate is None else {"bw": self.rate, "use_tbf": True}
-        # Packets under way are netem's queue, which by itself drops those beyond a thousand.
+        # netem queues delayed packets; by default it drops those beyond a thousand.
         queue = None if self.delay is None else _UNDER_WAY
         others = {"delay": self.delay, "loss": self.loss, "max_queue_size": queue}
         return rate | {name: value for name, value in others.items() if value is not None}
 
 
 class PlanTopo(Topo):
-    """The network of a plan: its hosts and switches under their names, linked port by port."""
+    """The network of a plan: its hosts and switches under their names, and their links."""
 
     def build(self, plan: Plan | SharedPlan, **options: Any) -> None:
-        """Called by Mininet's ``Topo``; arguments are those of ``add_plan``."""
+        """Called by Mininet's ``Topo`` with the arguments of ``add_plan``."""
         add_plan(self, plan, **options)
 
 
@@ -90,7 +90,7 @@ def _topo_name(name: str) -> str:
 
 
 TOPOS: Mapping[str, type[Any]] = {_topo_name(name): _topo(name) for name in TOPOLOGIES}
-"""All registered topologies, by the names that ``mn --topo`` knows them by."""
+"""All registered topologies, by their names in ``mn --topo``."""
 
 
 def add_plan(
@@ -102,24 +102,24 @@ def add_plan(
     links: Links | None = None,
     folder: Path | None = None,
 ) -> None:
-    """Put a plan's nodes and links into a Mininet ``Topo``.
+    """Add a plan's nodes and links to a Mininet ``Topo``.
 
     Args:
-        topo: where to put them.
-        plan: what to build.
-        switch: which kind all switches are.
+        topo: the Mininet topology.
+        plan: innet's plan.
+        switch: the kind of all switches.
         switch_options: arguments for all of them.
-        links: what all links are like.
+        links: properties of all links.
         folder: for programs, logs and sockets; by default one of its own while this
             process runs.
 
     Raises:
-        UnknownNameError: no such kind of switch.
+        UnknownNameError: the kind of switch is unknown.
     """
     if switch not in SWITCHES:
         raise UnknownNameError("kind of switch", switch, SWITCHES)
     topo.plan = plan if isinstance(plan, SharedPlan) else SharedPlan((plan,))
-    if folder is None:  # nobody else looks after it
+    if folder is None:  # Mininet does not remove it
         folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     neighbors = {each.endpoint.ip: each.endpoint.mac for each in plan.hosts}
@@ -154,13 +154,13 @@ def add_plan(
 
 
 def _mtu(plan: SharedPlan) -> int | None:
-    """What links carry behind the Ethernet header, if its frames need more than links do anyway."""
+    """The MTU of links, if the plan's frames need more than the default."""
     longest = max(job.layout.frame_size for job in plan.jobs) - ETHERNET_HEADER.itemsize
     return _JUMBO if longest > _ETHERNET else None
 
 
 def write_program(program: CompiledProgram, folder: Path) -> Path:
-    """The program as plain JSON in ``folder``, as both kinds of switch read it."""
+    """Write the program to ``folder`` as plain JSON, which both kinds of switch read."""
     path = folder / f"{program.name}.json"
     if not path.exists():
         path.write_text(json.dumps(program.json()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A training on a Mininet network: every worker a process that computes its own gradients."""
+"""A training on a Mininet network. Every worker is a process that computes its gradients."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ def run(
     draw: Draw | None = None,
     inspect: Callable[[Any], None] | None = None,
 ) -> Result:
-    """Train by plain sums in this process, and the same over a network; write record and plot.
+    """Train with plain sums in this process, then over a network; write the record and the plot.
 
     Args:
         settings: of the network and the codec.
-        training: the rest; its workers, codecs, seed and values per packet are the network's.
-        out_dir: made where it is missing.
-        created: the time to put into the record, with a time zone.
+        training: the training; workers, codecs, seed and values per packet come from ``settings``.
+        out_dir: created if missing.
+        created: the time for the record, with a time zone.
         watch: called for each step.
         draw: see ``innet.experiments.outputs.saved``.
-        inspect: called with Mininet's network before it is taken down.
+        inspect: called with Mininet's network before it is stopped.
 
     Raises:
-        InnetError: something cannot be used, such as several jobs, or a part of the network failed;
-            everything is down again.
+        InnetError: something is invalid, such as several jobs, or a part of the network failed. The
+            network is stopped.
     """
     training = training.model_copy(
         update={
@@ -63,7 +63,7 @@ def run(
         }
     )
     if settings.jobs > 1:
-        raise InputError(f"{settings.jobs} jobs: a training is one; leave --jobs out.")
+        raise InputError(f"{settings.jobs} jobs: a training is a single job; leave --jobs out.")
     if settings.partial_after is not None:
         raise InputError(
             "a training is of all its workers, each with a part of the samples; leave "
@@ -165,7 +165,7 @@ def _on_network(
 def _step(
     iteration: int, events: list[dict[str, Any]], workers: WorkerPool, switch_packets: int
 ) -> tuple[Step, str]:
-    """The workers' parts of an iteration together, and the codec's description."""
+    """One iteration from the workers' parts, and the codec's description."""
     reports = [Report.model_validate(event["report"]) for event in events]
     outcomes = [load(workers.outcome(worker)) for worker in range(len(events))]
     selected, union = selections(outcomes, reports[0].elements)

@@ -1,4 +1,4 @@
-"""The processes of a job on a Mininet network, and what passes between them and here."""
+"""The processes of a job on a Mininet network, and the messages to and from them."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from innet.service.protocol import Message
 from innet.topology import Plan, SharedPlan
 
 _READY_SECONDS = 120.0
-_TURN = 0.2  # seconds between two looks at the switches
-_MARGIN = 30.0  # seconds beyond the workers' own patience
+_TURN = 0.2  # seconds between two checks of the switches
+_MARGIN = 30.0  # seconds beyond the workers' own deadline
 
 
 class WorkerPool:
-    """One process per worker and server; a context manager, which starts and ends them.
+    """A process for each worker and server. As a context manager it starts and ends them.
 
-    Where the settings say how long to wait for workers who are late (``partial_after``), the others
-    go on without them, under the job's next epoch, and without those who died or gave up. Who was
-    left out is ended: it takes part no more.
+    If the settings limit the wait for late workers (``partial_after``), the others go on without
+    workers that are late, died or gave up, in the job's next epoch. The processes of dropped
+    workers are ended.
 
     Args:
         net: Mininet's network, running.
         plan: the job.
-        settings: of the workers, which differ in ``worker`` and the files.
+        settings: of the workers; they differ in ``worker`` and the files.
         folder: for their settings, gradients, outcomes and logs.
         program: the module that they run.
 
     Attributes:
-        departed: workers who take part no more, and why.
+        departed: workers that dropped out, and why.
     """
 
     def __init__(
@@ -107,30 +107,32 @@ class WorkerPool:
 
     @property
     def present(self) -> tuple[int, ...]:
-        """Workers that take part."""
+        """The workers that take part."""
         return self._job.present
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Workers whose gradients are in the last sum; some may have died since."""
+        """The workers whose gradients are in the last sum; some may have died since."""
         return self._switches.plan.job.present
 
     def outcome(self, worker: int) -> Path:
-        """Where a worker writes what verification needs."""
+        """The file to which a worker writes what verification needs."""
         return self._folder / f"outcome{worker}.npz"
 
     def output(self, worker: int) -> Path:
-        """Where a worker writes its sum."""
+        """The file to which a worker writes its sum."""
         return self._folder / f"sum{worker}.npy"
 
     def write_gradient(self, worker: int, gradient: Vector) -> Path:
-        """Write a worker's gradient where it will look for it; before it starts."""
+        """Write the file from which a worker reads its gradient; call it before the worker
+        starts.
+        """
         path = self._folder / f"gradient{worker}.npy"
         np.save(path, gradient)
         return path
 
     def all_reduce(self) -> list[Report]:
-        """A round: all workers begin, and are waited for; their reports, by worker.
+        """Run a round on all workers and wait for them; returns their reports by worker.
 
         Raises:
             NetworkError: a worker, server or switch ended.
@@ -139,12 +141,12 @@ class WorkerPool:
         return [Report.model_validate(event["report"]) for event in self.round()]
 
     def round(self) -> list[dict[str, Any]]:
-        """The same; all that the workers say of it, by worker."""
+        """Like ``round``; returns the workers' complete messages by worker."""
         self.begin()
         return self.finish()
 
     def begin(self) -> None:
-        """Let all workers begin a round, and do not wait."""
+        """Let all workers begin a round without waiting for them."""
         self._events.clear()
         for worker in self.present:
             self.outcome(worker).unlink(missing_ok=True)
@@ -152,7 +154,8 @@ class WorkerPool:
         self._be_patient()
 
     def poll(self, seconds: float = _TURN) -> bool:
-        """Hear what comes within ``seconds``; whether all workers are done with the round.
+        """Handle messages for up to ``seconds``; returns whether all workers are done with the
+        round.
 
         Raises:
             NetworkError: a worker, server or switch ended.
@@ -173,20 +176,22 @@ class WorkerPool:
         return not late
 
     def finish(self) -> list[dict[str, Any]]:
-        """Wait until all workers are done with the round that has begun; see ``round``."""
+        """Wait until all workers are done with the current round; see ``round``."""
         while not self.poll():
             pass
         return [self._events[worker] for worker in sorted(self._events)]
 
     def _waiting(self) -> list[int]:
-        """Workers that are not done with the round."""
+        """The workers that are not done with the round."""
         return [worker for worker in self.present if worker not in self._events]
 
     def _be_patient(self) -> None:
         self._deadline = time.monotonic() + self._settings.give_up + _MARGIN
 
     def _hear(self, worker: int) -> None:
-        """Read a worker's message; one that dies or gives up is left out, if the others go on."""
+        """Handle a worker's message. A worker that dies or gives up is dropped, if the others may
+        go on.
+        """
         process = self.processes[worker]
         try:
             event = self._event(process.read_line(_READY_SECONDS, "done"), process)
@@ -208,7 +213,7 @@ class WorkerPool:
         self._job.expel([worker])
 
     def _expel_late(self) -> None:
-        """End workers that were left out, or that did not ask for the next epoch in time."""
+        """End workers that were dropped, or that did not request the next epoch in time."""
         late = self._settings.partial_after
         for worker in sorted(self._job.absent - set(self.departed)):
             name = self.processes[worker].name
@@ -216,12 +221,12 @@ class WorkerPool:
         if self._job.is_renewing and time.monotonic() > self._renew_by:
             for worker in self._job.awaited:
                 name = self.processes[worker].name
-                self._lose(worker, f"{name} did not ask for the next epoch when the others did.")
+                self._lose(worker, f"{name} did not request the next epoch when the others did.")
 
     def _begin_epoch(self, plan: Plan) -> None:
-        """Tell the servers of an epoch, before the workers."""
+        """Send the epoch's plan to the servers, before the workers get it."""
         shared = getattr(self._net.topo, "plan", None)
-        if isinstance(shared, SharedPlan):  # for whoever looks into the network
+        if isinstance(shared, SharedPlan):  # for inspection of the network
             self._net.topo.plan = shared.with_job(plan)
         for server in self._servers:
             server.send({"plan": {"absent": sorted(plan.job.absent)}})
@@ -229,7 +234,7 @@ class WorkerPool:
         self._be_patient()
 
     def _tell(self, worker: int, message: Message) -> None:
-        """Answer a worker's request for the next epoch; it waits for nothing else."""
+        """Answer a worker's request for the next epoch. The worker waits for nothing else."""
         if "plan" in message:
             self.processes[worker].send(message)
 
@@ -270,7 +275,7 @@ class WorkerPool:
         )
 
     def _event(self, line: str, process: ChildProcess) -> dict[str, Any]:
-        """What a worker says; it may ask for registers of switches before it goes on."""
+        """The next message of a worker. Requests to read registers are answered here."""
         event: dict[str, Any] = json.loads(line)
         if "error" in event:
             kind = StalledError if event.get("stalled") else NetworkError
@@ -281,7 +286,7 @@ class WorkerPool:
         return event
 
     def _read(self, switch: str, register: str, index: int) -> int | None:
-        """A register's cell; None where the switch cannot be asked."""
+        """A register's cell; None if the switch does not answer."""
         try:
             return read_register(self._net.get(switch), register, index)
         except InnetError:
@@ -293,7 +298,7 @@ class WorkerPool:
 
 
 def interface_packets(switch: Any) -> int:
-    """Packets that have arrived at a switch's interfaces, of whatever kind the switch is."""
+    """How many packets have arrived at a switch's interfaces, for both kinds of switch."""
     try:
         links = json.loads(switch.cmd("ip -s -j link"))
         return sum(

@@ -3,20 +3,20 @@
     python -m innet.processes.allreduce worker0.toml
     python -m innet.processes.allreduce --set service=127.0.0.1:48879 --set workers=2 --set worker=0
 
-The file and ``--set`` fill ``innet.processes.settings.WorkerSettings``; all workers of a job differ
-in ``worker`` and their gradients only. Each all-reduce prints one line of JSON: {"report": ...}. An
-error ends it with status 1 and a message on standard error.
+The file and ``--set`` fill ``innet.processes.settings.WorkerSettings``. The workers of a job differ
+only in ``worker`` and their gradients. Each all-reduce prints one line of JSON: {"report": ...}. An
+error ends the process with status 1 and a message on standard error.
 
-With --wait another process coordinates the workers. This one first prints {"ready": true}, and
-begins each all-reduce when a line comes in on standard input. It writes requests to standard output
-and reads their answers, as a client of a switch service does (``innet.service.protocol``):
+With --wait, another process coordinates the workers. This process first prints {"ready": true}, and
+begins each all-reduce when it reads a line from standard input. It writes requests to standard
+output and reads the answers, like a client of a switch service (``innet.service.protocol``):
 
     {"request": "renew", "epoch": 7, "without": [2]}          sums lack workers who were late
     {"plan": {"epoch": 8, "absent": [2]}, "newcomers": []}    the job's next epoch has begun
     {"request": "read", "switch": "s1", "register": ..., "index": 0}   it waited too long: for whom?
     {"value": 7}                                              or null, where it cannot be read
 
-An error is printed as {"error": message, "stalled": whether it waited too long} too.
+An error is also printed as {"error": message, "stalled": whether it waited too long}.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ from innet.topology import RegisterReader
 
 
 def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
-    """Take part in the all-reduces; yields what is to be printed.
+    """Take part in the all-reduces; yields the messages to print.
 
     Args:
         settings: of this worker.
-        wait: yield {"ready": True} first, and begin each all-reduce at a line of standard input.
+        wait: yield {"ready": True} first, and wait for a line of standard input before each
+            all-reduce.
 
     Raises:
-        InnetError: something cannot be used, or the network failed.
+        InnetError: a setting is invalid, or the network failed.
     """
     check_files(settings.output, settings.outcome)
     gradient = _gradient(settings)
@@ -78,7 +79,7 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
 
 
 def check_files(*paths: Path | None) -> None:
-    """Refuse files that could not be written when the work is done."""
+    """Refuse output files that cannot be written, before the work begins."""
     for path in paths:
         if path is not None:
             check_writable(path)
@@ -91,16 +92,16 @@ def all_reduce(
     wait: bool,
     read: RegisterReader | None = None,
 ) -> tuple[NDArray[np.float32], Report]:
-    """One all-reduce, with ``wait`` at a line of standard input.
+    """One all-reduce; with ``wait`` it first waits for a line of standard input.
 
     Args:
-        worker: who takes part.
-        gradient: its own.
-        wait: for a line; and whoever writes it can be asked for registers of the switches.
-        read: reads them, where that can be done from here.
+        worker: the worker that takes part.
+        gradient: of the worker.
+        wait: for a line; the process that writes it can also read registers of the switches.
+        read: reads registers of the switches; None if this process cannot.
 
     Raises:
-        EOFError: there is no such line: whoever started this process is gone.
+        EOFError: standard input ended: the process that started this one is gone.
         InnetError: see ``Worker.all_reduce``.
     """
     if wait and not sys.stdin.readline():
@@ -116,7 +117,7 @@ def all_reduce(
 
 
 def _diagnosis(worker: Worker, read: RegisterReader) -> str | None:
-    """Whom the worker waits for, if registers can be read."""
+    """The workers that this one waits for, if registers can be read."""
     try:
         return worker.diagnose(read)
     except (ControlError, NetworkError, StalledError):
@@ -124,7 +125,7 @@ def _diagnosis(worker: Worker, read: RegisterReader) -> str | None:
 
 
 def _asking(switch: str, register: str, index: int) -> int:
-    """Have whoever started this process read a register."""
+    """Request a register from the process that started this one."""
     fields = {"switch": switch, "register": register, "index": index}
     value = ask({"request": "read", **fields})["value"]
     if value is None:
@@ -136,7 +137,9 @@ def _gradient(settings: WorkerSettings) -> NDArray[np.float32]:
     if settings.input is not None:
         return allreduce.read([settings.input])[0]
     rng = np.random.default_rng(settings.seed)
-    count = settings.worker + 1  # drawn one after the other: those before this worker's as well
+    count = (
+        settings.worker + 1
+    )  # the draws are sequential: those of the workers before this one, too
     return allreduce.generate(count, settings.size, settings.density, rng)[-1]
 
 
@@ -152,8 +155,8 @@ def main_of(
     Args:
         what: the program's name in this package.
         description: what it does, in a sentence.
-        model: of its settings.
-        run_one: takes the settings and ``wait``; yields what is to be printed.
+        model: the model of its settings.
+        run_one: takes the settings and ``wait``; yields the messages to print.
         arguments: those of the command line.
     """
     parser = parser_of(what, description, model, "for a line before each all-reduce")
@@ -165,7 +168,7 @@ def main_of(
         print(f"error: {error}", file=sys.stderr)
         if options.wait:
             stalled = isinstance(error, StalledError)
-            with contextlib.suppress(EOFError, InnetError):  # nobody may be there to hear it
+            with contextlib.suppress(EOFError, InnetError):  # the reader may be gone
                 say({"error": str(error), "stalled": stalled})
         return 1
     except EOFError:

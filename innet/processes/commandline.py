@@ -1,4 +1,4 @@
-"""The command line of a worker's program: settings from a file and from options, explained."""
+"""The command line of a worker's program: settings from a file and from options, and their help."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ _INDENT = " " * 24
 def parser_of(
     program: str, description: str, model: type[BaseModel], wait: str
 ) -> argparse.ArgumentParser:
-    """Options ``settings``, ``set`` and ``wait``, and a list of all settings as its end.
+    """A parser with ``settings``, ``set`` and ``wait``, whose help ends with a list of all
+    settings.
 
     Args:
         program: the program's name in this package.
         description: one sentence.
-        model: of its settings; their descriptions are read from its docstrings.
-        wait: what ``--wait`` waits for.
+        model: the model of its settings; descriptions come from its docstrings.
+        wait: the help of ``--wait``: what it waits for.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m innet.processes.{program}",
@@ -55,10 +56,10 @@ def parser_of(
 
 
 def settings_from(options: argparse.Namespace, model: type[Model]) -> Model:
-    """What the options of ``parser_of`` say.
+    """The settings from the options of ``parser_of``.
 
     Raises:
-        ConfigError: the file cannot be read, or names something that cannot be used.
+        ConfigError: the file cannot be read, or a setting is invalid.
     """
     mapping: dict[str, Any] = {}
     if options.settings is not None:
@@ -72,7 +73,7 @@ def settings_from(options: argparse.Namespace, model: type[Model]) -> Model:
 
 
 def _value(text: str) -> Any:
-    """As in TOML; what is none is a text."""
+    """A value as in TOML; anything else is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -88,7 +89,7 @@ def _explained(model: type[BaseModel]) -> Iterator[str]:
         text = textwrap.fill(
             described.get(name, ""), 100, initial_indent=_INDENT, subsequent_indent=_INDENT
         )
-        # On one line where there is room.
+        # On one line if it fits.
         joined = f"  {title}".ljust(len(_INDENT)) + text[len(_INDENT) :]
         yield joined if len(title) < len(_INDENT) - 3 else f"  {title}\n{text}"
 
@@ -109,7 +110,7 @@ def _described(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options; without any, the help."""
+    """The parsed options. Without any, print the help and exit."""
     options = parser.parse_args(arguments)
     if options.settings is None and not options.set:
         parser.error("name a file of settings, or give some with --set; --help lists them.")
@@ -117,16 +118,16 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> 
 
 
 def say(line: object) -> None:
-    """One line of JSON on standard output, at once.
+    """Print one line of JSON to standard output, and flush it.
 
     Raises:
-        EOFError: whoever read them has seen enough, or is gone.
-        OutputError: it cannot be written, as where a disk is full.
+        EOFError: the reader has closed the pipe.
+        OutputError: it cannot be written, for example because the disk is full.
     """
     try:
         print(json.dumps(line), flush=True)
     except OSError as error:
-        # What waits in the buffer goes nowhere, so that the exit does not try again.
+        # Discard the buffer, so that the interpreter's exit does not write it again.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)

@@ -1,4 +1,4 @@
-"""An ``Outcome`` as a file, so that one process can compare what several have."""
+"""Saves an ``Outcome`` to a file, so that one process can compare those of several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from innet.core.files import atomic_write
 
 
 def save(path: Path, outcome: Outcome) -> None:
-    """Write what verification needs of an outcome: sums, and what was sent."""
+    """Write the parts of an outcome that verification needs: sums and sent values."""
     local = outcome.contribution
     arrays = {
         "sum": outcome.sum,
@@ -40,7 +40,7 @@ def save(path: Path, outcome: Outcome) -> None:
 
 
 def load(path: Path) -> Outcome:
-    """What ``save`` wrote; details and times are not kept."""
+    """Read an outcome that ``save`` wrote; details and times are not in the file."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     numbers = json.loads(str(arrays["numbers"]))

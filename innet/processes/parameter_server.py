@@ -2,12 +2,12 @@
 
     python -m innet.processes.parameter_server server.toml
 
-The file holds ``innet.processes.settings.ServerSettings``: what the job's workers are told, and for
-raw Ethernet the server's interface. It prints {"ready": true} once it listens, and serves until
-standard input ends (with --wait) or it is interrupted; then it prints what it has counted. A line
-{"plan": {"absent": [workers that take no part]}} on standard input begins the job's next epoch,
-which it answers by {"ready": true} again. An error ends it with status 1 and a message on standard
-error.
+The file holds ``innet.processes.settings.ServerSettings``: the settings of the job's workers, and
+for raw Ethernet the server's interface. The process prints {"ready": true} when it listens. It
+serves until standard input ends (with --wait) or it is interrupted, then prints its counters. A
+line {"plan": {"absent": [workers that take no part]}} on standard input begins the job's next
+epoch; the server answers it by {"ready": true}. An error ends the process with status 1 and a
+message on standard error.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from innet.protocol.parameter_server import ParameterServer
 from innet.service.protocol import decode
 from innet.topology import Plan, PlannedHost, aggregation_of, following
 
-_TURN = 0.2  # seconds between two looks at whether to end
+_TURN = 0.2  # seconds between two checks whether to end
 
 
 def server_of(plan: Plan) -> PlannedHost:
-    """The host that the job's server runs on.
+    """The host of the job's server.
 
     Raises:
-        InputError: the job's program has none.
+        InputError: the job's program has no server.
     """
     if not plan.servers:
         raise InputError(
-            f"{plan.aggregation} has no parameter server; choose a program that has: hashed."
+            f"{plan.aggregation} has no parameter server; choose a program that has one: hashed."
         )
     return plan.servers[0]
 
 
 def serve(end: Host, transport: ClockedTransport, told: Callable[[], str | None]) -> str:
-    """Answer what comes until ``told``, which is asked a few times in a second, has a line."""
+    """Serve until ``told`` returns a line; it is called a few times a second."""
     now = transport.now()
     look = now + _TURN
     while True:
@@ -65,14 +65,14 @@ def serve(end: Host, transport: ClockedTransport, told: Callable[[], str | None]
 
 
 def run(settings: ServerSettings, told: Callable[[], str | None]) -> dict[str, Any]:
-    """Serve a job; what the server has counted.
+    """Serve a job; returns the server's counters.
 
     Args:
         settings: of the server.
-        told: a line that begins the next epoch; "" to end, None for neither.
+        told: returns a line that begins the next epoch, "" to end, or None.
 
     Raises:
-        InnetError: something cannot be used, or the network failed.
+        InnetError: a setting is invalid, or the network failed.
     """
     plan = settings.plan()
     host = server_of(plan)
@@ -98,7 +98,7 @@ def _end(plan: Plan, host: PlannedHost) -> ParameterServer:
 
 
 def _from_input() -> str | None:
-    """A line from whoever started this process; "" if it is gone, or said that it is enough."""
+    """A line from the process that started this one; "" if it is gone or requests the end."""
     readable, _, _ = select.select([sys.stdin], [], [], 0)
     return sys.stdin.readline() if readable else None
 
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
         if options.wait:
-            with contextlib.suppress(EOFError, InnetError):  # nobody may be there to hear it
+            with contextlib.suppress(EOFError, InnetError):  # the reader may be gone
                 say({"error": str(error), "stalled": False})
         return 1
     except EOFError:

@@ -1,4 +1,6 @@
-"""Where a worker sits: on a network that its settings describe, or in a job of a switch service."""
+"""A worker's session: on the network that its settings describe, or in a job of a switch
+service.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from innet.topology import Plan, RegisterReader, following
 
 
 class WorkerSession(NamedTuple):
-    """What a ``Worker`` needs of the network.
+    """The network parts of a ``Worker``.
 
     Attributes:
         plan: of the job.
         transport: the connection to the switch.
-        read: reads the switch's registers, to say who is missing; None if it cannot be asked.
-        renew: leads to the job's next epoch; None if nobody here does.
+        read: reads the switch's registers, to name missing workers; None if not possible.
+        renew: begins the job's next epoch; None if this process cannot.
     """
 
     plan: Plan
@@ -34,10 +36,10 @@ class WorkerSession(NamedTuple):
     renew: Renew | None
 
     def worker(self, settings: SessionSettings, layers: ModelLayers | None = None) -> Worker:
-        """The worker that sits here.
+        """The worker of this session.
 
         Args:
-            settings: its own.
+            settings: of the worker.
             layers: of the gradient; see ``innet.codecs.build_codec``.
         """
         return Worker(
@@ -66,13 +68,13 @@ def worker_session(
 
     Args:
         settings: of the worker.
-        what: is done together; a service refuses who comes for something else.
+        what: description of the joint work; a service refuses workers with another one.
         layers: of the gradient; see ``innet.codecs.build_codec``.
         coordinated: the process that started this one coordinates the network's workers; see
             ``epoch_requests``.
 
     Raises:
-        InnetError: the network, or the service, does not take it.
+        InnetError: the network or the service refuses it.
     """
     if settings.service is None:
         plan = settings.plan()
@@ -100,10 +102,10 @@ def worker_session(
 
 
 def ask(request: Message) -> Message:
-    """Have the process that started this one answer a request.
+    """Send a request to the process that started this one, and return the answer.
 
     Raises:
-        EOFError: it is gone.
+        EOFError: that process is gone.
     """
     say(request)
     line = sys.stdin.readline()
@@ -113,10 +115,10 @@ def ask(request: Message) -> Message:
 
 
 def epoch_requests(plan: Plan) -> Renew:
-    """Asks the process that started this one for the job's next epoch, and waits for its plan.
+    """Requests the job's next epoch from the process that started this one; waits for the plan.
 
     Args:
-        plan: of the job as it begins.
+        plan: of the job's first epoch.
     """
     present = plan
 

@@ -1,4 +1,4 @@
-"""What a worker's process is told: one settings model, read from TOML or JSON."""
+"""Settings of the processes of a job, read from TOML or JSON."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from innet.topology import Plan, Request, SharedPlan, plan_jobs
 
 
 class JobSettings(settings.JobSettings):
-    """A job on a network, as all its workers and its switches know it."""
+    """A job on a network: the settings that its workers and switches share."""
 
     def plan(self) -> Plan:
-        """The network, as the job sees it.
+        """The plan of the job.
 
         Raises:
-            InputError: the program has no room for what is asked, or there is no such job.
+            InputError: the program is too small for the job, or there is no such job.
         """
         if self.job > self.jobs:
             raise InputError(f"there is no job {self.job}; the network has {self.jobs}.")
         return self.shared_plan().jobs[self.job - 1]
 
     def shared_plan(self) -> SharedPlan:
-        """The network with all jobs on it.
+        """The plan of the network with all its jobs.
 
         Raises:
-            InputError: the program has no room for what is asked.
+            InputError: the program is too small for the jobs.
         """
         request = Request(
             workers=self.workers,
@@ -56,22 +56,23 @@ class JobSettings(settings.JobSettings):
         return plan_jobs(self.program, self.values_per_packet, request, self.jobs)
 
     def timing(self) -> Timing:
-        """How patient the workers are."""
+        """The workers' timeouts."""
         return network_timing(self.timeout, self.give_up, self.partial_after)
 
 
 class SessionSettings(JobSettings):
-    """One worker of a job, whatever it sums.
+    """One worker of a job.
 
     Attributes:
         worker: its index.
         service: HOST:PORT of a switch service (``innet switch serve``) to join, instead of the
-            network that the job's settings describe; program, values and window are then its own.
+            network that the job's settings describe. The service determines program, values and
+            window.
         service_job: the job's name there.
-        key_file: a file that holds the service's key.
-        interface: where to send raw Ethernet; not needed for UDP.
-        switch: what runs the program, for the report.
-        outcome: where all that verification needs of the last all-reduce goes (.npz).
+        key_file: the file with the service's key.
+        interface: the network interface for raw Ethernet; not needed for UDP.
+        switch: the kind of switch, for the report.
+        outcome: output file (.npz) for the verification of the last all-reduce.
     """
 
     worker: Annotated[int, Field(ge=0)]
@@ -85,16 +86,16 @@ class SessionSettings(JobSettings):
     @field_validator("worker")
     @classmethod
     def _is_one_of_them(cls, worker: int, others: ValidationInfo) -> int:
-        workers = others.data.get("workers", worker + 1)  # not there where it is wrong itself
+        workers = others.data.get("workers", worker + 1)  # missing if it is invalid itself
         if worker >= workers:
             raise ValueError(f"the job has {workers} workers, from 0 to {workers - 1}")
         return worker
 
     def faults(self) -> Faults | None:
-        """What the worker does to its own packets; None for nothing."""
+        """The worker's faults on its packets; None without."""
         if not (self.loss or self.duplicate or self.reorder or self.delay):
             return None
-        plan = self.plan()  # with a service, its shape is all the same: one switch
+        plan = self.plan()  # a service is always a single switch
         return Faults(
             loss=self.loss,
             duplicate=self.duplicate,
@@ -111,9 +112,9 @@ class WorkerSettings(SessionSettings):
     Attributes:
         input: a NumPy file (.npy) with this worker's gradient; generated if not given.
         size: elements of a generated gradient.
-        density: share of its elements that are not zero.
-        rounds: how many all-reduces, one after the other.
-        output: where the sum of the last one goes (.npy).
+        density: share of nonzero elements.
+        rounds: number of successive all-reduces.
+        output: output file (.npy) for the last sum.
     """
 
     input: AnyPath | None = None
@@ -127,35 +128,35 @@ class ServerSettings(JobSettings):
     """The parameter server of a job.
 
     Attributes:
-        interface: where to send raw Ethernet; not needed for UDP.
+        interface: the network interface for raw Ethernet; not needed for UDP.
     """
 
     interface: str | None = None
 
 
 def read(path: Path) -> WorkerSettings:
-    """A worker's settings from a TOML or, if its name ends so, a JSON file.
+    """A worker's settings from a TOML file, or a JSON file if its name ends in .json.
 
     Raises:
-        ConfigError: the file cannot be read, or names a key that cannot be used.
+        ConfigError: the file cannot be read, or a setting is invalid.
     """
     return read_as(path, WorkerSettings)
 
 
 def read_server(path: Path) -> ServerSettings:
-    """The same for a parameter server."""
+    """As ``load_worker``, for a parameter server."""
     return read_as(path, ServerSettings)
 
 
 def read_as(path: Path, kind: type[Model]) -> Model:
-    """The same for any settings."""
+    """As ``load_worker``, for any settings model."""
     if path.suffix != ".json":
         return load_toml(path, kind)
     return validate(kind, _json(path), source=str(path))
 
 
 def mapping_in(path: Path) -> dict[str, Any]:
-    """What a file of settings holds, unchecked.
+    """The unchecked content of a settings file.
 
     Raises:
         ConfigError: it cannot be read.

@@ -1,11 +1,11 @@
-"""The built-in switch as a process on network interfaces; ``innet switch run`` is the same.
+"""The built-in switch as a process on network interfaces, as ``innet switch run``.
 
     python -m innet.processes.switch program.json -i 1@s1-eth1 -i 2@s1-eth2 --commands rules.txt
 
-Prints ``ready`` when packets are taken, and runs until SIGTERM, SIGINT or, over its control socket,
-``stop``. The control socket (--control PATH, a UNIX socket) takes one command per line in the
-dialect of simple_switch_CLI, or ``statistics``, and answers each by one line of JSON: {"answer":
-text} or {"error": text}.
+It prints ``ready`` when it takes packets, and runs until SIGTERM, SIGINT or the command ``stop`` on
+its control socket. The control socket (--control PATH, a UNIX socket) takes one command of
+simple_switch_CLI a line, or ``statistics``. It answers each by one line of JSON: {"answer": text}
+or {"error": text}.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from innet.switch import Switch
 from innet.tools.files import open_program, read_commands
 from innet.transport.raw import Ports
 
-_ANSWER_SECONDS = 0.5  # for a client to take its answer; packets wait meanwhile
+_ANSWER_SECONDS = 0.5  # seconds for a client to read its answer; packets wait meanwhile
 _LINE = 1 << 16  # bytes of the longest command
-_LONGEST = 107  # bytes of a socket's path: unix(7), less the zero at its end
+_LONGEST = 107  # bytes of a socket's path without its final zero: unix(7)
 
 
 class SwitchProcess:
     """A switch between interfaces, and its control socket.
 
     Args:
-        switch: what the packets go through.
+        switch: the switch model.
         ports: its interfaces.
-        control: where the control socket is to be; None for none.
-        captures: writes what passes the interfaces; None for none.
+        control: path of the control socket; None for none.
+        captures: writes the packets of the interfaces; None for none.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SwitchProcess:
         """Forward packets and answer commands until ``stop``.
 
         Raises:
-            NetworkError: an interface went away.
+            NetworkError: an interface disappeared.
         """
         try:
             while self._running:
@@ -96,7 +96,7 @@ class SwitchProcess:
     def _forward(self) -> None:
         arrived = self._ports.receive(0)
         if len(arrived):
-            # Timestamps of the program are microseconds since its start, as simple_switch's are.
+            # The program's timestamps are microseconds since the start, as in simple_switch.
             self._switch.state.clock = int((time.monotonic() - self._begun) * 1e6)
             leaving = self._switch.process_batch(arrived)
             if self._captures is not None:
@@ -136,7 +136,7 @@ class SwitchProcess:
             return {"error": str(error)}
 
     def statistics(self) -> dict[str, int]:
-        """The switch's own counts, and what its interfaces lost."""
+        """The switch's counters, and the packets that its interfaces lost."""
         ports = self._ports
         return self._switch.statistics.as_dict() | {
             "lost_on_arrival": ports.lost(),
@@ -157,10 +157,11 @@ class SwitchProcess:
 
 
 class Captures:
-    """Captures of every interface, arriving and leaving apart, named as simple_switch names them.
+    """Captures of every interface, separate for arriving and leaving packets, named as by
+    simple_switch.
 
     Args:
-        folder: where s1-eth1_in.pcap, s1-eth1_out.pcap and so on are written; they are made anew.
+        folder: for s1-eth1_in.pcap, s1-eth1_out.pcap and so on; existing files are replaced.
         interfaces: by port.
 
     Raises:
@@ -179,9 +180,9 @@ class Captures:
                 self._writers[way, port] = CaptureWriter(path, nano=True)
 
     def write(self, arrived: PacketBatch, left: PacketBatch) -> None:
-        """Append a batch and what became of it; no two that arrive have the same time stamp.
+        """Append a batch and its output. All arriving packets have different time stamps.
 
-        So a replay of the captures takes the packets in the order in which the switch took them.
+        So a replay of the captures has the order in which the switch took the packets.
         """
         self._clock = max(time.time_ns(), self._clock)
         times = self._clock + np.arange(len(arrived), dtype=np.int64)
@@ -215,21 +216,21 @@ def run(
         program: BMv2 JSON, plain or compressed, or the name of a shipped program.
         interfaces: such as "1@s1-eth1", for port 1.
         commands: a file of simple_switch_CLI's commands, run first.
-        control: where to listen for commands.
+        control: path of the control socket.
         pcap: folder for captures of all interfaces.
         engine: "jit" or "interpret".
         seed: of the program's random().
         priority_queues: egress queues per port.
 
     Raises:
-        InnetError: something cannot be used, or an interface went away.
+        InnetError: an argument is invalid, or an interface disappeared.
     """
     named = _interfaces(interfaces)
     switch = Switch(
         open_program(program), engine=engine, seed=seed, priority_queues=priority_queues
     )
     read_commands(commands).run(switch)
-    switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
+    switch.process_batch(PacketBatch.empty())  # compiled now, not when a packet waits
     captures = None if pcap is None else Captures(pcap, named)
     process = SwitchProcess(switch, Ports(named), control, captures)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -250,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interfaces(given: Sequence[str]) -> dict[int, str]:
-    """Port -> interface, from words such as "1@s1-eth1"."""
+    """Port -> interface, from arguments such as "1@s1-eth1"."""
     interfaces: dict[int, str] = {}
     for word in given:
         port, at, name = word.partition("@")

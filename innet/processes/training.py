@@ -2,9 +2,9 @@
 
     python -m innet.processes.training worker0.toml
 
-The file, and ``--set NAME=VALUE``, fill ``TrainingWorkerSettings``. Each iteration prints one line
-of JSON: {"report": ..., "loss": that of this worker's batch, "score": of the model, from worker
-0 after each epoch}. With --wait and for errors see ``innet.processes.allreduce``.
+The file and ``--set NAME=VALUE`` fill ``TrainingWorkerSettings``. Each iteration prints one line of
+JSON: {"report": ..., "loss": of this worker's batch, "score": of the model, from worker 0 after
+each epoch}. For --wait and errors see ``innet.processes.allreduce``.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class TrainingWorkerSettings(SessionSettings):
 
     Attributes:
         model: a registered model's name.
-        framework: what computes the gradients; by default the model chooses.
+        framework: of the gradients' computation; by default the model's.
         iterations: optimizer steps.
         batch_size: samples per worker and step.
-        learning_rate: for the mean of the workers' gradients.
-        momentum: of the optimizer; 0 with codecs that have a momentum of their own.
-        evaluate: what the model is judged by: its test set, or "validation", a part of what it is
-            trained on otherwise.
+        learning_rate: applies to the mean of the workers' gradients.
+        momentum: of the optimizer; 0 for codecs with momentum.
+        evaluate: the data of the score: the test set, or "validation", a held-out part of the
+            training set.
         seed: of weights, batches, the codec's hashes and the faults.
     """
 
@@ -51,14 +51,15 @@ class TrainingWorkerSettings(SessionSettings):
 
 
 def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
-    """Take part in the training; yields what is to be printed.
+    """Take part in the training; yields the messages to print.
 
     Args:
         settings: of this worker.
-        wait: yield {"ready": True} first, and begin each all-reduce at a line of standard input.
+        wait: yield {"ready": True} first, and wait for a line of standard input before each
+            all-reduce.
 
     Raises:
-        InnetError: something cannot be used, or the network failed.
+        InnetError: a setting is invalid, or the network failed.
     """
     check_files(settings.outcome)
     model = model_of(settings.model, settings.framework)

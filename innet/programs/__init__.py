@@ -1,4 +1,4 @@
-"""Compiled P4 programs, and compiling them."""
+"""The compiled P4 programs, and their compilation."""
 
 from innet.programs.catalog import (
     FOLDERS,

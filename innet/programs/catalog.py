@@ -1,9 +1,8 @@
-"""The catalogue of compiled P4 programs: find one, read its dimensions.
+"""The catalog of compiled P4 programs: find one, read its dimensions.
 
-The sources live in p4/ at the top of a checkout and travel inside the wheel as innet/p4. A
-compiled program is p4c's JSON for BMv2, gzip-compressed; the manifest beside it says from which
-sources, with which parameters and by which p4c it was made. Another distribution brings programs in
-such a folder of its own, by entry points in the group "innet.programs".
+The sources are in p4/ of a checkout, and in innet/p4 of the wheel. A compiled program is p4c's JSON
+for BMv2, gzip-compressed. The manifest beside it names the sources, the parameters and the version
+of p4c. Other distributions add folders of programs by entry points in the group "innet.programs".
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from innet.core.errors import ConfigError, InputError, ProgramError, UnknownName
 from innet.core.registry import Registry
 
 MANIFEST_FORMAT = 1
-MANIFEST = "manifest.json"  # of a folder of programs: what is compiled
-LIST = "programs.toml"  # and what to compile
+MANIFEST = "manifest.json"  # of a folder of programs: the compiled programs
+LIST = "programs.toml"  # and the list of programs to compile
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
-    """One compiled program and what its manifest entry says.
+    """One compiled program and its manifest entry.
 
     Attributes:
         name: e.g. "slots-64".
@@ -37,7 +36,7 @@ class CompiledProgram:
         parameters: the preprocessor definitions it was compiled with.
         path: the gzip-compressed JSON.
         p4c: the version of the compiler.
-        sources: SHA-256 of every P4 file that went in, by its path relative to the p4 directory.
+        sources: SHA-256 of every P4 file of the program, by its path relative to the p4 directory.
         sha256: of the uncompressed JSON text.
     """
 
@@ -60,7 +59,7 @@ class CompiledProgram:
         """The JSON as text.
 
         Raises:
-            ProgramError: the file is missing or is not what the manifest describes.
+            ProgramError: the file is missing or does not match the manifest.
         """
         try:
             text = gzip.decompress(self.path.read_bytes())
@@ -73,23 +72,23 @@ class CompiledProgram:
         return text
 
     def dimensions(self) -> Dimensions:
-        """What the compiled program itself says of its sizes."""
-        if self.sha256 not in _dimensions:  # large programs take a while to be read
+        """The sizes of the compiled program."""
+        if self.sha256 not in _dimensions:  # cached, since reading large programs takes long
             _dimensions[self.sha256] = Dimensions.of(self.json())
         return _dimensions[self.sha256]
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes read back from a compiled program, so that they are written in one place only.
+    """Sizes, read from the compiled program, so that they are stated only in its source.
 
     Attributes:
         values: 32-bit values in a packet: the fields of header type ``values_t``, for each of the
             passes in which a packet brings them.
-        slots: of the whole pool: half the length of the register that counts who is in (or else of
-            those of values), as each slot has two shadow copies. Where a packet brings its values
-            in several passes, the registers of values are so many times as long.
-        workers: as many as the bitmap field of the innet header has bits.
+        slots: of the whole pool: half the length of the register that counts contributions (else of
+            the value registers), since each slot has two shadow copies. If a packet brings its
+            values in several passes, the value registers are longer by that factor.
+        workers: number of bits of the innet header's bitmap field.
     """
 
     values: int
@@ -98,7 +97,7 @@ class Dimensions:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Dimensions:
-        """From the JSON of an aggregation program.
+        """Read the dimensions from the JSON of an aggregation program.
 
         Raises:
             ProgramError: the program has no innet header or no value registers.
@@ -122,16 +121,16 @@ class Dimensions:
 
 
 FOLDERS: Registry[Path] = Registry("program", "innet.programs")
-"""Where programs are that innet does not ship, by their names: a folder with programs.toml,
-compiled/ and manifest.json, as p4/ is one.
+"""Folders of other distributions' programs, by program name. Each holds programs.toml, compiled/
+and manifest.json, as p4/ does.
 """
 
 _dimensions: dict[str, Dimensions] = {}
-"""Of programs that were asked for their dimensions, by ``CompiledProgram.sha256``."""
+"""Dimensions that were read already, by ``CompiledProgram.sha256``."""
 
 
 def p4_directory() -> Path:
-    """Where the P4 sources and compiled programs are: in the package, or in the checkout.
+    """The folder of the P4 sources and compiled programs: in the package, or in the checkout.
 
     Raises:
         ProgramError: neither exists, so the installation is incomplete.
@@ -149,11 +148,10 @@ def p4_directory() -> Path:
 
 
 def catalogue(directory: Path | None = None) -> dict[str, CompiledProgram]:
-    """The compiled programs of a folder by name, as its manifest lists them; by default those that
-    innet ships.
+    """The compiled programs of a folder by name, from its manifest; by default innet's folder.
 
     Raises:
-        ProgramError: there is no manifest that this innet reads.
+        ProgramError: the manifest is missing or has another format.
     """
     directory = directory or p4_directory()
     try:
@@ -176,10 +174,10 @@ def catalogue(directory: Path | None = None) -> dict[str, CompiledProgram]:
 
 
 def available() -> dict[str, CompiledProgram]:
-    """All compiled programs by name: those that innet ships, and other distributions'.
+    """All compiled programs by name: innet's and other distributions'.
 
     Raises:
-        ConfigError: a distribution does not hold what it promises.
+        ConfigError: a distribution registers a program that its folder lacks.
         ProgramError: a folder of programs cannot be read.
     """
     shipped = catalogue()
@@ -192,8 +190,8 @@ def find(program: str, values: int) -> CompiledProgram:
     """The compiled ``program`` with ``values`` values per packet.
 
     Raises:
-        UnknownNameError: no program of that name.
-        InputError: not compiled for that many values; the message lists the choices. Or a file.
+        UnknownNameError: no program has that name.
+        InputError: not compiled for that many values (the message lists the choices), or a file.
         ConfigError, ProgramError: see ``available``; of this program alone.
     """
     shipped = catalogue().values()
@@ -219,11 +217,11 @@ def find(program: str, values: int) -> CompiledProgram:
 
 
 def _of_others(program: str) -> list[CompiledProgram]:
-    """What a folder of another distribution's has of the program that it promises."""
+    """The compiled variants of a program that another distribution registers."""
     folder = FOLDERS.get(program)
     if not isinstance(folder, str | Path):
         raise ConfigError(
-            f"program {program!r} is said to be in {folder!r}, which is no path of a folder; mend "
+            f"program {program!r} is registered in {folder!r}, which is not a folder; correct "
             "what registers it."
         )
     entries = list(catalogue(Path(folder)).values())
@@ -231,7 +229,7 @@ def _of_others(program: str) -> list[CompiledProgram]:
     if not found:
         there = ", ".join(sorted({entry.program for entry in entries})) or "nothing"
         raise ConfigError(
-            f"program {program!r} is said to be in {folder}, but compiled there is {there}; "
+            f"program {program!r} is registered in {folder}, which has {there}; "
             f"register it under the name that it has in {LIST}, or run `innet p4 compile {folder}`."
         )
     return found

@@ -1,4 +1,4 @@
-"""Compiling P4 for BMv2 with p4c: a source, or a folder of programs."""
+"""Compiles P4 for BMv2 with p4c: one source, or a folder of programs."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def find_p4c(path: str | None = None) -> Path:
     """The P4 compiler with the BMv2 back end: ``path``, or p4c-bm2-ss or p4c on PATH.
 
     Raises:
-        MissingToolError: there is none; says how to get it.
+        MissingToolError: it is not installed; says how to install it.
     """
     names = (path,) if path else ("p4c-bm2-ss", "p4c")
     for name in names:
         found = shutil.which(name)
         if found:
-            return Path(found).absolute()  # it is run in other folders
+            return Path(found).absolute()  # absolute, since it is run in other folders
     raise MissingToolError(" or ".join(names), "compiling P4", _P4C_REMEDY)
 
 
 def p4c_version(p4c: Path) -> str:
-    """Such as "1.2.4.17".
+    """The version of p4c, such as "1.2.4.17".
 
     Raises:
         InputError: it cannot be run.
@@ -73,7 +73,7 @@ def p4c_version(p4c: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return "unknown"
-    except OSError as error:  # such as one that was built for another processor
+    except OSError as error:  # for example because it was built for another processor
         raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
     match = re.search(r"\d+(\.\d+)+", result.stdout + result.stderr)
     return match.group() if match else "unknown"
@@ -88,15 +88,15 @@ def compile_p4(
     """Run p4c on ``source`` for v1model.
 
     Args:
-        source: a P4_16 file. What it includes is searched beside it, and then in the folder of the
-            programs that innet ships.
+        source: a P4_16 file. Includes are searched in its folder, then in the folder of innet's
+            programs.
         parameters: preprocessor definitions.
         p4c: the compiler; searched on PATH if not given.
-        warn: takes what p4c says of a program that it compiles, if it says something.
+        warn: called with p4c's warnings, if there are any.
 
     Returns:
-        The JSON for BMv2. Source positions are kept as file, line and column; the quoted fragments
-        of source text, which make up most of p4c's output, are left out.
+        The JSON for BMv2. Source positions have file, line and column. The quoted source text,
+        which is most of p4c's output, is removed.
 
     Raises:
         InputError: there is no such file, or ``p4c`` cannot be run.
@@ -113,7 +113,7 @@ def compile_p4(
             target = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "-o", scratch]
         else:
             target = ["--p4v", "16", "-o", str(output)]
-        # Run where the source is, so that the positions in the JSON hold on any machine.
+        # Run in the source's folder, so that the positions in the JSON are the same on any machine.
         command = [str(p4c), *target, *defines, "-I", str(p4_directory()), source.name]
         try:
             result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
@@ -121,7 +121,7 @@ def compile_p4(
                 cwd=source.parent,
                 capture_output=True,
                 encoding="utf-8",
-                errors="replace",  # it quotes the source, whatever that is
+                errors="replace",  # it quotes the source, which may have any encoding
                 timeout=_COMPILE_SECONDS,
                 check=False,
             )
@@ -131,7 +131,7 @@ def compile_p4(
             raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
         said = result.stderr.strip()
         if result.returncode != 0 or not output.is_file():
-            silent = f"(it said nothing, and ended with status {result.returncode})"
+            silent = f"(no message; it ended with status {result.returncode})"
             hint = _HEADERS_REMEDY if "core.p4: No such file" in said else ""
             raise ProgramError(f"p4c refused {source}:\n{said or silent}{hint}")
         if said:
@@ -142,7 +142,7 @@ def compile_p4(
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a folder's list says of one program.
+    """One program in a folder's list.
 
     Attributes:
         description: one line for people.
@@ -163,21 +163,21 @@ def compile_folder(
     *,
     changed: bool = False,
 ) -> Iterator[CompiledProgram]:
-    """Compile what programs.toml lists; write compiled/ and manifest.json; yield each when done.
+    """Compile the programs of programs.toml; write compiled/ and manifest.json; yield each program.
 
     Args:
         directory: the p4 directory of a checkout, or another distribution's folder of programs.
         p4c: the compiler; searched on PATH if not given.
-        only: compile this program alone; the manifest keeps the others' entries.
+        only: compile only this program; the manifest keeps the entries of the others.
         warn: see ``compile_p4``.
-        changed: leave what is there of these sources and parameters, by whichever p4c.
+        changed: skip programs that are compiled from the same sources and parameters by any p4c.
 
     Raises:
-        ConfigError: the folder has no list, or it is not as it has to be.
-        InputError: what is made cannot be written.
-        UnknownNameError: the list does not have ``only``.
-        MissingToolError, ProgramError: see ``compile_p4``; or the manifest is damaged that is to
-            keep the others' entries.
+        ConfigError: the folder's list is missing or invalid.
+        InputError: an output file cannot be written.
+        UnknownNameError: ``only`` is not in the list.
+        MissingToolError, ProgramError: see ``compile_p4``; or the manifest with the entries of the
+            others is damaged.
     """
     p4c = p4c or find_p4c()
     listed = _listed(directory / LIST)
@@ -188,7 +188,7 @@ def compile_folder(
     except ProgramError:
         if only is not None:
             raise
-        entries = {}  # all are compiled, and so it is made anew
+        entries = {}  # all are compiled, so the manifest is written anew
     made = directory / "compiled"
     try:
         made.mkdir(exist_ok=True)
@@ -211,7 +211,7 @@ def compile_folder(
 
 
 def _is_made(directory: Path, entry: Mapping[str, Any], values: int, item: Listed) -> bool:
-    """Whether a variant's file is what its manifest entry and the list say, of today's sources."""
+    """Whether a variant's file matches its manifest entry, the list and the current sources."""
     source = item.sources[values]
     wanted = {"source": source, "parameters": {"VALUES": values, **item.parameters}}
     try:
@@ -224,7 +224,7 @@ def _is_made(directory: Path, entry: Mapping[str, Any], values: int, item: Liste
 
 
 def _kept(path: Path, listed: Mapping[str, Listed]) -> dict[str, Any]:
-    """What a manifest, if there is one, says of the programs that are listed."""
+    """The manifest's entries of listed programs; empty without a manifest."""
     if not path.is_file():
         return {}
     try:
@@ -232,13 +232,13 @@ def _kept(path: Path, listed: Mapping[str, Listed]) -> dict[str, Any]:
         return {name: entry for name, entry in entries.items() if entry["program"] in listed}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProgramError(
-            f"{path} is damaged ({error}); compile the whole folder, which makes it anew."
+            f"{path} is damaged ({error}); compile the whole folder, which writes it anew."
         ) from None
 
 
 def source_hashes(directory: Path, source: str) -> dict[str, str]:
-    """SHA-256 of ``source`` and of all it includes, by path relative to ``directory``, or to the
-    folder of the programs that innet ships.
+    """SHA-256 of ``source`` and of all its includes, by path relative to ``directory`` or to the
+    folder of innet's programs.
     """
     roots = (directory.resolve(), p4_directory().resolve())
     hashes: dict[str, str] = {}
@@ -266,7 +266,7 @@ def _listed(path: Path) -> dict[str, Listed]:
             "them there."
         ) from None
     except ValueError as error:
-        raise ConfigError(f"{path} is no TOML: {error}.") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
     listed = {program: _read(item) for program, item in document.items()}
     for program, item in listed.items():
         if item is None:
@@ -279,7 +279,7 @@ def _listed(path: Path) -> dict[str, Listed]:
 
 
 def _read(item: Any) -> Listed | None:
-    """A table of the list; None where it is not as it has to be."""
+    """A table of the list; None if it is invalid."""
     try:
         rest = dict(item)
         source, numbers = rest.pop("source"), rest.pop("values")
@@ -312,7 +312,7 @@ def _compile_variant(
     document = compile_p4(directory / source, parameters, p4c, warn)
     text = json.dumps(document, separators=(",", ":")).encode()
     file = f"compiled/{program}-{values}.json.gz"
-    # Without a time stamp, so that equal programs are equal files.
+    # Without a time stamp, so that equal programs give equal files.
     with atomic_write(directory / file) as temporary:
         temporary.write_bytes(gzip.compress(text, mtime=0))
     return {

@@ -1,6 +1,6 @@
-"""What innet offers to PyTorch. The only place that imports it; ``pip install 'innet[torch]'``.
+"""innet for PyTorch. Only this package imports PyTorch; ``pip install 'innet[torch]'``.
 
-Importing it registers the back end: ``torch.distributed.init_process_group("innet")``.
+The import registers the back end: ``torch.distributed.init_process_group("innet")``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names above, imported when they are asked for: models need none of them."""
+    """Import the names above when they are first used: models need none of them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"innet.torch.{_HOMES[name]}"), name)

@@ -1,10 +1,10 @@
-"""Units, the parameters that are coded together, and their reduction in one iteration.
+"""Units of parameters that are coded together, and their reduction in one iteration.
 
-DistributedDataParallel hands out gradients in buckets, and changes them: the first iteration's may
-hold the whole model, the others' are made anew in the order in which gradients came. What a codec
-holds back belongs to parameters, so it cannot depend on buckets. Units are cut once, from the
-buckets of the first iteration; a unit is reduced when buckets have brought all of its parameters,
-and a bucket is done when all units are that it has parameters of.
+DistributedDataParallel delivers gradients in buckets, and rebuilds the buckets after the first
+iteration in the order in which gradients arrived. The first bucket may hold the whole model. A
+codec's error feedback belongs to parameters, so it cannot depend on buckets. Units are built once,
+from the buckets of the first iteration. A unit is reduced when buckets have brought all of its
+parameters. A bucket is done when all units with its parameters are.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Unit:
     """Parameters in the order of the model.
 
     Attributes:
-        index: units are numbered in the order in which they were cut.
+        index: number of the unit, in the order in which units were built.
         shapes: of its parameters; () for one number.
-        codec: with what it holds back of them.
-        gradient: room for theirs, shape (size,), float32.
+        codec: with its error feedback for these parameters.
+        gradient: buffer for their gradients, shape (size,), float32.
     """
 
     index: int
@@ -48,40 +48,40 @@ class Unit:
 
     def __post_init__(self) -> None:
         self.sizes = [numel(shape) for shape in self.shapes]
-        # Kept: to touch fresh memory in every iteration takes longer than to copy into it. At the
-        # beginning of a cache line: a codec reads it a third faster than where NumPy might put it.
+        # Reused, since page faults of new memory in every iteration take longer than the copy.
+        # Aligned to a cache line, since a codec reads it a third faster than at NumPy's alignment.
         self.gradient = buffers.empty(self.size, np.float32)
 
     @property
     def size(self) -> int:
-        """Elements of all its parameters."""
+        """Number of elements of all parameters."""
         return sum(self.sizes)
 
 
 def numel(shape: Shape) -> int:
-    """Elements of a parameter."""
+    """Number of elements of a parameter."""
     return torch.Size(shape).numel()
 
 
 def layers(shapes: Sequence[Shape]) -> ModelLayers | None:
-    """The shapes as a codec takes them: one number is a layer of one element, and a parameter
-    without elements none.
+    """The shapes for the codec: a scalar is a layer of one element, and a parameter without
+    elements is left out.
     """
     return [shape or (1,) for shape in shapes if numel(shape)] or None
 
 
 def cut(sizes: Sequence[int], enough: float) -> list[range]:
-    """Where to cut a bucket of parameters into units of ``enough`` elements.
+    """Divide a bucket of parameters into units of ``enough`` elements.
 
-    From the end, since the gradients of the last parameters come first. As in PyTorch's buckets,
-    the parameter with which a unit has enough is its last one.
+    It starts at the end, since the gradients of the last parameters arrive first. As in PyTorch's
+    buckets, a unit ends with the parameter with which it has enough elements.
 
     Args:
         sizes: elements of each parameter, in the order of the model.
-        enough: elements; infinity makes one unit of all.
+        enough: elements; infinity for a single unit.
 
     Returns:
-        Indices of the parameters of each unit, that of the last parameters first.
+        Indices of the parameters of each unit, beginning with the unit of the last parameters.
     """
     parts: list[range] = []
     stop, filled = len(sizes), 0
@@ -99,9 +99,9 @@ def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
     """The codec's description for one unit.
 
     Args:
-        spec: as the user gave it, for the whole model.
-        first: whether the unit begins with the model's first parameter. Selectors that treat a
-            model's first layer in another way (``first_dense``) must not do so in every unit.
+        spec: the user's description, for the whole model.
+        first: whether the unit begins with the model's first parameter. Selectors with a rule for a
+            model's first layer (``first_dense``) must apply it to this unit only.
     """
     described: dict[str, dict[str, Any]] = normalize(spec)
     selector = described["selector"]
@@ -112,7 +112,7 @@ def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
 
 @dataclass(slots=True)
 class Stats:
-    """What became of units; see ``innet.torch.HookState``."""
+    """Results of the reductions; see ``innet.torch.HookState``."""
 
     reports: dict[int, Report] = field(default_factory=dict)
     skipped: int = 0
@@ -120,7 +120,7 @@ class Stats:
 
 @dataclass(slots=True)
 class WaitingBucket:
-    """A bucket, until all units with parameters of it are reduced."""
+    """A bucket that waits for the reduction of all units with its parameters."""
 
     buffer: torch.Tensor
     future: SettableFuture
@@ -137,7 +137,7 @@ class WaitingBucket:
 
 
 class BucketReduction:
-    """A unit in one iteration: it collects its gradients from buckets, is reduced by the
+    """The reduction of a unit in one iteration. It collects gradients from buckets, runs in the
     communication thread, and writes the means into the buckets.
     """
 
@@ -152,7 +152,7 @@ class BucketReduction:
         self._buckets: list[WaitingBucket] = []
 
     def take(self, position: int, gradient: torch.Tensor, bucket: WaitingBucket) -> bool:
-        """Remember a parameter's gradient; whether it was the last one."""
+        """Add a parameter's gradient; returns whether it was the last one."""
         if self._views[position] is None:
             self._missing -= 1
         self._views[position] = gradient
@@ -197,7 +197,7 @@ class BucketReduction:
             bucket.unit_done(self._unit.index)
 
     def _parts(self, flat: Vector) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Each parameter's part of ``flat``, and its gradient in the bucket."""
+        """For each parameter, its part of ``flat`` and its gradient in the bucket."""
         parts = torch.split(torch.from_numpy(flat), self._unit.sizes)
         return [
             (part, view) for part, view in zip(parts, self._views, strict=True) if view is not None
@@ -205,10 +205,10 @@ class BucketReduction:
 
 
 class FailedWork:
-    """Work that only tells the other workers of an error.
+    """Work that only reports an error to the other workers.
 
-    Of the error it keeps what it says: the error itself holds the frames of ``backward`` and with
-    them the wrapped model, whose parameters nobody could wrap anew as long as it is there.
+    It keeps only the message. The exception holds the frames of ``backward``, and so the wrapped
+    model. While that exists, its parameters cannot be wrapped again.
     """
 
     fingerprint = "nothing"

@@ -1,7 +1,7 @@
-"""A thread that runs the all-reduces of one process over the switch, one after the other.
+"""A thread that runs the all-reduces of one process over the switch, in order.
 
-Whoever has something to reduce puts a ``ReduceWork`` into the queue and goes on computing. All
-workers of a job put in the same all-reduces in the same order.
+Callers put a ``ReduceWork`` into the queue and continue computing. All workers of a job must
+enqueue the same all-reduces in the same order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from innet.topology import Plan, check_codec
 from innet.torch.preflight import PreflightResult, preflight
 
 Vector = NDArray[np.float32]
-_SAMPLE = 4096  # elements of the gradient that a codec is compiled with
+_SAMPLE = 4096  # elements of the gradient with which a codec is compiled
 _compiled: set[str] = set()
 
 
@@ -65,41 +65,43 @@ class Member(Protocol):
 
 
 class ReduceWork(Protocol):
-    """One all-reduce. Its methods are called in the communication thread."""
+    """One all-reduce. The communication thread calls its methods."""
 
     @property
     def fingerprint(self) -> str:
-        """What identifies it, the same on all workers."""
+        """Its identity, the same on all workers."""
 
     @property
     def codec(self) -> Codec:
-        """What codes it; see ``CommThread.build_codec``."""
+        """Its codec; see ``CommThread.build_codec``."""
 
     def load(self) -> Vector:
         """This worker's gradient, shape (d,), float32."""
 
     def set_result(self, total: Vector, report: Report) -> None:
-        """Take the sum; the array belongs to the work from now on."""
+        """Take the sum. The work may change the array."""
 
     def set_not_finite(self, workers: tuple[int, ...]) -> None:
-        """These workers' gradients are not finite. Nothing was summed, no codec has changed."""
+        """These workers' gradients are not finite. Nothing was summed, and no codec's state has
+        changed.
+        """
 
     def set_exception(self, error: BaseException) -> None:
         """The all-reduce failed."""
 
 
 class CommThread:
-    """The thread, and this worker's end of the job.
+    """The communication thread, and this worker's membership in the job.
 
     Args:
         member: of a job that has begun.
-        deadline: so many seconds an all-reduce waits for a worker, for its computation too.
+        deadline: seconds that an all-reduce waits for a worker, including its computation.
         seed: of the codecs' hashes, the same on all workers.
 
     Attributes:
         switch: HOST:PORT of the switch.
-        worker: index of this one.
-        workers: how many there are.
+        worker: index of this worker.
+        workers: number of workers.
     """
 
     def __init__(self, member: Member, *, deadline: float, seed: int = 0) -> None:
@@ -113,7 +115,7 @@ class CommThread:
         self._reducer = Worker(
             member.plan,
             self.worker,
-            codec="dense",  # each all-reduce brings its own
+            codec="dense",  # each all-reduce has its codec
             transport=member.transport,
             switch="service",
             timing=replace(TIMING, give_up=deadline),
@@ -122,7 +124,7 @@ class CommThread:
         self._closed = False
         self._owner = os.getpid()
         self._queue: queue.SimpleQueue[ReduceWork | threading.Event | None] = queue.SimpleQueue()
-        # A daemon: a script that ends without closing anything must end.
+        # A daemon, so that a script can end without closing it.
         self._thread = threading.Thread(target=self._run, name="innet communication", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -130,7 +132,7 @@ class CommThread:
     def build_codec(
         self, spec: CodecSpec, layers: ModelLayers | None = None, kernels: str = "cpu"
     ) -> Codec:
-        """A codec of this worker's.
+        """Build a codec for this worker.
 
         Raises:
             InnetError: as ``innet.codecs.build_codec`` and ``innet.topology.check_codec``.
@@ -142,8 +144,8 @@ class CommThread:
         return codec
 
     def put(self, work: ReduceWork) -> None:
-        """Run it when its turn comes. It fails once this is closed, and in a process forked from
-        this one, which has no such thread.
+        """Enqueue an all-reduce. It fails after ``close``, and in a process forked from this one,
+        which has no such thread.
         """
         try:
             self._check_owned()
@@ -157,14 +159,14 @@ class CommThread:
         work.set_exception(StateError(f"worker {self.worker} has left its job; join a new one."))
 
     def renew(self) -> None:
-        """Begin again after a failure: wait for all workers, and go on under the next epoch.
+        """Recover after a failure: wait for all workers, and continue in the next epoch.
 
-        What codecs hold back stays; where the workers' memories of the past differ, the next
-        all-reduce says so.
+        The state of codecs is kept. If the workers' histories differ, the next all-reduce fails
+        with an error.
 
         Raises:
-            InnetError: somebody has not come back in time; says who. Or this process was forked
-                from the one that is in the job.
+            InnetError: a worker has not come back in time; names it. Or this process was forked
+                from the job's member.
         """
         self._rest()
         self._reducer.begin_epoch(self._member.renew(self._deadline))
@@ -175,17 +177,17 @@ class CommThread:
 
         Raises:
             StalledError: an all-reduce is still under way.
-            StateError: this process was forked from the one that is in the job.
+            StateError: this process was forked from the job's member.
         """
         self._rest()
         try:
             _ = self._member.gone
-        except (MembershipError, StateError):  # just now, or in a renew before
+        except (MembershipError, StateError):  # now, or in an earlier renew
             return True
         return False
 
     def _check_owned(self) -> None:
-        """A process forked from the one that made this has the connection, but no thread."""
+        """A forked process has the connection, but not the thread."""
         if os.getpid() != self._owner:
             raise StateError(
                 f"worker {self.worker} is in its job in the process that this one was forked from; "
@@ -193,7 +195,7 @@ class CommThread:
             )
 
     def _rest(self) -> None:
-        """Wait until all that is in the queue is done: the thread uses the connection, too."""
+        """Wait until the queue is empty, since the thread uses the same connection."""
         self._check_owned()
         idle = threading.Event()
         self._queue.put(idle)
@@ -201,7 +203,7 @@ class CommThread:
             raise StalledError("an all-reduce is still under way; renew after it.")
 
     def close(self, deadline: float = 10.0) -> None:
-        """Finish what is in the queue, at most in ``deadline`` seconds, and leave the job."""
+        """Finish the queue within ``deadline`` seconds, and leave the job."""
         atexit.unregister(self.close)
         with self._closing:
             if not self._closed:
@@ -218,7 +220,7 @@ class CommThread:
             try:
                 self._reduce(work)
             except BaseException as error:
-                # Any exception: whoever waits for the work must learn of it.
+                # Any exception must reach the code that waits for the work.
                 self._broken = self._broken or str(error)
                 work.set_exception(error)
 
@@ -242,7 +244,7 @@ class CommThread:
                 return
             total, report = self._reducer.all_reduce(gradient, codec=work.codec)
         except MembershipError:
-            raise  # it says who is gone
+            raise  # it names the missing worker
         except StalledError as stall:
             raise StalledError(self._diagnosis() or str(stall)) from stall
         work.set_result(total, report)
@@ -250,14 +252,15 @@ class CommThread:
     def _diagnosis(self) -> str | None:
         try:
             return self._reducer.diagnose(self._member.read_register)
-        except (InnetError, OSError):  # a switch that is gone cannot say more
+        except (InnetError, OSError):  # the switch is gone
             return None
 
 
 def compile_codec(spec: CodecSpec) -> None:
-    """Compile what a codec takes, once in a process: in the first iteration the others would wait.
+    """Compile a codec's kernels, once in a process, so that the others need not wait for it in the
+    first iteration.
 
-    A codec that cannot be run by itself is compiled when it is used.
+    A codec that cannot run alone is compiled at its first use.
     """
     described = repr(normalize(spec))
     if described not in _compiled:
@@ -268,7 +271,7 @@ def compile_codec(spec: CodecSpec) -> None:
 
 
 def _loaded(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | None]:
-    """The gradient, whether it is finite, and why it cannot be reduced."""
+    """The gradient, whether it is finite, and the error that prevents its reduction."""
     try:
         gradient = work.load()
         _, _, bad = kernels.get("cpu").absmax_nnz(gradient)

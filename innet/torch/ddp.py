@@ -4,7 +4,7 @@ state = HookState(codec="topk")
 model.register_comm_hook(state, ddp_hook)
 """
 
-# Annotations are not postponed here: PyTorch compares those of the hook with its own types.
+# Without postponed annotations: PyTorch compares those of the hook with its types.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torc
 
 Vector = NDArray[np.float32]
 Bucket = Any
-"""A torch.distributed.GradBucket; it is not among PyTorch's type hints."""
+"""A torch.distributed.GradBucket, which PyTorch's type hints lack."""
 
 _VERSION = 1
 _MEGABYTE = 1 << 20
@@ -46,30 +46,31 @@ _MEGABYTE = 1 << 20
 class HookState:
     """The state of ``ddp_hook``; one for each model.
 
-    The first bucket joins the job; ``connect`` does it earlier. Gradients are coded as float32,
-    whatever their dtype (float32, float16, bfloat16), and become the mean of the workers'. Where a
-    gradient of any worker has a NaN or an infinity, all workers get NaN for the parameters that are
-    coded together with it, and no codec remembers anything of it: a ``GradScaler`` skips the step.
+    The first bucket joins the job; ``connect`` joins earlier. Gradients are coded as float32,
+    whatever their dtype (float32, float16, bfloat16), and replaced by the mean over the workers. If
+    a gradient of any worker has a NaN or an infinity, all workers get NaN for the parameters that
+    are coded together with it, and the state of codecs does not change. A ``GradScaler`` then skips
+    the step.
 
     Args:
         codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``. Layers
             are the model's parameters.
-        process_group: whose ranks are the workers; by default all.
-        switch: HOST:PORT of the switch service. By default as the environment says
-            (``INNET_SWITCH``); else rank 0 starts one on this machine.
-        job: what the job's name at the switch begins with; by default as the environment says.
-        key: the switch's key; by default as the environment says.
-        unit_cap_mb: parameters are coded together until they have so many megabytes (of float32).
+        process_group: its ranks are the workers; by default all ranks.
+        switch: HOST:PORT of the switch service. By default from the environment (``INNET_SWITCH``);
+            otherwise rank 0 starts one on this machine.
+        job: prefix of the job's name at the switch; by default from the environment.
+        key: the switch's key; by default from the environment.
+        unit_cap_mb: megabytes (of float32) of parameters that are coded together.
         seed: of the codec's hashes, the same on all workers.
-        deadline: so many seconds an all-reduce waits for a worker, its computation included.
-            Workers whose process ends are noticed at once.
-        scale: what gradients are multiplied by, as ``GradScaler.get_scale`` says: codecs that
-            remember gradients must not remember the scale with them.
+        deadline: seconds that an all-reduce waits for a worker, including its computation. The end
+            of a worker's process is noticed at once.
+        scale: returns the factor of the gradients, such as ``GradScaler.get_scale``. Gradients are
+            divided by it before coding, so that error feedback and momentum are unscaled.
 
     Raises:
         InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, another
             argument is not what it should be, or the key's file cannot be read.
-        UnknownNameError, ConfigError: the codec has a part or a parameter that there is none of.
+        UnknownNameError, ConfigError: the codec names an unknown part or parameter.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class HookState:
         deadline: float = 300.0,
         scale: Callable[[], float] | None = None,
     ) -> None:
-        # Now, and not in the first iteration, where each worker waits for the others.
+        # Checked now, not in the first iteration, in which each worker waits for the others.
         if not is_positive(unit_cap_mb):
             raise InputError(f"unit_cap_mb is {unit_cap_mb}; give a positive number.")
         if scale is not None and not callable(scale):
@@ -99,7 +100,7 @@ class HookState:
         self.scale = scale
         self._stats = Stats()
         self._group = process_group
-        self._saved: list[dict[str, Any]] = []  # of units that are not cut yet
+        self._saved: list[dict[str, Any]] = []  # of units that are not built yet
         self._begin()
 
     def _begin(self) -> None:
@@ -108,7 +109,7 @@ class HookState:
         self._forget_buckets()
 
     def _forget_buckets(self) -> None:
-        """The next iteration is like the first one."""
+        """Make the next iteration like the first one."""
         self._units: list[Unit] = []
         self._places: dict[int, _ParameterOf] = {}  # by the parameter's id
         self._cutting = True  # in the first iteration
@@ -118,12 +119,12 @@ class HookState:
 
     @property
     def reports(self) -> dict[int, Report]:
-        """Of the last all-reduce of each unit."""
+        """The reports of the last all-reduce of each unit."""
         return self._stats.reports
 
     @property
     def skipped(self) -> int:
-        """How many units were not reduced, since a gradient was not finite."""
+        """How many units were not reduced because a gradient was not finite."""
         return self._stats.skipped
 
     @property
@@ -132,26 +133,26 @@ class HookState:
         return [unit.shapes for unit in self._units]
 
     def connect(self) -> None:
-        """Join the job now, on all workers, and not with the first bucket.
+        """Join the job now instead of with the first bucket. All workers must call it.
 
         Raises:
-            InnetError: the switch cannot be reached, refuses, or not all workers came.
+            InnetError: the switch cannot be reached or refuses, or a worker is missing.
         """
         if self._comm_thread is None:
             member, self._started_switch = join_group(self._group, self.settings)
             self._comm_thread = CommThread(member, deadline=self.settings.deadline, seed=self.seed)
 
     def renew(self) -> None:
-        """After a failure, on all workers: wait for everybody, and go on with the same codecs.
+        """Recover after a failure with the same codecs; it waits for all workers. All must call it.
 
-        Where the switch has ended that rank 0 started, rank 0 starts another; any other is waited
-        for at its address.
+        If rank 0 started the switch and it has ended, rank 0 starts another. Otherwise it waits for
+        a switch at the same address.
 
-        Wrap the model anew before it goes on: a DistributedDataParallel in whose backward an error
-        was raised is of no use any more.
+        Wrap the model again before continuing: a DistributedDataParallel cannot be used after an
+        error in backward.
 
         Raises:
-            InnetError: not everybody came in time.
+            InnetError: a worker is missing.
         """
         thread = self._comm_thread
         if thread is not None and self._started_switch and thread.has_lost_switch():
@@ -164,15 +165,15 @@ class HookState:
         self._forget_buckets()
 
     def close(self) -> None:
-        """Leave the job. It is called at the end of the program by itself."""
+        """Leave the job. It is called automatically at the end of the program."""
         if self._comm_thread is not None:
             self._comm_thread.close()
             self._comm_thread = None
 
     def state_dict(self) -> dict[str, Any]:
-        """All that this worker's codecs remember: numbers, text and tensors; copies.
+        """The state of this worker's codecs: copies as numbers, strings and tensors.
 
-        Each rank has its own. Take it between iterations, with the optimizer's.
+        Each rank has a different one. Save it between iterations, with the optimizer's.
         """
         return {
             "version": _VERSION,
@@ -185,11 +186,11 @@ class HookState:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state_dict`` was taken, with the same bits, before the first iteration.
+        """Continue from a ``state_dict`` with the same bits. Call it before the first iteration.
 
         Raises:
-            StateError: it is none; or of another version, rank, number of workers, codec, seed or
-                cap; or buckets have come already. Nothing has changed.
+            StateError: it is not a state; it has another version, rank, number of workers, codec,
+                seed or cap; or an iteration has begun. Nothing has changed.
         """
         if self._units:
             raise StateError("load the hook's state before the first iteration, not after it.")
@@ -198,8 +199,8 @@ class HookState:
         if state.get("workers") not in (None, mine["workers"]):
             raise StateError(
                 f"the hook's saved state is of {state['workers']} workers, and there are "
-                f"{mine['workers']}; what each of them held back is of no use to another number. "
-                "Load the model and the optimizer, and begin with this HookState as it is."
+                f"{mine['workers']}; it does not fit another number of workers. "
+                "Load the model and the optimizer, and begin with a new HookState."
             )
         for name, value in mine.items():
             if name != "units" and state.get(name) != value:
@@ -237,7 +238,7 @@ class HookState:
         if not hasattr(bucket, "gradients"):
             raise InputError(
                 f"the hook was given a {type(bucket).__name__}, not a bucket of "
-                "DistributedDataParallel. FullyShardedDataParallel does not tell which parameters "
+                "DistributedDataParallel. FullyShardedDataParallel does not say which parameters "
                 "a gradient belongs to; for sharded models use fully_shard and "
                 "innet.torch.SwitchReduceScatter."
             )
@@ -246,7 +247,7 @@ class HookState:
         try:
             return self._take(self._comm_thread, bucket)
         except Exception as error:
-            # The others wait for this worker's part: tell them why it will not come.
+            # The other workers wait for this one: send them the error.
             refusal = FailedWork(error, self._comm_thread)
             self._comm_thread.put(refusal)
             refusal.future.future.wait()
@@ -265,7 +266,7 @@ class HookState:
                 "reduced by a switch. Convert the model, or leave the hook out."
             )
         if bucket.index() == 0:
-            self._reductions.clear()  # of a backward that did not come to its end
+            self._reductions.clear()  # of a backward that was interrupted
         if self._cutting:
             self._cut(comm_thread, parameters, buffer.device, last=bucket.is_last())
             self._cutting = not bucket.is_last()
@@ -302,7 +303,7 @@ class HookState:
         *,
         last: bool,
     ) -> None:
-        """Make units of the parameters of a bucket of the first iteration."""
+        """Build units from the parameters of a bucket of the first iteration."""
         shapes = [tuple(parameter.shape) for parameter in parameters]
         enough = self.unit_cap_mb * _MEGABYTE / 4
         for part in cut([numel(shape) for shape in shapes], enough):
@@ -339,7 +340,7 @@ def _saved(unit: Unit) -> dict[str, Any]:
 
 
 def _check_form(state: object) -> None:
-    """Is it a state at all? Other dictionaries of the same checkpoint are easily taken for it."""
+    """Check that it is a state, not another dictionary of the same checkpoint."""
     units = state.get("units") if isinstance(state, Mapping) else None
     full = isinstance(units, (list, tuple)) and all(
         isinstance(unit, Mapping) and {"shapes", "codec"} <= set(unit) for unit in units
@@ -355,7 +356,7 @@ def _check_form(state: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ParameterOf:
-    """Where a parameter is; holding it keeps its id from being given to another."""
+    """The position of a parameter. It holds the parameter, so that the id is not reused."""
 
     unit: Unit
     position: int
@@ -367,19 +368,19 @@ def ddp_hook(
     bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
     *sharded: torch.Tensor,
 ) -> torch.futures.Future[torch.Tensor]:
-    """Replace the gradients of a bucket by their mean over all workers, while backward goes on.
+    """Replace the gradients of a bucket by their mean over all workers, in parallel with backward.
 
     Args:
         state: one for each model, the same on all workers.
-        bucket: of DistributedDataParallel.
-        sharded: what FullyShardedDataParallel gives its hooks besides, so that it can be refused.
+        bucket: DistributedDataParallel's bucket.
+        sharded: additional arguments of FullyShardedDataParallel, which is refused.
 
     Returns:
         A future of the bucket's buffer with the means. If it fails, ``backward`` raises a
         RuntimeError with the message of the error.
 
     Raises:
-        InnetError: the bucket cannot be reduced; the others are told, and raise as well.
+        InnetError: the bucket cannot be reduced. The other workers raise, too.
     """
     del sharded
     if not isinstance(state, HookState):

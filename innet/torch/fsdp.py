@@ -1,11 +1,11 @@
-"""Gradients of ``fully_shard`` summed by a switch: each rank gets its shard of the mean.
+"""Sums gradients of ``fully_shard`` with a switch. Each rank gets its shard of the mean.
 
     for module in (model.first, model.second, model):
         fully_shard(module)
     SwitchReduceScatter.attach(model, codec="topk")
 
-The switch sends every sum to all ranks, so that a reduce-scatter costs what an all-reduce does; a
-codec that sends a hundredth makes up for it.
+The switch sends every sum to all ranks, so a reduce-scatter costs as much as an all-reduce. A codec
+with 1 % density makes up for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from innet.torch.tensors import DTYPES, kernels_for, torch
 try:
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
-except ImportError:  # PyTorch before 2.8 offers no such place
+except ImportError:  # PyTorch before 2.8 lacks this interface
     FSDPModule = ReduceScatter = object  # type: ignore[assignment,misc]
 
 Vector = NDArray[np.float32]
@@ -37,11 +37,11 @@ dist = torch.distributed
 class SwitchReduceScatter(ReduceScatter):
     """The reduce-scatter of one module that ``fully_shard`` was applied to.
 
-    Its codec codes the gradients of all of the module's parameters together, as PyTorch lays them
-    out for the ranks, as one layer.
+    Its codec codes the gradients of all of the module's parameters together as one layer, in
+    PyTorch's layout for the ranks.
 
     Attributes:
-        reports: of the last all-reduce, empty before.
+        reports: of the last all-reduce; empty before the first.
     """
 
     def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
@@ -67,21 +67,21 @@ class SwitchReduceScatter(ReduceScatter):
         """Join a job, and reduce the gradients of all sharded modules of ``model`` through it.
 
         Args:
-            model: to which, or to modules of which, ``fully_shard`` was applied.
-            codec: see ``innet.torch.HookState``, as for the other arguments.
+            model: the model; ``fully_shard`` was applied to it or to its modules.
+            codec: see ``innet.torch.HookState``, also for the other arguments.
             process_group: the ranks that parameters are sharded over; by default all.
-            switch: where it is.
-            job: what its name begins with.
+            switch: its address.
+            job: prefix of its name.
             key: the switch's.
             seed: of the codec's hashes.
             deadline: of an all-reduce, seconds.
 
         Returns:
-            What was attached, by module.
+            The reduce-scatters by module.
 
         Raises:
-            InputError: nothing is sharded there, or PyTorch is too old for it.
-            InnetError: the switch cannot be had, or not all ranks came.
+            InputError: no module is sharded, or PyTorch is too old.
+            InnetError: the switch is not available, or a rank is missing.
         """
         if ReduceScatter is object:
             raise InputError("this PyTorch has no set_custom_reduce_scatter; 2.8 or newer has it.")
@@ -93,7 +93,7 @@ class SwitchReduceScatter(ReduceScatter):
                 "gradient belongs to."
             )
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
-        build_codec(codec, seed=seed)  # one that cannot be is told now, not in the first backward
+        build_codec(codec, seed=seed)  # an invalid codec is reported now, not in the first backward
         compile_codec(codec)
         member, _ = join_group(process_group, settings)
         comm_thread = CommThread(member, deadline=deadline, seed=seed)
@@ -103,13 +103,13 @@ class SwitchReduceScatter(ReduceScatter):
         return made
 
     def close(self) -> None:
-        """Leave the job, for all modules. It is called at the end of the program by itself."""
+        """Leave the job, for all modules. It is called automatically at the end of the program."""
         self._comm_thread.close()
 
     def allocate(
         self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
-        """Room for gradients."""
+        """Allocate memory for gradients."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
@@ -120,12 +120,12 @@ class SwitchReduceScatter(ReduceScatter):
         op: Any,
         async_op: bool = False,
     ) -> None:
-        """Put this rank's part of the ranks' sum or mean into ``output_tensor``, and return then.
+        """Write this rank's shard of the sum or mean to ``output_tensor``; it blocks until then.
 
         Raises:
-            InnetError: why it cannot be.
+            InnetError: the reduction failed.
         """
-        del async_op  # it is over on return
+        del async_op  # complete on return
         mean = op == dist.ReduceOp.AVG
         if not mean and op != dist.ReduceOp.SUM:
             raise InputError(f"a switch sums, it cannot do {op}; leave factors of gradients out.")
@@ -152,7 +152,7 @@ class SwitchReduceScatter(ReduceScatter):
 
 
 class _ModuleGradient:
-    """The gradient of a module on its way; see ``innet.torch.comm_thread.ReduceWork``."""
+    """The reduction of a module's gradient; see ``innet.torch.comm_thread.ReduceWork``."""
 
     def __init__(self, gradient: torch.Tensor, codec: Codec, module: str) -> None:
         self.codec = codec

@@ -10,18 +10,18 @@ Future = torch.futures.Future[Any]
 
 
 class SettableFuture:
-    """A ``torch.futures.Future`` whose exceptions reach Python and C++ alike.
+    """A ``torch.futures.Future`` whose exceptions reach both Python and C++.
 
-    PyTorch's own ``set_exception`` raises in Python only. DistributedDataParallel waits in C++ and
-    would take the exception for the result. An exception that a callback raises reaches both, as a
-    RuntimeError with the message: this class raises it in a callback.
+    PyTorch's ``set_exception`` raises in Python only. DistributedDataParallel waits in C++ and
+    would take the exception for the result. An exception raised in a callback reaches both, as a
+    RuntimeError with the message, so this class raises it in a callback.
 
     Args:
-        device: of the tensors that it will hold.
+        device: of the result's tensors.
 
     Attributes:
-        future: for who waits.
-        error: why it failed; None if it did not.
+        future: the future to wait for.
+        error: the error message of a failure; else None.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:

@@ -1,9 +1,9 @@
-"""A process group whose all-reduces of floats are sums of a switch.
+"""A process group whose all-reduces of floats are summed by a switch.
 
     import innet.torch
     torch.distributed.init_process_group("innet")
 
-All other collectives, and all-reduces of other dtypes or operations, are gloo's.
+gloo runs all other collectives, and all-reduces of other dtypes or operations.
 """
 
 from __future__ import annotations
@@ -39,23 +39,22 @@ DEFAULT_CODEC = "exact"
 class SwitchGroup(dist.ProcessGroup):
     """Ranks that are workers of one job at a switch.
 
-    All-reduces with SUM or AVG of float32, float16 and bfloat16 go to the switch, one after the
-    other in a thread of their own, coded by the codec that ``INNET_CODEC`` names: by default
-    ``exact``, whose sum is the correctly rounded one. Where a value is a NaN or an infinity, that
-    all-reduce is gloo's.
+    A separate thread runs all-reduces with SUM or AVG of float32, float16 and bfloat16 over the
+    switch, in order. Their codec is ``INNET_CODEC``; by default ``exact``, whose sum is correctly
+    rounded. gloo runs all-reduces with a NaN or an infinity.
 
     Args:
-        store: of this group alone.
+        store: a store for this group only.
         rank, size: in the group.
         timeout: how long an all-reduce waits for a rank.
 
     Attributes:
-        reports: of the last all-reduces.
+        reports: of the most recent all-reduces.
 
     Raises:
-        InnetError: the switch cannot be reached, refuses, or not all ranks came.
-        CompositionError: a codec that remembers gradients; a process group is not told which
-            tensor is which. Use the communication hook for it.
+        InnetError: the switch cannot be reached or refuses, or a rank is missing.
+        CompositionError: the codec has error feedback or momentum, and a process group cannot
+            identify tensors. Use the communication hook for it.
     """
 
     def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
@@ -70,7 +69,7 @@ class SwitchGroup(dist.ProcessGroup):
             compile_codec(codec)
             settings = Settings.of(deadline=timeout.total_seconds())
             member = join_store(store, rank, size, settings)
-            # The job's name is new; the store may hold where a group before had its connections.
+            # The job's name is new. The store may hold the addresses of an earlier group.
             self._store = PrefixStore(member.job, store)
             self._comm_thread = CommThread(member, deadline=settings.deadline)
             self._codec = self._comm_thread.build_codec(codec)
@@ -84,7 +83,7 @@ class SwitchGroup(dist.ProcessGroup):
     # ------------------------------------------------------------------ all-reduces
 
     def allreduce(self, tensors: Any, options: Any = None, timeout: Any = None) -> Any:
-        """Sum or mean in place, on all ranks; see the class."""
+        """Compute a sum or mean in place on all ranks; see the class."""
         del timeout  # the group's
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         operation = _operation(options)
@@ -93,7 +92,7 @@ class SwitchGroup(dist.ProcessGroup):
         return self._submit(tensors, operation)
 
     def allreduce_coalesced(self, tensors: Any, options: Any = None) -> Any:
-        """Several at once."""
+        """Reduce several tensors."""
         operation = _operation(options)
         if self._comm_thread is None or not _all_fit(tensors, operation):
             given = [] if options is None else [options]
@@ -110,8 +109,8 @@ class SwitchGroup(dist.ProcessGroup):
     def reduce_infinite(self, tensor: torch.Tensor, operation: Any) -> None:
         """All-reduce values that are infinite or NaN, over gloo.
 
-        It runs in the communication thread and uses connections of its own: other threads use
-        those of ``gloo``, in their own order.
+        It runs in the communication thread and has separate connections: other threads use those of
+        ``gloo`` in another order.
         """
         if self._for_infinite is None:
             self._for_infinite = self._make_gloo("gloo for infinite values")
@@ -141,7 +140,7 @@ class SwitchWork(Work):
     """All-reduces under way.
 
     Args:
-        tensors: what they are of.
+        tensors: the tensors that are reduced.
     """
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
@@ -152,7 +151,7 @@ class SwitchWork(Work):
         self._over = threading.Event()
 
     def one_done(self) -> None:
-        """Another tensor holds its sum."""
+        """The sum is in another tensor."""
         self._left -= 1
         if self._left == 0 and self._future.error is None:
             self._future.set_result(self._tensors)
@@ -173,15 +172,15 @@ class SwitchWork(Work):
         return self._future.error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is over.
+        """Wait until it is complete.
 
         Raises:
-            InnetError: why it failed.
-            TimeoutError: it is not over after ``timeout``.
+            InnetError: it failed.
+            TimeoutError: it is not complete after ``timeout``.
         """
         seconds = None if not timeout else timeout.total_seconds()
         if not self._over.wait(seconds):
-            raise TimeoutError(f"an all-reduce is not over after {seconds:g} s.")
+            raise TimeoutError(f"an all-reduce is not complete after {seconds:g} s.")
         if self._future.error is not None:
             raise self._future.error
         return True
@@ -197,7 +196,7 @@ class SwitchWork(Work):
 
 
 class _AllReduce:
-    """One tensor on its way; see ``innet.torch.comm_thread.ReduceWork``."""
+    """The reduction of one tensor; see ``innet.torch.comm_thread.ReduceWork``."""
 
     def __init__(
         self,
@@ -246,9 +245,9 @@ def _by_gloo(name: str) -> Callable[..., Any]:
     return collective
 
 
-# PyTorch would get to gloo by itself, but for a group that is a class of Python's it keeps the
-# interpreter's lock on the way. A thread of gloo's that has ended an earlier collective may need it
-# to let go of the tensors, while it holds the lock at which that way ends: both wait for ever.
+# PyTorch could call gloo itself, but it holds the GIL while it calls a group that is a Python
+# class. A gloo thread that has ended an earlier collective may need the GIL to release tensors
+# while it holds the lock that the call waits for: a deadlock.
 _GLOOS = (
     "allgather",
     "_allgather_base",
@@ -272,8 +271,8 @@ for _name in _GLOOS:
 
 @functools.cache
 def _keep_uncompiled() -> None:
-    """Have ``torch.compile`` call collectives and not look into them: it would refuse, as it knows
-    PyTorch's own groups only. Not when this is imported, as that would import the compiler.
+    """Make ``torch.compile`` call collectives instead of tracing them, which it refuses for groups
+    other than PyTorch's. It is not called at import, since that would import the compiler.
     """
     disable: Callable[..., Any] = torch.compiler.disable
     for name in (*_GLOOS, "allreduce", "allreduce_coalesced"):
@@ -281,16 +280,16 @@ def _keep_uncompiled() -> None:
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> SwitchGroup:
-    """What PyTorch calls for ``init_process_group("innet")`` and ``new_group``."""
+    """Called by PyTorch for ``init_process_group("innet")`` and ``new_group``."""
     return SwitchGroup(store, rank, size, timeout)
 
 
 def stateless_codec(name: str) -> str:
-    """``name``, if it is that of a codec for tensors that nobody tells apart.
+    """Check that codec ``name`` works without knowing which tensor is which; returns ``name``.
 
     Raises:
-        UnknownNameError: there is none of that name.
-        CompositionError: it remembers what it was given.
+        UnknownNameError: the codec does not exist.
+        CompositionError: it has error feedback or momentum.
     """
     codec = build_codec(name)
     if (
@@ -306,7 +305,7 @@ def stateless_codec(name: str) -> str:
 
 
 def _all_fit(tensors: Sequence[torch.Tensor], operation: Any) -> bool:
-    # Of none at all, no all-reduce would ever be over.
+    # An all-reduce of no tensors would never complete.
     return len(tensors) > 0 and all(_fits(each, operation) for each in tensors)
 
 
@@ -317,13 +316,15 @@ def _fits(tensor: torch.Tensor, operation: Any) -> bool:
         and tensor.layout == torch.strided
         and tensor.device.type == "cpu"
         and tensor.numel() > 0
-        # Elements of an expanded tensor share memory: there is nowhere to put their sums.
+        # Elements of an expanded tensor share memory, so their sums cannot be written.
         and (0 not in tensor.stride() or tensor.numel() == 1)
     )
 
 
 def _operation(options: Any) -> Any:
-    """Of options, or given itself, or the default; a constant of ReduceOp where it equals one."""
+    """The operation of options, or the argument itself, or the default; a constant of ReduceOp if
+    it equals one.
+    """
     given = dist.ReduceOp.SUM if options is None else getattr(options, "reduceOp", options)
     constants = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
     return next((each for each in constants if given == each), given)

@@ -1,9 +1,9 @@
-"""A round before each all-reduce: do all workers mean the same one, and can all take part?
+"""A round before each all-reduce, to check that all workers run the same one and can take part.
 
-A worker that cannot send its gradient (it has a NaN, it does not fit the codec's memory) must not
-leave the others waiting for it. So all workers first send one packet of a few words, which the
-switch combines by OR, and know afterwards who has a problem. If somebody has an error, one more
-round carries its message to the others.
+The others must not wait for a worker that cannot send its gradient, because it has a NaN or does
+not fit the codec's memory. So all workers first send one packet of a few words, which the switch
+combines by OR. The result names the workers with problems. If a worker has an error, another round
+sends its message to the others.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from innet.core.reduce_op import ReduceOp, Segment
 Combine = Callable[[Sequence[Segment]], list[NDArray[np.int32]]]
 """One round over the network; see ``innet.allreduce.worker.Worker.combine``."""
 
-_TEXT = 256  # words: so much of a message goes to the others
+_TEXT = 256  # words of a message that are sent to the others
 
 
 @dataclass(frozen=True, slots=True)
 class PreflightResult:
-    """What the round before an all-reduce has found.
+    """The result of the round before an all-reduce.
 
     Attributes:
         not_finite: workers whose gradient holds a NaN or an infinity.
-        failed: workers that have an error.
-        message: that of the first of these.
+        failed: workers with an error.
+        message: the error of the first of them.
     """
 
     not_finite: tuple[int, ...] = ()
@@ -48,31 +48,31 @@ def preflight(
     finite: bool = True,
     error: str | None = None,
 ) -> PreflightResult:
-    """Run the round before an all-reduce. All workers call it at the same point.
+    """Run the round before an all-reduce. All workers must call it at the same point.
 
     Args:
-        combine: carries words to the others.
-        worker: index of this one, 0 .. workers - 1.
-        fingerprint: of the all-reduce; must be the same on all workers.
-        workers: how many the job has, or more; the same on all workers.
+        combine: combines words of all workers by OR.
+        worker: index of this worker, 0 .. workers - 1.
+        fingerprint: identifies the all-reduce; must be the same on all workers.
+        workers: number of workers of the job, or more; the same on all workers.
         finite: whether its gradient is.
-        error: why it cannot take part.
+        error: why it cannot take part; None if it can.
 
     Raises:
-        InputError: the workers mean different all-reduces; every worker raises it.
+        InputError: the workers run different all-reduces; every worker raises it.
     """
     local = _hash(fingerprint)
     # The hash and its complement; a bit for each worker whose gradient is not finite; a bit for
     # each with an error.
     bitmap = -(-workers // 32)
     words = np.zeros(2 + 2 * bitmap, np.uint32)
-    if error is None:  # zeros leave what the others say
+    if error is None:  # zeros do not change the others' words
         words[0], words[1] = local, ~local
-    place, bit = worker // 32, np.uint32(1 << worker % 32)
+    position, bit = worker // 32, np.uint32(1 << worker % 32)
     if not finite:
-        words[2 + place] = bit
+        words[2 + position] = bit
     if error is not None:
-        words[2 + bitmap + place] = bit
+        words[2 + bitmap + position] = bit
     (combined,) = combine([Segment(ReduceOp.OR, words.view(np.int32))])
     flags = combined.view(np.uint32)
     failed = _workers(flags[2 + bitmap :])
@@ -82,7 +82,7 @@ def preflight(
         )
     if flags[0] != local or flags[1] != ~local:
         raise InputError(
-            f"the workers mean different all-reduces; worker {worker} means "
+            f"the workers run different all-reduces; worker {worker} runs "
             f"{fingerprint}. All must have "
             "the same model and options, and call the same all-reduces in the same order."
         )
@@ -99,7 +99,7 @@ def _workers(bitmap: NDArray[np.uint32]) -> tuple[int, ...]:
 
 
 def _share(combine: Combine, message: str | None) -> str:
-    """Carry the message of the one worker that has one to all others."""
+    """Send the message of the one worker with an error to all others."""
     room = 4 * _TEXT
     text = b"" if message is None else message.encode()[:room]
     words = np.frombuffer(text.ljust(room, b"\0"), np.int32)

@@ -1,4 +1,4 @@
-"""How the ranks of a process group find their switch, and meet there."""
+"""How the ranks of a process group find their switch and join a job."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ dist = torch.distributed
 
 Offer = dict[str, Any]
 Publish = Callable[[Offer | None], Offer]
-"""Rank 0 gives what all are to know, the others None; all get it."""
+"""A broadcast: rank 0 passes the value, the others None; it returns the value on all ranks."""
 
 JOIN_DEADLINE = 60.0
-_LOOK_SECONDS = 0.01  # between two looks into a store
+_LOOK_SECONDS = 0.01  # seconds between two checks of a store
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the switch is.
+    """How to reach the switch.
 
     Attributes:
-        switch: HOST:PORT; None: rank 0 starts one on its machine.
-        job: what the job's name begins with; the rest is drawn by rank 0.
+        switch: HOST:PORT; None if rank 0 starts one on its machine.
+        job: prefix of the job's name; rank 0 draws the rest.
         key: the switch's key.
         deadline: seconds that an all-reduce waits for a worker.
     """
@@ -56,17 +56,17 @@ class Settings:
         deadline: float,
         environment: Mapping[str, str] = os.environ,
     ) -> Settings:
-        """What is not given as ``INNET_SWITCH``, ``INNET_JOB`` and ``INNET_KEY`` say, or the file
-        that ``INNET_KEY_FILE`` names.
+        """Fill missing arguments from ``INNET_SWITCH``, ``INNET_JOB`` and ``INNET_KEY``, or the
+        file that ``INNET_KEY_FILE`` names.
 
         Raises:
-            InputError: the deadline is not positive or infinite, what should be a text is none, or
-                the key's file cannot be read.
+            InputError: the deadline is not positive and finite, an argument is not a string, or the
+                key's file cannot be read.
         """
         texts: dict[str, object] = {"switch": switch, "job": job, "key": key}
         for name, given in texts.items():
             if not isinstance(given, str | None):
-                raise InputError(f"the {name} is a {type(given).__name__}; give a text.")
+                raise InputError(f"the {name} is a {type(given).__name__}; give a string.")
         if not (is_positive(deadline) and deadline < math.inf):
             raise InputError(f"a deadline of {deadline} s; give a positive, finite number.")
         if key is None:
@@ -75,12 +75,12 @@ class Settings:
             switch or environment.get("INNET_SWITCH") or None,
             job or environment.get("INNET_JOB") or None,
             key,
-            float(deadline),  # locks take no number of NumPy's
+            float(deadline),  # locks do not accept NumPy's numbers
         )
 
 
 def is_positive(value: object) -> bool:
-    """Whether it is a number, and more than 0."""
+    """Whether it is a positive number."""
     return is_real(value) and value > 0
 
 
@@ -94,13 +94,13 @@ def _key_in(file: str | None) -> str | None:
 
 
 def join_group(group: Any, settings: Settings) -> tuple[Membership, bool]:
-    """A job of all ranks of a process group; None is the default group.
+    """Join a job of all ranks of a process group; None is the default group.
 
     Returns:
-        This rank's place, and whether it is rank 0 that has started the switch.
+        This rank's membership, and whether this is rank 0 and has started the switch.
 
     Raises:
-        InnetError: on every rank, if the switch cannot be had or not all come.
+        InnetError: on every rank, if the switch is not available or a rank is missing.
     """
     if not dist.is_initialized():
         raise InputError("there is no process group; call torch.distributed.init_process_group.")
@@ -187,7 +187,7 @@ def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[M
     """Agree on a switch and a job, and join it.
 
     Raises:
-        InnetError: on every rank, if the switch cannot be had or not all come.
+        InnetError: on every rank, if the switch is not available or a rank is missing.
     """
     if size > MAX_WORKERS:
         raise InputError(too_many_workers(size))

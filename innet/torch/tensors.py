@@ -1,6 +1,6 @@
-"""PyTorch, if it is installed, and the way between its tensors and NumPy's arrays.
+"""Imports PyTorch, and converts between tensors and NumPy arrays.
 
-Gradients of models as one flat vector, the dtypes that can be coded, and saved state as tensors.
+It has models' gradients as a flat vector, the dtypes that can be coded, and saved state as tensors.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ __all__ = [
 
 Parameters = Mapping[str, torch.Tensor]
 Loss = Callable[[Parameters, torch.Tensor, torch.Tensor], torch.Tensor]
-"""(parameters, inputs, targets) to the batch's mean loss."""
+"""(parameters, inputs, targets) -> mean loss of the batch."""
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-"""They are coded as float32, which holds all their values."""
+"""Dtypes that can be coded: float32 represents all their values."""
 
 
 def kernels_for(device: torch.device) -> str:
-    """The kernels that code tensors of ``device``.
+    """The kernels for tensors on ``device``.
 
     Raises:
-        MissingToolError: it is a GPU, and numba-cuda cannot use it.
-        InputError: it is neither the CPU nor a GPU of NVIDIA's.
+        MissingToolError: it is a GPU that numba-cuda cannot use.
+        InputError: it is neither the CPU nor an NVIDIA GPU.
     """
     if device.type not in ("cpu", "cuda"):
         raise InputError(f"a model on {device.type!r}; put it on the CPU or on a CUDA device.")
@@ -60,7 +60,7 @@ def kernels_for(device: torch.device) -> str:
 
 
 def to_tensors(state: Any) -> Any:
-    """The same with tensors for arrays, as ``torch.load`` takes it without trusting the file."""
+    """Replace arrays by tensors, so that ``torch.load`` reads it with ``weights_only``."""
     if isinstance(state, np.ndarray):
         return torch.from_numpy(state.copy())
     if isinstance(state, np.generic):
@@ -73,7 +73,7 @@ def to_tensors(state: Any) -> Any:
 
 
 def to_arrays(state: Any) -> Any:
-    """What ``to_tensors`` was given."""
+    """The inverse of ``to_tensors``."""
     if isinstance(state, torch.Tensor):
         return state.cpu().numpy().copy()
     if isinstance(state, dict):
@@ -84,7 +84,7 @@ def to_arrays(state: Any) -> Any:
 
 
 def unflatten(flat: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
-    """The named parts of a flat vector, without copying."""
+    """The named parts of a flat vector as views."""
     ends = accumulate((int(np.prod(shape)) for shape in shapes.values()), initial=0)
     return {
         name: flat[start:end].reshape(shape)
@@ -93,16 +93,17 @@ def unflatten(flat: torch.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict
 
 
 def tensor(array: NDArray[Any]) -> torch.Tensor:
-    """A copy: torch would share the memory, and warns of arrays that are not writeable."""
+    """A copy. torch would share the memory, and warns of read-only arrays."""
     return torch.from_numpy(array.copy())
 
 
 def gradient_of(
     loss: Loss, shapes: Mapping[str, tuple[int, ...]]
 ) -> Callable[[NDArray[np.float32], NDArray[Any], NDArray[Any]], tuple[float, NDArray[np.float32]]]:
-    """The gradient of ``loss`` as ``innet.experiments.models.model.Gradient`` wants it.
+    """The gradient of ``loss`` as an ``innet.experiments.models.model.Gradient``.
 
-    It is computed in the parameters' dtype, float64 too: inputs and targets that are floats follow.
+    It is computed in the parameters' dtype, also float64; floating inputs and targets are converted
+    to it.
     """
 
     def gradient(

@@ -87,7 +87,7 @@ class BuiltinControlPlane(ControlPlane):
         state.ages.set_timeout(state.get(handle).index, milliseconds, self._swept(table))
 
     def _swept(self, table: int) -> int:
-        """The time, after the sweeps until then, before entries that age change; else 0."""
+        """The time, after the sweeps due by then, for a change of entries that age; else 0."""
         return self.state.time() if self.program.tables[table].support_timeout else 0
 
     def _count_entries(self, table: int) -> int:
@@ -114,7 +114,7 @@ class BuiltinControlPlane(ControlPlane):
     def _require_target(
         self, table: int, target: ProfileRef, *, with_members: bool = False
     ) -> None:
-        """ControlError unless the profile of a table has this member or group."""
+        """Raise ControlError unless the profile of a table has this member or group."""
         profile = self.state.profile_of(self.program.tables[table])
         assert profile is not None
         if not target.group:
@@ -200,7 +200,7 @@ class BuiltinControlPlane(ControlPlane):
         return found.get_rates(self._cell(found.array, index))
 
     def _cell(self, array: ir.CounterArray | ir.MeterArray, index: int) -> int:
-        """The cell of an index, which is an entry's handle when the array belongs to a table."""
+        """The cell of an index; for arrays of a table the index is an entry's handle."""
         return index if array.table is None else self.state.tables[array.table].get(index).index
 
     # ── Multicast and mirroring ──

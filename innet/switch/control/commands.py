@@ -1,9 +1,9 @@
 """The command language of simple_switch_CLI, for any ``ControlPlane``.
 
-One command per line; what it prints is returned. A command is a line of ``_METHODS`` when it is a
-method of ``ControlPlane`` under the same name, else a function with ``@command``. Both state the
-command's arguments as ``usage`` does for people. Unlike in simple_switch_CLI, a value that is too
-wide and a parameter too many are refused rather than cut.
+A line has one command, and its output is returned. A command is a line of ``_METHODS`` if it is a
+method of ``ControlPlane`` with the same name, else a function with ``@command``. Both state the
+command's arguments by its ``usage``. Unlike in simple_switch_CLI, values that are too wide and
+additional parameters are refused rather than truncated.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Command:
     """One command.
 
     Attributes:
-        usage: its arguments for people: ``[X]`` may be left out, of ``X ...`` there may be many.
+        usage: its arguments: ``[X]`` is optional, ``X ...`` may be repeated.
         help: a sentence on what it does.
-        handler: given the control plane, the arguments before the one that there may be many of,
-            and a list of all that follow; returns what is printed, or None.
-        least, most: how many arguments there may be; ``most`` None: any number.
-        converters: by position, of arguments that are passed on as something else than text.
-        converter: of each of those in the list.
+        handler: called with the control plane, the arguments before the repeated one, and a list of
+            all others; returns the output, or None.
+        least, most: number of arguments; ``most`` is None for any number.
+        converters: by position, for arguments that are not text.
+        converter: for each argument in the list.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Command:
     converter: Convert | None
 
     def run(self, control: ControlPlane, words: Words) -> str:
-        """What it prints, given its arguments."""
+        """Its output for these arguments."""
         if len(words) < self.least or (self.most is not None and len(words) > self.most):
             raise ControlError(f"usage: {self.name} {self.usage}".rstrip())
         arguments: list[Any] = [
@@ -70,10 +70,10 @@ COMMANDS: dict[str, Command] = {}
 def run(control: ControlPlane, line: str) -> str:
     """Run one command; an empty line or a comment does nothing.
 
-    A comment begins with a word that begins with #; inside a name # is a letter as others.
+    A comment begins with a word that begins with #; inside a name # is an ordinary character.
 
     Raises:
-        InputError: it is no text.
+        InputError: it is not a string.
         ControlError: it was refused, and nothing was changed.
     """
     if not isinstance(line, str):
@@ -94,11 +94,11 @@ def _find(control: ControlPlane, name: str) -> Command:
 
 
 def run_all(control: ControlPlane, text: str) -> str:
-    """Run the lines of a text in order, up to the first that is refused.
+    """Run the lines of a text in order, up to the first refused one.
 
     Raises:
-        InputError: it is no text.
-        ControlError: names the line; those before it stay in effect.
+        InputError: it is not a string.
+        ControlError: a command was refused; names the line. Earlier lines stay in effect.
     """
     if not isinstance(text, str):
         raise InputError(f"commands are text, one on each line, not {type(text).__name__}")
@@ -127,7 +127,7 @@ def _integer_for(what: str) -> Convert:
 
 
 def _boolean(text: str) -> bool:
-    """True or false, or a number that is or is not 0."""
+    """A truth value: true, false, or a number that is nonzero or 0."""
     if text.lower() in ("1", "true", "yes"):
         return True
     if text.lower() in ("0", "false", "no"):
@@ -171,24 +171,26 @@ _CONVERTERS: dict[str, Convert] = {
     "REFLECT_REMAINDER": _boolean,
     "RATE:BURST": _rate,
 }
-"""By the argument's name in ``Command.usage``; any other is text."""
+"""Converters by the argument's name in ``Command.usage``; other arguments are text."""
 
 
 def _register(
     name: str, usage: str, description: str | None, handler: Callable[..., str | None]
 ) -> None:
-    """Add a command to ``COMMANDS``; what its usage says is what ``Command.run`` checks."""
+    """Add a command to ``COMMANDS``; ``Command.run`` checks arguments against its usage."""
     words = usage.replace("[", " [ ").replace("]", " ] ").split()
     names = [word for word in words if word not in ("[", "]", "...")]
-    # At least: what stands outside brackets. The handler itself looks for =>.
+    # The minimum is the arguments outside brackets. The handler itself checks =>.
     depth = least = 0
     for word in words:
         depth += (word == "[") - (word == "]")
         least += not depth and word not in ("]", "...", "=>")
-    # What there may be many of, and all that follows, is one list.
+    # The repeated argument and all after it are one list.
     many = words.index("...") if "..." in words else None
     fixed = names if many is None else [each for each in words[: many - 1] if each not in "[]"]
-    mixed = "=>" in names or "|" in names  # the list has several parts, which the handler converts
+    mixed = (
+        "=>" in names or "|" in names
+    )  # the list has several parts, and the handler converts them
     COMMANDS[name] = Command(
         name,
         usage,
@@ -211,7 +213,7 @@ def command(name: str, usage: str) -> Callable[[Callable[..., str | None]], None
 
 
 def _without_arrow(words: Words) -> Words:
-    """simple_switch_CLI tolerates => before parameters where nothing stands before it."""
+    """simple_switch_CLI accepts => before parameters if nothing is before it."""
     return words[1:] if words[:1] == ["=>"] else words
 
 
@@ -288,7 +290,7 @@ def _help(control: ControlPlane, name: str | None = None) -> str:
 
 
 def _take_priority(control: ControlPlane, table: str, words: Words) -> int | None:
-    """The last of ``words``, which is taken away, where entries of the table have priorities."""
+    """Remove and return the last of ``words``, if entries of the table have priorities."""
     if not is_ordered(control.table(table)):
         return None
     if not words:
@@ -392,7 +394,7 @@ def _describe_action(action: ir.Action) -> str:
 
 
 def _describe(entry: Entry, program: ir.Program) -> str:
-    """An entry on one line, in the words of table_add; below it its age, where it has one."""
+    """An entry on one line as for table_add, then a line with its age if it has one."""
     keys = " ".join(_describe_match(match) for match in entry.matches)
     target = _describe_target(entry.action, program)
     line = f"{entry.handle}: {keys} => {target} priority {entry.priority}"
@@ -412,7 +414,7 @@ def _describe_match(match: ir.Match) -> str:
 
 
 def _describe_target(target: Target, program: ir.Program) -> str:
-    """What an entry runs, in the words of table_add."""
+    """The target of an entry as for table_add."""
     if isinstance(target, ProfileRef):
         return f"{'group' if target.group else 'member'} {target.handle}"
     arguments = " ".join(hex(value) for value in target.arguments)
@@ -452,7 +454,7 @@ def _dump_group(control: ControlPlane, profile: str, group: int) -> str:
 
 
 def _of_table(of_profile: Command) -> Callable[..., str]:
-    """A command that is given the table in place of its action profile."""
+    """A command with the table as argument instead of its action profile."""
 
     def handler(control: ControlPlane, *arguments: Any) -> str:
         table, *rest = arguments[0] if of_profile.most is None else arguments
@@ -461,7 +463,7 @@ def _of_table(of_profile: Command) -> Callable[..., str]:
     return handler
 
 
-# Before tables could share a profile, the commands of profiles named the table.
+# Older commands of profiles named the table, since a profile had only one.
 for _old, _new in {
     "table_indirect_create_member": "act_prof_create_member",
     "table_indirect_modify_member": "act_prof_modify_member",

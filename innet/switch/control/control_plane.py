@@ -1,10 +1,9 @@
-"""The control plane of a switch: its operations, checked and named once for every kind of switch.
+"""The control plane of a switch: its operations and their checks, for every kind of switch.
 
-``ControlPlane`` checks what it is given against the program and hands it on to a switch, resolved
-to positions in the program and to values that fit. Its subclasses are such switches: the state of
-the built-in one (``innet.switch.control.builtin``), a running simple_switch (``innet.bmv2``).
-What speaks to a switch speaks to a ``ControlPlane``: the commands of simple_switch_CLI do
-(``innet.switch.control.commands``).
+``ControlPlane`` checks arguments against the program, resolves names to positions in the program,
+and passes them to a subclass: the built-in switch (``innet.switch.control.builtin``) or a running
+simple_switch (``innet.bmv2``). The commands of simple_switch_CLI
+(``innet.switch.control.commands``) work on any ``ControlPlane``.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ QueueSetting = Literal["depth", "rate"]
 
 
 class Entry(Protocol):
-    """An entry of a table, as the control plane reads it back."""
+    """An entry of a table, as read by the control plane."""
 
     @property
     def handle(self) -> int: ...
@@ -66,15 +65,15 @@ class Entry(Protocol):
 class ControlPlane(ABC):
     """Operations on one switch that runs ``program``.
 
-    They have the names of simple_switch_CLI's commands, where it has such a command. Handles,
-    ports and indices are those of simple_switch. Names may be shortened (see ``Names``).
+    Operations have the names of simple_switch_CLI's commands, if it has them. Handles, ports and
+    indices are those of simple_switch. Names may be shortened (see ``Names``).
 
     Raises:
-        ControlError: any of the methods, where it refuses something; then nothing has changed.
+        ControlError: from any method that refuses its arguments; then nothing has changed.
     """
 
     unavailable: ClassVar[Mapping[str, str]] = {}
-    """Commands of simple_switch_CLI that this switch does not have, and what to do instead."""
+    """Commands of simple_switch_CLI that this switch lacks, and what to do instead."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -90,7 +89,7 @@ class ControlPlane(ABC):
     # ── Tables ──
 
     def table(self, name: str) -> ir.Table:
-        """What the program says of the table called ``name``."""
+        """The program's description of table ``name``."""
         return self._tables[name]
 
     def table_add(
@@ -111,7 +110,7 @@ class ControlPlane(ABC):
             priority: needed by ternary and range tables, where the lowest number wins.
 
         Raises:
-            ControlError: something does not exist, does not fit, is there already, or is constant.
+            ControlError: something does not exist, does not fit, exists already, or is constant.
         """
         index = self._simple_table(table)
         entry = self._action_entry(index, action, parameters)
@@ -121,17 +120,17 @@ class ControlPlane(ABC):
     def table_modify(
         self, table: str, action: str, handle: int, parameters: Sequence[Number] = ()
     ) -> None:
-        """Change what an entry runs."""
+        """Change the action of an entry."""
         index = self._simple_table(table)
         self._modify_entry(index, handle, self._action_entry(index, action, parameters))
 
     def table_set_default(self, table: str, action: str, parameters: Sequence[Number] = ()) -> None:
-        """Change what a miss runs."""
+        """Change the action on a miss."""
         index = self._simple_table(table)
         self._set_default(index, self._action_entry(index, action, parameters))
 
     def table_reset_default(self, table: str) -> None:
-        """Make a miss run what the program states."""
+        """Restore the program's action on a miss."""
         self._reset_default(self._tables.index(table))
 
     def table_delete(self, table: str, handle: int) -> None:
@@ -139,11 +138,11 @@ class ControlPlane(ABC):
         self._delete_entry(self._tables.index(table), handle)
 
     def table_clear(self, table: str) -> None:
-        """Remove all entries; the default stays."""
+        """Remove all entries except the default."""
         self._clear_table(self._tables.index(table))
 
     def table_num_entries(self, table: str) -> int:
-        """How many entries a table has."""
+        """The number of entries of a table."""
         return self._count_entries(self._tables.index(table))
 
     def table_entries(self, table: str) -> Sequence[Entry]:
@@ -161,14 +160,14 @@ class ControlPlane(ABC):
         return self._find_entry(index, matches_of(target, keys), _priority(target, priority))
 
     def table_default(self, table: str) -> Target | None:
-        """What a miss runs; None: nothing."""
+        """The action on a miss; None for none."""
         return self._default(self._tables.index(table))
 
     def table_set_timeout(self, table: str, handle: int, milliseconds: int) -> None:
-        """Set after how long without a hit an entry is reported (0: never), beginning now.
+        """Set the time without a hit after which an entry is reported (0: never), beginning now.
 
-        The table's ``support_timeout`` must be set. The entry stays until it is deleted. The
-        built-in switch reports by ``Switch.take_idle_timeouts``, simple_switch by nanomsg.
+        The table must have ``support_timeout``. The entry stays until it is deleted. The built-in
+        switch reports by ``Switch.take_idle_timeouts``, simple_switch by nanomsg.
         """
         index = self._tables.index(table)
         number(milliseconds, 31, "the timeout in milliseconds")
@@ -192,7 +191,7 @@ class ControlPlane(ABC):
     def _action_entry(
         self, table: int, action: str, parameters: Sequence[Number]
     ) -> ir.ActionEntry:
-        """One of a table's actions, with parameters that fit it."""
+        """Resolve one of a table's actions, and check its parameters."""
         possible = self.program.tables[table].actions
         names = self._actions_of_table.get(table)
         if names is None:
@@ -227,27 +226,27 @@ class ControlPlane(ABC):
     def table_indirect_add_with_group(
         self, table: str, keys: Sequence[Key], group: int, priority: int | None = None
     ) -> int:
-        """Add an entry that runs one member of a group, which must have some by now."""
+        """Add an entry that runs one member of a nonempty group."""
         return self._add_indirect(table, keys, ProfileRef(True, group), priority)
 
     def table_indirect_delete(self, table: str, handle: int) -> None:
-        """Remove an entry; its member or group stays."""
+        """Remove an entry, but not its member or group."""
         self._delete_entry(self._indirect_table(table), handle)
 
     def table_indirect_set_default(self, table: str, member: int) -> None:
-        """Make a miss run a member."""
+        """Run a member on a miss."""
         self._set_default(self._indirect_table(table), ProfileRef(False, member))
 
     def table_indirect_set_default_with_group(self, table: str, group: int) -> None:
-        """Make a miss run one member of a group; while it is empty, nothing."""
+        """Run one member of a group on a miss; nothing while the group is empty."""
         self._set_default(self._indirect_table(table, with_groups=True), ProfileRef(True, group))
 
     def table_indirect_reset_default(self, table: str) -> None:
-        """Make a miss run what the program states, which is nothing."""
+        """Restore the program's action on a miss, which is none."""
         self._reset_default(self._indirect_table(table))
 
     def profile_of_table(self, table: str) -> str:
-        """The name of the action profile that a table takes its actions from."""
+        """The name of a table's action profile."""
         profile = self.program.tables[self._indirect_table(table)].action_profile
         assert profile is not None
         return self.program.action_profiles[profile].name
@@ -283,12 +282,12 @@ class ControlPlane(ABC):
     def act_prof_modify_member(
         self, profile: str, action: str, member: int, parameters: Sequence[Number] = ()
     ) -> None:
-        """Change what a member runs, for all entries and groups that have it."""
+        """Change the action of a member, for all entries and groups that use it."""
         index = self._profiles.index(profile)
         self._modify_member(index, member, self._member_entry(index, action, parameters))
 
     def act_prof_delete_member(self, profile: str, member: int) -> None:
-        """Remove a member that no group, entry or default has."""
+        """Remove a member that no group, entry or default uses."""
         self._delete_member(self._profiles.index(profile), member)
 
     def act_prof_create_group(self, profile: str) -> int:
@@ -296,15 +295,15 @@ class ControlPlane(ABC):
         return self._create_group(self._profile_with_groups(profile))
 
     def act_prof_delete_group(self, profile: str, group: int) -> None:
-        """Remove a group that no entry or default has."""
+        """Remove a group that no entry or default uses."""
         self._delete_group(self._profile_with_groups(profile), group)
 
     def act_prof_add_member_to_group(self, profile: str, member: int, group: int) -> None:
-        """Put a member into a group, whose members are in the order of their handles."""
+        """Add a member to a group. Members are in the order of their handles."""
         self._add_to_group(self._profile_with_groups(profile), member, group)
 
     def act_prof_remove_member_from_group(self, profile: str, member: int, group: int) -> None:
-        """Take a member out of a group."""
+        """Remove a member from a group."""
         self._remove_from_group(self._profile_with_groups(profile), member, group)
 
     def act_prof_members(self, profile: str) -> dict[int, ir.ActionEntry]:
@@ -312,11 +311,11 @@ class ControlPlane(ABC):
         return self._members(self._profiles.index(profile))
 
     def act_prof_member(self, profile: str, member: int) -> ir.ActionEntry:
-        """What a member runs."""
+        """The action of a member."""
         return self._member(self._profiles.index(profile), member)
 
     def act_prof_groups(self, profile: str) -> dict[int, list[int]]:
-        """The handles of the members of each group, by the group's in ascending order."""
+        """The handles of the members of each group, by the group's handle in ascending order."""
         index = self._profiles.index(profile)
         if self.program.action_profiles[index].selector is None:
             return {}
@@ -329,7 +328,7 @@ class ControlPlane(ABC):
     def _member_entry(
         self, profile: int, action: str, parameters: Sequence[Number]
     ) -> ir.ActionEntry:
-        """One of the actions that members of a profile may have, with parameters that fit it."""
+        """Resolve one of the actions of a profile's members, and check its parameters."""
         possible = list(profile_actions(self.program, profile).values())
         of = f"action profile {self.program.action_profiles[profile].name}"
         found = self._action_names(possible, of).index(action)
@@ -347,7 +346,7 @@ class ControlPlane(ABC):
     # ── Registers ──
 
     def register_read(self, name: str, index: int) -> int:
-        """A cell, not negative, whatever its width."""
+        """A cell as an unsigned number."""
         register = self._registers.index(name)
         array = self.program.registers[register]
         return self._read_register(register, cell_index(index, array.size, array.name))
@@ -357,7 +356,7 @@ class ControlPlane(ABC):
         return self._read_registers(self._registers.index(name))
 
     def register_write(self, name: str, index: int, value: int) -> None:
-        """Write a cell; a negative value is kept as two's complement."""
+        """Write a cell; a negative value is stored in two's complement."""
         register = self._registers.index(name)
         array = self.program.registers[register]
         cell = cell_index(index, array.size, array.name)
@@ -393,7 +392,7 @@ class ControlPlane(ABC):
         self._reset_counter(self._counters.index(name))
 
     def meter_set_rates(self, name: str, index: int, rates: Sequence[Rate]) -> None:
-        """Give a cell new rates, in ascending order, with full buckets.
+        """Set the rates of a cell, in ascending order, and fill its buckets.
 
         Rates are in packets or bytes per microsecond, bursts in packets or bytes.
         """
@@ -403,20 +402,20 @@ class ControlPlane(ABC):
         self._set_rates(meter, cell, rates)
 
     def meter_array_set_rates(self, name: str, rates: Sequence[Rate]) -> None:
-        """Give all cells the same rates (see ``meter_set_rates``)."""
+        """Set the same rates for all cells (see ``meter_set_rates``)."""
         meter = self._meters.index(name)
         check_rates(self.program.meters[meter], rates)
         self._set_rates(meter, None, rates)
 
     def meter_get_rates(self, name: str, index: int) -> list[Rate]:
-        """The rates of a cell in ascending order; none when it was given none."""
+        """The rates of a cell in ascending order; none if none were set."""
         meter = self._meters.index(name)
         return self._get_rates(meter, _cell(self.program.meters[meter], index))
 
     # ── Multicast and mirroring ──
 
     def mc_mgrp_create(self, group: int) -> None:
-        """Create a multicast group; nothing happens when it exists."""
+        """Create a multicast group, unless it exists."""
         self._create_multicast_group(_multicast_group(group))
 
     def mc_mgrp_destroy(self, group: int) -> None:
@@ -434,11 +433,11 @@ class ControlPlane(ABC):
         self._update_node(node, _ports(ports), distinct(lags, MAX_LAG, "lag"))
 
     def mc_node_associate(self, group: int, node: int) -> None:
-        """Put a node, which is in no group, at the end of a multicast group."""
+        """Add a node, which is in no group, to the end of a multicast group."""
         self._associate_node(_multicast_group(group), require_int(node, "the node", ControlError))
 
     def mc_node_dissociate(self, group: int, node: int) -> None:
-        """Take a node out of its multicast group."""
+        """Remove a node from its multicast group."""
         self._dissociate_node(_multicast_group(group), require_int(node, "the node", ControlError))
 
     def mc_node_destroy(self, node: int) -> None:
@@ -450,7 +449,7 @@ class ControlPlane(ABC):
         self._set_lag(in_range(lag, MAX_LAG, "lag"), _ports(ports))
 
     def multicast_group(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
-        """Make ``group`` copy to each (port, rid), in that order, whatever it did before."""
+        """Make ``group`` copy to each (port, rid), in that order, and to nothing else."""
         group = _multicast_group(group)
         nodes = [
             (in_range(rid, MAX_RID, "replication id"), _ports([port])) for port, rid in replicas
@@ -465,13 +464,13 @@ class ControlPlane(ABC):
 
     @abstractmethod
     def replication(self) -> Replication:
-        """Multicast groups, nodes and link aggregation groups as they are; not to be changed."""
+        """The current multicast groups, nodes and link aggregation groups; do not change them."""
 
     def mirroring_add(
         self, session: int, port: int | None = None, group: int | None = None
     ) -> None:
-        """Send clones of a session to a port, to a multicast group (created by now or not), or to
-        both.
+        """Send clones of a session to a port, to a multicast group (which may be created later), or
+        to both.
         """
         session = _mirror_session(session)
         if port is not None:
@@ -481,11 +480,11 @@ class ControlPlane(ABC):
         self._set_mirror_session(session, MirrorSession(port, group))
 
     def mirroring_delete(self, session: int) -> None:
-        """Send clones of a session nowhere."""
+        """Remove a session, so that it makes no clones."""
         self._delete_mirror_session(_mirror_session(session))
 
     def mirroring_get(self, session: int) -> MirrorSession:
-        """Where clones of a session go."""
+        """The destination of a session's clones."""
         return self._mirror_session(_mirror_session(session))
 
     # ── Parser value sets and hash parameters ──
@@ -499,11 +498,11 @@ class ControlPlane(ABC):
         self._add_value(*self._value(name, value))
 
     def value_set_remove(self, name: str, value: Number) -> None:
-        """Take a value out of a parser value set; nothing happens when it is not in it."""
+        """Remove a value from a parser value set, if it is in it."""
         self._remove_value(*self._value(name, value))
 
     def value_set_clear(self, name: str) -> None:
-        """Take all values out of a parser value set."""
+        """Remove all values from a parser value set."""
         self._clear_values(self._value_sets.index(name))
 
     def _value(self, name: str, value: Number) -> tuple[int, int]:
@@ -527,23 +526,24 @@ class ControlPlane(ABC):
     def set_queue_depth(
         self, packets: int, port: int | None = None, priority: int | None = None
     ) -> None:
-        """Set how many packets egress queues hold: all, those of a port, or one.
+        """Set the capacity in packets of egress queues: of all, of those of a port, or of one.
 
-        Packets that wait already stay, also where they are more.
+        Packets that wait already stay, even if they are more.
         """
         self._set_queue("depth", number(packets, 31, "the depth"), *_queue(port, priority))
 
     def set_queue_rate(
         self, rate: int, port: int | None = None, priority: int | None = None
     ) -> None:
-        """Set how many packets a second leave egress queues (all, a port's, or one); 0: no limit.
+        """Set the rate in packets a second of egress queues: all, those of a port, or one; 0: no
+        limit.
 
-        Packets that wait already leave when they would have left.
+        Packets that wait already leave at their previous times.
         """
         self._set_queue("rate", number(rate, 63, "the rate"), *_queue(port, priority))
 
     def queue_read(self, port: int | None = None, priority: int | None = None) -> list[QueueState]:
-        """The egress queues of a port, or one of them; without a port, all that were used.
+        """The egress queues of a port, or one of them; without a port, all used ones.
 
         simple_switch has no such command: only the built-in switch reports its queues.
         """
@@ -551,23 +551,23 @@ class ControlPlane(ABC):
 
     @abstractmethod
     def get_time_elapsed(self) -> int:
-        """Microseconds since the switch started, as its timestamps have them."""
+        """Microseconds since the switch started, as in its timestamps."""
 
     @abstractmethod
     def get_time_since_epoch(self) -> int:
-        """Microseconds since 1970, as the switch knows them."""
+        """Microseconds since 1970 by the switch's clock."""
 
     @abstractmethod
     def switch_info(self) -> str:
-        """What the switch is, for people."""
+        """A description of the switch."""
 
     @abstractmethod
     def show_ports(self) -> str:
-        """The ports of the switch, for people."""
+        """A description of the switch's ports."""
 
     @abstractmethod
     def reset_state(self) -> None:
-        """Remove all that the control plane and packets left; the program's own entries stay."""
+        """Reset all state from the control plane and from packets; the program's entries stay."""
 
     # ── What a switch does with what was checked ──
     #
@@ -687,7 +687,7 @@ class ControlPlane(ABC):
 
 
 def _priority(table: ir.Table, priority: int | None) -> int:
-    """The priority of an entry; ControlError when the table needs one, or for no such number."""
+    """The priority of an entry; ControlError if the table needs one or it is invalid."""
     if priority is None:
         if is_ordered(table):
             raise ControlError(
@@ -698,7 +698,7 @@ def _priority(table: ir.Table, priority: int | None) -> int:
 
 
 def _cell(array: ir.CounterArray | ir.MeterArray, index: int) -> int:
-    """The index of a cell, or the handle of an entry when the array belongs to a table."""
+    """The index of a cell; for arrays of a table, the handle of an entry."""
     return index if array.table is not None else cell_index(index, array.size, array.name)
 
 

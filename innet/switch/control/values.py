@@ -1,4 +1,4 @@
-"""What the control plane is given: names, numbers, addresses and keys, and their checks."""
+"""Arguments of the control plane: names, numbers, addresses and keys, and their checks."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _T = TypeVar("_T", bound=_Named)
 
 
 class Names(Generic[_T]):
-    """The things of one kind in a program, by name.
+    """The objects of one kind in a program, by name.
 
-    A name may be shortened to an ending at a dot that only one of them has: ``ingress.pool.admit``
-    may be called ``pool.admit`` or ``admit``.
+    A name may be shortened to a unique part after a dot: ``ingress.pool.admit`` may be written
+    ``pool.admit`` or ``admit``.
 
     Args:
-        kind: what messages call them, such as "table".
-        things: in the order of the program.
-        of: whose they are, for messages.
+        kind: the name of the kind in messages, such as "table".
+        things: names in the order of the program.
+        of: their owner, for messages.
     """
 
     def __init__(self, kind: str, things: Iterable[_T], *, of: str = "") -> None:
@@ -54,16 +54,16 @@ class Names(Generic[_T]):
             for first in range(1, len(parts)):
                 ending = ".".join(parts[first:])
                 self._positions[ending] = None if ending in self._positions else position
-        # A full name means itself, even where it is the ending of another.
+        # A full name takes precedence over shortened ones.
         for position, thing in reversed([*enumerate(self.things)]):
             self._positions[thing.name] = position
 
     def find(self, name: str) -> int | None:
-        """The position of the thing called ``name``; None when it is nothing or several."""
+        """The position of ``name``; None if it is unknown or ambiguous."""
         return self._positions.get(name)
 
     def index(self, name: str) -> int:
-        """The same; ControlError when it is nothing or several."""
+        """As ``find``; ControlError if it is unknown or ambiguous."""
         position = self._positions.get(name)
         if position is not None:
             return position
@@ -77,18 +77,18 @@ class Names(Generic[_T]):
         raise ControlError(str(UnknownNameError(self.kind, name, known, of=self.of)))
 
     def __getitem__(self, name: str) -> _T:
-        """The thing called ``name``; ControlError as ``index`` has it."""
+        """The object ``name``; ControlError as in ``index``."""
         return self.things[self.index(name)]
 
 
 # ── Numbers ──
 
 _ADDRESSES = {32: ", or 10.0.0.1", 48: ", or 02:00:00:00:00:01", 128: ", or 2001:db8::1"}
-"""By width: how a value may be written, too."""
+"""Additional forms of a value, by width."""
 
 
 def number(value: Number, width: int, what: str) -> int:
-    """A value of ``width`` bits; ControlError, which calls it ``what``, when it does not fit."""
+    """A value of ``width`` bits; ControlError, which names ``what``, if it does not fit."""
     parsed = (
         _parse(value, width, what)
         if isinstance(value, str)
@@ -117,7 +117,7 @@ def _parse(text: str, width: int, what: str) -> int:
 
 
 def in_range(value: object, last: int, what: str) -> int:
-    """``value`` as an integer; ControlError, which calls it ``what``, when it is not in 0..last."""
+    """``value`` as an integer; ControlError, which names ``what``, if it is not in 0..last."""
     found = require_int(value, f"the {what}", ControlError)
     if not 0 <= found <= last:
         raise ControlError(f"{what} {found} is not in 0..{last}")
@@ -125,7 +125,7 @@ def in_range(value: object, last: int, what: str) -> int:
 
 
 def cell_index(index: object, size: int, name: str) -> int:
-    """``index`` when it is one of the ``size`` cells of the array called ``name``."""
+    """``index``, checked against the ``size`` cells of array ``name``."""
     found = require_int(index, f"the index of {name}", ControlError)
     if not 0 <= found < size:
         raise ControlError(f"index {found} is not in 0..{size - 1} of {name}")
@@ -133,7 +133,7 @@ def cell_index(index: object, size: int, name: str) -> int:
 
 
 def distinct(values: Iterable[object], last: int, what: str) -> tuple[int, ...]:
-    """Integers in 0..last, in ascending order; ControlError when one of them comes twice."""
+    """Integers in 0..last, in ascending order; ControlError if one is repeated."""
     found = sorted(require_int(value, f"a {what}", ControlError) for value in values)
     for value in found:
         in_range(value, last, what)
@@ -143,7 +143,7 @@ def distinct(values: Iterable[object], last: int, what: str) -> tuple[int, ...]:
 
 
 def check_rates(array: ir.MeterArray, rates: Sequence[Rate]) -> None:
-    """ControlError unless these can be the rates of a cell of ``array``."""
+    """Raise ControlError unless these are valid rates for a cell of ``array``."""
     if len(rates) != array.rates:
         raise ControlError(f"meter {array.name} has {array.rates} rates, not {len(rates)}")
     for rate in rates:
@@ -160,7 +160,7 @@ def check_rates(array: ir.MeterArray, rates: Sequence[Rate]) -> None:
 _Plain = int | str | tuple[int, int] | None
 
 _VALIDITY: dict[str, Number] = {"true": 1, "valid": 1, "false": 0, "invalid": 0}
-"""What the validity of a header may be called in a key."""
+"""The spellings of a header's validity in a key."""
 
 _KINDS: Mapping[type, tuple[ir.MatchKind, ...]] = {
     ir.ExactMatch: (ir.MatchKind.EXACT, ir.MatchKind.VALID),
@@ -168,11 +168,11 @@ _KINDS: Mapping[type, tuple[ir.MatchKind, ...]] = {
     ir.TernaryMatch: (ir.MatchKind.TERNARY,),
     ir.RangeMatch: (ir.MatchKind.RANGE,),
 }
-"""The kinds of key fields that each class of match is for."""
+"""The kinds of key fields of each class of match."""
 
 
 def matches_of(table: ir.Table, keys: Sequence[Key]) -> list[ir.Match]:
-    """What ``keys`` say about the fields of a table's key; ControlError when they cannot."""
+    """The matches of ``keys`` for the fields of a table's key; ControlError if they are invalid."""
     if len(keys) != len(table.keys):
         described = ", ".join(f"{each.name} ({each.match.value})" for each in table.keys)
         raise ControlError(
@@ -214,7 +214,7 @@ def _match_of(key: Key, field: ir.TableKey) -> ir.Match:
 
 
 def _plain(key: Key, field: ir.TableKey, what: str) -> _Plain:
-    """``key`` without its class, which must be that of the field's kind."""
+    """``key`` without its class, which must fit the field's kind."""
     if field.match not in _KINDS.get(type(key), (field.match,)):
         raise ControlError(f"{what} is {field.match.value}, which {type(key).__name__} is not")
     if isinstance(key, tuple) and len(key) != 2:
@@ -237,7 +237,7 @@ def _pair(
     *,
     first_again: bool = False,
 ) -> tuple[Number, Number]:
-    """Both parts of a key. The second part of a key of one part is ``other``, or the first."""
+    """Both parts of a key. If it has only one, the second is ``other``, or the first."""
     if key is None:
         return anything
     if isinstance(key, tuple):
@@ -249,7 +249,7 @@ def _pair(
 
 
 def _prefix_length(value: Number, what: str) -> int:
-    """An integer, decimal where it is text."""
+    """An integer; text is read as decimal."""
     if not isinstance(value, str):
         return require_int(value, what, ControlError)
     try:

@@ -219,7 +219,7 @@ class HeaderCodec:
     def __init__(self, layout: Layout, header: int) -> None:
         self.header = header
         self.type = layout.program.type_of(header)
-        self.place = layout.fields_of(header)
+        self.field_slice = layout.fields_of(header)
         self.fixed_bytes = self.type.width // 8
         fields = self.type.fields
         self.variable = self.type.variable
@@ -239,7 +239,7 @@ class HeaderCodec:
     def extract(self, packet: Packet, position: int, variable_bits: int = 0) -> None:
         """Set the fields from ``packet.data``; the caller checked that there is enough."""
         if self.packer is not None:
-            packet.fields[self.place] = self.unpacker.unpack_from(packet.data, position)
+            packet.fields[self.field_slice] = self.unpacker.unpack_from(packet.data, position)
             return
         size = self.fixed_bytes + variable_bits // 8
         number = int.from_bytes(packet.data[position : position + size], "big")
@@ -252,12 +252,12 @@ class HeaderCodec:
             if each.signed and width and value >> (width - 1):
                 value -= 1 << width
             values.append(value)
-        packet.fields[self.place] = values
+        packet.fields[self.field_slice] = values
         packet.variable_widths[self.header] = variable_bits
 
     def emit(self, packet: Packet) -> bytes:
         """The header as bytes."""
-        values = packet.fields[self.place]
+        values = packet.fields[self.field_slice]
         if self.packer is not None:
             return self.packer.pack(*[v & m for v, m in zip(values, self.masks, strict=True)])
         number = 0

@@ -97,7 +97,7 @@ class ActionCompiler:
 
     @step.register
     def _(self, primitive: ir.AssignVariable) -> Step:
-        target, source = self._place(primitive.target), self._place(primitive.source)
+        target, source = self._find_slot(primitive.target), self._find_slot(primitive.source)
         start = self.layout.start
 
         def assign(packet: Packet) -> None:
@@ -109,7 +109,7 @@ class ActionCompiler:
 
         return assign
 
-    def _place(
+    def _find_slot(
         self, reference: ir.FieldRef | ir.HeaderField
     ) -> Callable[[Packet], tuple[int, int]]:
         if isinstance(reference, ir.FieldRef):

@@ -86,7 +86,7 @@ class OutputBuffer:
     def _references(self) -> int:
         return sum(map(sys.getrefcount, self._arrays()))
 
-    def is_held(self) -> bool:
+    def is_referenced(self) -> bool:
         """Whether somebody holds a view of the buffer's arrays."""
         return self._references() != self._unused
 
@@ -107,7 +107,7 @@ class BufferPool:
         """A buffer of at least ``rows`` rows of ``stride`` bytes that nobody holds."""
         for output in self._pool:
             fits = output.data.shape[0] >= rows and output.stride == stride
-            if fits and not output.is_held():
+            if fits and not output.is_referenced():
                 return output
         output = OutputBuffer(self._frame, self._first, rows, stride, timed=self._timed)
         self._pool = [*self._pool[-(_POOL_SIZE - 1) :], output]

@@ -1,7 +1,7 @@
 """Compiled programs on disk: the emitted module, to be read, and its machine code, to be run.
 
 Both are named by everything that decides what they say: the program, the sources of the JIT
-(``decisive_sources``), the versions of Python, NumPy, Numba and LLVM, and the processor. They are
+(``engine_sources``), the versions of Python, NumPy, Numba and LLVM, and the processor. They are
 put in place by renaming and never changed, so that processes may share the directory. Each ends
 with a digest of itself, so that a damaged one is noticed before it runs.
 """
@@ -86,7 +86,7 @@ _SOURCES = (
 _FOLDERS = ("ir", "jit")
 
 
-def decisive_sources() -> list[Path]:
+def engine_sources() -> list[Path]:
     """The files of innet of which any change makes compiled programs out of date."""
     root = Path(str(engine.__file__)).parent
     folders = (path for folder in _FOLDERS for path in (root / folder).rglob("*.py"))
@@ -98,7 +98,7 @@ def _environment() -> str:
     """Everything but the program that decides about compiled code."""
     digest = hashlib.sha256()
     try:
-        for source in decisive_sources():
+        for source in engine_sources():
             digest.update(source.read_bytes())
     except OSError as error:
         raise ProgramError(

@@ -95,16 +95,16 @@ def _emitted(identity: _ByFingerprint, queued: bool) -> Emitted:
 def structural_reasons(program: ir.Program) -> list[str]:
     """Each construct with the place where it is used; empty when the program can be emitted."""
     reasons: dict[str, None] = {f"the extern instance {name}": None for name in program.externs}
-    for place, tree in _places(program):
+    for user, tree in _constructs(program):
         for node in walk(tree):
             if isinstance(node, ir.ExternCall):
-                reasons[f"the primitive {node.name} ({place})"] = None
-    for reason in _others(program):
+                reasons[f"the primitive {node.name} ({user})"] = None
+    for reason in _other_reasons(program):
         reasons[reason] = None
     return list(reasons)
 
 
-def _places(program: ir.Program) -> Iterator[tuple[str, Any]]:
+def _constructs(program: ir.Program) -> Iterator[tuple[str, Any]]:
     for state in program.parser.states:
         yield f"parser state {state.name}", state
     for action in program.actions:
@@ -116,7 +116,7 @@ def _places(program: ir.Program) -> Iterator[tuple[str, Any]]:
         yield f"checksum {checksum.name}", checksum
 
 
-def _others(program: ir.Program) -> Iterator[str]:
+def _other_reasons(program: ir.Program) -> Iterator[str]:
     for field_list in program.field_lists:
         for part in field_list.elements:
             if isinstance(part, ir.FieldRef) and not program.headers[part.header].metadata:

@@ -196,7 +196,7 @@ class JitEngine:
             return None
         return JitInlineQueues(self, packets)
 
-    def _standing_arguments(self, queued: bool) -> list[Value]:
+    def _state_arguments(self, queued: bool) -> list[Value]:
         """What outlives a batch, in the order of ``emit.program.argument_types``."""
         return [
             self._state.traffic_manager.priorities,
@@ -233,8 +233,8 @@ class JitEngine:
         # All in one go, since the frame holds addresses, which may have changed.
         for form in (self._plain, self._queued):
             if form is not None:
-                standing = self._standing_arguments(form is self._queued)
-                form.frame.put(form.frame.count - len(standing), standing)
+                values = self._state_arguments(form is self._queued)
+                form.frame.put(form.frame.count - len(values), values)
         self._generation = state.generation.value
 
     def _add_statistics(self, counts: NDArray[np.int64]) -> None:
@@ -308,7 +308,7 @@ class JitInlineQueues:
         frame.put(0, [packets.data.reshape(-1), packets.length, packets.port, 0])
         frame.write(OUT, out.words)
         frame.put(CLOCK, [engine._state.time(), engine._room, self._times, 0, 0, 1, 0, self._width])
-        queued.write_kept()
+        queued.write_persistent()
         assert out.time is not None
         return self._program_type(
             entry=frame.entry,

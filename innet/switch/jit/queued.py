@@ -34,7 +34,7 @@ Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
 
 #: Positions of arguments, see ``emit.program.argument_types``.
-OUT, STATISTICS_ARGUMENT, CLOCK, _KEPT = 4, 9, 10, 18
+OUT, STATISTICS_ARGUMENT, CLOCK, _PERSISTENT = 4, 9, 10, 18
 _NOW, _ENTRIES, _FREE, _SPARE, _FREE_ORIGIN, _DIGESTED = map(
     TRAFFIC_WORDS.index, ("now", "entries", "free", "spare", "free_origin", "digested")
 )
@@ -125,7 +125,7 @@ class QueuedProgram:
         while True:
             self.frame.put(0, [packets[0].reshape(-1), packets[1][:end], packets[2][:end], first])
             self.frame.write(OUT, out.words)
-            self.write_kept()
+            self.write_persistent()
             given = _NO_TIMES if times is None else times
             numbers = [serial, limit, int(timed), produced, width]
             self.frame.put(CLOCK, [clock, room, given, *numbers])
@@ -182,12 +182,19 @@ class QueuedProgram:
 
     # ── Room ──
 
-    def write_kept(self) -> None:
-        """Tell the frame where what is kept from call to call is, if it has moved."""
+    def write_persistent(self) -> None:
+        """Write the arrays that persist between calls to the frame, if they have moved."""
         if self._moved:
-            kept = (self.traffic, self._pool, self._store, self.heap, self._origins, self._digests)
-            values: list[Value] = [self._span, *kept, self._state.traffic_manager.queues]
-            self.frame.put(_KEPT, values)
+            arrays = (
+                self.traffic,
+                self._pool,
+                self._store,
+                self.heap,
+                self._origins,
+                self._digests,
+            )
+            values: list[Value] = [self._span, *arrays, self._state.traffic_manager.queues]
+            self.frame.put(_PERSISTENT, values)
             self._moved = False
 
     def room_for(self, width: int) -> int:

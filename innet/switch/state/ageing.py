@@ -1,8 +1,8 @@
-"""Ageing of table entries: timeouts, last hits, and the sweep that reports who was idle too long.
+"""Ageing of table entries: timeouts, last hits, and the sweep that reports idle entries.
 
-A table of which the program says ``support_timeout`` keeps a timeout and the time of the last hit
-for each entry. A sweep looks at them at a fixed interval and reports entries that nothing hit for
-their timeout. It removes none: that is for the controller, as in P4Runtime.
+A table with ``support_timeout`` keeps a timeout and the time of the last hit for each entry. A
+sweep at a fixed interval reports entries without a hit for their timeout. It does not remove them;
+the controller does, as in P4Runtime.
 
 Source: BMv2's ``ageing.cpp``, ``match_units.cpp``; P4Runtime's IdleTimeoutNotification.
 """
@@ -26,10 +26,10 @@ SWEEP_INTERVAL_MS = 1000
 """Milliseconds between two sweeps, as in simple_switch."""
 
 _MOST_SWEEPS = 10_000
-"""When the clock leaps over more sweeps than that, the first of them are left out."""
+"""If the clock advances by more sweeps than this, the first of them are skipped."""
 
 _NEVER = 1 << 63
-"""Above every clock."""
+"""Greater than any clock value."""
 
 
 class EntryLife(NamedTuple):
@@ -43,12 +43,12 @@ class EntryLife(NamedTuple):
 
 
 class IdleTimeout(NamedTuple):
-    """What one sweep found in one table.
+    """The idle entries that one sweep found in one table.
 
     Attributes:
         time: of the sweep, in microseconds.
         table: its name.
-        handles: of the entries that were idle for their timeouts, by index.
+        handles: of the idle entries, in the order of their indices.
     """
 
     time: int
@@ -64,39 +64,39 @@ class IdleTimeout(NamedTuple):
 class EntryAges:
     """The ages of a table's entries, by ``RuntimeEntry.index``.
 
-    A timeout belongs to the index as in simple_switch: a new entry at the index of a deleted one
-    takes it over.
+    As in simple_switch a timeout belongs to the index: a new entry at the index of a deleted one
+    inherits it.
 
     Attributes:
         timeouts: milliseconds; 0: never.
         last_hits: ``SwitchState.clock`` at the last hit, or when the entry was added or given a
-            timeout after it. Engines write here. A hit in egress counts as at the time at which the
-            packet entered its egress queue, as in simple_switch.
+            timeout after it. Engines write it. As in simple_switch the time of a hit in egress is
+            that at which the packet entered its egress queue.
     """
 
     timeouts: NDArray[np.uint32]
     last_hits: NDArray[np.int64]
 
     def life(self, index: int, clock: int) -> EntryLife | None:
-        """Timeout and time since the last hit of an entry; None where it has no timeout."""
+        """Timeout and time since the last hit of an entry; None without a timeout."""
         timeout = int(self.timeouts[index])
         since = clock // 1000 - int(self.last_hits[index]) // 1000
         return EntryLife(timeout, since) if timeout else None
 
     def set_timeout(self, index: int, milliseconds: int, clock: int) -> None:
-        """Give an entry a timeout, which begins now."""
+        """Set the timeout of an entry, beginning now."""
         self.timeouts[index] = milliseconds
         self.last_hits[index] = clock
 
     def clear(self) -> None:
-        """Forget all timeouts."""
+        """Remove all timeouts."""
         self.timeouts[:] = 0
         self.last_hits[:] = 0
 
 
 @dataclass(slots=True)
 class _Watched:
-    """The entries of a table that have timeouts; ``reported``: which ones the last sweep did."""
+    """The entries of a table with timeouts; ``reported``: those that the last sweep reported."""
 
     table: str
     handles: NDArray[np.int64]
@@ -108,19 +108,21 @@ class _Watched:
 class AgeingMonitor:
     """Sweeps tables for idle entries.
 
-    A sweep reports an entry when it was not hit for its timeout and the sweep before did not report
-    it. So an entry that stays idle is reported by every second sweep, as simple_switch does.
+    A sweep reports an entry without a hit for its timeout unless the previous sweep reported it. So
+    an idle entry is reported by every second sweep, as in simple_switch.
 
     Args:
-        tables: those of the switch, in the order in which they are reported.
+        tables: the switch's tables, in the order of reports.
 
     Attributes:
-        due: when the next sweep comes, in microseconds; above every clock where no table ages.
+        due: time of the next sweep in microseconds; greater than any clock if no table ages.
     """
 
     def __init__(self, tables: Sequence[TableState]) -> None:
         self._tables = [table for table in tables if table.ages is not None]
-        self._reported: dict[str, NDArray[np.int64]] = {}  # by the last sweep, of each table
+        self._reported: dict[
+            str, NDArray[np.int64]
+        ] = {}  # reported by the last sweep, for each table
         self._interval_ms = SWEEP_INTERVAL_MS
         self._last = 0
         self.due = 1000 * SWEEP_INTERVAL_MS if self._tables else _NEVER
@@ -128,12 +130,12 @@ class AgeingMonitor:
 
     @property
     def sweep_interval_ms(self) -> int:
-        """Milliseconds between two sweeps, and from time 0 to the first.
+        """Milliseconds between sweeps, and from time 0 to the first sweep.
 
-        A new one counts from the last sweep on.
+        A new interval starts at the last sweep.
 
         Raises:
-            InputError: when it is set to what is no positive integer.
+            InputError: it is set to something other than a positive integer.
         """
         return self._interval_ms
 
@@ -152,16 +154,16 @@ class AgeingMonitor:
         return any(each.ages is not None and each.ages.timeouts.any() for each in self._tables)
 
     def advance(self, clock: int) -> None:
-        """Do the sweeps that are due by ``clock``, in microseconds; all hits before it are known.
+        """Do the sweeps due by ``clock``, in microseconds. All earlier hits must be recorded.
 
-        At most 10,000 at once: where the clock leaps over more, the last ones.
+        At most the last 10,000 sweeps are done.
         """
         if clock < self.due:
             return
         step = 1000 * self._interval_ms
         last = clock - (clock - self._last) % step
         first = max(self.due, last - (_MOST_SWEEPS - 1) * step)
-        # Nothing is hit between two calls, so each entry is read once for all sweeps.
+        # There are no hits between two calls, so each entry is read once for all sweeps.
         watched = []
         for table in self._tables:
             entries = table.entries_with_timeouts()
@@ -179,6 +181,6 @@ class AgeingMonitor:
         self._last, self.due = last, last + step
 
     def take(self) -> list[IdleTimeout]:
-        """What sweeps found since the last call."""
+        """The idle timeouts since the last call."""
         found, self._found = self._found, []
         return found

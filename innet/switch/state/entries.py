@@ -1,10 +1,10 @@
-"""How tables hold entries: keys and arguments as 64-bit words, in columns of arrays.
+"""Table entries: keys and arguments as 64-bit words, in columns of arrays.
 
-Both the control plane and emitted look-ups read these words. Fields are packed whole, the first one
-highest, into as few words as hold them; a field wider than a word is packed in pieces, the highest
-first. Range fields stay apart, since they are compared by order. In an lpm table the lpm field
-comes last, so that the entries of one prefix are an interval of the words taken as one number: all
-its pieces but the first are whole words.
+The control plane and emitted look-ups read the same words. Fields are packed into as few words as
+possible, the first field in the highest bits. A field wider than a word is split, the highest piece
+first. Range fields are separate, since they are compared by order. In an lpm table the lpm field
+comes last, and all its pieces except the first are complete words. So the entries of one prefix are
+an interval, if the words are taken as one number.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from innet.switch.state.hash_index import (
     resized,
 )
 
-#: Exact keys of at most so many bits, as ports have, are looked up in an array of all keys.
+#: Exact keys of at most this many bits, such as ports, are looked up in an array of all keys.
 DIRECT_BITS = 9
-#: Bits of the words that the members of a parser value set are kept in.
+#: Bits of the words in which members of a parser value set are stored.
 WORD = 64
-#: Above so many bits of its first word an lpm entry with a short key has its prefix length.
+#: Bit of the first word at which the prefix length begins in lpm entries with a short key.
 PREFIX_SHIFT = 48
 _EVERY = (1 << WORD) - 1
 
@@ -42,7 +42,7 @@ def word_count(width: int) -> int:
 
 
 def value_set_words(described: ir.ValueSet) -> int:
-    """How many words a member of a parser value set has, the lowest first."""
+    """The number of words of a member of a parser value set, the lowest first."""
     return max(1, -(-described.width // WORD))
 
 
@@ -54,7 +54,7 @@ def is_direct(table: ir.Table) -> bool:
 
 
 def has_direct(table: ir.Table) -> bool:
-    """Whether each entry has a counter, a meter or an age, found by its index."""
+    """Whether each entry has a counter, a meter or an age at its index."""
     return bool(table.keys) and (
         table.with_counters or table.meter is not None or table.support_timeout
     )
@@ -63,7 +63,7 @@ def has_direct(table: ir.Table) -> bool:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Bits ``skipped`` .. ``skipped + width - 1`` of key field ``field``, counted from the lowest,
-    stand in a word from bit ``shift`` on.
+    are in a word from bit ``shift`` on.
     """
 
     field: int
@@ -72,11 +72,11 @@ class Piece:
     shift: int
 
     def of(self, values: tuple[int, ...]) -> int:
-        """What the piece of key ``values`` (or masks) adds to its word."""
+        """The bits of this piece of key ``values`` (or masks) in its word."""
         return (values[self.field] >> self.skipped & ((1 << self.width) - 1)) << self.shift
 
     def put(self, word: int, values: list[int]) -> None:
-        """Add what the piece of ``word`` says of its field to ``values``."""
+        """Add the bits of this piece in ``word`` to its field in ``values``."""
         values[self.field] |= (word >> self.shift & ((1 << self.width) - 1)) << self.skipped
 
 
@@ -98,7 +98,7 @@ class KeyWords:
         return [piece.of(values) for piece in self.ranges]
 
     def unpack(self, words: Sequence[int], ranges: Sequence[int], values: list[int]) -> None:
-        """Add what ``pack`` and ``pack_ranges`` made of key fields to ``values``."""
+        """The inverse of ``pack`` and ``pack_ranges``: add the key fields to ``values``."""
         for word, pieces in zip(words, self.words, strict=True):
             for piece in pieces:
                 piece.put(word, values)
@@ -113,8 +113,8 @@ class KeyWords:
         ]
 
     @property
-    def prefix_apart(self) -> bool:
-        """Whether the first word has no room for an lpm entry's prefix length."""
+    def separate_prefix(self) -> bool:
+        """Whether an lpm entry's prefix length needs a separate word, as the first word is full."""
         return sum(piece.width for piece in self.words[0]) > PREFIX_SHIFT
 
     @property
@@ -125,18 +125,18 @@ class KeyWords:
 
 
 def argument_column(action: ir.Action, parameter: int) -> int:
-    """Where in the words of an action's arguments those of a parameter begin, the highest first."""
+    """The position of a parameter's first word, the highest, among an action's argument words."""
     return sum(word_count(each.bits) for each in action.parameters[:parameter])
 
 
 def argument_words(action: ir.Action) -> int:
-    """How many words an action's arguments have."""
+    """The number of words of an action's arguments."""
     return argument_column(action, len(action.parameters))
 
 
 def common_argument_words(actions: Sequence[ir.Action], possible: Sequence[int]) -> int | None:
-    """How many words the arguments of all ``possible`` ones of a program's ``actions`` have; None
-    when they do not have as many.
+    """The number of argument words of the ``possible`` ones of a program's ``actions``; None if it
+    differs between them.
     """
     different = {argument_words(actions[action]) for action in possible}
     return None if len(different) > 1 else max(different, default=0)
@@ -148,8 +148,8 @@ def tables_sharing_profile(program: ir.Program, table: ir.Table) -> tuple[ir.Tab
 
 
 def row_actions(program: ir.Program, table: ir.Table) -> tuple[int, ...]:
-    """What the rows that a table runs may run (``ActionRows``): those of its entries, or those of
-    the members of its profile.
+    """The possible actions of the rows (``ActionRows``) of a table: of its entries, or of the
+    members of its profile.
     """
     if table.action_profile is None:
         return table.actions
@@ -158,7 +158,7 @@ def row_actions(program: ir.Program, table: ir.Table) -> tuple[int, ...]:
 
 
 def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
-    """The words of an action's arguments, of negative ones as two's complement."""
+    """The words of an action's arguments; negative ones in two's complement."""
     return [
         value >> shift & _EVERY
         for each, value in zip(action.parameters, arguments, strict=True)
@@ -167,7 +167,7 @@ def pack_arguments(action: ir.Action, arguments: Iterable[int]) -> list[int]:
 
 
 def unpack_arguments(action: ir.Action, words: Sequence[int]) -> tuple[int, ...]:
-    """What ``pack_arguments`` made words of."""
+    """The inverse of ``pack_arguments``."""
     arguments = []
     left = iter(words)
     for each in action.parameters:
@@ -181,7 +181,7 @@ def unpack_arguments(action: ir.Action, words: Sequence[int]) -> tuple[int, ...]
 
 
 def key_words(table: ir.Table) -> KeyWords:
-    """The packing of one table."""
+    """The packing of a table's key."""
     order = sorted(
         range(len(table.keys)), key=lambda field: table.keys[field].match is ir.MatchKind.LPM
     )
@@ -204,7 +204,7 @@ def key_words(table: ir.Table) -> KeyWords:
 
 
 def _pieces(field: int, width: int) -> list[Piece]:
-    """A field in words, of which the first may be a part of one."""
+    """The pieces of a field; the first may be smaller than a word."""
     starts = range((width - 1) // 64 * 64, -1, -64)
     return [Piece(field, start, min(width - start, 64), 0) for start in starts]
 
@@ -219,10 +219,10 @@ def _shifted(pieces: list[Piece]) -> tuple[Piece, ...]:
 
 
 # ----------------------------------------------------------------------------
-# What rows of entries or members run: actions, and their arguments as words.
+# The actions of entries or members by row, and their arguments as words.
 
 NO_ACTION = (1 << 16) - 1
-"""In ``ActionRows.actions``: nothing runs."""
+"""In ``ActionRows.actions``: no action."""
 
 
 class ActionRows:
@@ -230,13 +230,14 @@ class ActionRows:
 
     Args:
         actions: the program's.
-        possible: those of them that rows may run.
+        possible: the actions that rows may have.
 
     Attributes:
         actions: uint16; the position of an action in ``possible``, or ``NO_ACTION``.
-        data: uint64, the words of arguments. Where all actions have as many words, those of a row
-            follow those of the row before.
-        places: uint32, where they do not: where in ``data`` a row's words begin; else empty.
+        data: uint64, the words of arguments. If all actions have the same number of words, the rows
+            follow each other.
+        offsets: uint32: where a row's words begin in ``data``, if actions differ in their number of
+            words; else empty.
     """
 
     def __init__(self, actions: Sequence[ir.Action], possible: Sequence[int]) -> None:
@@ -245,39 +246,39 @@ class ActionRows:
         self._positions = {action: i for i, action in enumerate(possible)}
         self._words = common_argument_words(actions, possible)
         lengths = [argument_words(actions[action]) for action in possible]
-        self._lengths = np.array([*lengths, 0], np.int64)  # nothing comes last
+        self._lengths = np.array([*lengths, 0], np.int64)  # the last is for NO_ACTION
         self.actions: NDArray[np.uint16] = np.zeros(0, np.uint16)
         self.data: NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self.places: NDArray[np.uint32] = np.zeros(0, np.uint32)
-        self._used = self._left = 0  # words of ``data`` where there are places
+        self.offsets: NDArray[np.uint32] = np.zeros(0, np.uint32)
+        self._used = self._unused = 0  # words of ``data``, if ``offsets`` are used
 
     def resize(self, rows: int) -> None:
-        """Make room for so many rows. Old rows stay, new ones run nothing."""
+        """Change the number of rows. Old rows are kept, new ones have no action."""
         had = len(self.actions)
         self.actions = resized(self.actions, rows)
         self.actions[had:] = NO_ACTION
         if self._words is None:
-            self.places = resized(self.places, rows)
+            self.offsets = resized(self.offsets, rows)
             if rows < had:
                 self._compact()
         else:
             self.data = resized(self.data, rows * self._words)
 
     def move(self, rows: NDArray[np.int64], to: NDArray[np.int64], room: int) -> None:
-        """Renumber rows: ``rows`` become ``to``, with room for so many."""
-        had, places, data = self.actions, self.places, self.data
+        """Renumber rows: ``rows`` become ``to``, in arrays of ``room`` rows."""
+        had, offsets, data = self.actions, self.offsets, self.data
         self.actions = mapped_zeros((room,), np.uint16)
         self.actions[:] = NO_ACTION
         self.actions[to] = had[rows]
         if self._words is None:
-            self.places = mapped_zeros((room,), np.uint32)
-            self.places[to] = places[rows]
+            self.offsets = mapped_zeros((room,), np.uint32)
+            self.offsets[to] = offsets[rows]
         elif self._words:
             self.data = mapped_zeros((room * self._words,), np.uint64)
             self.data.reshape(-1, self._words)[to] = data.reshape(-1, self._words)[rows]
 
     def get(self, row: int) -> ir.ActionEntry | None:
-        """What a row runs; None: nothing."""
+        """The action of a row; None for none."""
         position = int(self.actions[row])
         if position == NO_ACTION:
             return None
@@ -287,7 +288,7 @@ class ActionRows:
         return ir.ActionEntry(action, unpack_arguments(self._actions[action], words))
 
     def set(self, row: int, entry: ir.ActionEntry | None) -> None:
-        """Set what a row runs."""
+        """Set the action of a row."""
         position, words = NO_ACTION, list[int]()
         if entry is not None:
             position = self._positions[entry.action]
@@ -295,28 +296,28 @@ class ActionRows:
         if self._words is None:
             had = self._length(row)
             if had != len(words):
-                self._leave(row, had)
-                self.places[row] = self._room(len(words))
+                self._release_words(row, had)
+                self.offsets[row] = self._reserve_words(len(words))
         self.actions[row] = position
         if words:
             first = self._first(row)
             self.data[first : first + len(words)] = words
 
     def _first(self, row: int) -> int:
-        return int(self.places[row]) if self._words is None else row * self._words
+        return int(self.offsets[row]) if self._words is None else row * self._words
 
     def _length(self, row: int) -> int:
         position = int(self.actions[row])
         return 0 if position == NO_ACTION else int(self._lengths[position])
 
-    def _leave(self, row: int, words: int) -> None:
-        """Free the words of a row; compact the array once many are free."""
+    def _release_words(self, row: int, words: int) -> None:
+        """Free the words of a row; compact the array when many are free."""
         self.actions[row] = NO_ACTION
-        self._left += words
-        if self._left > 16 + self._used // 8:
+        self._unused += words
+        if self._unused > 16 + self._used // 8:
             self._compact()
 
-    def _room(self, words: int) -> int:
+    def _reserve_words(self, words: int) -> int:
         first = self._used
         self._used += words
         if self._used > len(self.data):
@@ -327,12 +328,12 @@ class ActionRows:
         lengths = self._lengths[np.minimum(self.actions, len(self._possible))]
         ends = np.cumsum(lengths)
         firsts = ends - lengths
-        self._used, self._left = int(ends[-1]), 0
-        old = np.repeat(self.places - firsts, lengths) + np.arange(self._used)
+        self._used, self._unused = int(ends[-1]), 0
+        old = np.repeat(self.offsets - firsts, lengths) + np.arange(self._used)
         data: NDArray[np.uint64] = mapped_zeros((self._used + self._used // 16 + 4,), np.uint64)
         data[: self._used] = self.data[old]
         self.data = data
-        self.places[:] = firsts
+        self.offsets[:] = firsts
 
 
 # ----------------------------------------------------------------------------
@@ -346,7 +347,7 @@ class ActionRows:
 # The compiled engine reads the same arrays.
 
 _MORE_ROWS = 4
-#: So few rows stay whatever is deleted.
+#: Tables are not shrunk below this many rows.
 _FEW_ROWS = 64
 
 
@@ -358,15 +359,15 @@ class EntryColumns:
         actions: the program's.
 
     Attributes:
-        packing: how key fields become words.
+        packing: how key fields are packed into words.
         words: shape (rows, words), uint64.
-        runs: what rows run, but for an indirect table.
-        targets: uint32, in an indirect table, else empty: twice the handle of a member and two, or
-            of a group and three; 0 for a default that refers to none.
-        live: whether there is such an entry; false for the default.
-        versions: uint8, by index, as far as entries were deleted: how many, modulo 256.
+        runs: the actions of rows, except for an indirect table.
+        targets: uint32, empty unless the table is indirect: 2 * handle + 2 of a member, or 2 *
+            handle + 3 of a group; 0 for a default without either.
+        live: whether the row has an entry; false for the default.
+        versions: uint8, by index: how many entries were deleted there, modulo 256.
         index: finds rows by their words.
-        count: of entries.
+        count: number of entries.
     """
 
     def __init__(self, table: ir.Table, actions: Sequence[ir.Action]) -> None:
@@ -379,8 +380,8 @@ class EntryColumns:
         self._lpm_width = max(
             (each.width for each in table.keys if each.match is ir.MatchKind.LPM), default=0
         )
-        self._prefix_apart = self._lpm and self.packing.prefix_apart
-        width += self._prefix_apart
+        self._separate_prefix = self._lpm and self.packing.separate_prefix
+        width += self._separate_prefix
         self._ends = (keys, 2 * keys, 2 * keys + ranges, 2 * (keys + ranges))
         self._simple = table.kind is ir.TableKind.SIMPLE
         self.words: Words = np.zeros((1, width), np.uint64)
@@ -390,7 +391,7 @@ class EntryColumns:
         self.clear()
 
     def clear(self) -> None:
-        """Remove all entries; versions start again."""
+        """Remove all entries, and reset versions."""
         self._indices: NDArray[np.uint16] | NDArray[np.uint32] | None = (
             None  # by row, where rows have closed up
         )
@@ -498,7 +499,7 @@ class EntryColumns:
             self._shrink()
 
     def _free_from(self, row: int) -> int:
-        """The first free row from ``row`` on."""
+        """The first free row, beginning with ``row``."""
         if row < len(self.live) and self.live[row]:
             row += int(np.argmin(self.live[row:]))
         return row if row < len(self.live) and not self.live[row] else len(self.live)
@@ -578,7 +579,7 @@ class EntryColumns:
         return self._free_indices.pop()
 
     def _resize(self, rows: int) -> None:
-        """Make room for so many rows; old rows stay."""
+        """Change the number of rows; old rows are kept."""
         self.words = resized(self.words, rows)
         self.live = resized(self.live, rows)
         if self._indices is not None:
@@ -605,7 +606,7 @@ class EntryColumns:
         return words
 
     def _add_prefix(self, words: list[int], prefix: int) -> None:
-        if self._prefix_apart:
+        if self._separate_prefix:
             words.append(prefix)
         else:
             words[0] |= prefix << PREFIX_SHIFT
@@ -613,14 +614,14 @@ class EntryColumns:
     def prefixes(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The prefix lengths of LPM entries."""
         words = self.words[rows]
-        packed = words[:, -1] if self._prefix_apart else words[:, 0] >> np.uint64(PREFIX_SHIFT)
+        packed = words[:, -1] if self._separate_prefix else words[:, 0] >> np.uint64(PREFIX_SHIFT)
         lengths: NDArray[np.int64] = packed.astype(np.int64)
         return lengths
 
     def keys(self, rows: NDArray[np.int64]) -> Words:
         """The words of the keys of exact or LPM entries, (rows, words)."""
         words = self.words[rows, : len(self.packing.words)]
-        if self._lpm and not self._prefix_apart:
+        if self._lpm and not self._separate_prefix:
             words[:, 0] &= np.uint64((1 << PREFIX_SHIFT) - 1)
         return words
 
@@ -688,5 +689,5 @@ class EntryColumns:
         return 0
 
     def note_prefix(self, prefix: int) -> None:
-        """Make ``longest_prefix`` look for entries of this length."""
+        """Make ``longest_prefix`` search entries of this prefix length."""
         self._lengths |= 1 << prefix

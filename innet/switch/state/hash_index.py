@@ -1,7 +1,8 @@
-"""Growing arrays whose memory is given back, and an index that finds rows by their words.
+"""Arrays that grow without waste of memory, and hash indices of rows by their words.
 
 An allocator keeps the memory of large arrays that were replaced by larger ones, so that a table
-that grew would take twice what it holds; ``mapped_zeros`` and ``resized`` map memory of their own.
+that grew would take twice its size. ``mapped_zeros`` and ``resized`` map memory directly, which is
+returned to the system.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-#: Smaller arrays come from the allocator.
+#: Smaller arrays use the allocator.
 _LARGE = 1 << 18
 
 
 def mapped_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """A C-contiguous array of zeros; large ones have memory of their own."""
+    """A C-contiguous array of zeros; the memory of large ones is mapped directly."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size < _LARGE:
@@ -28,7 +29,7 @@ def mapped_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def resized(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """A copy with so many rows: the old ones, then zeros."""
+    """A copy with ``rows`` rows: the old ones, then zeros."""
     kept = min(rows, len(array))
     longer = mapped_zeros((rows, *array.shape[1:]), array.dtype)
     longer[:kept] = array[:kept]
@@ -68,12 +69,12 @@ class HashIndex:
     """Finds rows of a matrix of words that grows.
 
     Args:
-        quarters: four times as many slots as each row is to have, a tenth less and a sixth more;
-            few rows have more.
+        quarters: four times the number of slots for each row, at most a tenth less and a sixth
+            more; few rows have more slots.
 
     Attributes:
         slots: uint32: the number of a row, or 0 for none.
-        seed: where a row's words lead depends on it.
+        seed: of the hash of a row's words.
     """
 
     def __init__(self, quarters: int = SLACK_FOR_PACKETS) -> None:
@@ -94,7 +95,7 @@ class HashIndex:
         return 0
 
     def insert(self, matrix: Words, row: int, live: NDArray[np.bool_]) -> None:
-        """Add a row that is not in it; ``live`` marks the rows that are to be found now."""
+        """Add a row that is not in the index; ``live`` marks the rows to be found afterwards."""
         self._count += 1
         self._changed = True
         if 9 * self._quarters * self._count > 40 * len(self.slots):
@@ -103,7 +104,7 @@ class HashIndex:
         self._put(matrix, row)
 
     def remove(self, matrix: Words, row: int, live: NDArray[np.bool_]) -> None:
-        """Take out a row that is in it; ``live`` marks the rows that are to be found then."""
+        """Remove a row that is in the index; ``live`` marks the rows to be found afterwards."""
         self._count -= 1
         self._changed = True
         if len(self.slots) > max(8 * _ROOMY, 7 * self._quarters * self._count // 24):
@@ -114,7 +115,7 @@ class HashIndex:
         while int(self.slots[slot]) != row:
             slot = slot + 1 if slot < last else 0
         self.slots[slot] = 0
-        # Rows up to the next free slot may be there because this slot was taken.
+        # Rows up to the next free slot may have been displaced by this one.
         slot = slot + 1 if slot < last else 0
         while moved := int(self.slots[slot]):
             self.slots[slot] = 0
@@ -122,8 +123,8 @@ class HashIndex:
             slot = slot + 1 if slot < last else 0
 
     def compact(self, matrix: Words, live: NDArray[np.bool_]) -> None:
-        """Prepare for many look-ups: few rows are placed again, by that of several seeds by
-        which they collide least, since a processor mispredicts collisions.
+        """Prepare for many look-ups. Few rows are placed again with the one of several seeds that
+        has the fewest collisions, since processors mispredict collisions.
         """
         if self._changed and self._count <= _SMALL:
             self.rebuild(matrix, live, _SEEDS)
@@ -149,7 +150,7 @@ class HashIndex:
 
 
 class DirectIndex:
-    """Finds rows of one short word each: every word has a slot. It has ``HashIndex``'s methods.
+    """Finds rows of one short word: every word has a slot. It has the methods of ``HashIndex``.
 
     Args:
         bits: of the words.
@@ -166,11 +167,11 @@ class DirectIndex:
         return int(self.slots[words[0]])
 
     def insert(self, matrix: Words, row: int, _: NDArray[np.bool_]) -> None:
-        """Add a row that is not in it."""
+        """Add a row that is not in the index."""
         self.slots[int(matrix[row, 0])] = row
 
     def remove(self, matrix: Words, row: int, _: NDArray[np.bool_]) -> None:
-        """Take out a row that is in it."""
+        """Remove a row that is in the index."""
         self.slots[int(matrix[row, 0])] = 0
 
     def rebuild(self, matrix: Words, live: NDArray[np.bool_]) -> None:
@@ -199,7 +200,7 @@ def all_hashed(words: Words, seed: int) -> Words:
 
 
 def slots_for(rows: int, quarters: int = SLACK_FOR_PACKETS) -> int:
-    """The number of slots for so many rows; few rows get more each."""
+    """The number of slots for ``rows`` rows; few rows get more slots each."""
     return max(_FEWEST_SLOTS, 8 * rows if rows <= _ROOMY else quarters * rows // 4)
 
 
@@ -214,7 +215,7 @@ def all_slots(hashes: Words, slots: int) -> Words:
 
 
 def _seeded(words: Words, slots: int, seeds: int) -> tuple[int, Words]:
-    """The seed of those tried that makes rows collide least, and the rows' first slots."""
+    """The tried seed with the fewest collisions, and the rows' first slots."""
     best: tuple[int, int, Words] | None = None
     for seed in range(seeds):
         wanted = all_slots(all_hashed(words, seed), slots)
@@ -234,7 +235,7 @@ def slots_with_rows(rows: NDArray[np.int64], wanted: Words, slots: int) -> NDArr
         return table
     order = np.argsort(wanted, kind="stable")
     steps = np.arange(len(rows))
-    # In the order of their wanted slots, each row takes its own or the next free one.
+    # In the order of their first slots, each row takes its slot or the next free one.
     found = steps + np.maximum.accumulate(wanted[order].astype(np.int64) - steps)
     beyond = found >= slots
     table[found[~beyond]] = rows[order][~beyond]

@@ -3,8 +3,8 @@
 A hash is a function of bytes to an unsigned integer below 2**64. The CRCs follow the parameters
 that BMv2 documents for its hash names (Williams, "A Painless Fuzzer to CRC Error Detection
 Algorithms", 1993, gives the meaning of the parameters); ``csum16`` is the Internet checksum of
-RFC 1071. simple_switch has two names that are no hashes: ``round_robin`` counts its calls, and
-``round_robin_consistent`` numbers what it is given.
+RFC 1071. Two algorithms of simple_switch are not hashes: ``round_robin`` counts its calls, and
+``round_robin_consistent`` numbers its distinct inputs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CRC_PARAMETERS = {
     "crc32_custom": CrcParameters(32, 0x04C11DB7, 0xFFFFFFFF, 0xFFFFFFFF, True, True),
     "crc64_custom": CrcParameters(64, 0x1B, 0, 0, True, True),
 }
-"""What each CRC is until the control plane changes it, which only the custom ones permit."""
+"""The initial parameters of each CRC. The control plane can change the custom ones only."""
 
 
 def reflect(value: int, width: int) -> int:
@@ -185,19 +185,19 @@ RESULT_BITS = {
     "round_robin": 64,
     "round_robin_consistent": 64,
 }
-"""The algorithms that there are, by their names in the JSON, and the width of their results."""
+"""The algorithms by their names in the JSON, and the width of their results."""
 
 
 @dataclass(slots=True)
 class HashState:
-    """One hash of a program: its algorithm with what the control plane may change of it.
+    """One hash of a program: its algorithm and the parameters that the control plane may change.
 
     Attributes:
         name: for messages.
-        parameters: of a CRC; only those of the custom ones are ever changed.
-        key: of ``toeplitz``: whole words of 4 bytes. BMv2 starts with one of zeros.
-        count: uint64 (1,): what ``round_robin`` and ``round_robin_consistent`` give out next.
-        seen: what ``round_robin_consistent`` gave out before, by data.
+        parameters: of a CRC; only those of the custom ones can be changed.
+        key: of ``toeplitz``, a multiple of 4 bytes. BMv2 starts with zeros.
+        count: uint64 (1,): the next value of ``round_robin`` and ``round_robin_consistent``.
+        seen: the values of ``round_robin_consistent`` so far, by data.
     """
 
     algorithm: str
@@ -226,7 +226,7 @@ class HashState:
         return _PLAIN[self.algorithm](data)
 
     def words(self) -> NDArray[np.int64]:
-        """What compiled code gets to compute it: ``crc_words``, the words of the key, the count."""
+        """The argument of compiled code: ``crc_words``, the words of the key, or the count."""
         if self.parameters is not None:
             return np.array(crc_words(self.parameters), np.uint64).view(np.int64)
         if self.algorithm == "toeplitz":
@@ -239,14 +239,14 @@ class HashState:
         return number
 
     def set_crc(self, parameters: CrcParameters) -> None:
-        """Change a custom CRC; ControlError when this is none of that width."""
+        """Change a custom CRC; ControlError if this is not a custom CRC of that width."""
         if self.algorithm != f"crc{parameters.width}_custom":
             wanted = f"crc{parameters.width}_custom"
             raise ControlError(f"{self.name} is {self.algorithm}, not {wanted}")
         self.parameters = parameters
 
     def set_key(self, key: bytes) -> None:
-        """Change the key of ``toeplitz``; ControlError when this is another hash or no such key."""
+        """Change the key of ``toeplitz``; ControlError for another hash or an invalid key."""
         if self.algorithm != "toeplitz":
             raise ControlError(f"{self.name} is {self.algorithm}, not toeplitz")
         if not key or len(key) % 4:
@@ -255,14 +255,15 @@ class HashState:
 
 
 CRC_INITIAL, CRC_FINAL_XOR, CRC_REFLECTED, CRC_TURNED = 256, 257, 258, 259
-"""Where ``crc_words`` has what follows the table."""
+"""Indices in ``crc_words`` after the table."""
 
 
 def crc_words(parameters: CrcParameters) -> list[int]:
     """A CRC as compiled code computes it: the table of 256 bytes' remainders, then four numbers.
 
-    Reflected data goes through a reflected register, which ends as the reflected remainder, so that
-    no byte needs to be turned around; the register is only at the end, when ``CRC_TURNED`` is 1.
+    Reflected data is processed with a reflected register, whose final value is the reflected
+    remainder. So bytes need not be reversed; the register is reversed at the end if ``CRC_TURNED``
+    is 1.
     """
     width = parameters.width
     table = list(_crc_table(width, parameters.polynomial))
@@ -288,7 +289,7 @@ _EVERY = (1 << 64) - 1
 
 
 def next_word(state: NDArray[np.uint64]) -> int:
-    """The next 64 random bits; ``state``, shape (1,), moves on."""
+    """The next 64 random bits; updates ``state``, shape (1,)."""
     word = (int(state[0]) + INCREMENT) & _EVERY
     state[0] = word
     word = (word ^ word >> 30) * MULTIPLIERS[0] & _EVERY
@@ -297,9 +298,10 @@ def next_word(state: NDArray[np.uint64]) -> int:
 
 
 def uniform(state: NDArray[np.uint64], low: int, high: int) -> int:
-    """One of low .. high, 0 <= low <= high < 2**64, each as likely as the others.
+    """A uniform random number of low .. high, 0 <= low <= high < 2**64.
 
-    Words cut to the bits of high - low are drawn until one is not above it: two on average at most.
+    Draws words, truncated to the bits of high - low, until one is not above it: at most two on
+    average.
     """
     span = high - low
     every = (1 << span.bit_length()) - 1

@@ -1,14 +1,14 @@
-"""Meters: cells that color packets by how fast they come, as BMv2 computes them.
+"""Meters: cells that color packets by their rate, computed as in BMv2.
 
 A cell has one token bucket per rate. A bucket gains ``rate`` tokens a microsecond up to its burst
-size, and each packet takes one token, or one for each of its bytes, from every bucket, the one of
-the highest rate first, until a bucket has too few. The color is the position of that bucket's rate
-among the ascending rates, counted from 1, or 0 when none had too few: with two rates 0 is green, 1
-yellow and 2 red (RFC 2698, color-blind, as BMv2 does it). A cell without rates is always 0.
+size. Each packet takes one token, or one for each of its bytes, from every bucket, beginning with
+the highest rate, until a bucket has too few. The color is the position of that bucket's rate among
+the ascending rates, counted from 1; it is 0 if all buckets had enough. With two rates 0 is green, 1
+yellow and 2 red (RFC 2698, color-blind, as in BMv2). The color of a cell without rates is always 0.
 
-Tokens are whole numbers: what a bucket has gained since time 0 is rounded down, so that small rates
-lose nothing however often they are looked at. Time is passed in, in microseconds; one that goes
-backwards adds nothing.
+Tokens are integers: the total gain of a bucket since time 0 is rounded down, so that small rates
+lose nothing by frequent updates. Time is an argument, in microseconds; a time before the last one
+adds nothing.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from innet.switch import ir
 from innet.switch.state.tables import zeros
 
 MAX_TOKENS = 1 << 61
-"""Tokens that a bucket may hold or gain: sums of two such numbers fit int64."""
+"""Most tokens that a bucket may hold or gain: a sum of two such numbers fits int64."""
 
 CONFIGURED = 0
 """Column of ``MeterState.cells``: 1 when the cell has rates."""
 FIRST_BUCKET = 1
 """Column of the first bucket, that of the highest rate."""
 BURST, TOKENS, GAINED = 0, 1, 2
-"""Columns of a bucket: its size, what is in it, and what it gained since time 0."""
+"""Columns of a bucket: its size, its tokens, and its gain since time 0."""
 BUCKET = 3
 """Columns of each bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``per_microsecond`` packets or bytes a microsecond, after a burst of so many at once."""
+    """``per_microsecond`` packets or bytes a microsecond, after a burst of ``burst`` at once."""
 
     per_microsecond: float
     burst: int
@@ -86,7 +86,8 @@ class MeterState:
         return 0
 
     def set_rates(self, indices: Sequence[int] | slice, rates: Sequence[Rate]) -> None:
-        """Give cells new rates, which were checked: as many as the array has, in ascending order.
+        """Set the rates of cells. They must be checked: as many as the array has, in ascending
+        order.
 
         Buckets are full afterwards.
         """
@@ -97,7 +98,7 @@ class MeterState:
         self.cells[indices] = row
 
     def get_rates(self, index: int) -> list[Rate]:
-        """The rates of a cell in ascending order; none when it was given none."""
+        """The rates of a cell in ascending order; none if none were set."""
         cell = self.cells[index]
         if not cell[CONFIGURED]:
             return []

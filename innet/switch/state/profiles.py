@@ -20,15 +20,15 @@ _MORE_ROWS = 4
 
 
 class Members(MutableMapping[int, ir.ActionEntry]):
-    """What members run, by handle, ascending.
+    """The actions of members by handle, ascending.
 
     Args:
         actions: the program's.
-        possible: those of them that members or ``defaults`` may have.
-        defaults: what a miss runs, as the program says, in each table that has the profile.
+        possible: the actions that members or ``defaults`` may have.
+        defaults: the program's default entry of each table with the profile.
 
     Attributes:
-        rows: that of a default, then one that runs nothing, then by handle.
+        rows: a row for each default, then one without an action, then by handle.
         first: the row of handle 0.
     """
 
@@ -93,7 +93,7 @@ _MORE = 4
 
 
 class Groups(Mapping[int, list[int]]):
-    """The handles of members, ascending, by handle of the group, ascending. None at first.
+    """The handles of members by the handle of their group, both ascending. Empty at first.
 
     Attributes:
         starts: uint32: the members of a group are ``listed[starts[group]:starts[group + 1]]``;
@@ -123,7 +123,7 @@ class Groups(Mapping[int, list[int]]):
         return members
 
     def create(self) -> int:
-        """Add an empty group, whose handle is the lowest that is free."""
+        """Add an empty group with the lowest free handle."""
         group = int(np.argmin(self._exist[: self._handles])) if self._handles else 0
         if group in self or not self._handles:
             group = self._handles
@@ -199,10 +199,10 @@ class ProfileState:
     """The members and groups of one profile.
 
     Args:
-        profile: what the program says of it.
-        tables: those that take their actions from it.
-        actions: those that members may have, by name: the copies of the last table.
-        own_actions: for each table, by name, its copy of each of ``actions``.
+        profile: the program's description.
+        tables: the tables that use it.
+        actions: the actions that members may have, by name: the copies of the last table.
+        table_actions: for each table, by name, its copy of each of ``actions``.
 
         members: by handle; none at first.
 
@@ -213,16 +213,16 @@ class ProfileState:
     profile: ir.ActionProfile
     tables: tuple[TableState, ...]
     actions: Mapping[str, int]
-    own_actions: Mapping[str, Mapping[int, int]]
+    table_actions: Mapping[str, Mapping[int, int]]
     members: Members
     groups: Groups = field(init=False, default_factory=Groups)
 
     # ── For the data plane ──
 
     def resolve(self, table: ir.Table, member: int) -> ir.ActionEntry:
-        """What ``table`` runs for a member."""
+        """The action of ``table`` for a member."""
         entry = self.members[member]
-        return ir.ActionEntry(self.own_actions[table.name][entry.action], entry.arguments)
+        return ir.ActionEntry(self.table_actions[table.name][entry.action], entry.arguments)
 
     def choose(self, group: int, hashed: int) -> int:
         """The member of a non-empty group that the lower 32 bits of a hash select."""
@@ -232,14 +232,14 @@ class ProfileState:
     # ── For the control plane ──
 
     def create_member(self, entry: ir.ActionEntry) -> int:
-        """Add a member whose action and arguments were checked; returns its handle."""
+        """Add a member with a checked action and arguments; returns its handle."""
         handle = self.members.lowest_free()
         self.members[handle] = entry
         self._changed()
         return handle
 
     def modify_member(self, member: int, entry: ir.ActionEntry) -> None:
-        """Change what a member runs."""
+        """Change the action of a member."""
         self.require_member(member)
         self.members[member] = entry
         self._changed()
@@ -282,12 +282,12 @@ class ProfileState:
         self._changed()
 
     def require_member(self, member: int) -> None:
-        """ControlError when there is no such member."""
+        """Raise ControlError if there is no such member."""
         if require_int(member, "the member", ControlError) not in self.members:
             raise ControlError(f"{self._name} has no member {member}: {_listed(self.members)}")
 
     def require_group(self, group: int) -> list[int]:
-        """The members of a group; ControlError when there is no such group."""
+        """The members of a group; ControlError if there is no such group."""
         if require_int(group, "the group", ControlError) not in self.groups:
             raise ControlError(f"{self._name} has no group {group}: {_listed(self.groups)}")
         return self.groups[group]
@@ -299,12 +299,12 @@ class ProfileState:
         return f"action profile {self.profile.name}"
 
     def _changed(self) -> None:
-        # Also when nothing else is to be seen of it: the arrays may be new ones.
+        # Always, since the arrays may have been replaced.
         for table in self.tables:
             table.touch()
 
     def _users(self, reference: ProfileRef) -> list[str]:
-        """What refers to a member or group, for messages."""
+        """The users of a member or group, for messages."""
         users = []
         for table in self.tables:
             users += [
@@ -337,9 +337,9 @@ def profile_states(program: ir.Program, tables: tuple[TableState, ...]) -> tuple
 
 
 def profile_actions(program: ir.Program, profile: int) -> dict[str, int]:
-    """The actions that members of a profile may have, by name: those that all its tables have.
+    """The actions that members of a profile may have, by name: those of all its tables.
 
-    Tables have copies of an action under its name; these are the last table's.
+    Tables have copies of an action with the same name; these are the last table's.
     """
     named = [_action_names(program, t) for t in program.tables if t.action_profile == profile]
     return {

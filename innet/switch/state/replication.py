@@ -1,8 +1,8 @@
 """Packet replication: multicast groups made of nodes, and mirror sessions for clones.
 
-As simple_switch's replication engine: a node is a replication id with a set of ports and of link
-aggregation groups, a group is a list of nodes in the order of their association, and a node belongs
-to at most one group.
+Like simple_switch's replication engine: a node is a replication id with a set of ports and link
+aggregation groups. A group is a list of nodes in the order of association. A node belongs to at
+most one group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_REPLICATION_PORT = 511
 """Ports are 9 bits wide in v1model."""
 MAX_LAG = 255
 _LAG_HASH = 0xFF
-"""simple_switch has no hash of a packet here: each aggregation group always uses one port."""
+"""simple_switch does not hash packets here: each aggregation group always uses the same port."""
 MAX_SESSION = 0x7FFF
 
 
@@ -36,7 +36,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSession:
-    """Where clones of a session go: to a port, to a multicast group, or both."""
+    """The destination of a session's clones: a port, a multicast group, or both."""
 
     port: int | None
     group: int | None
@@ -46,8 +46,8 @@ class MirrorSession:
 class Replication:
     """Groups, nodes, ports of aggregation groups (``lags``), mirror sessions.
 
-    The control plane has checked numbers and sorted ports and lags. A group, node or session that
-    does not exist is refused here. Every change bumps ``generation``.
+    The control plane checks numbers and sorts ports and lags. This class refuses unknown groups,
+    nodes and sessions. Every change increments ``generation``.
     """
 
     generation: Generation
@@ -56,7 +56,7 @@ class Replication:
     lags: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sessions: dict[int, MirrorSession] = field(default_factory=dict)
     _free: list[int] = field(default_factory=list)
-    """A heap of the handles below the greatest ever given that no node has."""
+    """A heap of the free handles below the greatest handle so far."""
 
     def replicas(self, group: int) -> tuple[tuple[int, int], ...]:
         """(port, rid) of each copy, in the order in which they leave; none for an unknown group."""
@@ -64,12 +64,12 @@ class Replication:
         return tuple((port, node.rid) for node in nodes for port in self._ports_of(node))
 
     def _ports_of(self, node: Node) -> tuple[int, ...]:
-        """A node's own ports, then one of each of its aggregation groups that have any."""
+        """A node's ports, then one port of each of its nonempty aggregation groups."""
         aggregated = (self.lags.get(lag, ()) for lag in node.lags)
         return (*node.ports, *(ports[_LAG_HASH % len(ports)] for ports in aggregated if ports))
 
     def set_lag(self, lag: int, ports: Iterable[int]) -> None:
-        """Say which ports make up a link aggregation group."""
+        """Set the ports of a link aggregation group."""
         self.lags[lag] = tuple(ports)
         self.generation.bump()
 
@@ -131,7 +131,7 @@ class Replication:
         self.generation.bump()
 
     def set_session(self, session: int, port: int | None, group: int | None) -> None:
-        """Say where clones of ``session`` go; the group may be created later."""
+        """Set the destination of ``session``'s clones; the group may be created later."""
         self.sessions[session] = MirrorSession(port, group)
         self.generation.bump()
 
@@ -142,7 +142,7 @@ class Replication:
         self.generation.bump()
 
     def session(self, session: int) -> MirrorSession:
-        """Where clones of ``session`` go."""
+        """The destination of ``session``'s clones."""
         if session not in self.sessions:
             known = _listed(self.sessions)
             raise ControlError(f"no mirror session {session}. Sessions: {known}.")

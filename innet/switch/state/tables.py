@@ -1,7 +1,7 @@
-"""Match-action tables at run time: entries, their handles, and how a key finds one.
+"""Match-action tables at run time: entries, their handles, and look-ups.
 
-Both engines read the same ``TableState``. The interpreter calls ``lookup``. A compiled engine reads
-``columns`` and rebuilds its own search structures whenever ``version`` has changed.
+Both engines read the same ``TableState``. The interpreter calls ``lookup``. The compiled engine
+reads ``columns`` and rebuilds its search structures when ``version`` has changed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ BYTES = 1
 """Column of a counter matrix that counts bytes."""
 
 _INDEX_BITS = 24
-"""A handle is version << 24 | index, as simple_switch gives them out."""
+"""A handle is version << 24 | index, as in simple_switch."""
 
 _MOST_HIT = 8
-"""Entries that were hit since a table changed are kept ready, up to so many."""
+"""Most entries in the cache of those hit since a table changed."""
 
 
 @dataclass(slots=True)
 class Generation:
-    """A number that grows with every change by the control plane that packets can notice."""
+    """A number that grows with every control plane change that can affect packets."""
 
     value: int = 0
 
@@ -44,31 +44,31 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class ProfileRef:
-    """What an entry of an indirect table runs: a member of its profile, or one of a group."""
+    """The target of an entry of an indirect table: a member of its profile, or one of a group."""
 
     group: bool
     handle: int
 
 
 Target = ir.ActionEntry | ProfileRef
-"""What an entry runs; a ``ProfileRef`` in indirect tables only."""
+"""The target of an entry; a ``ProfileRef`` in indirect tables only."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEntry:
-    """An entry in the form in which it is compared.
+    """An entry with its match in normal form.
 
     Attributes:
-        handle: what the control plane calls it.
-        index: the entry's place, 0 .. max_size-1; direct counters are indexed by it.
-        values, masks: one per key field; it matches when (field & mask) == value, where values are
-            already masked. For a ``MatchKind.RANGE`` field they are the lowest and highest value.
+        handle: its identity for the control plane.
+        index: 0 .. max_size-1; direct counters are indexed by it.
+        values, masks: one for each key field; it matches if (field & mask) == value, and values are
+            masked. For a ``MatchKind.RANGE`` field they are the lowest and highest value.
         prefix: length of the prefix in an LPM table (the longest wins), else 0.
-        priority: the lowest number wins in ternary and range tables, then the lowest index.
-        action: what runs on a hit.
+        priority: in ternary and range tables the lowest number wins, then the lowest index.
+        action: its target on a hit.
         keys: the table's.
-        life: the timeout and the time since the last hit, as the control plane reads them; None
-            without a timeout, and where an engine looks an entry up.
+        life: the timeout and the time since the last hit, for the control plane; None without a
+            timeout, and in look-ups of engines.
     """
 
     handle: int
@@ -83,7 +83,7 @@ class RuntimeEntry:
 
     @property
     def matches(self) -> tuple[ir.Match, ...]:
-        """The match in the words of the control plane; bits that are not compared are 0."""
+        """The match as the control plane states it; bits that are not compared are 0."""
         parts = zip(self.keys, self.values, self.masks, strict=True)
         return tuple(_match(key, value, mask, self.prefix) for key, value, mask in parts)
 
@@ -92,12 +92,12 @@ class TableState:
     """The entries of one table.
 
     Args:
-        table: what the program says of it; its own entries are added at once.
-        generation: the counter shared by all that the control plane can change.
+        table: the program's description; its entries are added.
+        generation: the counter shared by all parts that the control plane can change.
         actions: the program's.
 
     Attributes:
-        default: what runs on a miss; None: nothing.
+        default: the target on a miss; None for none.
         counters: direct counters, shape (max_size, 2), uint64, columns PACKETS and BYTES, indexed
             by ``RuntimeEntry.index``; None when the table has none.
         ages: timeouts and last hits, likewise; None without ``support_timeout``.
@@ -154,7 +154,7 @@ class TableState:
         return entry
 
     def next_node(self, action: int | None, hit: bool) -> ir.Node | None:
-        """The node after the table when ``action`` ran (None: a miss without default action)."""
+        """The node after the table if ``action`` ran (None for a miss without default action)."""
         if self.table.by_hit:
             return self.table.hit if hit else self.table.miss
         if action is None:
@@ -175,11 +175,11 @@ class TableState:
         return list(map(self._entry, self.columns.ordered().tolist()))
 
     def get(self, handle: int) -> RuntimeEntry:
-        """The entry of ``handle``; ControlError when there is none."""
+        """The entry of ``handle``; ControlError if there is none."""
         return self._entry(self._row(handle))
 
     def find(self, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
-        """The entry with this match; ControlError when there is none."""
+        """The entry with this match; ControlError if there is none."""
         row = self.columns.find(self._words(matches, priority))
         if not row:
             raise ControlError(f"table {self.table.name} has no entry with this match")
@@ -202,11 +202,11 @@ class TableState:
     def add(
         self, matches: Sequence[ir.Match], action: Target, priority: int, clock: int = 0
     ) -> int:
-        """Add an entry whose shape was checked, at time ``clock``; returns its handle.
+        """Add an entry with a checked shape at time ``clock``; returns its handle.
 
         Raises:
-            ControlError: the table's entries are the program's own, it is full, or the same match
-                is in it already.
+            ControlError: the table's entries are constant, it is full, or it has an entry with this
+                match.
         """
         self._require_mutable()
         if not self.table.keys:
@@ -216,7 +216,7 @@ class TableState:
         return handle
 
     def modify(self, handle: int, action: Target) -> None:
-        """Change what the entry of ``handle`` runs."""
+        """Change the target of the entry of ``handle``."""
         self._require_mutable()
         self._set_action(self._row(handle), action)
         self.touch()
@@ -229,9 +229,9 @@ class TableState:
         self.touch()
 
     def clear(self) -> None:
-        """Remove all entries; the default stays. Handles start again at 0.
+        """Remove all entries except the default. Handles start again at 0.
 
-        As in simple_switch this is the one thing that can be done to constant entries.
+        As in simple_switch, this is the only change that constant entries allow.
         """
         self.columns.clear()
         if self.ages is not None:
@@ -239,7 +239,7 @@ class TableState:
         self.touch()
 
     def set_default(self, action: Target) -> None:
-        """Change what a miss runs; ControlError when the program declares it constant."""
+        """Change the target on a miss; ControlError if the program declares it constant."""
         if self.table.default_entry_const:
             raise ControlError(f"the default entry of table {self.table.name} is constant")
         if (
@@ -260,9 +260,7 @@ class TableState:
     # ── Helpers ──
 
     def compact(self) -> None:
-        """Make the rows of ``columns`` ascend by index, as emitted searches for the best entry need
-        them.
-        """
+        """Sort the rows of ``columns`` by index, as emitted searches for the best entry require."""
         self.columns.compact()
         self._hit.clear()
 
@@ -314,7 +312,7 @@ class TableState:
         return self.columns.version(index) << _INDEX_BITS | index
 
     def _row(self, handle: int) -> int:
-        """The row of the entry of ``handle``; ControlError when there is none."""
+        """The row of the entry of ``handle``; ControlError if there is none."""
         handle = require_int(handle, "a handle", ControlError)
         row = self.columns.row_of(handle & ((1 << _INDEX_BITS) - 1)) if handle >= 0 else 0
         if not row or self._handle(row) != handle:
@@ -369,7 +367,7 @@ class TableState:
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Zeroed storage for a program; ProgramError when there is not enough memory."""
+    """Zeroed storage for a program; ProgramError if there is not enough memory."""
     try:
         return np.zeros(shape, dtype)
     except (MemoryError, ValueError):
@@ -417,13 +415,13 @@ def prefix_mask(prefix: int, width: int) -> int:
 
 
 def _match(key: ir.TableKey, value: int, mask: int, prefix: int) -> ir.Match:
-    """What an entry says about a field; ``prefix`` is that of an LPM table."""
+    """The match of an entry for one field; ``prefix`` is that of an LPM table."""
     if key.match is ir.MatchKind.RANGE:
         return ir.RangeMatch(value, mask)
     if key.match is ir.MatchKind.TERNARY:
         return ir.TernaryMatch(value, mask)
     if key.match is ir.MatchKind.LPM:
-        # In a ternary or range table only the mask is known, which is the same to a packet.
+        # In a ternary or range table only the mask is stored, which is equivalent for packets.
         padding = -key.width % 8
         return ir.LpmMatch(value, prefix or (mask.bit_count() + padding if mask else 0))
     return ir.ExactMatch(value)

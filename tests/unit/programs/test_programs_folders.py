@@ -122,8 +122,8 @@ def test_a_name_of_our_own_wins(registry, folder):
     ("target", "error", "match"),
     [
         ("nowhere", ProgramError, r"nowhere.manifest\.json: .*No such file.*innet p4 compile .*re"),
-        ("", ConfigError, r"'other' is said to be in .* but compiled there is mine; register it"),
-        (7, ConfigError, "'other' is said to be in 7, which is no path"),
+        ("", ConfigError, r"'other' is registered in .*, which has mine; register it"),
+        (7, ConfigError, "'other' is registered in 7, which is not a folder"),
     ],
 )
 def test_what_is_not_there_is_told_to_who_asks_for_it(registry, folder, target, error, match):

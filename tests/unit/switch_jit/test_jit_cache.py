@@ -73,7 +73,7 @@ def test_settings_of_numba_are_part_of_the_name(tmp_path: Path) -> None:
 
 def test_every_source_that_decides_is_part_of_the_name() -> None:
     """A change of what lowers, emits or is called by emitted code must not find old code."""
-    sources = set(cache.decisive_sources())
+    sources = set(cache.engine_sources())
     package = Path(cache.__file__).parent
     host_only = {package / "engine.py", package / "inline.py", *package.glob("tables/*.py")}
     decisive = set(package.rglob("*.py")) - host_only

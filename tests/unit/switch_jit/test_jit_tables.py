@@ -66,7 +66,7 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
     match state.table.match:
         case KIND.LPM:
             width = next(part.width for part in state.table.keys if part.match is KIND.LPM)
-            return int(prefix(*rest, words, sample_step(packing), packing.prefix_apart, width))
+            return int(prefix(*rest, words, sample_step(packing), packing.separate_prefix, width))
         case KIND.TERNARY | KIND.RANGE:
             entries, *hashed, order, heads, bounds = rest
             if hashed and len(hashed[1]):
@@ -188,7 +188,7 @@ def test_trees_of_ranges(
 ) -> None:
     if count == 40:
         monkeypatch.setattr(box_tree, "LEAF", 3)
-        monkeypatch.setattr(box_tree, "KEPT", 1)
+        monkeypatch.setattr(box_tree, "MAX_IN_NODE", 1)
     rng = np.random.default_rng([count, list(RANGES).index(shape)])
     state = table_of(base, *RANGES[shape])
     for _ in range(count):

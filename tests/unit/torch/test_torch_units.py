@@ -91,7 +91,7 @@ def test_a_hook_needs_a_process_group():
         ({"unit_cap_mb": True}, "unit_cap_mb is True; give a positive number"),
         ({"deadline": "x"}, "a deadline of x s; give a positive"),
         ({"deadline": True}, "a deadline of True s; give a positive"),
-        ({"switch": 48879}, "the switch is a int; give a text"),
+        ({"switch": 48879}, "the switch is a int; give a string"),
         ({"job": 5}, "the job is a int"),
         ({"key": b"secret"}, "the key is a bytes"),
         ({"scale": 65536.0}, r"scale is 65536\.0; give a function, such as scaler\.get_scale"),

@@ -117,8 +117,8 @@ class Expressions:
 
         def at(bits: int) -> str:
             column = node.column + (every - bits) // 64
-            place = f"t{table}_data, {row} + {column}" if column else f"t{table}_data, {row}"
-            return f"get({place})" if bits == 64 else f"get_words({place}, {bits // 64})"
+            element = f"t{table}_data, {row} + {column}" if column else f"t{table}_data, {row}"
+            return f"get({element})" if bits == 64 else f"get_words({element}, {bits // 64})"
 
         return Value(at(64), node.low, node.high, at)
 
@@ -135,14 +135,14 @@ class Expressions:
     def _variable(self, reference: ir.FieldRef) -> Value:
         """A varbit field as a number."""
         width = self.program.field(reference).width
-        place, taken = self._variable_bits(reference)
+        start, taken = self._variable_bits(reference)
         if width > _NUMBER:
             name = self.program.name_of(reference)
             raise UnsupportedError(f"{name}, a varbit field of up to {width} bits, as a number")
 
         def at(bits: int) -> str:
             above = range(bits - 64, -1, -64)
-            parts = [f"bits_at(data, {place}, {taken} - {skipped})" for skipped in above]
+            parts = [f"bits_at(data, {start}, {taken} - {skipped})" for skipped in above]
             return parts[0] if bits == 64 else f"words(({', '.join(parts)}))"
 
         return Value(at(64), 0, (1 << width) - 1, at)
@@ -223,7 +223,7 @@ class Expressions:
 
     # ── What a place keeps of a value ──
 
-    def kept(self, reference: ir.FieldRef, value: Value) -> str:
+    def fit_to_field(self, reference: ir.FieldRef, value: Value) -> str:
         """The source of what a field's variable is to be when ``value`` is written to the field."""
         field = self.program.field(reference)
         bits = 64 * self.layout.limbs(reference.header, reference.field)

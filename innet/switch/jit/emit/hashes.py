@@ -53,12 +53,12 @@ def emit_hash(
     bits = [part for part in inputs if not isinstance(part, ir.Payload)]
     groups = [(header, tuple(group)) for header, group in groupby(bits, key=_holder)]
     # Where absent headers leave parts of bytes out, what follows may begin at any bit.
-    loose = any(_width(expressions.program, members) % 8 for _, members in groups)
-    loose |= any(_is_variable(expressions.program, part) for part in bits)
+    bitwise = any(_width(expressions.program, members) % 8 for _, members in groups)
+    bitwise |= any(_is_variable(expressions.program, part) for part in bits)
     for header, members in groups:
         with _where_valid(writer, expressions, header):
-            _write(writer, expressions, name, members, loose)
-    if loose:
+            _write(writer, expressions, name, members, bitwise)
+    if bitwise:
         writer.line(f"{name} = ({name} + 7) >> 3")
     if len(bits) < len(inputs):
         first, count = payload
@@ -140,13 +140,13 @@ def _write(
     expressions: Expressions,
     name: str,
     members: tuple[Input, ...],
-    loose: bool,
+    bitwise: bool,
 ) -> None:
     """Append inputs of one header, or constants, to the scratch buffer.
 
-    ``name`` is the variable with the bytes in it; with the bits when they are ``loose``.
+    ``name`` is the variable with the bytes in it; with the bits when they are ``bitwise``.
     """
-    if loose:
+    if bitwise:
         for part in members:
             _append(writer, expressions, name, part)
         return
@@ -160,8 +160,8 @@ def _write(
 def _append(writer: Writer, expressions: Expressions, name: str, part: Input) -> None:
     """Append one input to the scratch buffer, of which ``name`` counts the bits."""
     if isinstance(part, ir.FieldRef) and _is_variable(expressions.program, part):
-        place = varbit_bits(expressions, part)
-        writer.line(f"{name} = append_from(scratch, {name}, {place})")
+        arguments = varbit_bits(expressions, part)
+        writer.line(f"{name} = append_from(scratch, {name}, {arguments})")
         return
     for bits in _bits(expressions, part):
         writer.line(f"{name} = append_bits(scratch, {name}, {bits.text}, {bits.width})")

@@ -291,7 +291,7 @@ class RegisterLayout:
 
     def __init__(self, program: ir.Program, groups: tuple[tuple[int, ...], ...]) -> None:
         self.program = program
-        self._places = {
+        self._columns = {
             register: (group, len(registers), column)
             for group, registers in enumerate(groups)
             for column, register in enumerate(registers)
@@ -304,8 +304,8 @@ class RegisterLayout:
         width = self.program.registers[register].width
 
         def at(bits: int) -> str:
-            place = self._place(register, stride, index, word_count(width) - bits // 64)
-            return f"get({place})" if bits == 64 else f"get_words({place}, {bits // 64})"
+            element = self._array_and_index(register, stride, index, word_count(width) - bits // 64)
+            return f"get({element})" if bits == 64 else f"get_words({element}, {bits // 64})"
 
         return Value(at(64), 0, self.highest(register), at)
 
@@ -322,17 +322,17 @@ class RegisterLayout:
         width = self.program.registers[register].width
         text = value.text if width in (8, 16, 32, 64) else truncated(value, width)
         name = "put" if width <= 64 else "put_words"
-        return f"{name}({self._place(register, stride, index, 0)}, {text})"
+        return f"{name}({self._array_and_index(register, stride, index, 0)}, {text})"
 
-    def _place(self, register: int, stride: int, index: str, word: int) -> str:
+    def _array_and_index(self, register: int, stride: int, index: str, word: int) -> str:
         """The array and the place of word ``word`` of a cell."""
-        group, columns, column = self._places[register]
-        place = index if columns == 1 else f"{index} * {columns}"
+        group, columns, column = self._columns[register]
+        element = index if columns == 1 else f"{index} * {columns}"
         if column:
-            place += f" + {column}"
+            element += f" + {column}"
         if stride:
-            place += f" + {affine(0, stride)}"
+            element += f" + {affine(0, stride)}"
         words = word_count(self.program.registers[register].width)
         if words > 1:
-            place = f"({place}) * {words} + {word}"
-        return f"r{group}, {place}"
+            element = f"({element}) * {words} + {word}"
+        return f"r{group}, {element}"

@@ -33,7 +33,7 @@ _MASKED = ("masks", "best", "rows")
 #: What ``find_in_boxes`` searches besides the entries.
 _BOXES = ("order", "heads", "bounds")
 #: What holds actions, and rows of tables of few keys.
-_NARROW = ("actions", "places")
+_NARROW = ("actions", "rows_by_key")
 #: What holds rows of other tables or of arrays.
 _ROWS = ("rows", "parents", "order", "heads", "offsets", "targets", "starts", "listed", "indices")
 
@@ -75,8 +75,8 @@ def _refer(writer: Writer, expressions: Expressions, index: int) -> None:
         writer.line(f"t{index}_count = get(t{index}_starts, t{index}_target >> 1) - t{index}_first")
         with writer.block(f"if t{index}_count > 0:"):
             hashed = expressions.hash_value(program.selector_hash(table.action_profile))
-            place = f"t{index}_first + ({hashed.text} & 0xffffffff) % t{index}_count"
-            writer.line(f"t{index}_row = get(t{index}_listed, {place}) + {nothing + 1}")
+            position = f"t{index}_first + ({hashed.text} & 0xffffffff) % t{index}_count"
+            writer.line(f"t{index}_row = get(t{index}_listed, {position}) + {nothing + 1}")
 
 
 def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> None:
@@ -100,7 +100,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case ir.MatchKind.LPM:
             arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_PREFIXES))
             width = next(part.width for part in table.keys if part.match is ir.MatchKind.LPM)
-            shape = f"{sample_step(packing)}, {packing.prefix_apart}, {width}"
+            shape = f"{sample_step(packing)}, {packing.separate_prefix}, {width}"
             found = f"find_prefix({arrays}, {key}, {shape})"
         case ir.MatchKind.TERNARY:
             arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_MASKED))
@@ -109,7 +109,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case ir.MatchKind.RANGE:
             found = _find_in_boxes(index, fields, packing, words)
         case _ if is_direct(table):
-            found = f"get(t{index}_places, {words[0]})"
+            found = f"get(t{index}_rows_by_key, {words[0]})"
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"{row} = {found}")
@@ -154,7 +154,7 @@ def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:
             case ir.MatchKind.RANGE:
                 names += ["entries", *_BOXES]
             case _ if is_direct(table):
-                names += ["places"]
+                names += ["rows_by_key"]
             case _:
                 names += ["keys", "rows", "seed"]
         if has_direct(table):

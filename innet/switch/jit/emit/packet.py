@@ -204,12 +204,12 @@ class PacketLoop(ABC):
                 if self.digests_grow:
                     line(f"digests = reserve(digests, digested, int64({size}))")
                 line(f"put(digests, digested, {number})")
-                place = 1
+                offset = 1
                 for reference, words in zip(learn_list.elements, sizes, strict=True):
                     name = "put" if words == 1 else "put_words"
                     text = self.expressions.data(reference).at(64 * words)
-                    line(f"{name}(digests, digested + {place}, {text})")
-                    place += words
+                    line(f"{name}(digests, digested + {offset}, {text})")
+                    offset += words
                 line(f"digested += {size}")
             word = "elif"
 

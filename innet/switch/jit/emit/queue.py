@@ -10,7 +10,7 @@ emitted source:
             if due(waiting, entries, limit): work = EGRESS
             elif i == len(length): break
             else: work = RECEIVED
-            if lacking(...): break           # the caller makes room and calls again
+            if shortage(...): break           # the caller makes room and calls again
         if work < DECIDE:                    # RECEIVED, REENTERED, or the parser for a CLONE
             ... its bytes to a slot; zero the fields, parse
             if this is no CLONE:
@@ -92,8 +92,8 @@ class QueueLoop(PacketLoop):
         # The bytes of the packet in hand: as received, or those of its slot.
         line("data = packets")
         line("zero, one = int64(0), int64(1)")
-        for place, name in enumerate(TRAFFIC_WORDS):
-            line(f"{name} = get(traffic, {place})")
+        for position, name in enumerate(TRAFFIC_WORDS):
+            line(f"{name} = get(traffic, {position})")
         line("i = first")
         line("produced = filled")
         line("wanted = needed = zero")
@@ -110,8 +110,8 @@ class QueueLoop(PacketLoop):
                 self._decide()
             with self.writer.block("else:"):
                 self._egress()
-        for place, name in enumerate(TRAFFIC_WORDS):
-            line(f"put(traffic, {place}, {name})")
+        for position, name in enumerate(TRAFFIC_WORDS):
+            line(f"put(traffic, {position}, {name})")
 
     def _choose(self) -> None:
         """Which event is next, and whether there is room for what it needs."""
@@ -136,7 +136,7 @@ class QueueLoop(PacketLoop):
             with self.writer.block(f"if digested + {room} > len(digests):"):
                 line("wanted = int64(NEED_DIGESTS)")
                 line("break")
-        line("wanted = lacking(")
+        line("wanted = shortage(")
         line("    spare, len(waiting) - entries * ENTRY_WORDS, (room + 1) * ENTRY_WORDS,")
         line("    len(out_length) - produced, needed, span, out_stride")
         line(")")
@@ -225,7 +225,7 @@ class QueueLoop(PacketLoop):
     def _load_kept_fields(self) -> None:
         """The metadata of a packet that comes again."""
         kind = self.row.variable(self.program.standard.instance_type)
-        kept = {*self.rows.listed, *([kind] if kind else [])}
+        kept = {*self.rows.field_list_variables, *([kind] if kind else [])}
         emit_load(self.writer, PACKET, sorted(kept, key=lambda each: each.column))
 
     def _main_ingress(self) -> None:
@@ -369,7 +369,7 @@ class QueueLoop(PacketLoop):
             self.writer.line("copy(store, clone_slot * span, data, base, size)")
             self.rows.save(CLONE)
             self.rows.clear_varbits_of_absent(CLONE)
-            emit_save(self.writer, SCRATCH, self.rows.listed)
+            emit_save(self.writer, SCRATCH, self.rows.field_list_variables)
             self.rows.enqueue_clone(
                 CLONE_LIST.name, CLONE_SESSION.name, InstanceType.EGRESS_CLONE, SCRATCH
             )
@@ -381,7 +381,7 @@ class QueueLoop(PacketLoop):
         with self.writer.block(f"if {RECIRCULATE_LIST.name} != 0:"):
             with self.rows.limit_loops("dropped_egress"):
                 self.count("recirculated")
-                emit_save(self.writer, SCRATCH, self.rows.listed)
+                emit_save(self.writer, SCRATCH, self.rows.field_list_variables)
                 line("size = to - start")
                 self.rows.take("again_slot", AGAIN)
                 line("copy(store, again_slot * span, out, start, size)")
@@ -400,7 +400,7 @@ class Rows:
 
     Attributes:
         row: where each variable stands in a row.
-        listed: what field lists may keep.
+        field_list_variables: what field lists may keep.
     """
 
     def __init__(self, loop: PacketLoop) -> None:
@@ -409,7 +409,7 @@ class Rows:
         self.writer = loop.writer
         self.program = loop.program
         self.row = PacketRow(loop)
-        self.listed = sorted(
+        self.field_list_variables = sorted(
             {each for found in self.program.field_lists for each in self._kept(found)},
             key=lambda each: each.column,
         )
@@ -433,7 +433,7 @@ class Rows:
     # ── Slots ──
 
     def take(self, slot: str, row: str) -> None:
-        """A free slot for the packet in hand, or for a clone of it; ``lacking`` saw to it."""
+        """A free slot for the packet in hand, or for a clone of it; ``shortage`` saw to it."""
         line = self.writer.line
         line(f"{slot} = free")
         line(f"{row} = {slot} * ROW")
@@ -697,10 +697,10 @@ class PacketRow:
         return variable
 
     @staticmethod
-    def _element(whole: Variable, array: ArrayVariable, field: int) -> Variable:
+    def _element(variable: Variable, array: ArrayVariable, field: int) -> Variable:
         """One field of an array."""
         position = field - array.first
-        return Variable(f"{whole.name}[{position}]", Form.NUMBER, whole.column + position, 1)
+        return Variable(f"{variable.name}[{position}]", Form.NUMBER, variable.column + position, 1)
 
 
 def emit_save(writer: Writer, row: str, variables: Iterable[Variable]) -> None:

@@ -201,7 +201,7 @@ class Statements:
                 array = self.layout.array(header, field)
                 if array is None:
                     name = self.layout.name(header, field)
-                    line(f"{name} = {self.expressions.kept(target, value)}")
+                    line(f"{name} = {self.expressions.fit_to_field(target, value)}")
                 else:
                     text = self._element_text(value, array.width)
                     line(f"{array.name}[{field - array.first}] = {text}")

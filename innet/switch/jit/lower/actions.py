@@ -194,8 +194,8 @@ def _assign_variable(
     resolver: Resolver, target: ir.FieldRef | ir.HeaderField, source: ir.FieldRef | ir.HeaderField
 ) -> lowered.Body:
     """Between headers that are found at run time; where one of them is none nothing happens."""
-    to, to_field = resolver.places(target)
-    origin, origin_field = resolver.places(source)
+    to, to_field = resolver.header_and_field(target)
+    origin, origin_field = resolver.header_and_field(source)
 
     def copy(header: int, other: int) -> lowered.Body:
         pair = ir.FieldRef(header, to_field), ir.FieldRef(other, origin_field)
@@ -212,7 +212,7 @@ def _register_read(
         cell = resolver.resolve(target)
         read = lowered.RegisterRead(cell, register, 0, index)
         return (read, *resolver.assign(target, cell))
-    return resolver.store(target, lambda place: (lowered.RegisterRead(place, register, 0, index),))
+    return resolver.store(target, lambda field: (lowered.RegisterRead(field, register, 0, index),))
 
 
 def _execute_meter(resolver: Resolver, target: ir.LValue, meter: int, index: Any) -> lowered.Body:
@@ -221,7 +221,7 @@ def _execute_meter(resolver: Resolver, target: ir.LValue, meter: int, index: Any
     if isinstance(target, ir.RegisterElement):
         cell = resolver.resolve(target)
         return (lowered.ExecuteMeter(cell, meter, index), *resolver.assign(target, cell))
-    tree, field = resolver.places(target)
+    tree, field = resolver.header_and_field(target)
     return body_of(
         tree,
         lambda header: (lowered.ExecuteMeter(ir.FieldRef(header, field), meter, index),),

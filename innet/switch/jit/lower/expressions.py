@@ -220,9 +220,9 @@ class Resolver:
                 return element_of(self.position(index), self.program.stacks[stack].headers)
             case ir.HeaderChoice(condition, left, right):
                 return Branch(condition, self._headers(left), self._headers(right))
-            case ir.UnionMember(union, place):
+            case ir.UnionMember(union, member):
                 unions = self.program.unions
-                return map_tree(self._unions(union), lambda leaf: unions[leaf].headers[place])
+                return map_tree(self._unions(union), lambda leaf: unions[leaf].headers[member])
             case _:
                 raise AssertionError(f"{type(node).__name__} is no header")
 
@@ -265,7 +265,7 @@ class Resolver:
 
     # ── Targets ──
 
-    def places(self, target: Any) -> tuple[InstanceTree, int]:
+    def header_and_field(self, target: Any) -> tuple[InstanceTree, int]:
         """(which header, field) of a target that is no register cell."""
         match target:
             case ir.FieldRef(header, field):
@@ -280,14 +280,14 @@ class Resolver:
 
     def store(self, target: Any, write: Callable[[Any], lowered.Body]) -> lowered.Body:
         """The statements that ``write`` gives for the field that is meant."""
-        tree, field = self.places(target)
+        tree, field = self.header_and_field(target)
         return body_of(tree, lambda header: write(ir.FieldRef(header, field)))
 
     def assign(self, target: ir.LValue, value: Any) -> lowered.Body:
         """Write a resolved integer."""
         if isinstance(target, ir.RegisterElement):
             return (lowered.RegisterWrite(target.register, 0, self.resolve(target.index), value),)
-        tree, field = self.places(target)
+        tree, field = self.header_and_field(target)
         found = instances_of(tree)
         if len(found) > 1 and not isinstance(value, ir.Const | ir.FieldRef | lowered.Scalar):
             kind = self.program.type_of(found[0]).fields[field]

@@ -101,7 +101,7 @@ def rotate(program: ir.Program, headers: Sequence[int]) -> lowered.Body:
     """Each header goes to the place of the one after it, the last to that of the first."""
     statements: list[lowered.Statement] = []
     # Validity first, by a flag that is put aside; then field by field, by an integer put aside.
-    flag = "valid_kept"
+    flag = "valid_saved"
     statements.append(lowered.SetFlag(flag, ir.Valid(ir.HeaderRef(headers[-1]))))
     for to, origin in _backwards(headers):
         statements.append(lowered.SetValid(to, ir.Valid(ir.HeaderRef(origin))))
@@ -111,20 +111,20 @@ def rotate(program: ir.Program, headers: Sequence[int]) -> lowered.Body:
         references = [ir.FieldRef(header, field) for header in headers]
         if described.variable:
             for number, parts in enumerate(zip(*map(_variable, references), strict=True)):
-                kept = lowered.Scalar(f"variable_{number}_kept", -1, lowered.LAST_BIT)
-                statements.extend(_rotate_values(parts, kept))
+                saved = lowered.Scalar(f"variable_{number}_saved", -1, lowered.LAST_BIT)
+                statements.extend(_rotate_values(parts, saved))
             continue
         low = -(1 << (described.width - 1)) if described.signed else 0
-        name = f"field_{'s' if described.signed else 'u'}{described.width}_kept"
-        kept = lowered.Scalar(name, low, (1 << described.width) - 1)
-        statements.extend(_rotate_values(references, kept))
+        name = f"field_{'s' if described.signed else 'u'}{described.width}_saved"
+        saved = lowered.Scalar(name, low, (1 << described.width) - 1)
+        statements.extend(_rotate_values(references, saved))
     return tuple(statements)
 
 
-def _rotate_values(places: Sequence[Any], kept: Any) -> lowered.Body:
+def _rotate_values(targets: Sequence[Any], saved: Any) -> lowered.Body:
     """The same of integers, of which one is put aside."""
-    moves = [lowered.Assign(places[i], places[i - 1]) for i in range(len(places) - 1, 0, -1)]
-    return (lowered.Assign(kept, places[-1]), *moves, lowered.Assign(places[0], kept))
+    moves = [lowered.Assign(targets[i], targets[i - 1]) for i in range(len(targets) - 1, 0, -1)]
+    return (lowered.Assign(saved, targets[-1]), *moves, lowered.Assign(targets[0], saved))
 
 
 def _backwards(headers: Sequence[int]) -> list[tuple[int, int]]:

@@ -88,7 +88,7 @@ def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any, bits: int) -> Any:
-    """The byte of an array (the first two arguments) as a place of ``bits`` bits."""
+    """The byte of an array (the first two arguments) as a pointer to ``bits`` bits."""
     data = _data(context, builder, signature.args[0], arguments[0])
     start = builder.bitcast(data, ir.IntType(8).as_pointer())
     return builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(bits).as_pointer())
@@ -330,7 +330,7 @@ def modulo(left: int, right: int) -> Any:
 
 # ── Bits at any position: lookahead, varbit fields, inputs of hashes ─────────────────────────────
 #
-# ``place`` is the position of a first bit, in bits; a negative one stands for bits that are all 0.
+# ``start`` is the position of a first bit, in bits; a negative one stands for bits that are all 0.
 
 
 @inlined
@@ -346,12 +346,12 @@ def peek(data: Any, start: int, end: int, offset: int, width: int) -> int:
 
 
 @inlined
-def bits_at(data: Any, place: int, width: int) -> int:
+def bits_at(data: Any, start: int, width: int) -> int:
     """The last 64 of ``width`` bits as a number; 0 where there are none."""
-    if place < 0 or width <= 0:
+    if start < 0 or width <= 0:
         return 0
-    end = place + width
-    at = max(place, end - 64)
+    end = start + width
+    at = max(start, end - 64)
     value = 0
     while at < end:
         used = at & 7
@@ -387,15 +387,15 @@ def append_bits(data: Any, at: int, value: int, width: int) -> int:
 
 
 @inlined
-def append_from(target: Any, at: int, data: Any, place: int, width: int) -> int:
+def append_from(target: Any, at: int, data: Any, start: int, width: int) -> int:
     """As ``append_bits``, of bits that stand in ``data``."""
-    if place >= 0 and (at | place | width) & 7 == 0:
-        copy(target, at >> 3, data, place >> 3, width >> 3)
+    if start >= 0 and (at | start | width) & 7 == 0:
+        copy(target, at >> 3, data, start >> 3, width >> 3)
         return at + width
-    end = place + width
+    end = start + width
     while width > 0:
         count = min(width, 64)
-        value = 0 if place < 0 else bits_at(data, end - width, count)
+        value = 0 if start < 0 else bits_at(data, end - width, count)
         at = append_bits(target, at, value, count)
         width -= count
     return at

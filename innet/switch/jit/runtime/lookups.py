@@ -83,9 +83,9 @@ def find_exact(keys: Any, rows: Any, seed: int, key: Any) -> Any:
 
 
 @inlined
-def _low(entries: Any, row: int, position: int, words: int, apart: bool) -> Any:
+def _low(entries: Any, row: int, position: int, words: int, separate_length: bool) -> Any:
     """A word of an entry's lowest key."""
-    if apart:
+    if separate_length:
         return get(entries, row * (words + 1) + position)
     word = get(entries, row * words + position)
     return word & _KEY if position == 0 else word
@@ -109,10 +109,10 @@ def _sampled(sample: Any, key: Any) -> int:
 
 
 @inlined
-def _contains(entries: Any, row: int, key: Any, apart: bool, width: int) -> bool:
+def _contains(entries: Any, row: int, key: Any, separate_length: bool, width: int) -> bool:
     """Whether ``key`` has an entry's prefix."""
     words = len(key)
-    if apart:
+    if separate_length:
         prefix = get(entries, row * (words + 1) + words)
     else:
         prefix = (get(entries, row * words) >> PREFIX_SHIFT) & 0xFFFF
@@ -120,7 +120,7 @@ def _contains(entries: Any, row: int, key: Any, apart: bool, width: int) -> bool
     free = min(width, ((width + 7) >> 3 << 3) - prefix)
     same = True
     for position in range(words):
-        different = key[position] ^ _low(entries, row, position, words, apart)
+        different = key[position] ^ _low(entries, row, position, words, separate_length)
         shift = min(max(free - 64 * (words - 1 - position), 0), 64)
         same &= shift_right_unsigned(different, shift) == 0
     return same
@@ -128,12 +128,20 @@ def _contains(entries: Any, row: int, key: Any, apart: bool, width: int) -> bool
 
 @inlined
 def find_prefix(  # noqa: PLR0917 - called by emitted code only
-    entries: Any, sample: Any, rows: Any, parents: Any, key: Any, step: int, apart: bool, width: int
+    entries: Any,
+    sample: Any,
+    rows: Any,
+    parents: Any,
+    key: Any,
+    step: int,
+    separate_length: bool,
+    width: int,
 ) -> Any:
     """The entry with the longest prefix that ``key`` has, as a row; 0 for none.
 
-    ``entries`` are ``EntryColumns.words``, with prefix lengths ``apart`` or in the first words;
-    every ``step``-th is in ``sample``; ``width`` is that of the lpm field.
+    ``entries`` are ``EntryColumns.words``. Prefix lengths are words of their own if
+    ``separate_length``, else part of the first words. ``sample`` holds every ``step``-th entry;
+    ``width`` is that of the lpm field.
     """
     first = step * _sampled(sample, key)
     count = min(step, len(rows) - first)
@@ -143,17 +151,17 @@ def find_prefix(  # noqa: PLR0917 - called by emitted code only
         below = False
         equal = True
         for position in range(len(key)):
-            low = _low(entries, row, position, len(key), apart)
+            low = _low(entries, row, position, len(key), separate_length)
             below |= equal and less(key[position], low)
             equal &= key[position] == low
         first = first if below else first + half
         count -= half
-    place = first + 1 if count > 0 else 0
-    while place != 0:
-        row = get(rows, place - 1)
-        if _contains(entries, row, key, apart, width):
+    index = first + 1 if count > 0 else 0
+    while index != 0:
+        row = get(rows, index - 1)
+        if _contains(entries, row, key, separate_length, width):
             return row
-        place = get(parents, place - 1)
+        index = get(parents, index - 1)
     return 0
 
 
@@ -197,9 +205,9 @@ def find_by_mask(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> An
             break
         row = _find_under_mask(entries, masks, rows, key, number)
         if row != 0:
-            own = get(entries, (row + 1) * (2 * len(key) + 1) - 1)
-            if found == 0 or less(own, priority) or (own == priority and row < found):
-                found, priority = row, own
+            rank = get(entries, (row + 1) * (2 * len(key) + 1) - 1)
+            if found == 0 or less(rank, priority) or (rank == priority and row < found):
+                found, priority = row, rank
     return found
 
 
@@ -207,7 +215,7 @@ def find_by_mask(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> An
 
 
 @inlined
-def _agrees(values: Any, at: int, key: Any, words: int) -> bool:
+def _matches_masked(values: Any, at: int, key: Any, words: int) -> bool:
     """Whether ``key`` has the bits that stand from ``at`` on: values, then their masks."""
     same = True
     for position in range(words):
@@ -217,7 +225,7 @@ def _agrees(values: Any, at: int, key: Any, words: int) -> bool:
 
 
 @inlined
-def _reaches(bounds: Any, at: int, key: Any, first: int, starts: Any) -> bool:
+def _in_ranges(bounds: Any, at: int, key: Any, first: int, starts: Any) -> bool:
     """Whether ``key`` from position ``first`` on is within the lowest numbers, which stand from
     ``at`` on, and the highest, which follow. ``starts`` tells where a number begins that may go on
     in the next word.
@@ -254,18 +262,18 @@ def find_in_boxes(  # noqa: PLR0917 - called by emitted code only
         at = node * above + 1
         if (
             wins
-            and _agrees(bounds, at, key, words)
-            and _reaches(bounds, at + 2 * words, key, 0, starts)
+            and _matches_masked(bounds, at, key, words)
+            and _in_ranges(bounds, at + 2 * words, key, 0, starts)
         ):
-            for place in range(get(heads, 3 * node), get(heads, 3 * node + 3)):
-                row = get(order, place)
+            for index in range(get(heads, 3 * node), get(heads, 3 * node + 3)):
+                row = get(order, index)
                 at = row * width
-                if _agrees(entries, at, key, words) and _reaches(
+                if _matches_masked(entries, at, key, words) and _in_ranges(
                     entries, at + 2 * words, key, words, starts
                 ):
-                    own = get(entries, at + width - 1)
-                    if found == 0 or less(own, priority) or (own == priority and row < found):
-                        found, priority = row, own
+                    rank = get(entries, at + width - 1)
+                    if found == 0 or less(rank, priority) or (rank == priority and row < found):
+                        found, priority = row, rank
                     break
             node += 1
         else:

@@ -5,7 +5,7 @@ first words of a row are named here; then comes every variable that egress needs
 lays them out. Each copy that waits for egress is an entry of the heap ``waiting``; copies of one
 packet share its slot. Slot 0 is never given out: its row is emitted code's own.
 
-Nothing here allocates. Emitted code stops where there is no room (``lacking``) and goes on after
+Nothing here allocates. Emitted code stops where there is no room (``shortage``) and goes on after
 its caller made some.
 """
 
@@ -56,10 +56,10 @@ __all__ = [  # what emitted code may import
     "enqueue",
     "entry_word",
     "has_session",
-    "lacking",
     "pop_entry",
     "queue_of",
     "release",
+    "shortage",
     "start_row",
     "withdraw",
 ]
@@ -94,8 +94,8 @@ _admit = inlined(traffic_manager.admit)
 @inlined
 def clear(rows: Any, first: int, last: int) -> None:
     """Zero the words ``first`` .. ``last - 1``."""
-    for place in range(first, last):
-        put(rows, place, 0)
+    for position in range(first, last):
+        put(rows, position, 0)
 
 
 @inlined
@@ -201,9 +201,9 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     put(pool, row + REFERENCES, get(pool, row + REFERENCES) + 1)
     rank = ((priorities - 1 - priority) << _RANK_BITS) | made
     # From the bottom of the heap up, past the entries that leave later.
-    place = count
-    while place > 0:
-        parent = (place - 1) >> 1
+    position = count
+    while position > 0:
+        parent = (position - 1) >> 1
         above = get(waiting, parent * ENTRY_WORDS + DEPARTURE)
         if above < departure or (
             above == departure and get(waiting, parent * ENTRY_WORDS + RANK) < rank
@@ -211,13 +211,13 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
             break
         copy(
             waiting,
-            8 * ENTRY_WORDS * place,
+            8 * ENTRY_WORDS * position,
             waiting,
             8 * ENTRY_WORDS * parent,
             8 * ENTRY_WORDS,
         )
-        place = parent
-    entry = place * ENTRY_WORDS
+        position = parent
+    entry = position * ENTRY_WORDS
     put(waiting, entry + DEPARTURE, departure)
     put(waiting, entry + RANK, rank)
     put(waiting, entry + SLOT, slot)
@@ -238,14 +238,14 @@ def pop_entry(waiting: Any, count: int) -> int:
     if last == 0:
         return 0
     size = 8 * ENTRY_WORDS
-    # The last entry's place is given to the first one, and the last one sinks from the top. Entry
-    # ``count`` is room for the exchange.
+    # The first entry takes the last one's position, and the last one sinks from the top. Entry
+    # ``count`` is space for the exchange.
     copy(waiting, size * count, waiting, 0, size)
     departure = get(waiting, last * ENTRY_WORDS + DEPARTURE)
     rank = get(waiting, last * ENTRY_WORDS + RANK)
-    place = 0
+    position = 0
     while True:
-        child = 2 * place + 1
+        child = 2 * position + 1
         if child >= last:
             break
         below = get(waiting, child * ENTRY_WORDS + DEPARTURE)
@@ -262,15 +262,15 @@ def pop_entry(waiting: Any, count: int) -> int:
             departure == below and rank < get(waiting, child * ENTRY_WORDS + RANK)
         ):
             break
-        copy(waiting, size * place, waiting, size * child, size)
-        place = child
-    copy(waiting, size * place, waiting, size * last, size)
+        copy(waiting, size * position, waiting, size * child, size)
+        position = child
+    copy(waiting, size * position, waiting, size * last, size)
     copy(waiting, size * last, waiting, size * count, size)
     return last
 
 
 @inlined
-def lacking(  # noqa: PLR0917 - called by emitted code only
+def shortage(  # noqa: PLR0917 - called by emitted code only
     spare: int, entries: int, room: int, rows: int, needed: int, span: int, stride: int
 ) -> int:
     """What the next step may need and there is no room for (``traits.NEED_...``); 0: nothing.

@@ -115,11 +115,11 @@ def _multiply(_context: Any, builder: Any, kind: Any, arguments: Any) -> Any:
     if bits <= _MULTIPLIED_INLINE:
         return builder.mul(*arguments)
     number = ir.IntType(bits)
-    places = [cgutils.alloca_once(builder, number) for _ in range(3)]
-    for value, place in zip(arguments, places, strict=False):
-        builder.store(value, place)
-    builder.call(_multiplication(builder.module, bits), places)
-    return builder.load(places[2])
+    pointers = [cgutils.alloca_once(builder, number) for _ in range(3)]
+    for value, pointer in zip(arguments, pointers, strict=False):
+        builder.store(value, pointer)
+    builder.call(_multiplication(builder.module, bits), pointers)
+    return builder.load(pointers[2])
 
 
 def _multiplication(module: Any, bits: int) -> Any:
@@ -141,10 +141,10 @@ def _multiplication(module: Any, bits: int) -> Any:
         factor = builder.zext(builder.load(builder.gep(left, [outer.index])), double)
         with cgutils.for_range(builder, builder.sub(_WORD(count), outer.index)) as inner:
             other = builder.zext(builder.load(builder.gep(right, [inner.index])), double)
-            place = builder.gep(product, [builder.add(outer.index, inner.index)])
+            pointer = builder.gep(product, [builder.add(outer.index, inner.index)])
             total = builder.add(builder.mul(factor, other), builder.load(carry))
-            total = builder.add(total, builder.zext(builder.load(place), double))
-            builder.store(builder.trunc(total, _WORD), place)
+            total = builder.add(total, builder.zext(builder.load(pointer), double))
+            builder.store(builder.trunc(total, _WORD), pointer)
             builder.store(builder.lshr(total, double(64)), carry)
     builder.ret_void()
     return function
@@ -252,11 +252,11 @@ def _get_words(_typing: Any, array: Any, _index: Any, count: Any) -> Any:
 
     def emit(context: Any, builder: Any, kind: Any, arguments: Any) -> Any:
         data = context.make_array(kind.args[0])(context, builder, arguments[0]).data
-        places = (
+        pointers = (
             builder.gep(data, [builder.add(arguments[1], _WORD(i))])
             for i in range(_constant(count))
         )
-        return _joined(builder, map(builder.load, places), kind.return_type.bits)
+        return _joined(builder, map(builder.load, pointers), kind.return_type.bits)
 
     return Wide(64 * _constant(count))(array, types.int64, count), emit
 
@@ -267,8 +267,8 @@ def _put_words(_typing: Any, array: Any, _index: Any, value: Any) -> Any:
         number = arguments[2].type
         for i in range(number.width // 64):
             moved = builder.lshr(arguments[2], number(number.width - 64 * (i + 1)))
-            place = builder.gep(data, [builder.add(arguments[1], _WORD(i))])
-            builder.store(builder.trunc(moved, _WORD), place)
+            pointer = builder.gep(data, [builder.add(arguments[1], _WORD(i))])
+            builder.store(builder.trunc(moved, _WORD), pointer)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, value), emit

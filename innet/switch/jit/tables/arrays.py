@@ -115,7 +115,7 @@ def _table_arrays(
 
 def row_arrays(rows: ActionRows) -> list[NDArray[Any]]:
     """What rows run, in the order of ``emit.lookups.lookup_arguments``."""
-    return [rows.actions, rows.data.view(np.int64), *([rows.places] if len(rows.places) else [])]
+    return [rows.actions, rows.data.view(np.int64), *([rows.offsets] if len(rows.offsets) else [])]
 
 
 def member_arrays(
@@ -126,18 +126,21 @@ def member_arrays(
     """
     table, groups = state.table, profile.groups
     _, *data = row_arrays(profile.members.rows)
-    arrays = [_own_actions(program, table, profile), *data, state.columns.targets]
+    arrays = [_member_actions(program, table, profile), *data, state.columns.targets]
     if table.kind is ir.TableKind.INDIRECT_WS:
         arrays += [groups.starts, groups.listed]
     return arrays
 
 
-def _own_actions(program: ir.Program, table: ir.Table, profile: ProfileState) -> NDArray[np.uint16]:
+def _member_actions(
+    program: ir.Program, table: ir.Table, profile: ProfileState
+) -> NDArray[np.uint16]:
     """Of each row of members, the position of its action in the table's list."""
     positions = {action: i for i, action in enumerate(table.actions)}
-    own, actions = profile.own_actions[table.name], profile.members.rows.actions
+    copies, actions = profile.table_actions[table.name], profile.members.rows.actions
     found = [
-        positions.get(own.get(action, action), NO_ACTION) for action in row_actions(program, table)
+        positions.get(copies.get(action, action), NO_ACTION)
+        for action in row_actions(program, table)
     ]
     if found == list(range(len(found))):
         return actions
@@ -157,7 +160,7 @@ def sample_step(packing: KeyWords) -> int:
     """Of how many entries side by side the lowest key of one is copied: of each where keys are
     short, since to look for an entry costs a search more than to look for a copy.
     """
-    return 4 if packing.prefix_apart or len(packing.words) > 1 else 1
+    return 4 if packing.separate_prefix or len(packing.words) > 1 else 1
 
 
 def prefix_arrays(columns: EntryColumns, table: ir.Table) -> list[NDArray[Any]]:
@@ -180,9 +183,9 @@ def _parents(
     columns: EntryColumns, table: ir.Table, lows: Words, lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
     parents = np.zeros(len(lows), np.uint32)
-    places = np.arange(1, len(lows) + 1, dtype=np.uint32)
+    positions = np.arange(1, len(lows) + 1, dtype=np.uint32)
     for length in np.unique(lengths).tolist():  # a longer one takes over from a shorter one
-        last = np.maximum.accumulate(np.where(lengths == length, places, 0))
+        last = np.maximum.accumulate(np.where(lengths == length, positions, 0))
         masks = np.array(_masks(columns, table, length), np.uint64)
         inside = (lengths > length) & (last > 0)
         inside &= ((lows & masks) == lows[last.astype(np.int64) - 1]).all(axis=1)

@@ -28,9 +28,9 @@ from innet.switch.state.hash_index import Words
 #: Nodes with so many entries are not divided.
 LEAF = 16
 #: So many entries stay at a node that is divided.
-KEPT = 6
+MAX_IN_NODE = 6
 #: The share of entries that may be left on one side of a division and across it.
-_MOST_LEFT = 7 / 8
+_MAX_SHARE = 7 / 8
 
 Numbers = NDArray[np.int32]
 Entries = NDArray[np.int64]
@@ -78,21 +78,21 @@ def _divide(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, l
     """The entries that stay, and the parts of the others."""
     # Try each field at its quartiles: where is the larger side, with what reaches across, smallest?
     ordered = np.sort(lows, axis=1)
-    places = [len(entries) * quarter // 4 for quarter in (1, 2, 3)]
-    cuts = ordered[:, places, None]
+    quartiles = [len(entries) * quarter // 4 for quarter in (1, 2, 3)]
+    cuts = ordered[:, quartiles, None]
     below = (highs[:, None] < cuts).sum(axis=2)
     across = ((lows[:, None] < cuts) & (highs[:, None] >= cuts)).sum(axis=2)
     above = len(entries) - below - across
-    left = np.maximum(below, above) + np.where(across <= KEPT, 0, across)
-    chosen, place = np.unravel_index(np.argmin(left), left.shape)
-    if left[chosen, place] > _MOST_LEFT * len(entries):
+    left = np.maximum(below, above) + np.where(across <= MAX_IN_NODE, 0, across)
+    chosen, quartile = np.unravel_index(np.argmin(left), left.shape)
+    if left[chosen, quartile] > _MAX_SHARE * len(entries):
         return _halve(entries, lows, highs, int(chosen))
     # Divide there: what lies below, what reaches across, what lies above.
-    cut = cuts[chosen, place]
+    cut = cuts[chosen, quartile]
     side = np.where(highs[chosen] < cut, 0, np.where(lows[chosen] < cut, 1, 2))
     stays = side == 1
-    if across[chosen, place] > KEPT:
-        stays = np.arange(len(entries)) < KEPT
+    if across[chosen, quartile] > MAX_IN_NODE:
+        stays = np.arange(len(entries)) < MAX_IN_NODE
     parts = [entries[(side == each) & ~stays] for each in range(3)]
     return entries[stays], [part for part in parts if len(part)]
 
@@ -127,9 +127,7 @@ def box_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
     if not len(rows):
         return empty_box_arrays()
     values, masks, lows, highs = columns.masked(rows)
-    fields = [
-        _field(lows[:, places], highs[:, places]) for places in columns.packing.range_columns()
-    ]
+    fields = [_field(lows[:, words], highs[:, words]) for words in columns.packing.range_columns()]
     divided = [*fields, *_key_fields(columns, values, masks)]
     tree = BoxTree(
         np.stack([each.lows for each in divided]), np.stack([each.highs for each in divided])
@@ -139,7 +137,7 @@ def box_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
     order = np.array(tree.order, np.int64)
     subtrees = _Subtrees(order, starts[:-1], ends)
     best = rows[subtrees.lowest(np.arange(len(rows)))]
-    spans = [(subtrees.lowest(values), subtrees.highest(_reach(columns, values, masks)))]
+    spans = [(subtrees.lowest(values), subtrees.highest(_highest_keys(columns, values, masks)))]
     spans += [
         (each.words[subtrees.lowest(each.lows)], each.words[subtrees.highest(each.highs)])
         for each in fields
@@ -187,7 +185,7 @@ def _key_fields(columns: EntryColumns, values: Words, masks: Words) -> list[_Fie
     return found
 
 
-def _reach(columns: EntryColumns, values: Words, masks: Words) -> Words:
+def _highest_keys(columns: EntryColumns, values: Words, masks: Words) -> Words:
     """The highest words of keys that entries match."""
     used = [sum(((1 << p.width) - 1) << p.shift for p in word) for word in columns.packing.words]
     return values | (~masks & np.array(used, np.uint64))
@@ -215,11 +213,11 @@ class _Subtrees:
         return ones & agreed, agreed
 
     def _reduced(self, function: np.ufunc, of: NDArray[Any]) -> NDArray[Any]:
-        # reduceat takes from each place to the next; every other one is from an end to a start.
-        # It knows no place behind the last row, which a row more makes one of.
+        # reduceat reduces from each index to the next; every other range is from an end to a start.
+        # An additional row makes the end of the last range a valid index.
         rows = of[np.append(self.order, 0)]
-        places = np.column_stack((self.starts, self.ends)).reshape(-1)
-        reduced: NDArray[Any] = function.reduceat(rows, places, axis=0)[::2]
+        boundaries = np.column_stack((self.starts, self.ends)).reshape(-1)
+        reduced: NDArray[Any] = function.reduceat(rows, boundaries, axis=0)[::2]
         return reduced
 
 

@@ -535,8 +535,7 @@ class ControlPlane(ABC):
     def set_queue_rate(
         self, rate: int, port: int | None = None, priority: int | None = None
     ) -> None:
-        """Set the rate in packets a second of egress queues: all, those of a port, or one; 0: no
-        limit.
+        """Set the packets a second of egress queues (all, a port's, or one); 0: no limit.
 
         Packets that wait already leave at their previous times.
         """

@@ -1,10 +1,10 @@
 """The interpreter: one packet at a time, exactly as simple_switch does it.
 
-Slow and easy to read; what the compiled engine is checked against. Integers are Python's, so that
-fields may have any width. Where simple_switch depends on timing or on memory that it recycles, this
-is what happens here instead: without times packets never queue (queue depths and times are 0), a
-resubmitted or recirculated packet comes before the next received one, and fields that a packet
-never set are 0.
+It is slow and easy to read, and the reference of the compiled engine. Integers are Python's, so
+fields may have any width. simple_switch's behavior partly depends on timing or on reused memory.
+Here it is defined: without times packets never queue (queue depths and times are 0), a resubmitted
+or recirculated packet is processed before the next received one, and fields that a packet never set
+are 0.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _LOOPED = "too many clones, resubmissions and recirculations"
 
 @dataclass(order=True, slots=True)
 class _Waiting:
-    """A copy that waits for egress, ordered as copies leave.
+    """A copy that waits for egress; the order is that of departure.
 
     Attributes:
-        departure: when it leaves, in nanoseconds.
+        departure: time at which it leaves its queue, in nanoseconds.
         rank: 0 for the highest priority.
-        number: of all copies enqueued so far.
+        number: how many copies were enqueued before it.
         port, priority: its queue.
-        depth: how many waited there before it.
-        enqueued: when, in nanoseconds.
+        depth: packets in the queue before it.
+        enqueued: time in nanoseconds.
     """
 
     departure: int
@@ -63,7 +63,7 @@ class _Waiting:
 
 
 class _Sent(NamedTuple):
-    """What left: its port and bytes, when, and the number of the packet that it comes from."""
+    """A packet that left: port, bytes, time, and the number of the received packet."""
 
     port: int
     data: bytes
@@ -72,14 +72,14 @@ class _Sent(NamedTuple):
 
 
 def _batch(sent: list[_Sent], first: int) -> PacketBatch:
-    """What left; ``first`` is the number of the first packet of this call."""
+    """The packets that left as a batch; ``first`` is the number of the call's first packet."""
     batch = PacketBatch.from_packets([(each.port, each.data) for each in sent])
     origin = [each.number - first if each.number >= first else -1 for each in sent]
     return PacketBatch(batch.data, batch.length, batch.port, np.array(origin, np.int32))
 
 
 class InterpretEngine:
-    """An ``engine.Engine`` that walks the program for every packet.
+    """An ``engine.Engine`` that executes the program packet by packet.
 
     Args:
         trace: called for every event. It costs time, so ``Switch`` makes a second interpreter over
@@ -108,13 +108,13 @@ class InterpretEngine:
         self._egress: list[_Waiting] = []  # a heap
         self._enqueued = 0  # copies so far
         self._received = 0  # packets so far
-        # In calls without times nothing waits, and the queues are passed by.
+        # Calls without times bypass the queues.
         self._timed = False
         self._now = 0
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
-        """What ``program`` uses that the interpreter does not have, each with where it is used."""
+        """Constructs of ``program`` that the interpreter lacks, each with where it is used."""
         reasons = [f"extern instance {name}" for name in program.externs]
         for action in program.actions:
             reasons += [
@@ -155,7 +155,7 @@ class InterpretEngine:
     def process_timed(
         self, batch: PacketBatch, times: NDArray[np.int64], until: int
     ) -> PacketBatch:
-        """Run packets as they arrive, and what waits; see ``engine.Engine``."""
+        """Run packets at their arrival times, and due copies; see ``engine.Engine``."""
         check_lengths(batch)
         self.state.time()
         self._timed = True
@@ -178,24 +178,24 @@ class InterpretEngine:
 
     @property
     def waiting(self) -> int:
-        """Copies that wait for egress."""
+        """The number of copies that wait for egress."""
         return len(self._egress)
 
     @property
     def next_departure(self) -> int | None:
-        """When the next of them leaves, in nanoseconds."""
+        """The departure time of the next copy, in nanoseconds."""
         return self._egress[0].departure if self._egress else None
 
     @staticmethod
     def inline(packets: PacketBatch) -> None:
-        """Compiled code cannot run what is not compiled."""
+        """None: compiled code cannot run the interpreter."""
 
     @staticmethod
     def inline_queues(packets: PacketBatch) -> None:
         """The same."""
 
     def _set_time(self, time: int) -> None:
-        """Time moves on to ``time``, nanoseconds."""
+        """Advance the time to ``time``, in nanoseconds."""
         self._now = max(self._now, time)
         self.state.clock = self._now // MICROSECOND
         self.state.time()
@@ -222,19 +222,21 @@ class InterpretEngine:
             raise
 
     def _forget(self) -> None:
-        """After an interruption, as from a keyboard: what is left does not come out with the next
-        packet.
+        """Drop packets after an interruption, such as Ctrl-C, so that they do not leave with the
+        next call.
         """
         self._ingress.clear()
         self._egress.clear()
         self.state.traffic_manager.clear()
 
     def _stamp(self, trace: Trace, packet: Packet) -> None:
-        """Let events say which packet they concern, and when they happen."""
+        """Set the packet and the time of following events."""
         trace.packet, trace.time = packet.origin.number, self._now if self._timed else None
 
     def _run_due(self, limit: int) -> list[_Sent]:
-        """Run egress of what leaves its queue at ``limit`` or before; returns what leaves."""
+        """Run egress of copies that leave their queues by ``limit``; returns the packets that
+        leave.
+        """
         statistics = self.state.statistics
         out: list[_Sent] = []
         while self._egress and self._egress[0].departure <= limit:
@@ -295,7 +297,7 @@ class InterpretEngine:
             self._enqueue(egress_spec, packet)
 
     def _drop(self, pipeline: str, reason: str) -> None:
-        """Count a packet that ends here."""
+        """Count a dropped packet."""
         if pipeline == "ingress":
             self.state.statistics.dropped_ingress += 1
         else:
@@ -304,7 +306,7 @@ class InterpretEngine:
             self.trace("drop", pipeline=pipeline, reason=reason)
 
     def _parse(self, packet: Packet) -> bool:
-        """False when an assertion failed."""
+        """Returns False if an assertion failed."""
         try:
             self.parser.parse(packet)
         except FailedAssertionError:
@@ -313,7 +315,7 @@ class InterpretEngine:
         return True
 
     def _run_pipeline(self, pipeline: ir.Pipeline, packet: Packet) -> bool:
-        """False when an assertion failed."""
+        """Returns False if an assertion failed."""
         try:
             self.pipelines.run(pipeline, packet)
         except FailedAssertionError:
@@ -322,7 +324,7 @@ class InterpretEngine:
         return True
 
     def _keep_fields(self, source: Packet, target: Packet, field_list: int) -> None:
-        """Copy what a field list names; a list that does not exist names nothing."""
+        """Copy the fields of a field list; nothing if the list does not exist."""
         for reference in self.field_lists.get(field_list, ()):
             if reference.field == ir.VALID:
                 continue
@@ -337,7 +339,9 @@ class InterpretEngine:
         return True
 
     def _requested_clone(self, packet: Packet) -> tuple[MirrorSession | None, int]:
-        """Session and field list of a requested clone; None: no such session, or too many loops."""
+        """Session and field list of a requested clone; None if there is no such session, or after
+        too many loops.
+        """
         number, field_list = packet.clone_session or 0, packet.clone_field_list
         packet.clone_session, packet.clone_field_list = None, 0
         session = self.state.replication.sessions.get(number)
@@ -438,7 +442,7 @@ class InterpretEngine:
     # ── Egress ──
 
     def _run_egress(self, waiting: _Waiting) -> bytes | None:
-        """Run egress of a copy; returns what leaves, None where nothing does."""
+        """Run egress of a copy; returns the packet that leaves, or None."""
         standard, packet, port = self.standard, waiting.packet, waiting.port
         enqueued, depth = self.state.clock, 0
         if self.trace is not None:
@@ -482,7 +486,7 @@ class InterpretEngine:
         return data
 
     def _deparse(self, packet: Packet) -> bool:
-        """False when an assertion failed."""
+        """Returns False if an assertion failed."""
         try:
             self.deparser.deparse(packet)
         except FailedAssertionError:
@@ -516,9 +520,7 @@ class InterpretEngine:
 
 
 class _StandardFields:
-    """Writers and readers of the metadata that the switch itself uses; fields that the program does
-    not have are ignored.
-    """
+    """Writers and readers of the standard metadata. Fields that the program lacks are ignored."""
 
     def __init__(
         self, standard: ir.StandardMetadata, make: ExpressionCompiler, layout: Layout
@@ -554,7 +556,7 @@ class _StandardFields:
         return packet.fields[self._egress_spec]
 
     def instance_type_of(self, packet: Packet) -> str:
-        """Where the packet comes from, as a trace names it."""
+        """The origin of the packet in traces."""
         kind = 0 if self._instance_type is None else packet.fields[self._instance_type]
         return InstanceType(kind).name.lower().replace("_", " ")
 

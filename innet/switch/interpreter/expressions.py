@@ -1,7 +1,7 @@
 """Expressions, hashes and checksums as Python functions of a packet.
 
-Each method turns a node into a closure once, when the program is loaded, so that running a packet
-does not look at node classes any more.
+Each method turns a node into a closure once, when the program is loaded, so that packets do not
+dispatch on node classes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ OPERATORS: dict[ir.DataOperator, Callable[[int, int], int]] = {
     ir.DataOperator.SAT_CAST: _saturate_signed,
     ir.DataOperator.USAT_CAST: _saturate_unsigned,
 }
-"""What each operator of two integers gives."""
+"""The function of each operator of two integers."""
 
 _COMPARISONS: dict[ir.Comparison, Callable[[Any, Any], bool]] = {
     ir.Comparison.EQ: operator.eq,
@@ -92,10 +92,10 @@ _COMPARISONS: dict[ir.Comparison, Callable[[Any, Any], bool]] = {
 
 
 class ExpressionCompiler:
-    """Makes closures of expressions over a program's layout and registers.
+    """Compiles expressions over a program's layout and registers to closures.
 
     Args:
-        trace: called for registers that are read and written.
+        trace: called for reads and writes of registers.
     """
 
     def __init__(
@@ -348,7 +348,7 @@ class ExpressionCompiler:
     # ── Writing ──
 
     def store(self, target: ir.LValue) -> Store:
-        """Writes a value; what is out of bounds is not written."""
+        """Writes a value; a target out of bounds is not written."""
         if isinstance(target, ir.FieldRef):
             return self._store_field(target)
         if isinstance(target, ir.RegisterElement):
@@ -403,7 +403,7 @@ class ExpressionCompiler:
     # ── Registers ──
 
     def register_reader(self, register: int) -> Callable[[int], int | None]:
-        """Reads the cell of an index; None where that is out of bounds."""
+        """Reads the cell of an index; None if it is out of bounds."""
         cells, size = self.registers[register], len(self.registers[register])
         name, trace = self.program.registers[register].name, self.trace
 
@@ -424,7 +424,7 @@ class ExpressionCompiler:
         return traced
 
     def register_writer(self, register: int) -> Callable[[int, int], None]:
-        """Writes what the cell of an index keeps of a value; nothing where it is out of bounds."""
+        """Writes a value, truncated to the cell, at an index; nothing if it is out of bounds."""
         cells, size = self.registers[register], len(self.registers[register])
         array, trace = self.program.registers[register], self.trace
         every = (1 << array.width) - 1
@@ -449,10 +449,10 @@ class ExpressionCompiler:
 
 
 # ----------------------------------------------------------------------------
-# Hashes and checksums over header fields, as the interpreter runs them.
+# Hashes and checksums over header fields.
 
 Bits = tuple[int, int]
-"""A number and how many bits of it count."""
+"""A number and its width in bits."""
 
 
 class CalculationCompiler:
@@ -506,7 +506,7 @@ class CalculationCompiler:
 
 
 def _join(parts: Iterable[Bits | bytes]) -> bytes:
-    """The parts one after the other, with zero bits up to a whole byte before bytes and the end."""
+    """The concatenated parts. Zero bits fill up the last byte before bytes and at the end."""
     number = width = 0
     payload = b""
     for part in parts:

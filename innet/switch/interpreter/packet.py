@@ -1,4 +1,4 @@
-"""A packet inside the interpreter: its header fields, and what the switch remembers beside them."""
+"""A packet inside the interpreter: its header fields, and the switch's state of it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 @dataclass(slots=True)
 class Origin:
-    """A packet that was received, and what it caused.
+    """A received packet, and the number of packets made from it.
 
     Attributes:
-        number: of all packets received so far.
+        number: how many packets were received before it.
         loops: clones, resubmissions and recirculations.
     """
 
@@ -25,10 +25,10 @@ class Origin:
 
 
 class Packet:
-    """One packet on its way.
+    """One packet in the pipeline.
 
-    ``fields`` holds the fields of all header instances one after the other; ``Layout.start`` says
-    where each begins. Values are those of expressions: a signed field may hold a negative number.
+    ``fields`` holds the fields of all header instances in order; ``Layout.start`` has the first
+    index of each. Values are as in expressions: a signed field may be negative.
     """
 
     __slots__ = (
@@ -66,24 +66,24 @@ class Packet:
         self.union_valid = [False] * layout.unions
         self.union_members = [0] * layout.unions
         self.data = data
-        """What is not in headers: all bytes before parsing, the payload after."""
+        """The bytes outside headers: the packet before parsing, the payload afterwards."""
         self.origin = origin
         self.position = 0
         """Bytes of ``data`` that the parser has taken."""
         self.error = 0
         self.ingress_port = ingress_port
         self.hit_time = 0
-        """What entries that it hits note, in microseconds."""
+        """The hit time for entries, in microseconds."""
         self.ingress_length = len(data)
         self.length = len(data)
-        """What packet_length will say in egress: grows and shrinks with setValid and setInvalid."""
+        """packet_length in egress, which changes with setValid and setInvalid."""
         self.truncated: int | None = None
         self.arguments: tuple[int, ...] = ()
         self.exit = False
         self.clear_requests()
 
     def clear_requests(self) -> None:
-        """Forget what the pipeline asked of the switch."""
+        """Remove all requests to the switch."""
         self.clone_session: int | None = None
         self.clone_field_list = 0
         self.learn_list = 0
@@ -91,7 +91,7 @@ class Packet:
         self.recirculate = 0
 
     def length_after_truncate(self) -> int:
-        """How many bytes of ``data`` truncate() leaves."""
+        """The number of bytes after truncate()."""
         return len(self.data) if self.truncated is None else min(len(self.data), self.truncated)
 
     def copy(self, layout: Layout) -> Packet:
@@ -107,7 +107,7 @@ class Packet:
         other.ingress_length = self.ingress_length
         other.length = self.length
         for header, index in layout.variable_fields:
-            # BMv2 copies no invalid header, so that a variable field there is empty in the copy.
+            # BMv2 does not copy invalid headers, so their varbit fields are empty in the copy.
             if not other.valid[header]:
                 other.variable_widths[header] = other.fields[index] = 0
         return other
@@ -115,7 +115,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a field is kept: ``fields[index]``; ``header`` for its validity."""
+    """The location of a field: ``fields[index]``; ``header`` for its validity."""
 
     index: int
     header: int
@@ -123,11 +123,11 @@ class Slot:
 
 
 class Layout:
-    """Where the headers of a program lie in ``Packet.fields``.
+    """The positions of a program's headers in ``Packet.fields``.
 
     Attributes:
         start: per header instance, the index of its first field.
-        always_valid: per header instance, the validity that a packet begins with.
+        always_valid: per header instance, its initial validity.
         variable_fields: (header instance, index in ``Packet.fields``) of every variable field.
     """
 
@@ -159,7 +159,7 @@ class Layout:
         return Slot(index, reference.header, self.program.field(reference))
 
     def fields_of(self, header: int) -> slice:
-        """The part of ``Packet.fields`` that a header instance has."""
+        """The slice of ``Packet.fields`` of a header instance."""
         first = self.start[header]
         return slice(first, first + len(self.program.type_of(header).fields))
 
@@ -190,12 +190,12 @@ class Layout:
             packet.union_valid[union] = False
 
     def bytes_of(self, packet: Packet, header: int) -> int:
-        """Length of a header in bytes, with its variable field as wide as it is now."""
+        """Length of a header in bytes, with the current width of its varbit field."""
         return (self.program.type_of(header).width + packet.variable_widths[header]) // 8
 
 
 def fit_to_field(spec: ir.Field) -> Callable[[int], int]:
-    """What a field of fixed width keeps of a value (see "Values" in ``ir``)."""
+    """Fits a value to a field of fixed width (see "Values" in ``ir``)."""
     every = (1 << spec.width) - 1
     if not spec.signed:
         if spec.saturating:
@@ -214,7 +214,7 @@ def fit_to_field(spec: ir.Field) -> Callable[[int], int]:
 
 
 class HeaderCodec:
-    """Moves one header instance between bytes and ``Packet.fields``."""
+    """Converts one header instance between bytes and ``Packet.fields``."""
 
     def __init__(self, layout: Layout, header: int) -> None:
         self.header = header
@@ -237,7 +237,7 @@ class HeaderCodec:
             )
 
     def extract(self, packet: Packet, position: int, variable_bits: int = 0) -> None:
-        """Set the fields from ``packet.data``; the caller checked that there is enough."""
+        """Set the fields from ``packet.data``; the caller has checked its length."""
         if self.packer is not None:
             packet.fields[self.field_slice] = self.unpacker.unpack_from(packet.data, position)
             return

@@ -14,15 +14,15 @@ from innet.switch.ir.text import Text
 from innet.switch.trace import notation
 
 Operation = Callable[[Packet], int | None]
-"""Returns the code of the error that stops the parser, None when it goes on."""
+"""Returns the code of the error that stops the parser, or None."""
 MAX_LENGTH = (1 << 31) - 1
-"""Bits of a variable field; longer ones count as this many."""
+"""Most bits of a varbit field; longer lengths are reduced to this."""
 Transitions = Callable[[Packet], int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a parser state does, and how it goes on."""
+    """The operations of a parser state, and its transition."""
 
     operations: tuple[Operation, ...]
     follow: Transitions
@@ -191,7 +191,7 @@ class ParserUnit:
             if error is None:
                 data = packet.data[position : packet.position]
                 trace.extracted(packet, header, start[header], data)
-                valid[header] = True  # so that only other members of its union have changed
+                valid[header] = True  # the only change is to other members of its union
                 trace.tell_changes(packet, packet.fields, valid)
             return error
 
@@ -281,7 +281,7 @@ class ParserUnit:
 
 
 def _peek(packet: Packet, source: ir.Lookahead) -> int:
-    """The bits ahead; zeros where the packet has ended."""
+    """The next bits; zeros after the packet's end."""
     first = packet.position + source.offset // 8
     skipped = source.offset % 8
     size = (skipped + source.width + 7) // 8
@@ -302,7 +302,7 @@ class DeparserUnit:
         self.codecs = [HeaderCodec(layout, header) for header in deparser.order]
 
     def deparse(self, packet: Packet) -> None:
-        """Make ``packet.data`` the whole packet."""
+        """Set ``packet.data`` to the complete packet."""
         self.update(packet)
         self.run(packet)
         payload = len(packet.data)

@@ -24,20 +24,20 @@ from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, 
 from innet.switch.trace import notation
 
 Step = Callable[[Packet], int | None]
-"""Runs a primitive; a jump returns the position of the primitive that comes next."""
+"""Runs a primitive; a jump returns the position of the next primitive."""
 Run = Callable[[Packet], None]
 
 
 _COLORS = {0: "green", 1: "yellow", 2: "red"}
-"""Of a packet, as a trace names it; more rates have more colors, which are numbers."""
+"""Names of colors in traces; further colors are numbers."""
 
 
 class FailedAssertionError(Exception):
-    """An assert() or assume() of the program was false; caught where packets are run."""
+    """An assert() or assume() of the program was false. The engine catches it."""
 
 
 class ActionCompiler:
-    """Makes closures of primitives and actions."""
+    """Compiles primitives and actions to closures."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class ActionCompiler:
         return run_with_jumps
 
     def compile(self, primitive: ir.Primitive) -> Step:
-        """A function that runs one primitive, and traces what it changes."""
+        """A function that runs one primitive, and traces its changes."""
         step = self.step(primitive)
         return step if self.trace is None else self.trace.changes(step, primitive)
 
     @singledispatchmethod
     def step(self, primitive: ir.Primitive) -> Step:
-        """One primitive, without what a trace adds."""
+        """A function that runs one primitive without tracing."""
         raise AssertionError(f"no primitive that the interpreter has: {primitive}")
 
     # ── Values ──
@@ -143,7 +143,7 @@ class ActionCompiler:
         return lambda packet: count(packet, index(packet) & UINT32)
 
     def counter(self, name: str, cells: NDArray[np.uint64]) -> Callable[[Packet, int], None]:
-        """Counts a packet in the cell of an index, if there is one."""
+        """Counts a packet in the cell of an index, if it is in bounds."""
         trace = self.trace
 
         def count(packet: Packet, index: int) -> None:
@@ -171,7 +171,7 @@ class ActionCompiler:
         return lambda packet: execute(packet, index(packet) & UINT32)
 
     def meter(self, number: int, target: ir.LValue) -> Callable[[Packet, int], None]:
-        """Writes the color of a packet by the cell of an index to ``target``, if there is one."""
+        """Writes a packet's color by the cell of an index to ``target``, if it is in bounds."""
         meter, state, trace = self.state.meters[number], self.state, self.trace
         store, size, name = self.make.store(target), meter.array.size, meter.array.name
 
@@ -353,7 +353,7 @@ class ActionCompiler:
         self, packet: Packet, primitive: ir.Push | ir.Pop, elements: Sequence[int]
     ) -> None:
         if primitive.of_unions:
-            return  # simple_switch leaves the unions themselves as the swaps left them
+            return  # as in simple_switch, the state of the unions is that after the swaps
         for header in elements:
             self.layout.mark_invalid(packet, header)
 
@@ -471,15 +471,15 @@ class ActionCompiler:
 
 
 def _uint16(value: int) -> int:
-    """The lower 16 bits, which is what BMv2 keeps of a session or of the id of a list."""
+    """The lower 16 bits, as BMv2 truncates a session or the id of a list."""
     return value & 0xFFFF
 
 
 # ----------------------------------------------------------------------------
-# Tables, conditionals and pipelines, as the interpreter runs them.
+# Tables, conditionals and pipelines.
 
 Visit = Callable[[Packet], ir.Node | None]
-"""Does what a node does and says which comes next."""
+"""Runs a node and returns the next one."""
 
 
 class PipelineUnit:
@@ -569,7 +569,7 @@ class PipelineUnit:
         return visit
 
     def _lookup(self, table: TableState) -> Callable[[Packet], RuntimeEntry | None]:
-        """The entry that a packet hits."""
+        """Finds the entry that a packet hits."""
         parts, trace = [self._key_part(key) for key in table.table.keys], self.trace
         if trace is None:
             if not parts:
@@ -590,7 +590,7 @@ class PipelineUnit:
         return traced
 
     def _choice(self, table: ir.Table) -> Callable[[Packet, Target | None], ir.ActionEntry | None]:
-        """The action that an entry stands for; None when it stands for an empty group."""
+        """The action of an entry's target; None for an empty group."""
         profile = self.state.profile_of(table)
         hashed: Callable[[Packet], int] | None = None
         if profile is not None and profile.profile.selector is not None:
@@ -613,7 +613,7 @@ class PipelineUnit:
         return choose
 
     def _on_hit(self, table: TableState) -> Callable[[Packet, int], None]:
-        """What a hit does before the entry's action: direct counter, direct meter, time."""
+        """Updates on a hit before the entry's action: direct counter, direct meter, hit time."""
         steps: list[Callable[[Packet, int], None]] = []
         if table.counters is not None:
             counter = table.table.counter
@@ -646,5 +646,5 @@ class PipelineUnit:
         if key.field.field == ir.VALID:
             return lambda packet: int(packet.valid[header])
         index, every = self.layout.slot(key.field).index, (1 << key.width) - 1
-        # A field of an invalid header matches as 0, whatever it last held.
+        # A field of an invalid header matches as 0, regardless of its value.
         return lambda packet: packet.fields[index] & every if packet.valid[header] else 0

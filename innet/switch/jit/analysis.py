@@ -1,6 +1,6 @@
-"""What the emitter asks of a lowered program before it writes it.
+"""Analyses of a lowered program for the emitter.
 
-* ``live_fields``: the fields that matter. One that nothing reads needs no variable.
+* ``live_fields``: fields that affect the output. Other fields need no variable.
 * ``written_fields``: what a body may change.
 * ``passthrough_runs``: fields that leave as they came, copied from the packet when it is deparsed.
 """
@@ -19,11 +19,11 @@ from innet.switch.jit.lowered import WIDTH
 def live_fields(
     program: ir.Program, bodies: tuple[lowered.Body, ...], copied: set[ir.FieldRef]
 ) -> set[ir.FieldRef]:
-    """Fields that are read by something that matters itself.
+    """Fields whose values affect the output.
 
-    What leaves with the packet, decides where it goes, or is part of a key or a calculation is read
-    by the switch; a field that is only read to compute fields that do not matter is left out too.
-    ``copied`` are the fields that leave without being read.
+    The switch reads fields that leave with the packet, determine its destination, or are part of a
+    key or a calculation. Fields that are read only to compute dead fields are dead, too. ``copied``
+    are fields that leave without being read.
     """
     live = _read_by_switch(program, copied)
     priority = program.standard.priority
@@ -65,7 +65,7 @@ def _fields(program: ir.Program, header: int) -> list[ir.FieldRef]:
 
 
 def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
-    """Add the fields that ``node`` reads, leaving out writes to fields that are not live."""
+    """Add the fields that ``node`` reads, without those read for writes to dead fields."""
     if isinstance(node, tuple):
         for part in node:
             _add_reads(part, live)
@@ -135,8 +135,9 @@ def _add_writes(  # noqa: PLR0912 - one branch per statement
 
 # ── Fields that pass through ─────────────────────────────────────────────────────────────────────
 #
-# A header that only extraction makes valid, and of it the fields that nothing writes, need no
-# variables between parser and deparser. Only whole bytes can be copied so.
+# If only extraction makes a header valid, its fields that nothing writes need no variables between
+# parser and deparser. The deparser copies them from the packet. Only complete bytes can be copied
+# so.
 
 
 def passthrough_runs(
@@ -144,7 +145,7 @@ def passthrough_runs(
 ) -> dict[int, tuple[tuple[int, int], ...]]:
     """For each header the runs (first field, last field) of passthrough fields in whole bytes.
 
-    Headers that have none are left out.
+    Headers without such runs are left out.
     """
     written, touched = written_fields(bodies)
     extracted = {node.header for node in walk(bodies) if isinstance(node, lowered.Extract)}
@@ -168,7 +169,7 @@ def _made_valid(bodies: tuple[lowered.Body, ...], touched: set[int]) -> set[int]
 
 
 def _runs(kind: ir.HeaderType, written: set[int]) -> Iterator[tuple[int, int]]:
-    """Longest runs of fields that are not written, cut down to where they fill whole bytes."""
+    """Longest runs of unwritten fields, reduced to complete bytes."""
     first = 0
     while first < len(kind.fields):
         if first in written or kind.fields[first].offset % 8:

@@ -1,4 +1,4 @@
-"""Buffers for what leaves a compiled program: how large, and used again when nobody holds them."""
+"""Output buffers of compiled programs: their size, and their reuse when nothing references them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from numpy.typing import NDArray
 from innet.core.packets import PacketBatch
 from innet.switch.jit.native import Frame
 
-#: Output buffers kept for reuse; more are in use at a time only when callers hold batches.
+#: Output buffers kept for reuse; more are in use only while callers hold batches.
 _POOL_SIZE = 4
 
 
 @dataclass(slots=True)
 class SizeEstimate:
-    """How large output buffers must be, from batches that needed more than a row for each packet.
+    """The size of output buffers, estimated from batches that needed more than a row for each
+    packet.
 
-    Never more memory than one of those batches needed. Otherwise a few long packets, or one that
-    became very many, would make the buffers of all later batches large in both directions.
+    It never exceeds the memory of one of those batches. Otherwise a few long packets, or one with
+    very many copies, would enlarge both dimensions of all later buffers.
     """
 
     per_packet: float = 0.0
@@ -38,7 +39,7 @@ class SizeEstimate:
         return self.growth if rows * (width + self.growth) <= self.size else 0
 
     def note(self, count: int, produced: int, stride: int, growth: int = 0) -> None:
-        """A batch of ``count`` packets became ``produced`` rows of ``stride`` bytes."""
+        """Record that ``count`` packets became ``produced`` rows of ``stride`` bytes."""
         self.per_packet = max(self.per_packet, produced / max(1, count))
         self.growth = max(self.growth, growth)
         self.size = max(self.size, produced * stride)
@@ -51,7 +52,7 @@ class OutputBuffer:
         frame, first: of which arguments.
         rows: packets.
         stride: bytes of each.
-        timed: the function also says when each packet leaves.
+        timed: the function also returns the time at which each packet leaves.
     """
 
     def __init__(self, frame: Frame, first: int, rows: int, stride: int, *, timed: bool) -> None:
@@ -87,14 +88,14 @@ class OutputBuffer:
         return sum(map(sys.getrefcount, self._arrays()))
 
     def is_referenced(self) -> bool:
-        """Whether somebody holds a view of the buffer's arrays."""
+        """Whether views of the buffer's arrays exist."""
         return self._references() != self._unused
 
 
 class BufferPool:
-    """Gives out buffers, and gives one out again once nobody can see it any more.
+    """A pool of buffers. A buffer is reused when no view of it exists.
 
-    Fresh memory for every batch would cost more in page faults than many programs cost per packet.
+    Page faults of new memory for every batch would cost more than many programs do.
     """
 
     def __init__(self, frame: Frame, first: int, *, timed: bool = False) -> None:
@@ -104,7 +105,7 @@ class BufferPool:
         self._pool: list[OutputBuffer] = []
 
     def take(self, rows: int, stride: int) -> OutputBuffer:
-        """A buffer of at least ``rows`` rows of ``stride`` bytes that nobody holds."""
+        """A free buffer of at least ``rows`` rows of ``stride`` bytes."""
         for output in self._pool:
             fits = output.data.shape[0] >= rows and output.stride == stride
             if fits and not output.is_referenced():

@@ -1,9 +1,9 @@
-"""Compiled programs on disk: the emitted module, to be read, and its machine code, to be run.
+"""Compiled programs on disk: the emitted module, for readers, and its machine code.
 
-Both are named by everything that decides what they say: the program, the sources of the JIT
-(``engine_sources``), the versions of Python, NumPy, Numba and LLVM, and the processor. They are
-put in place by renaming and never changed, so that processes may share the directory. Each ends
-with a digest of itself, so that a damaged one is noticed before it runs.
+The file names are a digest of everything that determines the content: the program, the sources of
+the JIT (``engine_sources``), the versions of Python, NumPy, Numba and LLVM, and the processor.
+Files are written by renaming and never changed, so processes may share the directory. Each file
+ends with its digest, so that damage is detected before the code runs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from innet.switch.jit.traits import needs_queue
 
 
 def directory() -> Path:
-    """Where modules are kept: $INNET_CACHE_DIR, $XDG_CACHE_HOME/innet or ~/.cache/innet.
+    """The cache directory: $INNET_CACHE_DIR, $XDG_CACHE_HOME/innet or ~/.cache/innet.
 
-    Where none of them can be written, a directory that lives as long as the process.
+    If none of them is writable, a temporary directory of the process.
     """
     if named := os.environ.get("INNET_CACHE_DIR"):
         wanted = Path(named)
@@ -60,7 +60,7 @@ def _remove(path: Path, owner: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-#: What tells Numba to make other code of the same source.
+#: Environment variables that change Numba's code for the same source.
 _SETTINGS = (
     "NUMBA_CPU_FEATURES",
     "NUMBA_CPU_NAME",
@@ -87,7 +87,7 @@ _FOLDERS = ("ir", "jit")
 
 
 def engine_sources() -> list[Path]:
-    """The files of innet of which any change makes compiled programs out of date."""
+    """The source files whose changes invalidate compiled programs."""
     root = Path(str(engine.__file__)).parent
     folders = (path for folder in _FOLDERS for path in (root / folder).rglob("*.py"))
     return sorted([*(root / name for name in _SOURCES), *folders])
@@ -95,7 +95,7 @@ def engine_sources() -> list[Path]:
 
 @cache
 def _environment() -> str:
-    """Everything but the program that decides about compiled code."""
+    """A digest of everything except the program that determines compiled code."""
     digest = hashlib.sha256()
     try:
         for source in engine_sources():
@@ -114,7 +114,7 @@ def _environment() -> str:
 
 
 def module_path(program: ir.Program, queued: bool | None = None) -> Path:
-    """Where the emitted module of a program is, or would be, here and now.
+    """The path of the emitted module of a program in the current environment.
 
     ``queued``: its form with queues between ingress and egress; by default that of calls without
     times, which has them where packets come by again.
@@ -129,7 +129,7 @@ _loaded: dict[Path, NativeProgram] = {}
 
 
 def load(program: ir.Program, queued: bool | None = None) -> NativeProgram | None:
-    """A program that was compiled before; None when nobody did so, or something was damaged."""
+    """A program that was compiled before; None if it was not, or the file is damaged."""
     path = module_path(program, queued)
     if path not in _loaded:
         source, code = _read(path), _read(path.with_suffix(".code"))
@@ -156,7 +156,7 @@ def serialize(compiled: MachineCode) -> bytes:
 
 
 def deserialize(data: bytes) -> MachineCode:
-    """What ``serialize`` made bytes of."""
+    """The inverse of ``serialize``."""
     head, _, code = data.partition(b"\n")
     header = json.loads(head)
     for name in ("arguments", "returned"):
@@ -172,7 +172,7 @@ def _with_digest(data: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes | None:
-    """What was written to a file; None when there is none, or not as it was written."""
+    """The content of a file; None if it is missing or damaged."""
     try:
         found = path.read_bytes()
     except OSError:
@@ -182,7 +182,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Put a file in place. Where the disk is full it stays away, which costs time only."""
+    """Write a file. If the disk is full it is left out, which only costs time later."""
     temporary = ""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")

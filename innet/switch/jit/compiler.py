@@ -62,7 +62,7 @@ def compile_source(source: str, path: Path) -> MachineCode:
 
 
 class _ByFingerprint:
-    """A program as a key: equal when the programs say the same."""
+    """A program as a dictionary key: equal if the fingerprints are."""
 
     def __init__(self, program: ir.Program) -> None:
         self.program = program
@@ -82,7 +82,7 @@ def _emitted(identity: _ByFingerprint, queued: bool) -> Emitted:
     try:
         ast.parse(emitted.source)
     except (SyntaxError, RecursionError, MemoryError) as error:
-        # Python reads 200 nested parentheses and 100 nested blocks, and no more.
+        # Python parses at most 200 nested parentheses and 100 nested blocks.
         raise UnsupportedError(
             f"the compiled engine cannot have expressions or conditions nested so deeply: {error}"
         ) from None
@@ -93,7 +93,7 @@ def _emitted(identity: _ByFingerprint, queued: bool) -> Emitted:
 
 
 def structural_reasons(program: ir.Program) -> list[str]:
-    """Each construct with the place where it is used; empty when the program can be emitted."""
+    """Each unsupported construct with where it is used; empty if the program can be emitted."""
     reasons: dict[str, None] = {f"the extern instance {name}": None for name in program.externs}
     for user, tree in _constructs(program):
         for node in walk(tree):

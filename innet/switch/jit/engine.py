@@ -1,11 +1,12 @@
-"""The compiled engine: batches of packets through a program's own machine code.
+"""The compiled engine: runs batches of packets through a program's machine code.
 
-The arguments of the emitted function (``emit.program.argument_types``) lie in a frame
-(``native.Frame``). Written in each call are the packets, the buffers for what leaves, and the time;
-where the control plane changed something, also the arrays of its tables. The rest is written once.
+The arguments of the emitted function (``emit.program.argument_types``) are in a frame
+(``native.Frame``). Each call writes the packets, the output buffers and the time. After control
+plane changes it also writes the arrays of tables. The rest is written once.
 
-A program has two forms. The plain one runs each packet to its end. The one with queues
-(``queued.QueuedProgram``) is for calls with times, and for programs whose packets come by again.
+A program has two forms. The plain one runs each packet to completion. The one with queues
+(``queued.QueuedProgram``) is for calls with times, and for programs that clone, resubmit or
+recirculate.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from innet.switch.jit.traits import (
 if TYPE_CHECKING:
     from innet.switch.jit.inline import InlineProgram, InlineQueues
 
-#: Of the plain form: the time, behind what is sent and statistics.
+#: Argument of the plain form: the time, after output buffers and statistics.
 _CLOCK = 9
 
 
@@ -61,11 +62,11 @@ class JitEngine:
     """Emits Python for a program, compiles it with Numba, and runs batches through it.
 
     The emitted source is a file (``source_path``), so that tracebacks and profilers show it.
-    Compiling takes seconds the first time that a machine meets a program and is kept on disk.
+    The first compilation of a program takes seconds; the result is cached on disk.
 
     Raises:
-        InputError: Numba is told not to compile.
-        UnsupportedError: the program uses something the engine does not have; each use is named.
+        InputError: NUMBA_DISABLE_JIT is set.
+        UnsupportedError: the program uses constructs that the engine lacks; all are named.
     """
 
     def __init__(self, program: ir.Program, state: SwitchState) -> None:
@@ -74,11 +75,11 @@ class JitEngine:
         self.source_path = cache.module_path(program)
         self._program = program
         self._statistics = np.zeros(len(STATISTICS), np.int64)
-        # At most one of both is missing: the form that no call needed yet.
+        # At most one is None: the form that no call has needed yet.
         self._plain: _PlainProgram | None = None
         self._queued: QueuedProgram | None = None
         self._state = state
-        # State that lives as long as the switch and is never moved.
+        # Arrays that live as long as the switch and are never moved.
         self._fixed: list[NDArray[Any]] = [
             *(_flat_int64(group.matrix) for group in state.register_groups),
             *(counter.reshape(-1).view(np.int64) for counter in state.counters),
@@ -99,7 +100,7 @@ class JitEngine:
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
-        """What ``program`` uses that the engine does not have, each with where it is used."""
+        """Constructs of ``program`` that the engine lacks, each with where it is used."""
         if cache.load(program) is not None:
             return []
         reasons: list[str] = _compiler().reasons_against(program)
@@ -108,11 +109,11 @@ class JitEngine:
     def process(self, batch: PacketBatch) -> PacketBatch:
         """Run packets in arrival order.
 
-        The batch returned belongs to the caller: its memory is used again only after the caller has
-        dropped every reference to it.
+        The memory of the returned batch is reused only after the caller has dropped every reference
+        to it.
 
         Raises:
-            InputError: a length that is negative or longer than a row.
+            InputError: a length is negative or longer than a row.
             EndlessLoopError: see ``Engine.process``.
         """
         check_lengths(batch)
@@ -128,7 +129,7 @@ class JitEngine:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Add up statistics behind a call, and name the loop that had no end."""
+        """Add statistics after a call, and translate the error of an endless loop."""
         try:
             yield
         except BaseException as error:
@@ -144,7 +145,7 @@ class JitEngine:
     def process_timed(
         self, batch: PacketBatch, times: NDArray[np.int64], until: int
     ) -> PacketBatch:
-        """Run packets as they arrive, and what waits; see ``Engine.process_timed``."""
+        """Run packets at their arrival times, and due copies; see ``Engine.process_timed``."""
         check_lengths(batch)
         queued = self._with_queues()
         self._refresh()
@@ -156,32 +157,32 @@ class JitEngine:
 
     @property
     def waiting(self) -> int:
-        """Copies that wait for egress."""
+        """The number of copies that wait for egress."""
         return 0 if self._queued is None else self._queued.waiting
 
     @property
     def next_departure(self) -> int | None:
-        """When the next of them leaves, in nanoseconds."""
+        """The departure time of the next copy, in nanoseconds."""
         return None if self._queued is None else self._queued.next_departure
 
     @property
     def _room(self) -> int:
-        """Entries that one packet may become at once: its own copies and its clone's."""
+        """Most queue entries of one packet at a time: its copies and its clone's."""
         return 2 * self._replicas.largest + 2
 
     def _with_queues(self) -> QueuedProgram:
-        """The form with queues, compiled the first time that it is needed."""
+        """The form with queues, compiled at its first use."""
         if self._queued is None:
             native = _native(self._program, queued=True)
             self._queued = QueuedProgram(native, self._state, self._statistics)
-            self._generation = -1  # its frame lacks what the control plane has set so far
+            self._generation = -1  # its frame lacks the control plane's state
         return self._queued
 
     def inline(self, packets: PacketBatch) -> JitInlineSwitch | None:
         """The program for compiled code to run; see ``Engine.inline``.
 
-        None where packets come round, send digests or hit entries that age, which takes Python in
-        between, or where a loop may turn out to have no end.
+        None if packets recirculate, send digests or hit entries that age, which needs Python
+        between packets, or if a loop may be endless.
         """
         program = self._program
         ages = any(table.support_timeout for table in program.tables)
@@ -197,7 +198,9 @@ class JitEngine:
         return JitInlineQueues(self, packets)
 
     def _state_arguments(self, queued: bool) -> list[Value]:
-        """What outlives a batch, in the order of ``emit.program.argument_types``."""
+        """The arguments that persist between batches, in the order of
+        ``emit.program.argument_types``.
+        """
         return [
             self._state.traffic_manager.priorities,
             *(self._replicas.start, self._replicas.port, self._replicas.rid),
@@ -209,16 +212,16 @@ class JitEngine:
         ]
 
     def _hand_over_digests(self, digests: list[NDArray[np.int64]]) -> None:
-        """Give the control plane what emitted code returned besides packets."""
+        """Pass the digests that emitted code returned to the control plane."""
         for words in digests:
             self._state.digests.extend(decode_digests(self._program, words))
 
     def _refresh(self) -> None:
-        """Take over what the control plane changed since the last batch."""
+        """Update the arguments after control plane changes since the last batch."""
         state = self._state
         if state.generation.value == self._generation:
             return
-        # Only tables that changed are laid out anew; all else costs little.
+        # Only changed tables are converted again; the rest is cheap.
         for index in self._tables:
             table = state.tables[index]
             if table.version != self._versions[index]:
@@ -230,7 +233,7 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(self._program, state)
-        # All in one go, since the frame holds addresses, which may have changed.
+        # Write all arguments, since the addresses in the frame may have changed.
         for form in (self._plain, self._queued):
             if form is not None:
                 values = self._state_arguments(form is self._queued)
@@ -245,7 +248,7 @@ class JitEngine:
 
 
 class JitInlineSwitch:
-    """The ``InlineSwitch`` of this engine: a program, and memory for what leaves it."""
+    """The ``InlineSwitch`` of this engine: a program and its output buffer."""
 
     def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
         assert engine._plain is not None, "inline() made sure"
@@ -257,7 +260,7 @@ class JitInlineSwitch:
         self._words = frame.words(0, [packets.data, packets.length, packets.port, 0])
         self._starts = np.array(frame.starts)
         self._out: OutputBuffer | None = None
-        # As the compiler: only who runs a program inline waits for Numba.
+        # Imported here like the compiler, so that only inline programs wait for Numba.
         module = importlib.import_module("innet.switch.jit.inline")
         self._program_type: type[InlineProgram] = module.InlineProgram
 
@@ -278,7 +281,7 @@ class JitInlineSwitch:
         )
 
     def end(self) -> None:
-        """Count the packets that were run, and keep the time that was passed last."""
+        """Count the packets that were run, and record the last time."""
         engine = self._engine
         engine._state.clock = int(self._plain.frame.memory[self._starts[_CLOCK]])
         engine._add_statistics(engine._statistics)
@@ -326,7 +329,7 @@ class JitInlineQueues:
         )
 
     def make_room(self, wanted: int) -> InlineQueues:
-        """Make room for what ``run_queues`` lacked; what has left must have been taken."""
+        """Provide the memory that ``run_queues`` lacked. The caller must have taken its output."""
         queued = self._queued
         needed = int(queued.frame.memory[queued.frame.starts[-1] + 3])
         self._out = queued.make_room(wanted, needed, self._engine._room, self._out, 0)
@@ -334,14 +337,14 @@ class JitInlineQueues:
         return self.begin()
 
     def end(self) -> None:
-        """Count the packets that were run, hand over digests, and let the clocks follow."""
+        """Count the packets that were run, deliver digests, and advance the clocks."""
         self._queued.take_time()
         self._queued.hand_over_digests()
         self._engine._add_statistics(self._engine._statistics)
 
 
 class _PlainProgram:
-    """Calls of a compiled program whose packets run to their end one after the other."""
+    """Calls of a compiled program in its plain form."""
 
     def __init__(self, native: NativeProgram, statistics: NDArray[np.int64]) -> None:
         self.frame: Frame = native.frame()
@@ -357,7 +360,7 @@ class _PlainProgram:
         room: int,
         hand_over: Callable[[list[Any]], None],
     ) -> PacketBatch:
-        """In parts: the emitted code fills a buffer as far as it goes."""
+        """Run packets in parts: each call of the emitted code fills a buffer."""
         count = len(packets[1])
         stride = packets[0].shape[1] + self.growth
         rows = self._estimate.rows(count, count + room, stride)
@@ -373,15 +376,13 @@ class _PlainProgram:
             hand_over(digests)
         if len(parts) == 1:
             return parts[0]
-        # Multicast needed more rows than packets came in; next time there is room at once.
+        # Multicast needed more rows than there were packets; the next buffer is larger.
         self._estimate.note(count, sum(map(len, parts)) + room, stride)
         return PacketBatch.concatenate(parts)
 
 
 def _native(program: ir.Program, *, queued: bool) -> NativeProgram:
-    """One form of a program, compiled and kept if nobody did so before. Of several processes that
-    need it, one compiles it.
-    """
+    """One form of a program, from the cache or compiled; only one process compiles it."""
     if (found := cache.load(program, queued)) is not None:
         return found
     compiler = _compiler()
@@ -394,7 +395,7 @@ def _native(program: ir.Program, *, queued: bool) -> NativeProgram:
 
 
 def _compiler() -> Any:
-    # Imported when it is needed: Numba takes longer to import than what was compiled to load.
+    # Imported when needed, since importing Numba takes longer than loading a cached program.
     return importlib.import_module("innet.switch.jit.compiler")
 
 
@@ -408,14 +409,14 @@ def _received(batch: PacketBatch) -> Received:
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as emitted code takes it: a plain one, contiguous, aligned, writeable. It is only
-    read, but arrays that may not be written are of another type to Numba.
+    """The array as emitted code requires it: contiguous, aligned, writeable. It is only read, but
+    read-only arrays have another type in Numba.
     """
     plain = np.asarray(array)
     return plain if plain.flags.carray else plain.copy()
 
 
 def _flat_int64(matrix: NDArray[Any]) -> NDArray[Any]:
-    """The matrix as a flat view; uint64 seen as int64, which emitted code computes in."""
+    """The matrix as a flat view, with uint64 as int64, the integer type of emitted code."""
     flat = matrix.reshape(-1)
     return flat.view(np.int64) if flat.dtype == np.uint64 else flat

@@ -1,9 +1,9 @@
-"""A compiled program in the loop of other compiled code, without a step of Python between batches.
+"""Calls of a compiled program from other compiled code, without Python between batches.
 
-``JitEngine.inline`` makes a frame ready, with the arguments that stay. ``run_inline`` writes those
-that change and calls the program, as ``native.Frame`` does from Python. ``JitEngine.inline_queues``
-and ``run_queues`` do so for the form with egress queues: who calls it for packets alone runs their
-ingress, and who calls it for a time alone runs the egress of what is due by then.
+``JitEngine.inline`` prepares a frame with the constant arguments. ``run_inline`` writes the others
+and calls the program, as ``native.Frame`` does from Python. ``JitEngine.inline_queues`` and
+``run_queues`` do so for the form with egress queues. A call with packets only runs their ingress,
+and a call with a time only runs the egress of packets due by then.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _enter: Any = intrinsic(_call)
 
 @njit(cache=True, nogil=True)
 def run_inline(program: InlineProgram, first: int, count: int, clock: int) -> tuple[int, int, int]:
-    """Run the packets from ``first`` on of ``count``, as many as there is room for what leaves.
+    """Run packets ``first`` .. ``count - 1``, until the output buffer is full.
 
     They lie in the memory that ``Engine.inline`` was given. Lengths and ports must be right.
 
@@ -121,7 +121,9 @@ class InlineQueues(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def next_departure(program: InlineQueues) -> int:
-    """When the next packet leaves its queue, in nanoseconds; ``FOREVER``: nothing waits."""
+    """The time at which the next packet leaves its queue, in nanoseconds; ``FOREVER`` if none
+    waits.
+    """
     return int(program.waiting[0]) if program.traffic[_ENTRIES] else FOREVER
 
 
@@ -129,7 +131,7 @@ def next_departure(program: InlineQueues) -> int:
 def run_queues(
     program: InlineQueues, first: int, count: int, until: int
 ) -> tuple[int, int, int, int]:
-    """Receive the packets from ``first`` on of ``count``, and let leave what is due.
+    """Receive packets ``first`` .. ``count - 1``, and run the egress of due packets.
 
     They lie in the memory that ``Engine.inline_queues`` was given, and arrive at
     ``program.times``, not before what has happened. Lengths, ports and times must be right. What
@@ -139,8 +141,8 @@ def run_queues(
         program: what ``InlineQueueSwitch.begin`` gave.
         first: number of a packet.
         count: how many there are, those before ``first`` included; ``first``: none is received.
-        until: nanoseconds: what leaves its queue later than that waits for another call. A time
-            before the last arrival runs ingress alone.
+        until: nanoseconds: packets that leave their queues later wait for another call. A time
+            before the last arrival runs ingress only.
 
     Returns:
         which packet is next; how many rows of ``out`` are filled; 0, or what there is no room for,

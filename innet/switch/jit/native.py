@@ -1,4 +1,4 @@
-"""Compiled programs as machine code that runs without Numba, of which nothing is imported here.
+"""Machine code of compiled programs, which runs without Numba. This module does not import Numba.
 
 A compiled program is one C function, ``int32 enter(int64 *frame)``. The frame holds the arguments,
 then what the function returns, then a word for Numba's own use. An integer is one word. An array is
@@ -42,11 +42,11 @@ _HEADER = 5
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """What is kept of a compiled program.
+    """A compiled program as stored on disk.
 
     Attributes:
         growth: bytes by which a packet may leave longer.
-        row: words of a packet that waits; 0 where none does.
+        row: words of a waiting packet; 0 without queues.
         arguments, returned: dtype and number of dimensions of each; 0 dimensions for an integer.
         needs_numba: the code calls Numba's runtime, which must be started first.
         code: an object file for this processor, with the symbols ``ENTER`` and ``RELEASE``.
@@ -66,13 +66,13 @@ class MachineCode:
 
 
 def word_count(kind: Kind) -> int:
-    """How many words of a frame an argument, or what is returned, takes."""
+    """The number of frame words of an argument or a result."""
     _, dimensions = kind
     return _HEADER + 2 * dimensions if dimensions else 1
 
 
 class EndlessError(Exception):
-    """A loop of the program went round too often; ``site`` is the number of its jump back."""
+    """A loop of the program ran too often; ``site`` is the number of its backward jump."""
 
     def __init__(self, site: int) -> None:
         super().__init__(site)
@@ -83,7 +83,7 @@ class NativeProgram:
     """A compiled program in memory.
 
     Attributes:
-        compiled: as it is kept.
+        compiled: the stored program.
         entry: address of the function, as long as this lives.
     """
 
@@ -104,7 +104,7 @@ class NativeProgram:
         return int(self._enter(address))
 
     def release(self, owner: int) -> None:
-        """Give up memory that a call returned."""
+        """Release memory that a call returned."""
         self._release(owner)
 
 
@@ -135,8 +135,8 @@ class Frame:
         """The words of arguments from number ``first`` on.
 
         Raises:
-            TypeError: the compiled program takes something else. It trusts what it is given, so
-                that what is wrong must end here.
+            TypeError: an argument has another type or shape. The compiled program does not check
+                arguments.
         """
         words: list[int] = []
         for value, (dtype, dimensions) in zip(values, self._kinds[first:], strict=False):
@@ -172,13 +172,13 @@ class Frame:
 
         Raises:
             EndlessError: a loop without end.
-            MemoryError: it could not have the memory that it needed.
+            MemoryError: it could not allocate memory.
         """
         self.memory[-1] = 0
         if error := self._native.enter(self._address):
             if error <= ENDLESS:
                 raise EndlessError(ENDLESS - error)
-            raise MemoryError("the compiled program could not have the memory that it needed")
+            raise MemoryError("the compiled program could not allocate memory")
         words = self._returned.tolist()
         results: list[Value] = []
         at = 0
@@ -220,7 +220,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 class _Memory:
-    """Memory that a compiled program had and returned; given back with the last view of it."""
+    """Memory that a compiled program returned; it is released with the last view of it."""
 
     def __init__(self, native: NativeProgram, owner: int, address: int, size: int) -> None:
         self._native = native

@@ -1,7 +1,7 @@
-"""Calls of a compiled program with queues, and what waits there from one call to the next.
+"""Calls of a compiled program with queues, and the packets that wait between calls.
 
-The emitted function (``emit.queue``) allocates nothing. It stops where there is no room and says
-what it needs; ``QueuedProgram`` makes the room and lets it go on.
+The emitted function (``emit.queue``) allocates no memory. If it needs more it stops and returns
+what it lacks; ``QueuedProgram`` allocates it and calls again.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class QueuedProgram:
     Args:
         native: the program.
         state: of its switch.
-        statistics: the array that emitted code counts in.
+        statistics: the array of emitted code's counters.
 
     Attributes:
         frame: the arguments of its function.
-        buffers: for what leaves.
+        buffers: the output buffers.
         traffic: int64, ``traits.TRAFFIC_WORDS``.
-        heap: int64, flat: the copies that wait, ``ENTRY_WORDS`` each, the next to leave first.
+        heap: int64, flat: the waiting copies as a heap by departure, ``ENTRY_WORDS`` each.
         received: shape (1,): packets so far.
     """
 
@@ -69,12 +69,12 @@ class QueuedProgram:
         self.buffers = BufferPool(self.frame, OUT, timed=True)
         self._estimate = SizeEstimate()
         self.received = np.zeros(1, np.int64)  # packets of all calls
-        self._moved = True  # arrays are not where the frame says
+        self._moved = True  # arrays were replaced since the frame was written
         self.frame.put(STATISTICS_ARGUMENT, [statistics])
         self.forget()
 
     def forget(self) -> None:
-        """Drop what waits."""
+        """Drop all waiting packets."""
         self._state.traffic_manager.clear()
         self.traffic = np.zeros(len(TRAFFIC_WORDS), np.int64)
         self._slots, self._span = 0, _FIRST_SPAN
@@ -86,12 +86,12 @@ class QueuedProgram:
 
     @property
     def waiting(self) -> int:
-        """Copies that wait for egress."""
+        """The number of copies that wait for egress."""
         return int(self.traffic[_ENTRIES])
 
     @property
     def next_departure(self) -> int | None:
-        """When the next of them leaves, in nanoseconds."""
+        """The departure time of the next copy, in nanoseconds."""
         return int(self.heap[0]) if self.waiting else None
 
     def run(
@@ -101,13 +101,13 @@ class QueuedProgram:
         until: int,
         room: int,
     ) -> PacketBatch:
-        """Run packets, and what waits and is due.
+        """Run packets, and the egress of due copies.
 
         Args:
-            packets: that are received.
-            times: when each is, in nanoseconds; None to pass the queues by.
-            until: run what waits up to this time.
-            room: the most entries that one packet becomes at once.
+            packets: the received packets.
+            times: arrival times in nanoseconds; None to bypass the queues.
+            until: run copies due by this time.
+            room: most queue entries of one packet.
         """
         count, width = packets[0].shape
         timed = times is not None
@@ -149,8 +149,8 @@ class QueuedProgram:
     ) -> Iterator[tuple[int, int]]:
         """How many packets to receive and up to when to run what waits, until all is done.
 
-        It is all at once, unless entries have timeouts. Then each part ends where a sweep for idle
-        entries is due, which is done here.
+        There is one part, unless entries have timeouts. Then each part ends at the time of a sweep
+        for idle entries, which is done here.
         """
         ageing, first = self._state.ageing, 0
         while times is not None and ageing.has_timeouts:
@@ -168,14 +168,14 @@ class QueuedProgram:
         yield count, until
 
     def hand_over_digests(self) -> None:
-        """Give the control plane the digests that were made."""
+        """Deliver digests to the control plane."""
         if digested := int(self.traffic[_DIGESTED]):
             words = self._digests[:digested]
             self._state.digests.extend(decode_digests(self._state.program, words))
             self.traffic[_DIGESTED] = 0
 
     def take_time(self) -> None:
-        """Let the switch's clocks follow."""
+        """Advance the switch's clocks."""
         manager = self._state.traffic_manager
         manager.now = int(self.traffic[_NOW])
         self._state.clock = manager.now // MICROSECOND
@@ -198,7 +198,7 @@ class QueuedProgram:
             self._moved = False
 
     def room_for(self, width: int) -> int:
-        """Have slots for packets of ``width`` bytes; returns how wide rows for what leaves are."""
+        """Ensure slots for packets of ``width`` bytes; returns the width of output rows."""
         if width + self._growth > self._span:
             self._widen(width + self._growth)
         return self._span
@@ -206,7 +206,7 @@ class QueuedProgram:
     def make_room(
         self, wanted: int, needed: int, room: int, out: OutputBuffer, produced: int
     ) -> OutputBuffer:
-        """Give emitted code what it lacks; returns the buffer to go on with."""
+        """Allocate what emitted code lacks; returns the output buffer to continue with."""
         rows, stride = out.data.shape
         match wanted:
             case _ if wanted == NEED_SLOTS:
@@ -233,7 +233,7 @@ class QueuedProgram:
         self._pool = _longer(self._pool, self._slots * self._row)
         self._store = _longer(self._store, self._slots * self._span)
         self._origins = _longer(self._origins, self._slots * ORIGIN_WORDS)
-        # Free slots and origins are chains: each names the next.
+        # Free slots and origins are linked lists: each has the index of the next.
         slots = np.arange(max(1, had), self._slots)
         traffic = self.traffic
         self._pool[slots * self._row] = [*slots[1:], traffic[_FREE]]

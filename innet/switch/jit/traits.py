@@ -1,7 +1,6 @@
-"""What the emitter and the engine must know of a program alike, so that arguments match.
+"""Properties of a program that the emitter and the engine share, so that arguments match.
 
-Nothing here needs Numba, which takes longer to import than a program that was compiled before takes
-to load.
+This module does not need Numba, whose import takes longer than loading a cached program.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from innet.switch.engine import MAX_LOOPS, Statistics
 from innet.switch.state.entries import word_count
 from innet.switch.state.hashes import RESULT_BITS
 
-#: Position of each counter in the array that emitted code counts in.
+#: Position of each counter in emitted code's array of statistics.
 STATISTICS = {name: position for position, name in enumerate(Statistics().as_dict())}
 
 #: In ``sessions``, rows of a port and a group: no such session; and no port, or no group.
@@ -29,24 +28,26 @@ NO_SESSION, NONE = -2, -1
 TRAFFIC_WORDS = ("now", "made", "entries", "free", "spare", "free_origin", "digested")
 #: Words of an entry of ``waiting`` and of ``origins`` (``runtime.queue``).
 ENTRY_WORDS, ORIGIN_WORDS = 8, 2
-#: Why a program with queues stopped before it was done: it needs more slots, more entries, more
-#: rows for what leaves, longer slots and rows, or room for digests.
+#: Why a program with queues stopped early: it needs more slots, entries or output rows, longer
+#: slots and rows, or more space for digests.
 NEED_SLOTS, NEED_ENTRIES, NEED_ROWS, NEED_BYTES, NEED_DIGESTS = range(1, 6)
 
-#: CRCs whose table is an argument, since the control plane may change it.
+#: CRCs with the table as argument, since the control plane may change it.
 CUSTOM_CRCS = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")
-#: Algorithms that take an argument of their own: a table, a key, a count.
+#: Algorithms with an argument: a table, a key, a count.
 _WITH_STATE = (*CUSTOM_CRCS, "toeplitz", "round_robin")
-#: Algorithms that remember what they were given, which emitted code has no place for.
+#: Algorithms that store their inputs, which emitted code does not support.
 _REMEMBERING = ("round_robin_consistent",)
-#: Algorithms that emitted code has.
+#: Algorithms that emitted code supports.
 ALGORITHMS = frozenset(RESULT_BITS) - frozenset(_REMEMBERING)
 
 _WORD = (1 << 64) - 1
 
 
 def needs_queue(program: ir.Program) -> bool:
-    """Whether packets come by again, which makes emitted code a loop around queues."""
+    """Whether packets are cloned, resubmitted or recirculated, so that emitted code needs
+    queues.
+    """
     return _uses(program, ir.Clone | ir.Resubmit | ir.Recirculate)
 
 
@@ -70,12 +71,12 @@ def _uses(program: ir.Program, kinds: Any) -> bool:
 
 
 def searched_tables(program: ir.Program) -> list[int]:
-    """The tables whose entries or default can change, which emitted code must look at."""
+    """The tables whose entries or default can change, so that emitted code must search them."""
     return [i for i, table in enumerate(program.tables) if constant_action(table) is None]
 
 
 def constant_action(table: ir.Table) -> ir.ActionEntry | None:
-    """The one entry that a table without keys always runs, when nothing can change it."""
+    """The only entry of a table without keys, if nothing can change it."""
     if table.keys or not (table.default_action_const and table.default_entry_const):
         return None
     return table.default

@@ -109,7 +109,7 @@ def test_kinds_of_keys(tmp_path):
         ({"action_params": {"port": 1, "x": 2}}, UnknownNameError, "unknown parameter 'x'"),
         ({"action_params": {}}, ConfigError, "needs the parameter port"),
         ({"match": {}}, ConfigError, "needs a value for hdr.ethernet.destination"),
-        ({"match": {"hdr.ethernet.destination": [1.5]}}, ConfigError, "is no number"),
+        ({"match": {"hdr.ethernet.destination": [1.5]}}, ConfigError, "neither a number"),
         ({"match": {"hdr.ethernet.destination": "x"}}, ConfigError, "invalid entry"),
     ],
 )

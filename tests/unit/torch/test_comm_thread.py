@@ -169,7 +169,7 @@ def test_workers_that_mean_different_tensors():
     with comm_threads() as all_threads:
         for worker, error in enumerate(run(all_threads, gradients(), fingerprint=["a", "b", "a"])):
             assert isinstance(error, InputError)
-            assert f"worker {worker} means {'aba'[worker]}." in str(error)
+            assert f"worker {worker} runs {'aba'[worker]}." in str(error)
 
 
 @pytest.mark.parametrize("how", ["leaves", "dies"])

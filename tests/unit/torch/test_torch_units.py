@@ -115,7 +115,7 @@ def test_a_hook_refuses_what_is_no_state_of_a_hook(state):
 def test_the_hook_is_for_distributed_data_parallel():
     with pytest.raises(InputError, match=r"given a Tensor.*SwitchReduceScatter"):
         ddp_hook(HookState(), torch.ones(3))
-    with pytest.raises(InputError, match="FullyShardedDataParallel does not tell"):
+    with pytest.raises(InputError, match="FullyShardedDataParallel does not say"):
         ddp_hook(HookState(), torch.ones(4), torch.ones(2))  # as it calls its hooks
     with pytest.raises(InputError, match=r"state is a NoneType.*HookState"):
         ddp_hook(None, torch.ones(3))  # as PyTorch's own hooks may be registered

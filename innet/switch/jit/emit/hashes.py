@@ -37,7 +37,7 @@ def hash_arguments(program: ir.Program) -> list[tuple[str, str]]:
 def emit_hash(
     writer: Writer, expressions: Expressions, payload: tuple[str, str], number: int
 ) -> Value:
-    """Write what computes hash ``number`` of the fields as they are, and return its value.
+    """Write the computation of hash ``number`` over the current fields, and return its value.
 
     ``payload`` is the source of the payload's first byte and of its length.
     """
@@ -47,12 +47,12 @@ def emit_hash(
         return _sum_of_fields(writer, expressions, inputs)
     if calculation.algorithm not in ALGORITHMS:
         raise UnsupportedError(f"hash algorithm {calculation.algorithm}")
-    # The bytes: what absent headers hold is left out.
+    # The bytes, without fields of absent headers.
     name = writer.fresh("hashed")
     writer.line(f"{name} = 0")
     bits = [part for part in inputs if not isinstance(part, ir.Payload)]
     groups = [(header, tuple(group)) for header, group in groupby(bits, key=_holder)]
-    # Where absent headers leave parts of bytes out, what follows may begin at any bit.
+    # If absent headers leave partial bytes, the following parts may begin at any bit.
     bitwise = any(_width(expressions.program, members) % 8 for _, members in groups)
     bitwise |= any(_is_variable(expressions.program, part) for part in bits)
     for header, members in groups:
@@ -73,7 +73,7 @@ def emit_hash(
 def _where_valid(
     writer: Writer, expressions: Expressions, header: int | None
 ) -> AbstractContextManager[None]:
-    """A block for what is hashed of a header; constants and metadata always are."""
+    """A block for the inputs of a header, if it is valid; constants and metadata always count."""
     if header is None or expressions.program.headers[header].metadata:
         return nullcontext()
     return writer.block(f"if {expressions.layout.name(header, ir.VALID)}:")
@@ -128,7 +128,7 @@ def _holder(part: Input) -> int | None:
 
 
 def _is_sum(program: ir.Program, inputs: list[Input]) -> bool:
-    """Whether the place of every field in its 16-bit word is known, whichever headers are valid."""
+    """Whether the position of every field in its 16-bit word is the same for all valid headers."""
     if any(isinstance(part, ir.Payload) or _is_variable(program, part) for part in inputs):
         return False
     groups = [tuple(group) for _, group in groupby(inputs, key=_holder)]

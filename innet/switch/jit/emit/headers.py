@@ -246,7 +246,7 @@ def _store_group(writer: Writer, target: str, position: str, offset: int, group:
     for bits in group:
         rest = bits
         while width + rest.width > 64:
-            # Fill the group only where it does not end at a byte by itself.
+            # Fill the group only if it does not end at a byte.
             room = 0 if width % 8 == 0 and width else 64 - width
             if room:
                 pending.append(Bits(f"({rest.text} >> {rest.width - room})", room, False))
@@ -290,10 +290,10 @@ def _store(writer: Writer, target: str, position: str, offset: int, group: list[
 
 # ── Headers with a varbit field ──────────────────────────────────────────────────────────────────
 #
-# The bits of the field stay where they are in ``data``; only their place and their number are kept.
-# A width is a whole number of bytes, so that the fields after it keep their place within a byte.
+# The bits of the field stay in ``data``; the variables have only their position and number. A width
+# is a multiple of 8 bits, so the bit positions of the fields after it do not change.
 
-#: BMv2 reads a length as an int of so many bits, which larger numbers saturate.
+#: BMv2 saturates a length to an int of this many bits.
 _LENGTH_BITS = 32
 
 
@@ -307,7 +307,7 @@ def emit_extract_varbit(
     bits, total = writer.fresh("bits"), writer.fresh("bytes")
     writer.line(f"# {program.headers[header].name}")
     writer.line(f"{bits} = {_length(expressions.data(statement.bits))}")
-    # BMv2 counts what an earlier extraction put into the field, too.
+    # BMv2 also counts the field's bits of an earlier extraction.
     writer.line(f"{total} = {kind.width // 8} + ({taken} >> 3) + ({bits} >> 3)")
     checks = [
         (f"{bits} & 7 != 0", "ParserInvalidArgument"),
@@ -346,7 +346,7 @@ def varbit_headers(program: ir.Program) -> list[int]:
 
 
 def emit_varbit_header(writer: Writer, expressions: Expressions, header: int) -> None:
-    """Write a header to byte ``to`` of ``out``, and move ``to`` behind it."""
+    """Write a header to byte ``to`` of ``out``, and advance ``to``."""
     kind = expressions.program.type_of(header)
     variable = kind.variable
     assert variable is not None, header

@@ -1,8 +1,8 @@
-"""Where fields and registers are in emitted code.
+"""The variables of fields and registers in emitted code.
 
 Fields (``Layout``):
 
-* A field that belongs to no run is a variable: int64 up to 64 bits, ``wide.Wide`` above.
+* A field outside runs is a variable: int64 up to 64 bits, ``wide.Wide`` above.
 * A varbit field is two int64 variables: where its bits are in ``data``, and how many (``WIDTH``).
 * Fields of one width that a ``Loop`` steps through, or that lie side by side in a packet header,
   are elements of an array, so that loops over them become vector operations.
@@ -25,7 +25,7 @@ from innet.switch.jit.emit.arithmetic import Value, affine, truncated
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.state.entries import word_count
 
-#: Fewer like fields of a header stay variables.
+#: Fewer equal fields of a header remain variables.
 SHORTEST_RUN = 8
 
 
@@ -64,12 +64,12 @@ Run = tuple[int, int, int]
 
 
 class Layout:
-    """Names of everything that a packet carries.
+    """The names of a packet's variables.
 
     Args:
         program: whose fields.
         bodies: all statements of the program, rolled.
-        live: the fields that need a place.
+        live: the fields that need a variable.
         passthrough: per header the runs of fields that are copied from the packet.
     """
 
@@ -151,7 +151,7 @@ class Layout:
         return f"lane_{lane.header}_{lane.first}" if lane in self.locals else None
 
     def _runs(self, bodies: tuple[lowered.Body, ...]) -> list[Run]:
-        """Disjoint runs of fields that are to be arrays."""
+        """Disjoint runs of fields that become arrays."""
         program = self.program
         wanted: list[Run] = []
         for loop in (node for node in walk(bodies) if isinstance(node, lowered.Loop)):
@@ -166,7 +166,7 @@ class Layout:
         return _merged(wanted)
 
     def _is_mostly_live(self, run: Run) -> bool:
-        """Whether so many fields of a run need a place that an array is worth it."""
+        """Whether enough fields of a run are live for an array."""
         header, first, last = run
         count = sum(ir.FieldRef(header, field) in self.live for field in range(first, last + 1))
         return count >= SHORTEST_RUN
@@ -193,7 +193,7 @@ def _shape(field: ir.Field) -> tuple[int, bool, bool, bool]:
 
 
 def _merged(runs: Iterable[Run]) -> list[Run]:
-    """Runs that overlap become one."""
+    """Merge overlapping runs."""
     merged: list[Run] = []
     for header, first, last in sorted(set(runs)):
         if merged and merged[-1][0] == header and first <= merged[-1][2]:
@@ -298,7 +298,7 @@ class RegisterLayout:
         }
 
     def read(self, register: int, stride: int, index: str) -> Value:
-        """What a cell holds, whose index is in bounds; in a ``Loop`` columns advance by
+        """The value of a cell whose index is in bounds; in a ``Loop`` columns advance by
         ``stride``.
         """
         width = self.program.registers[register].width
@@ -325,7 +325,7 @@ class RegisterLayout:
         return f"{name}({self._array_and_index(register, stride, index, 0)}, {text})"
 
     def _array_and_index(self, register: int, stride: int, index: str, word: int) -> str:
-        """The array and the place of word ``word`` of a cell."""
+        """The array, and the index in it, of word ``word`` of a cell."""
         group, columns, column = self._columns[register]
         element = index if columns == 1 else f"{index} * {columns}"
         if column:

@@ -36,7 +36,7 @@ class PacketLoop(ABC):
         scratch: how many bytes hashes need besides a packet's own.
     """
 
-    #: Whether the function itself makes room for digests.
+    #: Whether the function itself enlarges the buffer of digests.
     digests_grow = True
 
     def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
@@ -71,7 +71,7 @@ class PacketLoop(ABC):
         self.count("bytes_in", "size")
 
     def reset(self) -> None:
-        """Nothing is parsed, every field is 0, nothing is asked of the switch."""
+        """Reset the parser, all fields to 0, and all requests to the switch."""
         line = self.writer.line
         self._zero_fields()
         line("at = 0")
@@ -87,27 +87,27 @@ class PacketLoop(ABC):
             line(f"{MAX_LENGTH.name} = {UNLIMITED}")
 
     def set_ingress_port(self) -> None:
-        """The port that the packet came from."""
+        """Set the ingress port."""
         reference = self.program.standard.ingress_port
         self.statements.set_field(reference, "arrived", 0, (1 << 31) - 1)
 
     def set_packet_length(self) -> None:
-        """The bytes that came."""
+        """Set the packet length."""
         self.statements.set_field(self.program.standard.packet_length, "size", 0, (1 << 31) - 1)
 
     def set_ingress_timestamp(self) -> None:
-        """When the packet came."""
+        """Set the ingress timestamp."""
         reference = self.program.standard.ingress_global_timestamp
         self.statements.set_field(reference, "clock", 0, (1 << 63) - 1)
 
     def parse(self) -> None:
-        """Headers from bytes."""
+        """Write the parser."""
         self.writer.line("# parser")
         self.statements.region(self.lowered.parser)
         self.statements.drop_failed(self.lowered.parser, "dropped_ingress")
 
     def set_parser_error(self) -> None:
-        """Count an error of the parser, and tell the program."""
+        """Count an error of the parser, and set parser_error."""
         with self.writer.block(f"if parser_error != {self.program.errors['NoError']}:"):
             self.count("parser_errors")
         reference = self.program.standard.parser_error
@@ -122,7 +122,7 @@ class PacketLoop(ABC):
                     self._fill(array.name, array.count)
 
     def verify(self) -> None:
-        """Checksums of what came."""
+        """Verify checksums."""
         if not self.lowered.verify:
             return
         self.writer.line("# checksums")
@@ -187,7 +187,8 @@ class PacketLoop(ABC):
         self.count("replicated", "copies")
 
     def digest(self) -> None:
-        """Append what ingress asked for to ``digests``, of which ``digested`` words are used.
+        """Append the digest that ingress requested to ``digests``, of which ``digested`` words are
+        used.
 
         A digest is the number of its learn list, then the words of each field, the most significant
         one first. ``traits.decode_digests`` reads them.
@@ -220,7 +221,7 @@ class PacketLoop(ABC):
         self.statements.set_field(reference, str(int(value)), value, value)
 
     def set_egress_metadata(self, *, queued: bool = False) -> None:
-        """What a copy that goes to port ``leaves`` is told before egress.
+        """Set the metadata of a copy to port ``leaves`` before egress.
 
         ``queued``: it comes from a queue, and variables say how long it waited there.
         """
@@ -262,7 +263,7 @@ class PacketLoop(ABC):
         self.statements.drop_failed(self.lowered.update, "dropped_egress")
 
     def deparse(self, start: str) -> None:
-        """The packet's bytes to ``out`` from byte ``start`` on; ``to`` ends up behind them."""
+        """Write the packet's bytes to ``out`` from byte ``start`` on; ``to`` is the end."""
         line = self.writer.line
         line("# deparser")
         line(f"to = {start}")
@@ -277,13 +278,15 @@ class PacketLoop(ABC):
                 parts = header_parts(self.expressions, header, leaving=True)
                 size = emit_stores(self.writer, "out", "to", parts)
                 line(f"to += {size}")
-        # What the parser did not take follows as it came.
+        # The payload follows unchanged.
         with self.writer.block("if size > at:"):
             line("copy(out, to, data, base + at, size - at)")
             line("to += size - at")
 
     def send(self, origin: str) -> None:
-        """What stands in ``out`` leaves; ``origin``: of which packet of the batch it is."""
+        """Send the bytes in ``out``; ``origin`` is the index of the received packet in the
+        batch.
+        """
         line = self.writer.line
         line("sent = to - start")
         if self.uses(MAX_LENGTH):

@@ -57,11 +57,11 @@ from innet.switch.jit.traits import searched_tables, uses_digests, uses_random
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """What became of a program.
+    """The emitted module of a program.
 
     Attributes:
         source: of the module; ``process`` in it is the function.
-        loops: how many runs were recognized.
+        loops: number of recognized runs.
     """
 
     source: str
@@ -73,8 +73,9 @@ def argument_types(
 ) -> list[tuple[str, str]]:
     """(name, Numba type) of the emitted function's arguments, in order.
 
-    Up to ``first`` what is received, up to ``statistics`` what is sent, then what differs from call
-    to call, and from ``priorities`` on what the control plane changes.
+    Arguments before ``first`` are the received packets, those before ``statistics`` the output.
+    Then come arguments that differ between calls, and from ``priorities`` on those that the control
+    plane changes.
     """
     arguments = [
         ("packets", "uint8[::1]") if queued else ("data", "uint8[:, ::1]"),
@@ -271,7 +272,7 @@ class PlainLoop(PacketLoop):
     """Each packet through the pipeline once, its copies through egress."""
 
     def emit(self) -> None:
-        """All packets of a batch, as far as there is room for what leaves."""
+        """Run all packets of a batch until the output buffer is full."""
         line = self.writer.line
         if self.program.hashes:
             line(f"scratch = np.empty({self.scratch} + data.shape[1], np.uint8)")
@@ -340,7 +341,7 @@ class PlainLoop(PacketLoop):
         self.set_constant(self.program.standard.instance_type, InstanceType.NORMAL)
 
     def _drop_by_priority(self) -> None:
-        """simple_switch drops what asks for a queue that ports do not have."""
+        """simple_switch drops packets for a queue that ports lack."""
         priority = self.program.standard.priority
         if priority is None or priority not in self.live:
             return
@@ -378,7 +379,7 @@ class PlainLoop(PacketLoop):
             self.send("i - 1")
 
     def _saved_between_copies(self) -> list[str]:
-        """Variables that egress changes and that the next copy must find as ingress left them."""
+        """Variables that egress changes and that the next copy needs as after ingress."""
         if self.program.standard.mcast_grp is None:
             return []
         bodies = (self.lowered.egress, self.lowered.update)

@@ -1,8 +1,7 @@
 """The emitted function with queues between ingress and egress.
 
-Programs that clone, resubmit or recirculate have it, since they make any number of packets of one,
-and each may come by again; and every program for calls with times. Its shape, with names as in the
-emitted source:
+Programs that clone, resubmit or recirculate use it, since one packet may become any number of
+packets. All programs use it for calls with times. Its shape, with names as in the emitted source:
 
     while True:
         if work == NEXT:                     # which event is next
@@ -27,9 +26,9 @@ emitted source:
             ... egress, clone, update checksums, deparse to out
             ... recirculate (work = REENTERED), or send
 
-So a packet that comes again is served before those that wait for egress, and a packet is received
-when nothing is due before it. Without times (``timed`` is 0) every copy is due at once, which is
-the order of simple_switch with packets one at a time.
+So a resubmitted or recirculated packet is processed before those that wait for egress, and a packet
+is received when nothing is due before it. Without times (``timed`` is 0) every copy is due at once,
+which is the order of simple_switch with single packets.
 """
 
 from __future__ import annotations
@@ -63,18 +62,18 @@ from innet.switch.jit.runtime import queue
 from innet.switch.jit.traits import TRAFFIC_WORDS, digest_room
 from innet.switch.traffic_manager import MICROSECOND
 
-#: What is told of each packet that leaves, besides its bytes.
+#: The output columns of each packet that leaves, besides its bytes.
 SENT = ("out_length", "out_port", "out_origin")
 
-#: Rows in ``pool`` where steps put a packet, its clone, and what comes again. The scratch row is
-#: that of slot 0.
+#: Rows in ``pool`` for a packet, its clone, and a packet that is resubmitted or recirculated. The
+#: scratch row is that of slot 0.
 PACKET, CLONE, AGAIN, SCRATCH = "row", "clone_row", "again_row", "zero"
-#: Whether a clone was asked for, to a session that there is.
+#: Whether a clone to an existing session was requested.
 HAS_SESSION = f"{CLONE_SESSION.name} >= 0 and has_session(sessions, {CLONE_SESSION.name})"
 
 
 class QueueLoop(PacketLoop):
-    """Packets that wait in queues between ingress and egress, and that may come again."""
+    """The loop with queues between ingress and egress, and with packets that recirculate."""
 
     digests_grow = False
 
@@ -85,7 +84,7 @@ class QueueLoop(PacketLoop):
         self.clones_ingress = mentions((rolled.parser, rolled.ingress), CLONE_SESSION)
 
     def emit(self) -> None:
-        """All packets of a batch, and what waits, as far as time and room go."""
+        """Run all packets of a batch and due copies, until memory is needed."""
         line = self.writer.line
         line(f"scratch = np.empty(span + {self.scratch}, np.uint8)")
         line("out_stride = out.shape[1]")
@@ -114,7 +113,7 @@ class QueueLoop(PacketLoop):
             line(f"put(traffic, {position}, {name})")
 
     def _choose(self) -> None:
-        """Which event is next, and whether there is room for what it needs."""
+        """Choose the next event, and check the memory that it needs."""
         line = self.writer.line
         with self.writer.block("if held >= 0:"):
             self.rows.release("held")
@@ -144,7 +143,7 @@ class QueueLoop(PacketLoop):
             line("break")
 
     def _set_time(self, time: str) -> None:
-        """Time moves on to ``time``."""
+        """Advance the time to ``time``."""
         with self.writer.block("if timed != 0:"):
             self.writer.line(f"now = max(now, {time})")
             self.writer.line(f"clock = now // {MICROSECOND}")
@@ -160,7 +159,7 @@ class QueueLoop(PacketLoop):
         line("work = int64(DECIDE) if turn == CLONE else int64(NEXT)")
         with self.writer.block("if turn == RECEIVED:"):
             self._receive()
-        # Fields: what was kept, or what is said of a packet from outside.
+        # Fields: those that were kept, or the metadata of a received packet.
         self.reset()
         with self.writer.block("if turn == REENTERED:"):
             self._load_kept_fields()
@@ -186,7 +185,7 @@ class QueueLoop(PacketLoop):
             self._end_ingress(self._is_dropped())
 
     def _end_ingress(self, ended: str) -> None:
-        """Keep the packet in its slot, unless nothing more becomes of it (``ended``)."""
+        """Save the packet in its slot, unless its processing is complete (``ended``)."""
         line = self.writer.line
         with self.writer.block(f"if {ended}:"):
             self.count("dropped_ingress")
@@ -198,7 +197,7 @@ class QueueLoop(PacketLoop):
                 self._clone_ingress()
 
     def _save_packet(self) -> None:
-        """The packet in hand to its slot."""
+        """Save the current packet in its slot."""
         self.rows.save(PACKET)
         with self.writer.block("if turn == RECEIVED:"):
             self.writer.line("copy(store, slot * span, data, base, size)")
@@ -236,7 +235,7 @@ class QueueLoop(PacketLoop):
         self.verify()
         self.ingress()
         self.digest()
-        # Parsing a clone changes the variables, so what the program wants is put aside.
+        # Parsing a clone changes the variables, so the requests are saved.
         line(f"leaves = {self.expressions.field_text(standard.egress_spec)}")
         if standard.mcast_grp is not None:
             line(f"group = {self.expressions.field_text(standard.mcast_grp)}")
@@ -244,7 +243,7 @@ class QueueLoop(PacketLoop):
             line(f"resubmit = {RESUBMIT_LIST.name}")
 
     def _is_dropped(self) -> str:
-        """Whether ingress wants nothing but that the packet ends."""
+        """Whether ingress only drops the packet."""
         conditions = [f"leaves == {DROP_PORT}"]
         if self.program.standard.mcast_grp is not None:
             conditions.append("group == 0")
@@ -265,7 +264,7 @@ class QueueLoop(PacketLoop):
                 line("work = int64(CLONE)")
 
     def _decide(self) -> None:
-        """Where the packet itself goes, once its clone is made."""
+        """Write the packet's destination, after its clone is made."""
         line = self.writer.line
         standard = self.program.standard
         line("work = int64(NEXT)")
@@ -348,7 +347,7 @@ class QueueLoop(PacketLoop):
             line("depth_after = withdraw(queues, queue_of(leaves, priorities, priority))")
 
     def _changed_by_egress(self) -> list[Variable]:
-        """What is not the same in the variables as in the row, after ingress or an earlier copy."""
+        """Variables that differ from the row after ingress or an earlier copy."""
         standard = self.program.standard
         fields, headers = written_fields((self.lowered.egress, self.lowered.update))
         changed = {self.layout.name(header, ir.VALID) for header in headers}
@@ -400,7 +399,7 @@ class Rows:
 
     Attributes:
         row: where each variable stands in a row.
-        field_list_variables: what field lists may keep.
+        field_list_variables: the variables of all field lists.
     """
 
     def __init__(self, loop: PacketLoop) -> None:
@@ -415,12 +414,12 @@ class Rows:
         )
 
     def _kept(self, field_list: ir.FieldList) -> list[Variable]:
-        """What a field list keeps, less what nothing reads."""
+        """The live variables of a field list."""
         references = [each for each in field_list.elements if isinstance(each, ir.FieldRef)]
         return [found for each in references if (found := self.row.variable(each))]
 
     def emit_keep(self) -> None:
-        """A function of its own: what a field list keeps, from one row to another."""
+        """Write a function that copies the variables of a field list from one row to another."""
         with self.writer.block("def keep_fields(field_list, pool, source, target):"):
             for field_list in self.program.field_lists:
                 with self.writer.block(f"if field_list == {field_list.id}:  # {field_list.name}"):
@@ -433,7 +432,9 @@ class Rows:
     # ── Slots ──
 
     def take(self, slot: str, row: str) -> None:
-        """A free slot for the packet in hand, or for a clone of it; ``shortage`` saw to it."""
+        """Take a free slot for the current packet or its clone; ``shortage`` has checked that there
+        is one.
+        """
         line = self.writer.line
         line(f"{slot} = free")
         line(f"{row} = {slot} * ROW")
@@ -442,12 +443,12 @@ class Rows:
         line(f"start_row(pool, {row}, size, number, arrived, origins, origin)")
 
     def use_slot(self, slot: str) -> None:
-        """The packet in hand is that of a slot."""
+        """Make the packet of a slot the current one."""
         self.writer.line("data = store")
         self.writer.line(f"base = {slot} * span")
 
     def release(self, slot: str) -> None:
-        """A step is done with a slot."""
+        """Release a step's reference to a slot."""
         self.writer.line(
             f"free, spare, free_origin = release("
             f"pool, int64(ROW), {slot}, free, spare, origins, free_origin)"
@@ -502,14 +503,14 @@ class Rows:
             self.enqueue("clone_slot", CLONE, "clones", "int64(-1)")
 
     def clear_requests(self, row: str) -> None:
-        """A copy is not cut where its original is, nor does it come again."""
+        """Clear a copy's requests to truncate, resubmit or recirculate."""
         for scalar, nothing in ((MAX_LENGTH, UNLIMITED), (RECIRCULATE_LIST, "0")):
             column = self.row.scalar(scalar)
             if column is not None:
                 self.writer.line(f"put(pool, {row} + {column}, {nothing})")
 
     def put(self, row: str, reference: ir.FieldRef | None, value: int) -> None:
-        """Set a field of a row, if it has a place."""
+        """Set a field of a row, if the row has it."""
         column = self.row.column(reference)
         if column is not None:
             self.writer.line(f"put(pool, {row} + {column}, {int(value)})")
@@ -522,7 +523,7 @@ class Rows:
     # ── The queues ──
 
     def enqueue_group(self, slot: str, row: str, group: str) -> None:
-        """Let each copy of a multicast group wait."""
+        """Enqueue each copy of a multicast group."""
         line = self.writer.line
         self.loop.find_copies(group)
         with self.writer.block("if copies == 0:"):
@@ -533,7 +534,7 @@ class Rows:
             self.enqueue(slot, row, "copy_port", "copy_rid")
 
     def enqueue(self, slot: str, row: str, port: str, rid: str) -> None:
-        """Let a copy wait for its port."""
+        """Enqueue a copy for its port."""
         column = self.row.column(self.program.standard.priority)
         priority = "zero" if column is None else f"get(pool, {row} + {column})"
         for text in (
@@ -554,13 +555,13 @@ class Rows:
 
 # ── A row: every variable of a packet as words ───────────────────────────────────────────────────
 #
-# Only what egress, the deparser and field lists read has a place. Positions in ``data`` are kept
-# relative to the packet's first byte. Metadata stands at the end of the row. The first words are
-# named by ``runtime.queue``.
+# A row has only variables that egress, the deparser and field lists read. Positions in ``data`` are
+# relative to the packet's first byte. Metadata is at the end of the row. ``runtime.queue`` names
+# the first words.
 
 
 class Form(enum.Enum):
-    """How a variable becomes words."""
+    """How a variable is stored in words."""
 
     NUMBER = enum.auto()
     WIDE = enum.auto()
@@ -587,7 +588,7 @@ class Variable:
 
 
 class PacketRow:
-    """Where each variable stands in a row.
+    """The columns of variables in a row.
 
     Attributes:
         width: words of a row.
@@ -614,16 +615,16 @@ class PacketRow:
             self._header_fields(header)
 
     def column(self, reference: ir.FieldRef | None) -> int | None:
-        """The first word of a field; None where it has no place."""
+        """The first word of a field; None if the row lacks it."""
         found = None if reference is None else self.variable(reference)
         return None if found is None else found.column
 
     def variable(self, reference: ir.FieldRef) -> Variable | None:
-        """A field as a part of the row; None where nothing reads it."""
+        """A field as a part of the row; None if nothing reads it."""
         return self._fields.get((reference.header, reference.field))
 
     def scalar(self, scalar: lowered.Scalar) -> int | None:
-        """The word of a variable that is no field, None where it is not kept."""
+        """The word of a variable that is not a field; None if the row lacks it."""
         return next((each.column for each in self.variables if each.name == scalar.name), None)
 
     def width_column(self, header: int) -> int:
@@ -633,7 +634,7 @@ class PacketRow:
     # ── Layout of the row ──
 
     def _needed_fields(self) -> set[ir.FieldRef]:
-        """What is read after ingress, or kept when a packet comes again."""
+        """Fields that are read after ingress, or kept when a packet recirculates."""
         program, standard = self.program, self.program.standard
         copied = {
             ir.FieldRef(header, field)

@@ -43,7 +43,7 @@ _KEY = (1 << PREFIX_SHIFT) - 1
 
 @inlined
 def _mixed(state: int, word: int) -> Any:
-    """A hash that took one more word, as ``state.hash_index`` computes it."""
+    """A hash after one more word, as in ``state.hash_index``."""
     state = wrapped_multiply(state ^ word, MULTIPLIER)
     return state ^ ((state >> 32) & 0xFFFFFFFF)
 
@@ -59,7 +59,7 @@ def hash_key(key: Any, seed: int) -> Any:
 
 @inlined
 def slot_of(state: int, slots: int) -> int:
-    """Where a hash leads to among so many slots, as ``state.hash_index`` computes it."""
+    """The slot of a hash, as in ``state.hash_index``."""
     return ((state & 0xFFFFFFFF) * slots) >> 32
 
 
@@ -172,7 +172,7 @@ def find_prefix(  # noqa: PLR0917 - called by emitted code only
 def _find_under_mask(entries: Any, masks: Any, rows: Any, key: Any, number: int) -> Any:
     """The best row of mask ``number`` for ``key``; 0 for none."""
     words = len(key)
-    # The hash that ``tables.arrays`` placed the entry by: number of the mask, then masked key.
+    # The hash as in ``tables.arrays``: number of the mask, then masked key.
     state = _mixed(0, number)
     for position in range(words):
         state = _mixed(state, key[position] & get(masks, number * words + position))
@@ -216,7 +216,7 @@ def find_by_mask(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> An
 
 @inlined
 def _matches_masked(values: Any, at: int, key: Any, words: int) -> bool:
-    """Whether ``key`` has the bits that stand from ``at`` on: values, then their masks."""
+    """Whether ``key`` matches the values from index ``at`` on, and their masks after them."""
     same = True
     for position in range(words):
         masked = key[position] & get(values, at + words + position)
@@ -226,9 +226,8 @@ def _matches_masked(values: Any, at: int, key: Any, words: int) -> bool:
 
 @inlined
 def _in_ranges(bounds: Any, at: int, key: Any, first: int, starts: Any) -> bool:
-    """Whether ``key`` from position ``first`` on is within the lowest numbers, which stand from
-    ``at`` on, and the highest, which follow. ``starts`` tells where a number begins that may go on
-    in the next word.
+    """Whether ``key`` from position ``first`` on is within ranges: the lowest numbers begin at
+    index ``at``, the highest follow. ``starts`` marks the first word of each number.
     """
     inside = True
     at_low = at_high = True

@@ -5,8 +5,8 @@ first words of a row are named here; then comes every variable that egress needs
 lays them out. Each copy that waits for egress is an entry of the heap ``waiting``; copies of one
 packet share its slot. Slot 0 is never given out: its row is emitted code's own.
 
-Nothing here allocates. Emitted code stops where there is no room (``shortage``) and goes on after
-its caller made some.
+Nothing here allocates memory. Emitted code stops at a ``shortage``, and continues after its caller
+has allocated memory.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def start_row(  # noqa: PLR0917 - called by emitted code only
 def release(  # noqa: PLR0917 - called by emitted code only
     pool: Any, width: int, slot: int, free: int, spare: int, origins: Any, free_origin: int
 ) -> Any:
-    """One user of a slot less; returns the first free slot, how many there are, and the first free
-    origin.
+    """Release a reference to a slot; returns the first free slot, the number of free slots, and the
+    first free origin.
     """
     row = slot * width
     left = get(pool, row + REFERENCES) - 1
@@ -181,9 +181,9 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     rid: int,
     priority: int,
 ) -> Any:
-    """Let a copy wait; returns how many wait then, and how many were made so far.
+    """Enqueue a copy; returns the number of waiting copies, and of copies so far.
 
-    Without times the queue is passed by, and the copy leaves at once.
+    Without times the copy bypasses its queue and is due at once.
     """
     if priority >= priorities:
         statistics[_DROPPED_INGRESS] += 1
@@ -200,7 +200,7 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     row = slot * width
     put(pool, row + REFERENCES, get(pool, row + REFERENCES) + 1)
     rank = ((priorities - 1 - priority) << _RANK_BITS) | made
-    # From the bottom of the heap up, past the entries that leave later.
+    # Sift up from the bottom of the heap, past entries that leave later.
     position = count
     while position > 0:
         parent = (position - 1) >> 1
@@ -231,8 +231,8 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
 
 @inlined
 def pop_entry(waiting: Any, count: int) -> int:
-    """Take the first entry out; returns how many are left. It stands behind them, until the next
-    one is made.
+    """Remove the first entry; returns the number of remaining entries. The removed one is stored
+    after them, until the next ``enqueue``.
     """
     last = count - 1
     if last == 0:
@@ -273,11 +273,12 @@ def pop_entry(waiting: Any, count: int) -> int:
 def shortage(  # noqa: PLR0917 - called by emitted code only
     spare: int, entries: int, room: int, rows: int, needed: int, span: int, stride: int
 ) -> int:
-    """What the next step may need and there is no room for (``traits.NEED_...``); 0: nothing.
+    """The memory that the next step may lack (``traits.NEED_...``); 0 for none.
 
     There are ``spare`` slots, ``entries`` words of entries, ``rows`` for what leaves.
 
-    A step takes three slots at most: the packet's, its clone's, and that of what comes again.
+    A step takes at most three slots: for the packet, its clone, and a resubmitted or recirculated
+    packet.
     """
     if spare < 3:
         return NEED_SLOTS

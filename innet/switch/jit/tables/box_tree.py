@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from innet.switch.state.entries import EntryColumns
 from innet.switch.state.hash_index import Words
 
-#: Nodes with so many entries are not divided.
+#: Nodes with at most this many entries are not divided.
 LEAF = 16
-#: So many entries stay at a node that is divided.
+#: Most entries that stay at a divided node.
 MAX_IN_NODE = 6
-#: The share of entries that may be left on one side of a division and across it.
+#: Largest share of entries on one side of a division, with those across it.
 _MAX_SHARE = 7 / 8
 
 Numbers = NDArray[np.int32]
@@ -75,8 +75,9 @@ class BoxTree:
 
 
 def _divide(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, list[Entries]]:
-    """The entries that stay, and the parts of the others."""
-    # Try each field at its quartiles: where is the larger side, with what reaches across, smallest?
+    """The entries that stay at the node, and the parts of the others."""
+    # Try each field at its quartiles. Choose the smallest sum of the larger side and the entries
+    # across.
     ordered = np.sort(lows, axis=1)
     quartiles = [len(entries) * quarter // 4 for quarter in (1, 2, 3)]
     cuts = ordered[:, quartiles, None]
@@ -87,7 +88,7 @@ def _divide(entries: Entries, lows: Numbers, highs: Numbers) -> tuple[Entries, l
     chosen, quartile = np.unravel_index(np.argmin(left), left.shape)
     if left[chosen, quartile] > _MAX_SHARE * len(entries):
         return _halve(entries, lows, highs, int(chosen))
-    # Divide there: what lies below, what reaches across, what lies above.
+    # Divide there into entries below, across and above.
     cut = cuts[chosen, quartile]
     side = np.where(highs[chosen] < cut, 0, np.where(lows[chosen] < cut, 1, 2))
     stays = side == 1
@@ -222,7 +223,7 @@ class _Subtrees:
 
 
 def sortable(numbers: Words) -> NDArray[Any]:
-    """Numbers of some words as elements that compare as they do."""
+    """Numbers of several words as elements with the same order."""
     if numbers.shape[1] == 1:
         return numbers[:, 0]
     return numbers.astype(">u8", order="C").view(f"S{8 * numbers.shape[1]}")[:, 0]

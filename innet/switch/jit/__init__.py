@@ -20,7 +20,8 @@ A program becomes one Python function that runs a batch of packets, and that Num
 ``cache``, ``native``      object files on disk; machine code in memory, called without Numba
 ``tables/``                the state of tables as arrays that emitted code searches
 ``runtime/``               functions for emitted code: ``core`` (bytes, arrays, integers),
-                           ``lookups``, ``hashes``, ``externs`` (meters, random), ``queue``, ``wide`` integers
+                           ``lookups``, ``hashes``, ``externs`` (meters, random), ``queue``,
+                           ``wide`` integers
 ``traits``                 properties of a program that the engine and the emitter share
 ``engine``                 runs batches through machine code; ``queued`` does so with egress queues
                            and sweeps for idle entries, ``inline`` from other compiled code

@@ -46,7 +46,7 @@ def test_random_traffic(path: Path, seed: int) -> None:
 def test_few_entries_in_trees(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So few that a node would hold all of them."""
     monkeypatch.setattr(box_tree, "LEAF", 2)
-    monkeypatch.setattr(box_tree, "KEPT", 1)
+    monkeypatch.setattr(box_tree, "MAX_IN_NODE", 1)
     check_random_traffic(load_program(FOLDER / f"{name}.json"), seed=5, largest=100)
 
 

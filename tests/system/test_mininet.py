@@ -355,7 +355,7 @@ def test_an_interrupted_run_leaves_nothing(number):
     ("arguments", "words"),
     [
         (["--topology", "ring"], "unknown topology 'ring'"),
-        (["--window", "3"], "must be a power of two"),
+        (["--window", "3"], "choose a power of two"),
         (["--program", "nothing"], "unknown program 'nothing'"),
         (["--switch", "bmv2", "--simple-switch", "/no/such"], "/no/such is not installed"),
     ],

@@ -163,7 +163,7 @@ def test_netem_delays_links():
     [
         (["--topology", "dumbbell", "--output", "x.npy"], "takes the sum of one job"),
         (["--jobs", "2", "--program", "hashed"], "hashed serves one job"),
-        (["--jobs", "2", "--train"], "a training is one"),
+        (["--jobs", "2", "--train"], "a training is a single job"),
         (["--jobs", "2", "--window", "1024"], "Choose a smaller window"),
         (["--topology", "fat-tree", "--workers", "17"], "has 16 hosts"),
         (["--topology", "fat-tree", "--program", "slots"], "knows one switch only"),
@@ -182,5 +182,5 @@ def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
 def test_a_job_that_is_not_there():
     with pytest.raises(InputError, match="there is no job 3; the network has 2"):
         settings(jobs=2, job=3).plan()
-    with pytest.raises(InputError, match="input files are those of one job"):
+    with pytest.raises(InputError, match="input files need a single job"):
         settings(jobs=2, input=("a.npy",)).gradients()

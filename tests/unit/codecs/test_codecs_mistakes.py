@@ -142,6 +142,9 @@ class InDoubles(Quantizer):
     name = "in-doubles"
     capabilities = Capabilities(provides=frozenset({INT32, ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}))
 
+    def largest_integer(self, workers):
+        return (2**31 - 1) // workers
+
     def announce(self, selection):
         del selection
         return []

@@ -71,7 +71,7 @@ def _limit_of_workers(program: str = "a job", most: int = MAX_WORKERS) -> str:
 
 
 def _not_too_many_workers(workers: object) -> object:
-    """Comes before the range of the field, whose error gives no reason."""
+    """Refuse too many workers with the reason, before pydantic checks the range without one."""
     if is_int(workers) and workers > MAX_WORKERS:
         raise ValueError(_limit_of_workers())
     return workers

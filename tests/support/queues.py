@@ -31,7 +31,7 @@ Departure = tuple[int, int, int]
 
 
 class Driven:
-    """Queues that lines are run on; subclasses say what the lines do."""
+    """Runs lines of commands on egress queues; subclasses implement each command."""
 
     def run(self, lines: Iterable[str]) -> list[str]:
         """An answer for each line."""

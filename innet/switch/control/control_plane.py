@@ -449,7 +449,7 @@ class ControlPlane(ABC):
         self._set_lag(in_range(lag, MAX_LAG, "lag"), _ports(ports))
 
     def multicast_group(self, group: int, replicas: Iterable[tuple[int, int]]) -> None:
-        """Make ``group`` copy to each (port, rid), in that order, and to nothing else."""
+        """Set the replicas of multicast group ``group``: (port, rid) pairs, in this order."""
         group = _multicast_group(group)
         nodes = [
             (in_range(rid, MAX_RID, "replication id"), _ports([port])) for port, rid in replicas

@@ -161,3 +161,17 @@ def test_dropped_output_is_used_again() -> None:
     engine.process(batch)  # its packet grows more than one of its headers does
     first = engine.process(batch).data.ctypes.data
     assert engine.process(batch).data.ctypes.data == first
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+@pytest.mark.parametrize("times", [None, [5]])
+def test_each_pass_of_a_packet_may_need_room(engine: str, times: list[int] | None) -> None:
+    """A thousand passes, each with a clone that waits: more than there is memory for at first."""
+    switch = switch_of("queue_resubmit", engine)
+    switch.mirror_session(1, port=3)
+    switch.traffic_manager.set_depth(10_000)
+    data = (1000).to_bytes(2, "big") + bytes(300)
+    sent = switch.process([(1, data)], times=times)
+    assert sent == [(3, data)] * 1001 + [(2, data)]
+    assert switch.statistics.resubmitted == 1000
+    assert switch.waiting == 0

@@ -6,7 +6,8 @@ packets. All programs use it for calls with times. Its shape, with names as in t
     while True:
         if work == NEXT:                     # which event is next
             limit = ...                      # the time of the next packet, then the call's end
-            if due(waiting, entries, limit): work = EGRESS
+            if pending != 0: work = REENTERED
+            elif due(waiting, entries, limit): work = EGRESS
             elif i == len(length): break
             else: work = RECEIVED
             if shortage(...): break           # the caller makes room and calls again
@@ -20,11 +21,11 @@ packets. All programs use it for calls with times. Its shape, with names as in t
             elif clone_session >= 0:
                 work = CLONE                 # the received bytes are parsed again
         elif work == DECIDE:
-            ... resubmit (work = REENTERED), or enqueue, or drop
+            ... resubmit (pending), or enqueue, or drop
         else:                                # EGRESS
             ... take the first entry, and the variables from its slot
             ... egress, clone, update checksums, deparse to out
-            ... recirculate (work = REENTERED), or send
+            ... recirculate (pending), or send
 
 So a resubmitted or recirculated packet is processed before those that wait for egress, and a packet
 is received when nothing is due before it. Without times (``timed`` is 0) every copy is due at once,
@@ -124,7 +125,9 @@ class QueueLoop(PacketLoop):
             with self.writer.block("if i < len(length):"):
                 line("limit = get(times, i)")
         line("needed = stride")
-        with self.writer.block("if due(waiting, entries, limit):"):
+        with self.writer.block("if pending != 0:"):
+            line("work = int64(REENTERED)")
+        with self.writer.block("elif due(waiting, entries, limit):"):
             line("work = int64(EGRESS)")
             line("needed = get(pool, entry_word(waiting, zero, SLOT) * ROW + SIZE) + GROWTH")
         with self.writer.block("elif i == len(length):"):
@@ -159,6 +162,8 @@ class QueueLoop(PacketLoop):
         line("work = int64(DECIDE) if turn == CLONE else int64(NEXT)")
         with self.writer.block("if turn == RECEIVED:"):
             self._receive()
+        with self.writer.block("elif turn == REENTERED:"):
+            self._take_pending()
         # Fields: those that were kept, or the metadata of a received packet.
         self.reset()
         with self.writer.block("if turn == REENTERED:"):
@@ -201,6 +206,16 @@ class QueueLoop(PacketLoop):
         self.rows.save(PACKET)
         with self.writer.block("if turn == RECEIVED:"):
             self.writer.line("copy(store, slot * span, data, base, size)")
+
+    def _take_pending(self) -> None:
+        """The packet that was resubmitted or recirculated last."""
+        line = self.writer.line
+        line("slot = held = pending")
+        line("pending = zero")
+        line("row = slot * ROW")
+        self.rows.use_slot("slot")
+        for name in ("size", "number", "arrived", "origin"):
+            line(f"{name} = get(pool, row + {name.upper()})")
 
     def _receive(self) -> None:
         """The next packet, and a slot for it."""
@@ -476,11 +491,8 @@ class Rows:
         line(f"clear(pool, {AGAIN} + {queue.ORIGIN + 1}, {AGAIN} + ROW)")
         line(f"keep_fields({field_list}, pool, {source}, {AGAIN})")
         self.put(AGAIN, self.program.standard.instance_type, kind)
-        self.release("slot")
-        line("slot = held = again_slot")
-        line(f"{PACKET} = {AGAIN}")
-        self.use_slot("slot")
-        line("work = int64(REENTERED)")
+        # It is an event of its own, since each pass may need slots and entries.
+        line("pending = again_slot")
 
     def enqueue_clone(self, field_list: str, session: str, kind: InstanceType, source: str) -> None:
         """Make the metadata of a clone and send it to its session's group and port."""

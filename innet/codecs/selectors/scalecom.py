@@ -184,7 +184,7 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         return indices
 
     def applied_indices(self, total: Floats) -> Ints | None:
-        """Return None, since all chosen elements are applied. The next worker becomes the leader."""
+        """Return None: all chosen elements are applied. The next worker becomes the leader."""
         del total
         self._step += 1
         return None

@@ -297,7 +297,7 @@ def meeting(store, settings, first=None):
 
 
 def at(service, **options):
-    return Settings(**{"switch": where(service), "job": "mine", "deadline": 3.0} | options)
+    return Settings(**{"switch": where(service), "job": "mine", "deadline": 30.0} | options)
 
 
 def test_workers_meet_at_a_switch_by_their_store():
@@ -355,8 +355,8 @@ def test_who_does_not_come_to_a_group_is_named(rank, missing, monkeypatch):
 
 def test_a_wrong_key_is_everybodys_error():
     with serving(key="secret", workers_max=WORKERS) as service:
-        settings = [at(service, key="secret") for _ in range(WORKERS)]
-        settings[1] = at(service, key="another")
+        settings = [at(service, key="secret", deadline=5.0) for _ in range(WORKERS)]
+        settings[1] = at(service, key="another", deadline=5.0)
         found = meeting(torch.distributed.HashStore(), settings)
         assert "the key is not the switch's" in str(found[1])
         for other in (found[0], found[2]):
@@ -366,7 +366,7 @@ def test_a_wrong_key_is_everybodys_error():
 
 def test_no_switch_is_everybodys_error():
     with serving() as service:
-        gone = at(service, deadline=1.0)
+        gone = at(service, deadline=5.0)
     for error in meeting(torch.distributed.HashStore(), [gone] * WORKERS):
         assert isinstance(error, NetworkError)
         assert gone.switch in str(error)
@@ -386,7 +386,7 @@ def test_a_switch_of_another_machine_is_told_apart(monkeypatch):
     with serving() as service:
         own = type("Own", (), {"address": where(service), "key": None})
         monkeypatch.setattr("innet.torch.rendezvous.local_switch", lambda: own)
-        found = meeting(torch.distributed.HashStore(), [Settings(deadline=1.0)] * WORKERS)
+        found = meeting(torch.distributed.HashStore(), [Settings(deadline=60.0)] * WORKERS)
         assert any("several machines" in str(error) for error in found)
 
 

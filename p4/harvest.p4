@@ -33,36 +33,36 @@ const bit<8> BETWEEN_PASSES = 1; // the list of what a packet keeps on its way r
 
 // All of it is 0 when a packet comes in; what is listed is kept between the passes.
 struct metadata_t {
-    bit<8>  refusal;
+    bit<8>  drop_reason;
     bit<32> worker_bit;
-    bit<32> everybody; // the bits that make a slot complete
+    bit<32> full_bitmap; // the bits that make a slot complete
     @field_list(BETWEEN_PASSES)
     bit<16> group;
-    bit<16> outside;
+    bit<16> slot_excess;
     @field_list(BETWEEN_PASSES)
-    bit<32> index;  // of the slot and version, in every register array
-    bit<32> said;   // what all packets of a chunk have to agree on
-    bit<1>  closes; // asks for what is there
-    bit<32> newest; // chunk of the slot, this packet's included
-    bit<1>  fresh;  // this packet's chunk is newer than what the slot held
-    bit<1>  open;   // agrees with the chunk's others, and the slot is not closed
-    bit<1>  closed; // agrees, and the slot was closed before this packet
-    bit<1>  seen;
+    bit<32> index;           // of the slot and version, in every register array
+    bit<32> chunk_signature; // what all packets of a chunk have to agree on
+    bit<1>  request_partial; // asks for what is there
+    bit<32> newest_sequence; // chunk of the slot, this packet's included
+    bit<1>  new_chunk;       // this packet's chunk is newer than what the slot held
+    bit<1>  slot_open;       // agrees with the chunk's others, and the slot is not closed
+    bit<1>  slot_closed;     // agrees, and the slot was closed before this packet
+    bit<1>  worker_seen;
     @field_list(BETWEEN_PASSES)
-    bit<1>  reads;  // seen, or late: adds nothing
-    bit<1>  left0;  // a sum has left int32, in the first quarter of the values
-    bit<1>  left1;
-    bit<1>  left2;
-    bit<1>  left3;
+    bit<1>  read_only; // seen, or late: adds nothing
+    bit<1>  overflow0; // a sum has left int32, in the first quarter of the values
+    bit<1>  overflow1;
+    bit<1>  overflow2;
+    bit<1>  overflow3;
     @field_list(BETWEEN_PASSES)
-    bit<9>  asker;  // port of who sent the packet
+    bit<9>  reply_port; // port of who sent the packet
     @field_list(BETWEEN_PASSES)
-    bit<1>  second; // this is the second pass
+    bit<1>  second_pass; // this is the second pass
     @field_list(BETWEEN_PASSES)
-    bit<8>  told;   // flags that make it a result
+    bit<8>  result_flags; // flags that make it a result
 }
 
-#include "include/refusals.p4"
+#include "include/drop_reasons.p4"
 #include "include/parser.p4"
 #include "include/admission.p4"
 #include "include/pool.p4"
@@ -70,19 +70,19 @@ struct metadata_t {
 #include "include/marks.p4"
 
 #define EGRESS SlotsEgress
-#define TOLD meta.told // which the slot's marks do not hold
+#define RESULT_FLAGS meta.result_flags // which the slot's marks do not hold
 #include "include/egress.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
-    counter(11, CounterType.packets_and_bytes) refused;
+    counter(11, CounterType.packets_and_bytes) dropped;
     Admission() admission;
     Pool() pool;
     Pairs() values;
     Marks() marks;
 
-    action refuse() {
-        refused.count((bit<32>)meta.refusal);
+    action count_and_drop() {
+        dropped.count((bit<32>)meta.drop_reason);
         mark_to_drop(standard_metadata);
     }
 
@@ -90,54 +90,54 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
     action clear() { PAIRS(PAIR_CLEAR) }
 
     // To all workers: this packet made the result.
-    action publish() {
+    action multicast_result() {
         standard_metadata.mcast_grp = meta.group;
     }
 
     // To the one who asks for it once more, or too late; in the first pass, to go round.
-    action repeat() {
-        standard_metadata.egress_spec = meta.asker;
+    action resend_result() {
+        standard_metadata.egress_spec = meta.reply_port;
     }
 
     apply {
-        if (meta.second == 1) {
-            meta.refusal = REFUSED_OVERTAKEN; // unless the slot is what it was
-            if (meta.reads == 1) {
+        if (meta.second_pass == 1) {
+            meta.drop_reason = DROP_OVERTAKEN; // unless the slot is what it was
+            if (meta.read_only == 1) {
                 clear();
             }
             pool.apply(hdr, meta);
         } else {
-            meta.asker = standard_metadata.ingress_port;
+            meta.reply_port = standard_metadata.ingress_port;
             admission.apply(hdr, meta, standard_metadata);
-            if (meta.refusal == REFUSED_NOT) {
-                if (meta.outside != 0) {
-                    meta.refusal = REFUSED_SLOT;
+            if (meta.drop_reason == NOT_DROPPED) {
+                if (meta.slot_excess != 0) {
+                    meta.drop_reason = DROP_SLOT_RANGE;
                 } else {
                     pool.apply(hdr, meta);
                 }
             }
         }
-        if (meta.open == 0 && meta.closed == 0) {
-            refuse();
+        if (meta.slot_open == 0 && meta.slot_closed == 0) {
+            count_and_drop();
         } else {
             values.apply(hdr, meta);
-            if (meta.second == 1) {
-                if (meta.reads == 1) {
-                    repeat();
+            if (meta.second_pass == 1) {
+                if (meta.read_only == 1) {
+                    resend_result();
                 } else {
-                    publish();
+                    multicast_result();
                 }
             } else {
                 marks.apply(hdr, meta);
-                if (meta.closed == 1 && meta.seen == 0) {
-                    refused.count((bit<32>)REFUSED_LATE);
+                if (meta.slot_closed == 1 && meta.worker_seen == 0) {
+                    dropped.count((bit<32>)DROP_LATE);
                 }
-                if (hdr.innet.bitmap == meta.everybody) {
-                    meta.told = FLAG_RESULT;
-                    repeat();
-                } else if (meta.closed == 1 || meta.closes == 1) {
-                    meta.told = FLAG_RESULT | FLAG_PARTIAL;
-                    repeat();
+                if (hdr.innet.bitmap == meta.full_bitmap) {
+                    meta.result_flags = FLAG_RESULT;
+                    resend_result();
+                } else if (meta.slot_closed == 1 || meta.request_partial == 1) {
+                    meta.result_flags = FLAG_RESULT | FLAG_PARTIAL;
+                    resend_result();
                 } else {
                     mark_to_drop(standard_metadata); // the slot waits for others
                 }

@@ -45,56 +45,56 @@ const bit<32> PART = 2 * SLOTS; // from the cells of one quarter to those of the
 
 // All of it is 0 when a packet comes in; what is listed is kept between the passes.
 struct metadata_t {
-    bit<8>  refusal;
+    bit<8>  drop_reason;
     bit<32> worker_bit;
-    bit<32> everybody; // the bits that make a slot complete
+    bit<32> full_bitmap;      // the bits that make a slot complete
     bit<16> group;
-    bit<16> outside;
-    bit<32> whole;  // index of the slot and version
-    bit<32> index;  // and of the quarter, in the register arrays that have one
-    bit<32> said;   // what all packets of a chunk have to agree on
-    bit<1>  closes; // asks for what is there
-    bit<32> newest; // chunk of the slot, this packet's included
-    bit<1>  fresh;  // this packet's chunk is newer than what the slot held
-    bit<1>  open;   // agrees with the chunk's others, and the slot is not closed
-    bit<1>  closed; // agrees, and the slot was closed before this packet
-    bit<1>  seen;
-    bit<1>  left0;  // a sum has left int32, in the first quarter of the pass's values
-    bit<1>  left1;
-    bit<1>  left2;
-    bit<1>  left3;
-    bit<16> summed; // of all words of the result that earlier passes have added
-    bit<1>  sums;   // the words of a quarter are there
-    bit<1>  leaves; // this is the last pass
+    bit<16> slot_excess;
+    bit<32> slot_index;       // index of the slot and version
+    bit<32> index;            // and of the quarter, in the register arrays that have one
+    bit<32> chunk_signature;  // what all packets of a chunk have to agree on
+    bit<1>  request_partial;  // asks for what is there
+    bit<32> newest_sequence;  // chunk of the slot, this packet's included
+    bit<1>  new_chunk;        // this packet's chunk is newer than what the slot held
+    bit<1>  slot_open;        // agrees with the chunk's others, and the slot is not closed
+    bit<1>  slot_closed;      // agrees, and the slot was closed before this packet
+    bit<1>  worker_seen;
+    bit<1>  overflow0;        // a sum has left int32, in the first quarter of the pass's values
+    bit<1>  overflow1;
+    bit<1>  overflow2;
+    bit<1>  overflow3;
+    bit<16> checksum_so_far;  // of all words of the result that earlier passes have added
+    bit<1>  adds_to_checksum; // the words of a quarter are there
+    bit<1>  last_pass;        // this is the last pass
     @field_list(BETWEEN_PASSES)
-    bit<9>  asker;  // port of who sent the packet
+    bit<9>  reply_port; // port of who sent the packet
     @field_list(BETWEEN_PASSES)
-    bit<1>  inside; // this is not the first pass
+    bit<1>  recirculated; // this is not the first pass
     @field_list(BETWEEN_PASSES)
-    bit<32> offset; // of the quarter's cells
+    bit<32> part_offset; // of the quarter's cells
     @field_list(BETWEEN_PASSES)
-    bit<1>  last;   // this is the last quarter
+    bit<1>  last_part; // this is the last quarter
     @field_list(BETWEEN_PASSES)
-    bit<1>  reads;  // seen, or late: adds nothing
+    bit<1>  read_only; // seen, or late: adds nothing
     @field_list(BETWEEN_PASSES)
-    bit<1>  late;   // came when the first quarter was closed
+    bit<1>  late; // came when the first quarter was closed
     @field_list(BETWEEN_PASSES)
-    bit<1>  closer; // closed the first quarter
+    bit<1>  closed_slot; // closed the first quarter
     @field_list(BETWEEN_PASSES)
-    bit<32> target; // who is in the result
+    bit<32> result_bitmap; // who is in the result
     @field_list(BETWEEN_PASSES)
-    bit<8>  told;   // flags that make it a result
+    bit<8>  result_flags; // flags that make it a result
     @field_list(BETWEEN_PASSES)
-    bit<1>  to_all; // it made the result
+    bit<1>  multicast; // it made the result
     @field_list(BETWEEN_PASSES)
-    bit<1>  answers; // is on its way back
+    bit<1>  returning; // is on its way back
     @field_list(BETWEEN_PASSES)
-    bit<1>  adds;   // and puts another quarter in front, of which it takes the high words now
+    bit<1>  prepends_part; // and puts another quarter in front, of which it takes the high words now
     @field_list(BETWEEN_PASSES)
-    bit<1>  second; // or has half of the quarter's words, and takes the others
+    bit<1>  second_pass; // or has half of the quarter's words, and takes the others
 }
 
-#include "include/refusals.p4"
+#include "include/drop_reasons.p4"
 #include "include/parser.p4"
 #include "include/admission.p4"
 #include "include/pool.p4"
@@ -102,19 +102,19 @@ struct metadata_t {
 #include "include/marks.p4"
 
 #define EGRESS SlotsEgress
-#define TOLD meta.told // which the slot's marks do not hold
+#define RESULT_FLAGS meta.result_flags // which the slot's marks do not hold
 #include "include/egress.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
-    counter(11, CounterType.packets_and_bytes) refused;
+    counter(11, CounterType.packets_and_bytes) dropped;
     Admission() admission;
     Pool() pool;
     Pairs() values;
     Marks() marks;
 
-    action refuse() {
-        refused.count((bit<32>)meta.refusal);
+    action count_and_drop() {
+        dropped.count((bit<32>)meta.drop_reason);
         mark_to_drop(standard_metadata);
     }
 
@@ -123,92 +123,92 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
 
     // Who the result will be of: those who are in once somebody asks for what is there, or all.
     action wait_for_all() {
-        meta.target = meta.everybody;
-        meta.told = FLAG_RESULT;
+        meta.result_bitmap = meta.full_bitmap;
+        meta.result_flags = FLAG_RESULT;
     }
-    action take_what_is_there() {
-        meta.late = meta.closed & ~meta.seen;
-        meta.closer = ~meta.closed;
-        meta.target = hdr.innet.bitmap;
-        meta.told = FLAG_RESULT | FLAG_PARTIAL;
+    action close_with_those_present() {
+        meta.late = meta.slot_closed & ~meta.worker_seen;
+        meta.closed_slot = ~meta.slot_closed;
+        meta.result_bitmap = hdr.innet.bitmap;
+        meta.result_flags = FLAG_RESULT | FLAG_PARTIAL;
     }
 
-    action go_on() {
+    action next_part() {
         hdr.values.setInvalid();
-        meta.inside = 1;
-        meta.last = (bit<1>)(meta.offset == 2 * PART);
-        meta.offset = meta.offset + PART;
+        meta.recirculated = 1;
+        meta.last_part = (bit<1>)(meta.part_offset == 2 * PART);
+        meta.part_offset = meta.part_offset + PART;
     }
-    action turn_round() {
-        hdr.innet.bitmap = meta.target;
+    action start_return() {
+        hdr.innet.bitmap = meta.result_bitmap;
         hdr.innet.checksum = 0xFFFF; // of no words
-        meta.to_all = ~meta.reads | meta.closer;
-        meta.answers = 1;
-        meta.second = 1;
+        meta.multicast = ~meta.read_only | meta.closed_slot;
+        meta.returning = 1;
+        meta.second_pass = 1;
     }
-    action add_quarter() {
-        meta.last = 0;
-        meta.offset = meta.offset - PART;
-        meta.reads = 1;
-        meta.adds = 1;
-        meta.second = 0;
+    action prepend_part() {
+        meta.last_part = 0;
+        meta.part_offset = meta.part_offset - PART;
+        meta.read_only = 1;
+        meta.prepends_part = 1;
+        meta.second_pass = 0;
     }
-    action take_others() {
-        meta.adds = 0;
-        meta.second = 1;
+    action take_low_words() {
+        meta.prepends_part = 0;
+        meta.second_pass = 1;
     }
 
     apply {
-        meta.summed = ~hdr.innet.checksum;
+        meta.checksum_so_far = ~hdr.innet.checksum;
         admission.apply(hdr, meta, standard_metadata);
-        if (meta.adds == 1) {
+        if (meta.prepends_part == 1) {
             hdr.values.setValid();
         }
-        if (meta.answers == 1 && meta.reads == 1) {
+        if (meta.returning == 1 && meta.read_only == 1) {
             clear();
         }
-        if (meta.refusal == REFUSED_NOT) {
-            if (meta.outside != 0) {
-                meta.refusal = REFUSED_SLOT;
+        if (meta.drop_reason == NOT_DROPPED) {
+            if (meta.slot_excess != 0) {
+                meta.drop_reason = DROP_SLOT_RANGE;
             } else {
                 pool.apply(hdr, meta);
             }
         }
-        if (meta.open == 0 && meta.closed == 0) {
-            refuse();
+        if (meta.slot_open == 0 && meta.slot_closed == 0) {
+            count_and_drop();
         } else {
             // To go round, or to the one who asks once more, or too late.
-            standard_metadata.egress_spec = meta.asker;
+            standard_metadata.egress_spec = meta.reply_port;
             values.apply(hdr, meta);
-            if (meta.answers == 0) {
+            if (meta.returning == 0) {
                 marks.apply(hdr, meta);
-                if (meta.inside == 0) {
-                    if ((meta.closed == 1 || meta.closes == 1)
-                            && hdr.innet.bitmap != meta.everybody) {
-                        take_what_is_there();
+                if (meta.recirculated == 0) {
+                    if ((meta.slot_closed == 1 || meta.request_partial == 1)
+                            && hdr.innet.bitmap != meta.full_bitmap) {
+                        close_with_those_present();
                     } else {
                         wait_for_all();
                     }
-                    if (meta.closed == 1 && meta.seen == 0) {
-                        refused.count((bit<32>)REFUSED_LATE);
+                    if (meta.slot_closed == 1 && meta.worker_seen == 0) {
+                        dropped.count((bit<32>)DROP_LATE);
                     }
                 }
-                if (meta.last == 0) {
-                    go_on();
-                } else if (meta.late == 1 || hdr.innet.bitmap == meta.target) {
-                    turn_round();
+                if (meta.last_part == 0) {
+                    next_part();
+                } else if (meta.late == 1 || hdr.innet.bitmap == meta.result_bitmap) {
+                    start_return();
                 } else {
                     mark_to_drop(standard_metadata); // the slot waits for others
                 }
-            } else if (meta.second == 0) {
-                take_others();
+            } else if (meta.second_pass == 0) {
+                take_low_words();
             } else {
-                meta.sums = 1;
-                if (meta.offset != 0) {
-                    add_quarter();
+                meta.adds_to_checksum = 1;
+                if (meta.part_offset != 0) {
+                    prepend_part();
                 } else {
-                    meta.leaves = 1;
-                    if (meta.to_all == 1) {
+                    meta.last_pass = 1;
+                    if (meta.multicast == 1) {
                         standard_metadata.mcast_grp = meta.group; // this packet made the result
                     }
                 }

@@ -24,96 +24,96 @@
 
 #include "include/headers.p4"
 
-const bit<16> EVERYBODY = 0xFFFF; // the addressee of a result that is for all workers
+const bit<16> ALL_WORKERS = 0xFFFF; // the addressee of a result that is for all workers
 
 // All of it is 0 when a packet comes in.
 struct metadata_t {
-    bit<8>  refusal;
-    bit<32> bits;     // the workers that the packet speaks for
-    bit<8>  weight;   // how many they are
-    bit<32> members;  // the workers below this switch
-    bit<16> group;    // to all that is below
-    bit<9>  up_port;  // to the next switch or the server
-    bit<32> span;     // twice the window
-    bit<1>  descends; // a result
-    bit<1>  again;    // sent again
-    bit<8>  request;  // what it asks the server for
-    bit<32> index;    // of the aggregator, in every register array
-    bit<1>  matches;  // the aggregator is this chunk's
-    bit<1>  fresh;    // this packet takes it
-    bit<1>  disagrees;
-    bit<1>  reads;    // adds nothing: the worker is in
-    bit<1>  left0;    // a sum has left int32, in the first quarter of the values
-    bit<1>  left1;
-    bit<1>  left2;
-    bit<1>  left3;
+    bit<8>  drop_reason;
+    bit<32> sender_bitmap;   // the workers that the packet speaks for
+    bit<16> sender_count;    // how many they are
+    bit<32> full_bitmap;     // the workers below this switch
+    bit<16> group;           // to all that is below
+    bit<9>  up_port;         // to the next switch or the server
+    bit<32> double_window;   // twice the window
+    bit<1>  from_parent;     // a result
+    bit<1>  resent;          // sent again
+    bit<8>  partial_request; // what it asks the server for
+    bit<32> index;           // of the aggregator, in every register array
+    bit<1>  is_chunk;        // the aggregator is this chunk's
+    bit<1>  new_chunk;       // this packet takes it
+    bit<1>  mismatch;
+    bit<1>  read_only;       // adds nothing: the worker is in
+    bit<1>  overflow0;       // a sum has left int32, in the first quarter of the values
+    bit<1>  overflow1;
+    bit<1>  overflow2;
+    bit<1>  overflow3;
 }
 
-#include "include/refusals.p4"
+#include "include/drop_reasons.p4"
 
-const bit<8> REFUSED_SPEAKS    = 9; // for workers that are not below the sender, or for nobody
+const bit<8> DROP_NOT_BELOW    = 9; // for workers that are not below the sender, or for nobody
 
 #include "include/parser.p4"
-#include "include/sanity.p4"
+#include "include/header_check.p4"
 #include "include/aggregators.p4"
 #include "include/values.p4"
 #include "include/marks.p4"
 #include "include/egress.p4"
 
 // Who may speak, and for whom.
-control Neighbours(inout headers_t hdr, inout metadata_t meta,
+control Admission(inout headers_t hdr, inout metadata_t meta,
                    inout standard_metadata_t standard_metadata) {
-    action refuse_stranger() {
-        meta.refusal = REFUSED_STRANGER;
+    action drop_not_admitted() {
+        meta.drop_reason = DROP_NOT_ADMITTED;
     }
 
-    action worker(bit<32> bit_) {
-        meta.bits = bit_;
-        meta.weight = 1;
-        meta.refusal = hdr.innet.bitmap != 0 ? REFUSED_SPEAKS : REFUSED_NOT;
+    action admit_worker(bit<32> worker_bit) {
+        meta.sender_bitmap = worker_bit;
+        meta.sender_count = 1;
+        meta.drop_reason = hdr.innet.bitmap != 0 ? DROP_NOT_BELOW : NOT_DROPPED;
     }
 
     // A switch below, which speaks for any of the workers below it.
-    action below(bit<32> mask) {
-        meta.bits = hdr.innet.bitmap;
-        meta.weight = hdr.innet.count;
-        meta.refusal = hdr.innet.bitmap == 0 || hdr.innet.bitmap & ~mask != 0
-            ? REFUSED_SPEAKS : REFUSED_NOT;
+    action admit_switch(bit<32> mask) {
+        meta.sender_bitmap = hdr.innet.bitmap;
+        meta.sender_count = hdr.innet.count;
+        meta.drop_reason = hdr.innet.bitmap == 0 || hdr.innet.bitmap & ~mask != 0
+            ? DROP_NOT_BELOW : NOT_DROPPED;
     }
 
     // The switch above or the server: results come from there, and nothing else.
-    action above() {
-        meta.descends = 1;
+    action admit_parent() {
+        meta.from_parent = 1;
     }
 
-    table workers {
+    table worker_admission {
         key = {
             standard_metadata.ingress_port: exact;
             hdr.innet.job: exact;
             hdr.innet.epoch: exact;
             hdr.innet.worker: exact;
         }
-        actions = { worker; NoAction; }
+        actions = { admit_worker; NoAction; }
         const default_action = NoAction();
         size = 1024;
     }
 
-    table trunks {
+    table switch_admission {
         key = {
             standard_metadata.ingress_port: exact;
             hdr.innet.job: exact;
             hdr.innet.epoch: exact;
         }
-        actions = { below; above; refuse_stranger; }
-        const default_action = refuse_stranger();
+        actions = { admit_switch; admit_parent; drop_not_admitted; }
+        const default_action = drop_not_admitted();
         size = 256;
     }
 
-    action place(bit<32> members, bit<16> group, bit<9> up_port, bit<32> span) {
-        meta.members = members;
+    action set_position(bit<32> full_bitmap, bit<16> group, bit<9> up_port, bit<32> double_window) {
+        meta.full_bitmap = full_bitmap;
         meta.group = group;
         meta.up_port = up_port;
-        meta.span = span;
+        meta.double_window = double_window;
     }
 
     table position {
@@ -121,18 +121,18 @@ control Neighbours(inout headers_t hdr, inout metadata_t meta,
             hdr.innet.job: exact;
             hdr.innet.epoch: exact;
         }
-        actions = { place; refuse_stranger; }
-        const default_action = refuse_stranger();
+        actions = { set_position; drop_not_admitted; }
+        const default_action = drop_not_admitted();
         size = 256;
     }
 
     apply {
-        if (!workers.apply().hit) {
-            trunks.apply();
+        if (!worker_admission.apply().hit) {
+            switch_admission.apply();
         }
-        if (meta.refusal == REFUSED_NOT) {
-            if (hdr.innet.flags[4:4] != meta.descends) { // FLAG_RESULT
-                meta.refusal = REFUSED_MALFORMED;
+        if (meta.drop_reason == NOT_DROPPED) {
+            if (hdr.innet.flags[4:4] != meta.from_parent) { // FLAG_RESULT
+                meta.drop_reason = DROP_MALFORMED;
             } else {
                 position.apply();
             }
@@ -141,7 +141,7 @@ control Neighbours(inout headers_t hdr, inout metadata_t meta,
 }
 
 // Results, to those they are for.
-control Downward(inout headers_t hdr, inout metadata_t meta,
+control ResultForwarding(inout headers_t hdr, inout metadata_t meta,
                  inout standard_metadata_t standard_metadata) {
     action forward(bit<9> port) {
         standard_metadata.egress_spec = port;
@@ -163,7 +163,7 @@ control Downward(inout headers_t hdr, inout metadata_t meta,
     }
 
     apply {
-        if (hdr.innet.worker == EVERYBODY) {
+        if (hdr.innet.worker == ALL_WORKERS) {
             standard_metadata.mcast_grp = meta.group;
         } else {
             route.apply();
@@ -173,77 +173,77 @@ control Downward(inout headers_t hdr, inout metadata_t meta,
 
 control HashedIngress(inout headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
-    counter(10, CounterType.packets_and_bytes) refused;
+    counter(10, CounterType.packets_and_bytes) dropped;
     counter(1, CounterType.packets) collided;
-    Sanity() sanity;
-    Neighbours() neighbours;
+    HeaderCheck() header_check;
+    Admission() admission;
     Aggregators() aggregators;
     Values() values;
     Marks() marks;
-    Downward() downward;
+    ResultForwarding() result_forwarding;
 
-    action refuse() {
-        refused.count((bit<32>)meta.refusal);
+    action count_and_drop() {
+        dropped.count((bit<32>)meta.drop_reason);
         mark_to_drop(standard_metadata);
     }
 
-    action find() {
+    action find_aggregator() {
         hash(meta.index, HashAlgorithm.crc32, (bit<32>)0,
              { hdr.innet.job, hdr.innet.epoch, hdr.innet.sequence }, (bit<32>)(2 * SLOTS));
-        meta.again = hdr.innet.flags[2:2]; // FLAG_RESEND
-        meta.request = hdr.innet.flags & FLAGS_REQUEST;
+        meta.resent = hdr.innet.flags[2:2]; // FLAG_RESEND
+        meta.partial_request = hdr.innet.flags & FLAGS_REQUEST;
     }
 
-    action climb() {
+    action send_up() {
         standard_metadata.egress_spec = meta.up_port;
     }
 
     // As it came, but that it says for whom it speaks.
-    action pass_on() {
-        hdr.innet.bitmap = meta.bits;
-        hdr.innet.count = meta.weight;
-        climb();
+    action forward_up() {
+        hdr.innet.bitmap = meta.sender_bitmap;
+        hdr.innet.count = meta.sender_count;
+        send_up();
     }
 
     // What an aggregator remembers by itself, a packet on its own must carry (RFC 3168).
-    action congested() {
+    action mark_ecn() {
         hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
     }
 
-    action collide() {
+    action mark_collision() {
         hdr.innet.flags = hdr.innet.flags | FLAG_COLLISION;
         collided.count(0);
     }
 
     apply {
-        sanity.apply(hdr, meta, standard_metadata);
-        if (meta.refusal == REFUSED_NOT) {
-            neighbours.apply(hdr, meta, standard_metadata);
+        header_check.apply(hdr, meta, standard_metadata);
+        if (meta.drop_reason == NOT_DROPPED) {
+            admission.apply(hdr, meta, standard_metadata);
         }
-        if (meta.refusal == REFUSED_NOT) {
-            find();
+        if (meta.drop_reason == NOT_DROPPED) {
+            find_aggregator();
             aggregators.apply(hdr, meta);
         }
-        if (meta.refusal != REFUSED_NOT) {
-            refuse();
-        } else if (meta.descends == 1) {
-            downward.apply(hdr, meta, standard_metadata);
-        } else if (meta.matches == 0 && meta.fresh == 0) {
-            if (meta.again == 0) {
-                collide();
+        if (meta.drop_reason != NOT_DROPPED) {
+            count_and_drop();
+        } else if (meta.from_parent == 1) {
+            result_forwarding.apply(hdr, meta, standard_metadata);
+        } else if (meta.is_chunk == 0 && meta.new_chunk == 0) {
+            if (meta.resent == 0) {
+                mark_collision();
             }
             if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 == 3) {
-                congested();
+                mark_ecn();
             }
-            pass_on();
+            forward_up();
         } else {
             values.apply(hdr, meta);
             marks.apply(hdr, meta);
-            if (meta.again == 1) {
-                hdr.innet.flags = hdr.innet.flags | FLAG_RESEND | meta.request;
-                climb();
-            } else if (meta.reads == 0 && hdr.innet.bitmap == meta.members) {
-                climb();
+            if (meta.resent == 1) {
+                hdr.innet.flags = hdr.innet.flags | FLAG_RESEND | meta.partial_request;
+                send_up();
+            } else if (meta.read_only == 0 && hdr.innet.bitmap == meta.full_bitmap) {
+                send_up();
             } else {
                 mark_to_drop(standard_metadata); // waits for others, or was there before
             }

@@ -23,28 +23,28 @@
 
 // All of it is 0 when a packet comes in.
 struct metadata_t {
-    bit<8>  refusal;
+    bit<8>  drop_reason;
     bit<32> worker_bit;
-    bit<32> everybody; // the bits that make a slot complete
+    bit<32> full_bitmap;     // the bits that make a slot complete
     bit<16> group;
-    bit<16> outside;
-    bit<32> index;  // of the slot and version, in every register array
-    bit<32> said;   // what all packets of a chunk have to agree on
-    bit<1>  closes; // asks for what is there
-    bit<32> newest; // chunk of the slot, this packet's included
-    bit<1>  fresh;  // this packet's chunk is newer than what the slot held
-    bit<1>  open;   // agrees with the chunk's others, and the slot is not closed
-    bit<1>  closed; // agrees, and the slot was closed before this packet
-    bit<1>  seen;
-    bit<1>  reads;  // seen, or late: adds nothing
-    bit<1>  left0;  // a sum has left int32, in the first quarter of the values
-    bit<1>  left1;
-    bit<1>  left2;
-    bit<1>  left3;
-    bit<8>  told;   // flags that make it a result
+    bit<16> slot_excess;
+    bit<32> index;           // of the slot and version, in every register array
+    bit<32> chunk_signature; // what all packets of a chunk have to agree on
+    bit<1>  request_partial; // asks for what is there
+    bit<32> newest_sequence; // chunk of the slot, this packet's included
+    bit<1>  new_chunk;       // this packet's chunk is newer than what the slot held
+    bit<1>  slot_open;       // agrees with the chunk's others, and the slot is not closed
+    bit<1>  slot_closed;     // agrees, and the slot was closed before this packet
+    bit<1>  worker_seen;
+    bit<1>  read_only;       // seen, or late: adds nothing
+    bit<1>  overflow0;       // a sum has left int32, in the first quarter of the values
+    bit<1>  overflow1;
+    bit<1>  overflow2;
+    bit<1>  overflow3;
+    bit<8>  result_flags;    // flags that make it a result
 }
 
-#include "include/refusals.p4"
+#include "include/drop_reasons.p4"
 #include "include/parser.p4"
 #include "include/admission.p4"
 #include "include/pool.p4"
@@ -52,63 +52,63 @@ struct metadata_t {
 #include "include/marks.p4"
 
 #define EGRESS SlotsEgress
-#define TOLD meta.told // which the slot's marks do not hold
+#define RESULT_FLAGS meta.result_flags // which the slot's marks do not hold
 #include "include/egress.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                      inout standard_metadata_t standard_metadata) {
-    counter(10, CounterType.packets_and_bytes) refused;
+    counter(10, CounterType.packets_and_bytes) dropped;
     Admission() admission;
     Pool() pool;
     Values() values;
     Marks() marks;
 
-    action refuse() {
-        refused.count((bit<32>)meta.refusal);
+    action count_and_drop() {
+        dropped.count((bit<32>)meta.drop_reason);
         mark_to_drop(standard_metadata);
     }
 
     // To all workers: this packet made the result.
-    action publish() {
+    action multicast_result() {
         standard_metadata.mcast_grp = meta.group;
     }
 
     // To the one who asks for it once more, or too late.
-    action repeat() {
+    action resend_result() {
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     apply {
         admission.apply(hdr, meta, standard_metadata);
-        if (meta.refusal == REFUSED_NOT) {
-            if (meta.outside != 0) {
-                meta.refusal = REFUSED_SLOT;
+        if (meta.drop_reason == NOT_DROPPED) {
+            if (meta.slot_excess != 0) {
+                meta.drop_reason = DROP_SLOT_RANGE;
             } else {
                 pool.apply(hdr, meta);
             }
         }
-        if (meta.open == 0 && meta.closed == 0) {
-            refuse();
+        if (meta.slot_open == 0 && meta.slot_closed == 0) {
+            count_and_drop();
         } else {
             values.apply(hdr, meta);
             marks.apply(hdr, meta);
-            if (meta.closed == 1 && meta.seen == 0) {
-                refused.count((bit<32>)REFUSED_LATE);
+            if (meta.slot_closed == 1 && meta.worker_seen == 0) {
+                dropped.count((bit<32>)DROP_LATE);
             }
             // The flags of a result are set on the way out, where those that stay with a slot are known.
-            if (hdr.innet.bitmap == meta.everybody) {
-                meta.told = FLAG_RESULT;
-                if (meta.reads == 1) {
-                    repeat();
+            if (hdr.innet.bitmap == meta.full_bitmap) {
+                meta.result_flags = FLAG_RESULT;
+                if (meta.read_only == 1) {
+                    resend_result();
                 } else {
-                    publish();
+                    multicast_result();
                 }
-            } else if (meta.closed == 1) {
-                meta.told = FLAG_RESULT | FLAG_PARTIAL;
-                repeat();
-            } else if (meta.closes == 1) {
-                meta.told = FLAG_RESULT | FLAG_PARTIAL;
-                publish();
+            } else if (meta.slot_closed == 1) {
+                meta.result_flags = FLAG_RESULT | FLAG_PARTIAL;
+                resend_result();
+            } else if (meta.request_partial == 1) {
+                meta.result_flags = FLAG_RESULT | FLAG_PARTIAL;
+                multicast_result();
             } else {
                 mark_to_drop(standard_metadata); // the slot waits for others
             }

@@ -27,77 +27,86 @@
 
 // All of it is 0 when a packet comes in.
 struct metadata_t {
-    bit<8>  refusal;
-    bit<32> bits;     // the workers that the packet speaks for
-    bit<8>  weight;   // how many they are
-    bit<8>  request;  // what it asks for: what is there, here and so many levels above
-    bit<1>  ends;     // here
-    bit<32> members;  // the workers below this switch
-    bit<16> group;    // to all that is below
+    bit<8>  drop_reason;
+    bit<32> child_bit;       // of the sender; of a result, the children that it newly names
+    bit<16> sender_count;    // the workers that the packet speaks for
+    bit<8>  partial_request; // asks for what is there, here and so many levels above
+    bit<1>  request_here;    // here
+    bit<32> full_bitmap;     // the children of this switch
+    bit<16> job_workers;     // of the root: the workers of the job
+    bit<1>  allow_partial;   // of the job
+    bit<16> group;           // to all that is below
     bit<16> slot_base;
-    bit<16> outside;
-    bit<1>  descends; // a result from above
-    bit<1>  inner;    // there is a switch above
+    bit<16> slot_excess;
+    bit<1>  from_parent;     // a result from above
+    bit<1>  lacks;           // which lacks workers
+    bit<1>  inside;          // which this switch is in
+    bit<1>  keeps_bitmap;    // both: the register says with which children
+    bit<1>  has_parent;      // there is a switch above
     bit<9>  up_port;
-    bit<16> identity; // what this switch is called above
-    bit<32> index;    // of the slot and version, in every register array
-    bit<32> age;      // how far the packet's chunk is ahead of the slot's, serial arithmetic
-    bit<1>  inherited;
-    bit<1>  fresh;
-    bit<1>  disagrees;
-    bit<1>  shut;     // before this packet: nothing is added any more
-    bit<1>  closed;   // by now
-    bit<1>  settled;  // the slot holds the result
-    bit<1>  lacks;    // the result lacks workers
-    bit<1>  seen;
-    bit<1>  reads;    // adds nothing
-    bit<1>  left0;    // a sum has left int32, in the first quarter of the values
-    bit<1>  left1;
-    bit<1>  left2;
-    bit<1>  left3;
+    bit<16> sender_above;    // what this switch is called above
+    bit<32> index;           // of the slot and version, in every register array
+    bit<1>  lost;            // the registers are not those of the epoch's beginning
+    bit<32> age;             // how far the packet's chunk is ahead of the slot's, serial arithmetic
+    bit<1>  owner_changed;
+    bit<1>  new_chunk;
+    bit<1>  mismatch;
+    bit<1>  was_closed;      // before this packet: nothing is added any more
+    bit<1>  slot_closed;     // by now
+    bit<1>  holds_result;    // the slot holds the result
+    bit<1>  result_lacks;    // the result lacks workers
+    bit<1>  child_seen;
+    bit<1>  read_only;       // adds nothing
+    bit<1>  overflow0;       // a sum has left int32, in the first quarter of the values
+    bit<1>  overflow1;
+    bit<1>  overflow2;
+    bit<1>  overflow3;
 }
 
-#include "include/refusals.p4"
+#include "include/drop_reasons.p4"
 
-const bit<8> REFUSED_SPEAKS    = 9; // for workers that are not below the sender, or for nobody
-const bit<8> REFUSED_LATE      = 10; // the slot was closed without it; it is told the result
+const bit<8> DROP_NOT_BELOW  = 9;  // speaks for more workers than are below the sender, or for none
+const bit<8> DROP_LATE       = 10; // the slot was closed without it; it is told the result
+const bit<8> DROP_LOST_STATE = 11; // this switch has lost its registers and could tell a lie
 
 #include "include/parser.p4"
-#include "include/sanity.p4"
-#include "include/subtree.p4"
+#include "include/header_check.p4"
+#include "include/tree_pool.p4"
 #include "include/values.p4"
 #include "include/marks.p4"
 #include "include/egress.p4"
 
-// Who may speak, and for whom.
-control Family(inout headers_t hdr, inout metadata_t meta,
-               inout standard_metadata_t standard_metadata) {
-    action refuse_stranger() {
-        meta.refusal = REFUSED_STRANGER;
+// Who may speak, and for how many workers.
+control Admission(inout headers_t hdr, inout metadata_t meta,
+                  inout standard_metadata_t standard_metadata) {
+    action drop_not_admitted() {
+        meta.drop_reason = DROP_NOT_ADMITTED;
     }
 
-    action worker(bit<32> bit_) {
-        meta.bits = bit_;
-        meta.weight = 1;
-        meta.refusal = hdr.innet.bitmap != 0 ? REFUSED_SPEAKS : REFUSED_NOT;
-        meta.refusal = hdr.innet.flags & FLAG_RESULT != 0 ? REFUSED_MALFORMED : meta.refusal;
+    action admit_worker(bit<32> child_bit) {
+        meta.child_bit = child_bit;
+        meta.sender_count = 1;
+        meta.drop_reason = hdr.innet.bitmap != 0 ? DROP_NOT_BELOW : NOT_DROPPED;
+        meta.drop_reason = hdr.innet.flags & FLAG_RESULT != 0 ? DROP_MALFORMED : meta.drop_reason;
     }
 
-    // A switch with the sum of the workers below it: of all, unless it was closed before.
-    action below(bit<32> mask) {
-        meta.bits = hdr.innet.bitmap;
-        meta.weight = hdr.innet.count;
-        meta.refusal = hdr.innet.bitmap == 0 || hdr.innet.bitmap & ~mask != 0
-            ? REFUSED_SPEAKS : REFUSED_NOT;
-        meta.refusal = hdr.innet.flags & FLAG_RESULT != 0 ? REFUSED_MALFORMED : meta.refusal;
+    // A switch with the sum of `size` workers below it: of all, unless it was closed before.
+    action admit_switch(bit<32> child_bit, bit<16> size) {
+        meta.child_bit = child_bit;
+        meta.sender_count = hdr.innet.count;
+        meta.drop_reason = hdr.innet.count == 0 || hdr.innet.count > size
+            ? DROP_NOT_BELOW : NOT_DROPPED;
+        meta.drop_reason = hdr.innet.flags & FLAG_RESULT != 0 ? DROP_MALFORMED : meta.drop_reason;
     }
 
-    // The switch above: results come from there, and nothing else.
-    action parent() {
-        meta.descends = 1;
-        meta.bits = hdr.innet.bitmap;
-        meta.weight = hdr.innet.count;
-        meta.refusal = hdr.innet.flags & FLAG_RESULT == 0 ? REFUSED_MALFORMED : REFUSED_NOT;
+    // The switch above: results come from there, and nothing else. own_bit: this switch's bit in the
+    // bitmap of the switch above.
+    action admit_parent(bit<32> own_bit) {
+        meta.from_parent = 1;
+        meta.sender_count = hdr.innet.count;
+        meta.inside = (bit<1>)(hdr.innet.bitmap & own_bit != 0);
+        meta.lacks = hdr.innet.flags[5:5]; // FLAG_PARTIAL
+        meta.drop_reason = hdr.innet.flags & FLAG_RESULT == 0 ? DROP_MALFORMED : NOT_DROPPED;
     }
 
     table admission {
@@ -107,33 +116,42 @@ control Family(inout headers_t hdr, inout metadata_t meta,
             hdr.innet.epoch: exact;
             hdr.innet.worker: exact;
         }
-        actions = { worker; below; parent; refuse_stranger; }
-        const default_action = refuse_stranger();
+        actions = { admit_worker; admit_switch; admit_parent; drop_not_admitted; }
+        const default_action = drop_not_admitted();
         size = 1024;
     }
 
+    // full_bitmap: the children that take part in this epoch.
     // slot_base, slot_mask: the job's part of the pool, a power of two of slots, so that a mask and
     // no comparison keeps a job inside it.
     // height: levels of switches below, at most 3, by which a request is measured.
-    action root(bit<32> members, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
-                bit<2> height) {
-        meta.members = members;
+    // allow_partial: whether the job's workers may ask for what is there.
+    action set_root(bit<32> full_bitmap, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
+                    bit<2> height, bit<1> allow_partial, bit<16> job_workers) {
+        meta.full_bitmap = full_bitmap;
         meta.group = group;
         meta.slot_base = slot_base;
-        meta.outside = hdr.innet.slot & ~slot_mask;
-        meta.ends = meta.request[5:5] & (bit<1>)(meta.request[7:6] >= height);
+        meta.slot_excess = hdr.innet.slot & ~slot_mask;
+        meta.allow_partial = allow_partial;
+        meta.partial_request = allow_partial == 1 ? meta.partial_request : 0;
+        meta.request_here = meta.partial_request[5:5]
+            & (bit<1>)(meta.partial_request[7:6] >= height);
+        meta.job_workers = job_workers;
     }
 
-    action inner(bit<32> members, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
-                 bit<2> height, bit<9> up_port, bit<16> identity) {
-        meta.members = members;
+    action set_inner(bit<32> full_bitmap, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
+                     bit<2> height, bit<1> allow_partial, bit<9> up_port, bit<16> sender_above) {
+        meta.full_bitmap = full_bitmap;
         meta.group = group;
         meta.slot_base = slot_base;
-        meta.outside = hdr.innet.slot & ~slot_mask;
-        meta.ends = meta.request[5:5] & (bit<1>)(meta.request[7:6] >= height);
-        meta.inner = 1;
+        meta.slot_excess = hdr.innet.slot & ~slot_mask;
+        meta.allow_partial = allow_partial;
+        meta.partial_request = allow_partial == 1 ? meta.partial_request : 0;
+        meta.request_here = meta.partial_request[5:5]
+            & (bit<1>)(meta.partial_request[7:6] >= height);
+        meta.has_parent = 1;
         meta.up_port = up_port;
-        meta.identity = identity;
+        meta.sender_above = sender_above;
     }
 
     table position {
@@ -141,20 +159,29 @@ control Family(inout headers_t hdr, inout metadata_t meta,
             hdr.innet.job: exact;
             hdr.innet.epoch: exact;
         }
-        actions = { root; inner; refuse_stranger; }
-        const default_action = refuse_stranger();
+        actions = { set_root; set_inner; drop_not_admitted; }
+        const default_action = drop_not_admitted();
         size = 256;
     }
 
+    // What a result says of the children of this switch.
+    action name_children() {
+        meta.child_bit = meta.inside == 1 && meta.lacks == 0 ? meta.full_bitmap : 0;
+        meta.keeps_bitmap = meta.inside & meta.lacks;
+    }
+
     apply {
-        if (hdr.innet.flags & FLAG_PARTIAL != 0) {
-            meta.request = hdr.innet.flags & FLAGS_REQUEST;
-        }
         admission.apply();
-        if (meta.refusal == REFUSED_NOT) {
+        if (meta.drop_reason == NOT_DROPPED) {
+            if (meta.from_parent == 0 && hdr.innet.flags & FLAG_PARTIAL != 0) {
+                meta.partial_request = hdr.innet.flags & FLAGS_REQUEST;
+            }
             position.apply();
-            if (meta.refusal == REFUSED_NOT && meta.outside != 0) {
-                meta.refusal = REFUSED_SLOT;
+            if (meta.drop_reason == NOT_DROPPED && meta.slot_excess != 0) {
+                meta.drop_reason = DROP_SLOT_RANGE;
+            }
+            if (meta.from_parent == 1) {
+                name_children();
             }
         }
     }
@@ -162,73 +189,76 @@ control Family(inout headers_t hdr, inout metadata_t meta,
 
 control TreeIngress(inout headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
-    counter(11, CounterType.packets_and_bytes) refused;
-    Sanity() sanity;
-    Family() family;
-    Subtree() subtree;
+    counter(12, CounterType.packets_and_bytes) dropped;
+    HeaderCheck() header_check;
+    Admission() admission;
+    Pool() pool;
     Values() values;
     Marks() marks;
 
-    action refuse() {
-        refused.count((bit<32>)meta.refusal);
+    action count_and_drop() {
+        dropped.count((bit<32>)meta.drop_reason);
         mark_to_drop(standard_metadata);
     }
 
     // The result, to all children.
-    action publish() {
+    action multicast_result() {
         hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
         standard_metadata.mcast_grp = meta.group;
     }
 
     // The result, to the child that asks again.
-    action repeat() {
+    action resend_result() {
         hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
 
     // The sum of what is below, to the switch above.
-    action climb() {
-        hdr.innet.worker = meta.identity;
-        hdr.innet.flags = hdr.innet.flags | meta.request;
+    action send_up() {
+        hdr.innet.worker = meta.sender_above;
+        hdr.innet.flags = hdr.innet.flags | meta.partial_request;
         standard_metadata.egress_spec = meta.up_port;
     }
 
-    action lack() {
+    action mark_partial() {
         hdr.innet.flags = hdr.innet.flags | FLAG_PARTIAL;
     }
 
     apply {
-        sanity.apply(hdr, meta, standard_metadata);
-        if (meta.refusal == REFUSED_NOT) {
-            family.apply(hdr, meta, standard_metadata);
+        header_check.apply(hdr, meta, standard_metadata);
+        if (meta.drop_reason == NOT_DROPPED) {
+            admission.apply(hdr, meta, standard_metadata);
         }
-        if (meta.refusal == REFUSED_NOT) {
+        if (meta.drop_reason == NOT_DROPPED) {
             meta.index = (bit<32>)(meta.slot_base | hdr.innet.slot) << 1
                 | (bit<32>)hdr.innet.slot_version;
-            subtree.apply(hdr, meta);
+            pool.apply(hdr, meta);
         }
-        if (meta.refusal != REFUSED_NOT) {
-            refuse();
+        if (meta.drop_reason != NOT_DROPPED) {
+            count_and_drop();
         } else {
             values.apply(hdr, meta);
             marks.apply(hdr, meta);
-            if (meta.shut == 1 && meta.seen == 0) {
-                refused.count((bit<32>)REFUSED_LATE);
+            if (meta.was_closed == 1 && meta.child_seen == 0) {
+                dropped.count((bit<32>)DROP_LATE);
             }
-            bit<1> missing = (bit<1>)(hdr.innet.bitmap & meta.members != meta.members);
-            if (meta.descends == 0 && meta.closed == 0 && missing == 1) {
+            bit<1> missing = (bit<1>)(hdr.innet.bitmap != meta.full_bitmap);
+            bit<1> lacks = meta.has_parent == 1
+                ? meta.result_lacks : (bit<1>)(hdr.innet.count != meta.job_workers);
+            if (meta.from_parent == 0 && meta.slot_closed == 0 && missing == 1) {
                 mark_to_drop(standard_metadata); // the slot waits for others
-            } else if (meta.inner == 1 && meta.settled == 0) {
-                climb();
+            } else if (meta.has_parent == 1 && meta.holds_result == 0) {
+                send_up();
             } else {
-                if (meta.lacks == 1 || (meta.inner == 0 && missing == 1)) {
-                    lack();
+                if (lacks == 1) {
+                    mark_partial();
                 }
                 // All are told by the packet that makes the result, or brings it.
-                if (meta.reads == 0 || (meta.inner == 0 && missing == 1 && meta.shut == 0)) {
-                    publish();
+                if (meta.read_only == 0
+                        || (meta.has_parent == 0 && missing == 1 && meta.was_closed == 0)) {
+                    multicast_result();
                 } else {
-                    repeat();
+                    resend_result();
                 }
             }
         }

@@ -44,11 +44,12 @@ class Collective(NotCopyable):
     """All workers of a job in one process, connected by emulated switches.
 
     Args:
-        workers: number of workers, 1 to the bits of the program's bitmap.
+        workers: number of workers: 1 to 32, with program tree to 32,768.
         codec: name or parts of a codec; see ``innet.codecs.build_codec``.
         layers: shapes or numbers of elements of the model's layers, in the order of the gradient,
             for codecs with parameters per layer; one layer if None.
-        program: name of a P4 program; by default slots on one switch, tree on several.
+        program: name of a P4 program; by default slots on one switch, tree on several and
+            for more than 32 workers.
         values_per_packet: int32 values in each packet. Programs are compiled for some numbers.
         topology: name of a topology, with or without options: "star", "tree:racks=4,depth=3",
             "leaf-spine", "fat-tree:ports=6", ...; by default as the program needs it.
@@ -123,12 +124,13 @@ class Collective(NotCopyable):
             workers=workers,
             window=window,
             framing=framing,
+            allow_partial=timing is not None and timing.partial_after is not None,
             topology=topology,
             racks=racks,
             depth=depth,
             ports=ports,
         )
-        plan = make_plan(program or default_program(topology), values_per_packet, request)
+        plan = make_plan(program or default_program(topology, workers), values_per_packet, request)
         self.workers = workers
         self.program = plan.switches[0].program.name
         self.engine = engine

@@ -36,7 +36,8 @@ from innet.core.numbers import is_int
 
 Model = TypeVar("Model", bound=BaseModel)
 
-MAX_WORKERS = 32  # bits of the header's worker bitmap, one for each worker
+MAX_WORKERS = 1 << 15  # of a job: three levels of switches with 32 below each
+BITMAP_BITS = 32  # of the header's bitmap: workers or switches directly below a switch
 MAX_WINDOW = 1 << 16  # values of the header's slot field
 LISTEN = "127.0.0.1:48879"  # of the switch service
 HOLD = 1e-3  # seconds; how long reordering holds a packet back at most
@@ -63,10 +64,12 @@ def too_many_workers(workers: int, program: str = "a job", most: int = MAX_WORKE
 
 
 def _limit_of_workers(program: str = "a job", most: int = MAX_WORKERS) -> str:
+    limit = f"{program} takes 1 to {most}"
+    if most >= MAX_WORKERS:
+        return f"{limit}."
     return (
-        f"{program} takes 1 to {most}, as a packet names each worker by one of {most} bits. The "
-        "program for larger jobs is tree; with the packets of this version it takes 1 to "
-        f"{MAX_WORKERS}, too."
+        f"{limit}, as a packet names each worker by one of {most} bits. The program for larger "
+        f"jobs is tree, which takes 1 to {MAX_WORKERS}."
     )
 
 
@@ -126,7 +129,7 @@ Program: TypeAlias = Annotated[
     str,
     Field(
         description="The switches' P4 program; see `innet p4 list`. By default slots on one "
-        "switch, tree on a --topology of several."
+        "switch, tree on a --topology of several and for more than 32 workers."
     ),
 ]
 SwitchEngine: TypeAlias = Annotated[
@@ -200,9 +203,16 @@ LearningRate: TypeAlias = Annotated[
 Momentum: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="Momentum of SGD.")]
 
 
-def default_program(topology: str | None) -> str:
-    """The program that a network runs unless told otherwise."""
-    return "slots" if topology is None or topology.partition(":")[0] == "star" else "tree"
+def default_program(topology: str | None, workers: int = 1) -> str:
+    """The program that a network runs unless told otherwise.
+
+    Args:
+        topology: name of the topology, with or without options; None if none was chosen.
+        workers: number of workers of a job; more than one switch can name are spread over racks.
+    """
+    if topology is None:
+        return "slots" if workers <= BITMAP_BITS else "tree"
+    return "slots" if topology.partition(":")[0] == "star" else "tree"
 
 
 # ----------------------------------------------------------------------------

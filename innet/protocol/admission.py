@@ -23,11 +23,13 @@ class Member:
 
     Attributes:
         switch: name of that switch; it may be left out where all workers are at the same one.
+        bit: which bit of that switch's bitmaps names the worker; by default its index in the job.
     """
 
     port: int
     endpoint: Endpoint
     switch: str = ""
+    bit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Job:
         slots: how many, a power of two; base and slots together at most those of the program.
         group: the multicast group of the job.
         absent: indices of members who take part in no all-reduce of this epoch.
+        allow_partial: workers may request results that lack late workers. Program tree asks for it
+            to be said beforehand; the others allow it always.
 
     Raises:
         InputError: no workers or too many, two behind one port, slots that are no power of two, or
@@ -54,6 +58,7 @@ class Job:
     slots: int = 1024
     group: int = 1
     absent: frozenset[int] = frozenset()
+    allow_partial: bool = False
 
     def __post_init__(self) -> None:
         if len(self.members) > MAX_WORKERS:
@@ -84,8 +89,18 @@ class Job:
 
     @property
     def bitmap(self) -> int:
-        """The same members as bits of the header's bitmap."""
+        """The same members as bits; those of the header's bitmap in jobs of up to 32 members."""
         return bitmap_of(len(self.members), self.absent)
+
+    @property
+    def following_epoch(self) -> int:
+        """The number of the next epoch.
+
+        Job 65,535 has no epoch 65,535: its fence (docs/tree.md) would be what a register holds that
+        was lost.
+        """
+        following = (self.epoch + 1) % 0x10000
+        return 0 if (self.number, following) == (0xFFFF, 0xFFFF) else following
 
     def commands(self, first_node: int = 0, *, new_ports: bool = True) -> list[str]:
         """The commands that admit the job, in the language of simple_switch_CLI.
@@ -133,7 +148,7 @@ class Job:
         """
         following = replace(
             self,
-            epoch=(self.epoch + 1) % 0x10000,
+            epoch=self.following_epoch,
             absent=self.absent if absent is None else frozenset(absent),
         )
         commands = [f"table_delete {_ADMISSION} {entry}" for entry in entries]

@@ -61,7 +61,7 @@ def _addressed(header: Any, member: Any, window: int) -> int:
     for index, (offset, verdict) in enumerate(_NAMES):
         if _short(header, offset) != member[index]:
             return verdict
-    if header[_AT_COUNT] != member[3] and flags & _PARTIAL == 0:
+    if _short(header, _AT_COUNT) != member[3] and flags & _PARTIAL == 0:
         return _COUNT
     return _ANSWER if _short(header, _AT_SLOT) < window else _SLOT
 

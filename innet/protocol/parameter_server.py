@@ -42,7 +42,7 @@ from innet.protocol.message import serial_distances
 from innet.protocol.settings import Membership
 from innet.wire import Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
 
-EVERYBODY = 0xFFFF
+ALL_WORKERS = 0xFFFF
 """The addressee of a result for all workers of the job."""
 
 _MARKS = int(Flag.OVERFLOW | Flag.ECN)  # set in a result if any of its parts had them
@@ -219,7 +219,7 @@ class ParameterServer:
         complete |= open_ & asks & (header["flags"] & np.uint8(Flag.URGENCY) != 0)
         self._closed[copies] |= complete
         self.counters.results += int(complete.sum())
-        self._answer(copies[complete], EVERYBODY)
+        self._answer(copies[complete], ALL_WORKERS)
         again = was_closed & known & (header["flags"] & np.uint8(Flag.RESEND) != 0)
         self.counters.retransmissions += int((again | late).sum())
         for asking in (again, late):
@@ -292,7 +292,7 @@ class ParameterServer:
                 | np.uint8(Flag.RESULT)
                 | (self._bitmap[copies] != self._everybody) * np.uint8(Flag.PARTIAL),
                 bitmap=self._bitmap[copies],
-                count=np.bitwise_count(self._bitmap[copies]),
+                count=np.bitwise_count(self._bitmap[copies]).astype(np.uint16),
                 exponent=self._exponent[copies],
                 message=self._message[copies],
             )

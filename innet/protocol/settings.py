@@ -10,6 +10,7 @@ from typing import get_args
 from innet.core.errors import InputError
 from innet.core.numbers import is_real
 from innet.core.settings import (
+    BITMAP_BITS,
     GIVE_UP,
     MAX_WINDOW,
     MAX_WORKERS,
@@ -31,13 +32,14 @@ class Membership:
 
     Args:
         worker: index of this worker, 0 .. workers - 1.
-        workers: how many the job has, 1 .. 32.
+        workers: how many the job has, 1 .. 32,768.
         job: the job's number, 16 bits.
         epoch: epoch of the job, 16 bits. A job that gave up, or whose switch lost its registers,
             continues in the next epoch (``Job.next_epoch``) with new clients.
         window: slots of the job, a power of two up to 65536: the most chunks under way at once.
         absent: indices of workers that do not take part in this epoch. Bits and indices of the
             others do not change.
+        bit: which bit of a result's bitmap names this worker; by default its index.
 
     Raises:
         InputError: a number out of range.
@@ -49,6 +51,7 @@ class Membership:
     epoch: int = 0
     window: int = 256
     absent: frozenset[int] = frozenset()
+    bit: int | None = None
 
     def __post_init__(self) -> None:
         if self.workers > MAX_WORKERS:
@@ -62,6 +65,8 @@ class Membership:
             raise InputError(f"the window is {self.window} slots; choose a power of two.")
         if self.worker in self.absent:
             raise InputError(f"worker {self.worker} is absent, so it has no end of its own.")
+        if self.bit is not None:
+            _require("the worker's bit", self.bit, 0, BITMAP_BITS - 1)
 
     @property
     def present(self) -> tuple[int, ...]:
@@ -70,7 +75,7 @@ class Membership:
 
     @property
     def bitmap(self) -> int:
-        """The same workers as bits of the header's bitmap."""
+        """The same workers as bits; those of the header's bitmap in jobs of up to 32 workers."""
         return bitmap_of(self.workers, self.absent)
 
 

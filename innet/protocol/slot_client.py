@@ -271,7 +271,7 @@ class SlotClient:
         self._base = self._cursor
         self._cursor += self._open
         self._flags = 0
-        self._who = np.zeros(self._open, np.uint32)
+        self._who = self._no_results(self._open)
         tag = message.tag(self._base, self.label)
         self._head[_AT_TAG], self._head[_AT_TAG + 1] = tag >> 8, tag & 0xFF
         member = self._terms[1]
@@ -318,8 +318,13 @@ class SlotClient:
         return self._who.copy()
 
     @property
+    def is_partial(self) -> bool:
+        """Whether a result of this all-reduce lacks workers."""
+        return bool(self._flags & _PARTIAL)
+
+    @property
     def missing(self) -> tuple[int, ...]:
-        """Workers that are missing in a result of this all-reduce."""
+        """Workers that are missing in a result of this all-reduce, as far as results name them."""
         there = self._who[self._who != 0]
         lacking = self._present & ~int(np.bitwise_and.reduce(there)) if len(there) else 0
         if not lacking:
@@ -493,8 +498,16 @@ class SlotClient:
             self._waiting -= answers
             self._flags |= int(stats[_FLAGS]) & ~_RESULT
             if self.all_or_none and not self._held and self._flags & _PARTIAL:
-                self.late = self.missing
-                self._held = bool(self.late)
+                self._hold_if_partial()
+
+    def _no_results(self, chunks: int) -> NDArray[np.uint32]:
+        """What ``_who`` holds for chunks without a result."""
+        return np.zeros(chunks, np.uint32)
+
+    def _hold_if_partial(self) -> None:
+        """A partial result came: send no new chunks if it lacks workers who take part."""
+        self.late = self.missing
+        self._held = bool(self.late)
 
     # ------------------------------------------------------------------ both in compiled code
 
@@ -587,6 +600,30 @@ class SlotClient:
         """
         stall = self.stall(self._now if now is None else now)
         return None if stall is None else stall.diagnose(read)
+
+
+class TreeClient(SlotClient):
+    """A worker at a leaf of a tree of switches, whose results name its leaf's children only.
+
+    Of other racks it knows how many workers are in a result, not which. So ``missing`` and ``late``
+    name no worker but this one, and ``is_partial`` says whether anybody is missing.
+    """
+
+    def _no_results(self, chunks: int) -> NDArray[np.uint32]:
+        return np.full(chunks, 1 << self._bit, np.uint32)  # nothing says yet that it is missing
+
+    @property
+    def _bit(self) -> int:
+        return self.member.worker if self.member.bit is None else self.member.bit
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """This worker, if a result of this all-reduce lacks it."""
+        inside = np.all(self._who >> np.uint32(self._bit) & np.uint32(1))
+        return () if inside else (self.member.worker,)
+
+    def _hold_if_partial(self) -> None:
+        self.late, self._held = self.missing, True
 
 
 class HashedClient(SlotClient):

@@ -47,10 +47,11 @@ class Request:
     """Parameters of a network.
 
     Attributes:
-        workers: number of workers, 1 to the bits of the program's bitmap.
+        workers: number of workers: 1 to the bits of the bitmap, with program tree to 32,768.
         window: chunks of a worker under way at once, a power of two; by default all slots.
         framing: "udp" or "raw".
         job, epoch: as in the header.
+        allow_partial: workers may request results that lack late workers; program tree has to know.
         topology: name of a topology, with or without options, such as "leaf-spine:spines=3"; by
             default one switch, or a tree for programs with several levels.
         racks: switches with workers; None lets the topology choose.
@@ -65,6 +66,7 @@ class Request:
     framing: Framing = "udp"
     job: int = 1
     epoch: int = 0
+    allow_partial: bool = False
     racks: int | None = None
     depth: int | None = None
     topology: str | None = None
@@ -280,17 +282,25 @@ def check_conditions(faults: Faults | None, timing: Timing | None) -> None:
         )
 
 
-def checked(program: CompiledProgram, request: Request) -> tuple[programs.Dimensions, int]:
+def checked(
+    program: CompiledProgram, request: Request, most: int | None = None
+) -> tuple[programs.Dimensions, int]:
     """The program's dimensions and the window, checked against ``request``.
+
+    Args:
+        program: the program.
+        request: parameters of the network.
+        most: the most workers; by default as many as its bitmap has bits.
 
     Raises:
         InputError: the request does not fit.
     """
     size = program.dimensions()
-    if request.workers > size.workers:
-        raise InputError(too_many_workers(request.workers, program.name, size.workers))
+    most = size.workers if most is None else most
+    if request.workers > most:
+        raise InputError(too_many_workers(request.workers, program.name, most))
     if request.workers < 1:
-        raise InputError(f"{request.workers} workers; {program.name} takes 1 to {size.workers}.")
+        raise InputError(f"{request.workers} workers; {program.name} takes 1 to {most}.")
     window = size.slots if request.window is None else request.window
     if not 1 <= window <= size.slots:
         raise InputError(f"a window of {window}; {program.name} has {size.slots} slots.")
@@ -336,6 +346,7 @@ def job_for(
         slots=window,
         slot_base=base,
         group=1 + len(request.beside),
+        allow_partial=request.allow_partial,
     )
 
 
@@ -347,11 +358,19 @@ def members_of(workers: int, first: int = 0) -> list[Member]:
 
 def newest(found: Iterable[SlotRegisters]) -> SlotRegisters:
     """One slot's registers in several switches, merged: the newest chunk and all its workers."""
-    together = SlotRegisters(0, 0)
+    found = list(found)
+    sequence = newest_of(found)
+    bitmap = 0
     for here in found:
-        ahead = serial_distance(here.sequence, together.sequence)
-        if ahead > 0:
-            together = here
-        elif ahead == 0:
-            together = SlotRegisters(here.sequence, together.bitmap | here.bitmap)
-    return together
+        bitmap |= here.bitmap if here.sequence == sequence else 0
+    return SlotRegisters(sequence, bitmap)
+
+
+def newest_of(found: Iterable[SlotRegisters]) -> int:
+    """The newest chunk among the registers of a slot in several switches, in serial arithmetic."""
+    sequences = [each.sequence for each in found if any(each)]  # others were never used
+    newest = sequences[0] if sequences else 0
+    for each in sequences:
+        if serial_distance(each, newest) > 0:
+            newest = each
+    return newest

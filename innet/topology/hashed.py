@@ -6,7 +6,7 @@ from innet.core.errors import InputError
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job
-from innet.protocol.parameter_server import EVERYBODY, ParameterServer
+from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.protocol.slot_client import HashedClient
 from innet.topology.aggregation import Aggregation, Probe, Request, newest
 from innet.topology.plan import EntryFinder, Plan, PlannedHost, UsedResources
@@ -18,19 +18,18 @@ from innet.topology.tree import (
     delivery,
     next_epoch,
     plan_levels,
-    present,
     with_defaults,
 )
 from innet.wire import Endpoint
 
-_NEIGHBOURS = "HashedIngress.neighbours"
-_DOWNWARD = "HashedIngress.downward"
+_ADMISSION = "HashedIngress.admission"
+_FORWARDING = "HashedIngress.result_forwarding"
 _AGGREGATORS = "HashedIngress.aggregators"
 _TABLES = (
-    f"{_NEIGHBOURS}.workers",
-    f"{_NEIGHBOURS}.trunks",
-    f"{_NEIGHBOURS}.position",
-    f"{_DOWNWARD}.route",
+    f"{_ADMISSION}.worker_admission",
+    f"{_ADMISSION}.switch_admission",
+    f"{_ADMISSION}.position",
+    f"{_FORWARDING}.route",
 )
 
 
@@ -117,7 +116,7 @@ def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> 
     del used  # there is one job
     lines = [f"mc_mgrp_create {job.group}"]
     for number, each in enumerate(below(node, job.members)):
-        name = each.worker if each.node is None else EVERYBODY
+        name = each.worker if each.node is None else ALL_WORKERS
         lines += [
             delivery(each.port, each.endpoint),
             f"mc_node_create {name} {each.port}",
@@ -133,23 +132,22 @@ def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
     spoken = f"{job.number} {job.epoch}"
     lines = []
     for each in below(node, job.members):
-        mask = present(each.mask, job)
-        workers = each.node.workers if each.node else [each.worker]
+        there = [worker for worker in each.workers if worker not in job.absent]
+        bitmap = sum(1 << worker for worker in there)
         if each.node is not None:
-            who = f"trunks {_NEIGHBOURS}.below {each.port} {spoken}"
+            who = f"switch_admission {_ADMISSION}.admit_switch {each.port} {spoken}"
         else:
-            who = f"workers {_NEIGHBOURS}.worker {each.port} {spoken} {each.worker}"
-        if mask:
-            lines.append(f"table_add {_NEIGHBOURS}.{who} => {mask}")
+            who = f"worker_admission {_ADMISSION}.admit_worker {each.port} {spoken} {each.worker}"
+        if there:
+            lines.append(f"table_add {_ADMISSION}.{who} => {bitmap}")
         lines += [
-            f"table_add {_DOWNWARD}.route {_DOWNWARD}.forward {spoken} {worker} => {each.port}"
-            for worker in workers
-            if mask >> worker & 1
+            f"table_add {_FORWARDING}.route {_FORWARDING}.forward {spoken} {worker} => {each.port}"
+            for worker in there
         ]
-    members = present(node.mask, job)
+    full_bitmap = node.mask & job.bitmap
     return [
         *lines,
-        f"table_add {_NEIGHBOURS}.trunks {_NEIGHBOURS}.above {UP_PORT} {spoken} =>",
-        f"table_add {_NEIGHBOURS}.position {_NEIGHBOURS}.place {spoken} => {members} {job.group} "
-        f"{UP_PORT} {2 * job.slots}",
+        f"table_add {_ADMISSION}.switch_admission {_ADMISSION}.admit_parent {UP_PORT} {spoken} =>",
+        f"table_add {_ADMISSION}.position {_ADMISSION}.set_position {spoken} => {full_bitmap} "
+        f"{job.group} {UP_PORT} {2 * job.slots}",
     ]

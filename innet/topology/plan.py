@@ -146,7 +146,8 @@ class Plan:
             raise InputError(f"{host.name} is no worker of job {self.job.number}.")
         job = self.job
         size = len(job.members)
-        return Membership(host.worker, size, job.number, job.epoch, job.slots, job.absent)
+        bit = job.members[host.worker].bit
+        return Membership(host.worker, size, job.number, job.epoch, job.slots, job.absent, bit)
 
     def attachment(self, host: PlannedHost) -> Port:
         """The switch and port of ``host``."""

@@ -84,7 +84,7 @@ class SlotsAggregation(Aggregation):
             index = (base | slot) << 1 | slot_version
             return SlotRegisters(
                 sequence=probe.register(switch, "SlotsIngress.pool.chunk", index) & _WORD,
-                bitmap=probe.register(switch, "SlotsIngress.pool.members", index) & _WORD,
+                bitmap=probe.register(switch, "SlotsIngress.pool.worker_bitmap", index) & _WORD,
             )
 
         return reader

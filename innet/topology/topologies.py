@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from innet.core.errors import ConfigError, InputError
 from innet.core.numbers import not_an_int
 from innet.core.registry import Registry, split_name
-from innet.core.settings import MAX_WORKERS
+from innet.core.settings import BITMAP_BITS
 from innet.topology.plan import Link, Port
 
 MAX_DEPTH = 8
@@ -25,7 +25,7 @@ MAX_SWITCHES = 4096  # of a tree
 MAX_NEIGHBORS = 200  # switches below one, or above it: so many ports are kept for each
 MAX_FAT_TREE = 52  # ports of its switches: 35,152 hosts
 SPARE_UP, SPARE_DOWN = 201, 301  # first ports for ``Shape.unused_links``, which no job uses
-_RACK = 32  # by default no switch of a large tree has more workers or switches below it
+_RACK = BITMAP_BITS  # by default no switch of a tree has more workers or switches below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Node:
 
     @property
     def mask(self) -> int:
-        """The workers below, as bits of the header's bitmap."""
+        """The workers below, as bits; those of the header's bitmap in jobs of up to 32 workers."""
         return (1 << self.workers.stop) - (1 << self.workers.start)
 
     @property
@@ -286,7 +286,7 @@ class FatTree(Topology):
 
     def workers(self, ports: int = 4) -> int:
         """See ``Topology``: one worker at every host."""
-        return min(ports**3 // 4, MAX_WORKERS)
+        return min(ports**3 // 4, BITMAP_BITS)
 
     def shape(self, workers: int, ports: int = 4) -> Shape:
         """See ``Topology``. The number of ports is even."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT
+from innet.core.settings import BITMAP_BITS, MAX_WORKERS
 from innet.programs import CompiledProgram
-from innet.protocol import SlotReader, SlotRegisters
+from innet.protocol import SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job, Member
-from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for, newest
+from innet.protocol.slot_client import TreeClient
+from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for, newest_of
 from innet.topology.plan import (
     EntryFinder,
     Link,
@@ -40,14 +42,16 @@ class Neighbor(NamedTuple):
         port: its port at the switch.
         node: the switch below; None for a worker.
         worker: the worker, or the first worker below that switch.
-        mask: all workers there, as bits of the header's bitmap.
+        workers: all workers there.
+        place: which of the switch's children it is, from 0.
         endpoint: its addresses.
     """
 
     port: int
     node: Node | None
     worker: int
-    mask: int
+    workers: range
+    place: int
     endpoint: Endpoint
 
 
@@ -57,17 +61,18 @@ def address(node: Node) -> Endpoint:
 
 
 def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbor]:
-    """The neighbors directly below ``node``: workers and switches."""
-    for position, child in enumerate(node.children):
-        port = _FIRST_CHILD_PORT + position
-        yield Neighbor(port, child, child.identity, child.mask, address(child))
-    for worker in node.local_workers:
+    """The neighbors directly below ``node``: switches, then workers."""
+    for place, child in enumerate(node.children):
+        port = _FIRST_CHILD_PORT + place
+        yield Neighbor(port, child, child.identity, child.workers, place, address(child))
+    for place, worker in enumerate(node.local_workers, start=len(node.children)):
         member = members[worker]
-        yield Neighbor(member.port, None, worker, 1 << worker, member.endpoint)
+        alone = range(worker, worker + 1)
+        yield Neighbor(member.port, None, worker, alone, place, member.endpoint)
 
 
 def members_below(
-    root: Node, first: int, last_port: int, taken: Container[Port]
+    root: Node, first: int, last_port: int, taken: Container[Port], *, child_bits: bool = False
 ) -> tuple[Member, ...]:
     """The members of a job. Worker i is host ``first + i``, with its default address, at the port
     of its host's number + 1, or else at the lowest free port of its switch.
@@ -77,20 +82,29 @@ def members_below(
         first: number of hosts of other jobs.
         last_port: last port that may follow from a host's number. Higher ports lead to switches.
         taken: ports of other jobs and of unused links.
+        child_bits: the bits of a bitmap name the children of a switch, instead of all workers.
 
     Raises:
-        InputError: a switch has too few ports.
+        InputError: a switch has too few ports, or more children than its bitmap has bits.
     """
     members: dict[int, Member] = {}
     for node in root.descend():
         for_switches = range(UP_PORT, _FIRST_CHILD_PORT + len(node.children))
+        first_bit = len(node.children)
+        below = first_bit + len(node.local_workers)
+        if child_bits and below > BITMAP_BITS:
+            raise InputError(
+                f"{below} workers and switches directly below {node.name}; a switch takes "
+                f"{BITMAP_BITS}, as a packet names each by one of {BITMAP_BITS} bits. Choose more "
+                "racks, or more levels."
+            )
         used: set[int] = set()
 
         def free(port: int, node: Node = node, used: set[int] = used) -> bool:
             return port not in used and Port(node.name, port) not in taken
 
         rest = iter(port for port in range(1, MAX_PORT + 1) if port not in for_switches)
-        for worker in node.local_workers:
+        for bit, worker in enumerate(node.local_workers, start=first_bit):
             host = first + worker
             port = host + 1
             if port > last_port or not free(port):
@@ -103,7 +117,9 @@ def members_below(
                     )
                 port = found
             used.add(port)
-            members[worker] = Member(port, Endpoint.of_worker(host), node.name)
+            members[worker] = Member(
+                port, Endpoint.of_worker(host), node.name, bit if child_bits else None
+            )
     return tuple(members[worker] for worker in sorted(members))
 
 
@@ -157,7 +173,7 @@ def next_epoch(
 
     Absent workers stay in the multicast groups; their hosts ignore the results.
     """
-    job = replace(plan.job, epoch=(plan.job.epoch + 1) % 0x10000, absent=absent)
+    job = replace(plan.job, epoch=plan.job.following_epoch, absent=absent)
     commands: dict[str, list[str]] = {}
     for node, parent in shape_of(plan).with_parents():
         commands[node.name] = [
@@ -167,11 +183,6 @@ def next_epoch(
         ]
         commands[node.name] += admissions(node, parent, job)
     return replace(plan, job=job), commands
-
-
-def present(mask: int, job: Job) -> int:
-    """The workers in ``mask`` that take part in the job's epoch."""
-    return mask & job.bitmap
 
 
 def delivery(port: int, endpoint: Endpoint) -> str:
@@ -192,6 +203,7 @@ def plan_levels(
     commands: Callable[[Node, Node | None, Job, UsedResources], tuple[str, ...]],
     *,
     served: bool = False,
+    child_bits: bool = False,
 ) -> Plan:
     """The plan of the network for ``request``.
 
@@ -200,11 +212,12 @@ def plan_levels(
         request: parameters of the network.
         commands: (switch, its parent, job, resources of other jobs) -> commands for the switch.
         served: the job has a parameter server behind the root.
+        child_bits: the bits of a bitmap name the children of a switch, instead of all workers.
 
     Raises:
         InputError: a number that exceeds the program's resources, or an invalid network.
     """
-    size, window = checked(program, request)
+    size, window = checked(program, request, MAX_WORKERS if child_bits else None)
     options = {"racks": request.racks, "depth": request.depth, "ports": request.ports}
     network = shape(request.topology or "tree", request.workers, options)
     root = network.root
@@ -212,7 +225,7 @@ def plan_levels(
     # Higher ports lead to other switches.
     last_port = UP_PORT - 1 if root.children or served else MAX_PORT
     taken = used.ports | {end for link in network.unused_links for end in link}
-    members = members_below(root, used.hosts, last_port, taken)
+    members = members_below(root, used.hosts, last_port, taken, child_bits=child_bits)
     job = job_for(request, size.slots, window, members)
     hosts, links = wire(root, members, used.hosts)
     if served:
@@ -246,9 +259,9 @@ def with_defaults(request: Request, *, window: int, depth: int) -> Request:
 # ----------------------------------------------------------------------------
 # Hierarchical aggregation: a tree of switches, the workers below its leaves.
 
-_FAMILY = "TreeIngress.family"
-_SUBTREE = "TreeIngress.subtree"
-_TABLES = (f"{_FAMILY}.admission", f"{_FAMILY}.position")
+_ADMISSION = "TreeIngress.admission"
+_POOL = "TreeIngress.pool"
+_TABLES = (f"{_ADMISSION}.admission", f"{_ADMISSION}.position")
 
 
 class TreeAggregation(Aggregation):
@@ -259,8 +272,25 @@ class TreeAggregation(Aggregation):
     shares = True
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
-        """See ``Aggregation``. By default there are two levels and two racks."""
-        return plan_levels(program, request, commands)
+        """See ``Aggregation``. By default there are two levels, and a rack for every 32 workers."""
+        if (request.job, request.epoch) == (0xFFFF, 0xFFFF):
+            raise InputError("job 65535 has no epoch 65535 with tree; choose another number.")
+        return plan_levels(program, request, commands, child_bits=True)
+
+    def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> TreeClient:
+        """See ``Aggregation``."""
+        if timing is not None and timing.partial_after is not None and not plan.job.allow_partial:
+            raise InputError(
+                "partial_after is set, and the switches were told that this job takes no partial "
+                "results; plan it with Request(allow_partial=True)."
+            )
+        return TreeClient(
+            plan.layout,
+            plan.membership(host),
+            source=host.endpoint,
+            switch=host.peer,
+            timing=timing,
+        )
 
     def next_epoch(
         self, plan: Plan, absent: frozenset[int], entries: EntryFinder
@@ -269,20 +299,59 @@ class TreeAggregation(Aggregation):
         return next_epoch(plan, absent, entries, _TABLES, admissions)
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
-        """See ``Aggregation``. A worker is present if any switch has it in the newest chunk."""
-        base = plan.job.slot_base
+        """See ``Aggregation``. Worker i is bit i, however many there are."""
+        job = plan.job
+        root = shape_of(plan)
+
+        def read(switch: str, name: str, index: int) -> int:
+            return probe.register(switch, f"{_POOL}.{name}", index)
 
         def reader(slot: int, slot_version: int) -> SlotRegisters:
-            index = (base | slot) << 1 | slot_version
-            return newest(
-                SlotRegisters(
-                    probe.register(switch.name, f"{_SUBTREE}.sequence", index),
-                    probe.register(switch.name, f"{_SUBTREE}.bitmap", index),
+            index = (job.slot_base | slot) << 1 | slot_version
+            held = {
+                node.name: SlotRegisters(
+                    read(node.name, "sequence", index), read(node.name, "bitmap", index)
                 )
-                for switch in plan.switches
-            )
+                for node in root.descend()
+            }
+            return counted(root, job, held)
 
         return reader
+
+
+def counted(root: Node, job: Job, held: Mapping[str, SlotRegisters]) -> SlotRegisters:
+    """The workers in a slot, from the registers of all switches, level by level.
+
+    A worker counts if its switch has its bit. Where a switch does not have the newest chunk, or not
+    any more, its parent's bit stands for all workers below it.
+
+    Args:
+        root: the tree.
+        job: the job.
+        held: of each switch, sequence and bitmap of the slot.
+
+    Returns:
+        The newest chunk that a switch has, and its workers: bit i is worker i.
+    """
+    newest = newest_of(held.values())
+
+    def workers(node: Node, *, inside: bool) -> int:
+        registers = held[node.name]
+        if registers.sequence != newest:
+            found = node.mask if inside else 0
+            for child in node.children:
+                found |= workers(child, inside=False)
+            return found
+        found = 0
+        for each in below(node, job.members):
+            there = bool(registers.bitmap >> each.place & 1)
+            if each.node is None:
+                found |= there << each.worker
+            else:
+                found |= workers(each.node, inside=there)
+        return found
+
+    return SlotRegisters(newest, workers(root, inside=False))
 
 
 def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
@@ -309,25 +378,37 @@ def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> 
 
 
 def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
-    """The commands of an epoch: which workers are admitted, and which are required."""
+    """The commands of an epoch: who is admitted, and who is required.
+
+    The fence comes first, before anybody is admitted, and is never written again in this epoch: a
+    switch that has lost its registers must not hold it. docs/tree.md says why.
+    """
     spoken = f"{job.number} {job.epoch}"
-    lines = []
+    fence = ~(job.number << 16 | job.epoch) & 0xFFFF_FFFF
+    lines = [f"register_write {_POOL}.fence {job.slot_base} {fence}"]
+    full_bitmap = 0
     for each in below(node, job.members):
-        mask = present(each.mask, job)
-        action = "below" if each.node else "worker"
-        if mask:
-            lines.append(
-                f"table_add {_FAMILY}.admission {_FAMILY}.{action} {each.port} {spoken} "
-                f"{each.worker} => {mask}"
-            )
-    members = present(node.mask, job)
+        size = sum(worker not in job.absent for worker in each.workers)
+        if not size:
+            continue
+        full_bitmap |= 1 << each.place
+        entry = f"{each.port} {spoken} {each.worker} => {1 << each.place}"
+        if each.node is None:
+            lines.append(f"table_add {_TABLES[0]} {_ADMISSION}.admit_worker {entry}")
+        else:
+            lines.append(f"table_add {_TABLES[0]} {_ADMISSION}.admit_switch {entry} {size}")
     height = min(node.height, 3)
-    entry = f"{spoken} => {members} {job.group} {job.slot_base} {job.slots - 1} {height}"
+    entry = (
+        f"{spoken} => {full_bitmap} {job.group} {job.slot_base} {job.slots - 1} {height} "
+        f"{int(job.allow_partial)}"
+    )
     if parent is None:
-        lines.append(f"table_add {_FAMILY}.position {_FAMILY}.root {entry}")
-    elif members:
+        lines.append(f"table_add {_TABLES[1]} {_ADMISSION}.set_root {entry} {len(job.present)}")
+    elif full_bitmap:
+        own_bit = 1 << parent.children.index(node)
         lines += [
-            f"table_add {_FAMILY}.admission {_FAMILY}.parent {UP_PORT} {spoken} {node.identity} =>",
-            f"table_add {_FAMILY}.position {_FAMILY}.inner {entry} {UP_PORT} {node.identity}",
+            f"table_add {_TABLES[0]} {_ADMISSION}.admit_parent {UP_PORT} {spoken} {node.identity} "
+            f"=> {own_bit}",
+            f"table_add {_TABLES[1]} {_ADMISSION}.set_inner {entry} {UP_PORT} {node.identity}",
         ]
     return lines

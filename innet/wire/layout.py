@@ -20,8 +20,7 @@ from innet.core.reduce_op import ReduceOp
 from innet.core.settings import Framing
 
 MAGIC = 0x494E  # "IN"
-VERSION = 2
-WIDTH = 32  # bits per element
+VERSION = 3
 UDP_PORT = 48879  # 0xBEEF, where the switch listens
 ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
 MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # limited by IPv4's 16-bit length
@@ -63,10 +62,9 @@ HEADER = np.dtype(
         ("slot", ">u2"),  # within the job's slots
         ("slot_version", "u1"),  # which of the slot's two copies
         ("flags", "u1"),  # Flag
-        ("bitmap", ">u4"),  # of a result: the workers in it
+        ("bitmap", ">u4"),  # of a result: the workers or switches of the sender in it
         ("worker", ">u2"),  # the sender's index; of a result, the addressee's
-        ("count", "u1"),  # of a result: how many workers are in it
-        ("width", "u1"),  # bits per element
+        ("count", ">u2"),  # of a sum or a result: how many workers are in it
         ("elements", ">u2"),  # how many of the values are used
         ("exponent", ">u2"),  # combined by MAX for every operation
         ("message", ">u2"),  # tag of the sender's all-reduce

@@ -26,7 +26,6 @@ from innet.wire.layout import (
     UDP_HEADER,
     VERSION,
     VERSION_IHL,
-    WIDTH,
     Endpoint,
     Field,
     Frames,
@@ -113,7 +112,7 @@ def pack(
 ) -> Frames:
     """Frames from ``source`` to ``destination``.
 
-    Magic, version, width and checksum are set here. Every other header field is one number for all
+    Magic, version and checksum are set here. Every other header field is one number for all
     frames or an array (n,), with its name in HEADER.
 
     Args:
@@ -130,8 +129,8 @@ def pack(
         worker: index of the sender; in a result, of the addressee.
         elements: how many values are used, 1 .. layout.values; by default all.
         flags: a Flag.
-        bitmap: of a result: the workers in it.
-        count: of a result: how many workers are in it.
+        bitmap: of a result: the workers or switches of the sender in it.
+        count: of a sum or a result: how many workers are in it.
         exponent: combined by MAX.
         message: tag of the all-reduce, the same for all its workers.
         listens: set ECT(0) in the IPv4 header: the sender reacts to congestion marks (RFC 3168).
@@ -164,7 +163,7 @@ def pack(
         "message": message,
     }
     header = np.zeros(len(values), HEADER)
-    header["magic"], header["version"], header["width"] = MAGIC, VERSION, WIDTH
+    header["magic"], header["version"] = MAGIC, VERSION
     for name, field in fields.items():
         low, high = limits(name, layout)
         _require(name, field, low, high)

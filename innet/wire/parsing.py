@@ -25,7 +25,6 @@ from innet.wire.layout import (
     UDP_PORT,
     VERSION,
     VERSION_IHL,
-    WIDTH,
     Frames,
     Layout,
     Records,
@@ -54,8 +53,7 @@ class Refusal(enum.IntEnum):
     OPERATION = 12
     SLOT_VERSION = 13
     ELEMENTS = 14
-    WIDTH = 15
-    CHECKSUM = 16
+    CHECKSUM = 15
 
     @property
     def label(self) -> str:
@@ -166,7 +164,6 @@ def _checks(layout: Layout) -> tuple[_Check, ...]:
         _between(Refusal.OPERATION, "operation", layout),
         _between(Refusal.SLOT_VERSION, "slot_version", layout),
         _between(Refusal.ELEMENTS, "elements", layout),
-        _equals(Refusal.WIDTH, ("innet", "width"), WIDTH, str(WIDTH)),
         _Check(
             Refusal.CHECKSUM,
             ("innet", "checksum"),

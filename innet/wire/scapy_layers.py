@@ -29,7 +29,6 @@ from innet.wire import (
     MAX_VALUES,
     UDP_PORT,
     VERSION,
-    WIDTH,
     Flag,
     Frames,
 )
@@ -72,7 +71,7 @@ class _Values(FieldListField):
 
 
 class Innet(Packet):
-    """The innet header and values, version 2; the fields of innet.wire.HEADER."""
+    """The innet header and values, version 3; the fields of innet.wire.HEADER."""
 
     name = "innet"
     fields_desc: ClassVar[list[Any]] = [
@@ -87,8 +86,7 @@ class Innet(Packet):
         FlagsField("flags", 0, 8, {each.value: str(each.name).lower() for each in Flag}),
         XIntField("bitmap", 0),
         ShortField("worker", 0),
-        ByteField("count", 0),
-        ByteField("width", WIDTH),
+        ShortField("count", 0),
         ShortField("elements", 1),
         ShortField("exponent", 0),
         XShortField("message", 0),

@@ -30,20 +30,20 @@ control EGRESS(inout headers_t hdr, inout metadata_t meta,
 
     apply {
 #ifdef TWO_PASSES
-        if (meta.second == 0) {
-            meta.second = 1;
+        if (meta.second_pass == 0) {
+            meta.second_pass = 1;
             recirculate_preserving_field_list(BETWEEN_PASSES);
             return;
         }
 #elif PARTS > 1
-        if (meta.leaves == 0) {
+        if (meta.last_pass == 0) {
             recirculate_preserving_field_list(BETWEEN_PASSES);
             return;
         }
 #endif
         deliver.apply();
-#ifdef TOLD
-        hdr.innet.flags = hdr.innet.flags | TOLD;
+#ifdef RESULT_FLAGS
+        hdr.innet.flags = hdr.innet.flags | RESULT_FLAGS;
 #endif
         // The queue of the way out (simple_switch measures it; the built-in switch has none).
         // Only those who say that they listen are told (RFC 3168).

@@ -1,4 +1,4 @@
-// Packet formats: Ethernet, IPv4, UDP and the innet header, version 2.
+// Packet formats: Ethernet, IPv4, UDP and the innet header, version 3.
 //
 // The same layout is written once for workers in innet/wire/; a test compares the two.
 
@@ -24,7 +24,7 @@ const bit<8>  PROTOCOL_UDP    = 17;
 const bit<16> UDP_PORT_INNET  = 48879;
 
 const bit<16> INNET_MAGIC   = 0x494E; // "IN"
-const bit<8>  INNET_VERSION = 2;
+const bit<8>  INNET_VERSION = 3;
 
 const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
@@ -80,10 +80,9 @@ header innet_t {
     bit<16> slot;         // within the job
     bit<8>  slot_version; // which of the two shadow copies
     bit<8>  flags;
-    bit<32> bitmap;       // in a result: who is in
+    bit<32> bitmap;       // of a result: the sender's children that are in it; see each program
     bit<16> worker;       // sender, or addressee of a result
-    bit<8>  count;        // in a result: how many are in
-    bit<8>  width;        // bits per element
+    bit<16> count;        // of a sum or a result: how many workers are in it
     bit<16> elements;     // how many of the values carry meaning
     bit<16> exponent;     // block exponent, aggregated by MAX
     bit<16> message;      // which all-reduce the sender takes this chunk for

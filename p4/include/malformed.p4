@@ -4,8 +4,8 @@
 #define INNET_MALFORMED_P4
 
 #define FIELDS_MALFORMED \
-    hdr.innet.width != 32 || hdr.innet.elements == 0 \
-    || hdr.innet.elements > VALUES || hdr.innet.slot_version > 1 \
+    hdr.innet.elements == 0 || hdr.innet.elements > VALUES \
+    || hdr.innet.slot_version > 1 \
     || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
 #define LENGTHS_MALFORMED \
     (hdr.udp.isValid() \

@@ -7,24 +7,24 @@
 control Marks(inout headers_t hdr, inout metadata_t meta) {
     register<bit<8>>(CELLS) marks;
 
-    action mark() {
+    action update_marks() {
         bit<8> held;
         marks.read(held, meta.index);
-        held = meta.fresh == 1 ? 0 : held;
+        held = meta.new_chunk == 1 ? 0 : held;
         hdr.innet.flags = held | hdr.innet.flags & MARKS
-            | (bit<8>)(meta.left0 | meta.left1 | meta.left2 | meta.left3);
+            | (bit<8>)(meta.overflow0 | meta.overflow1 | meta.overflow2 | meta.overflow3);
         marks.write(meta.index, hdr.innet.flags);
     }
 
-    action congested() {
+    action mark_ecn() {
         hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
     }
 
     apply {
         if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 == 3) {
-            congested(); // "congestion experienced" (RFC 3168)
+            mark_ecn(); // "congestion experienced" (RFC 3168)
         }
-        mark();
+        update_marks();
     }
 }
 

@@ -28,7 +28,7 @@
     pair##i.read(held, meta.index); \
     low = held[31:0] + hdr.values.v##i; \
     high = held[63:32] + hdr.values.v##j; \
-    meta.left##quarter = meta.left##quarter \
+    meta.overflow##quarter = meta.overflow##quarter \
         | ((held[31:0] ^ low) & (hdr.values.v##i ^ low) \
            | (held[63:32] ^ high) & (hdr.values.v##j ^ high))[31:31]; \
     pair##i.write(meta.index, high ++ low); \
@@ -39,7 +39,7 @@
 #define PAIR_SUM_3(i, j) PAIR_SUM(i, j, 3)
 #define PAIR_OR(i, j) \
     pair##i.read(held, meta.index); \
-    held = (meta.fresh == 1 ? 0 : held) | hdr.values.v##j ++ hdr.values.v##i; \
+    held = (meta.new_chunk == 1 ? 0 : held) | hdr.values.v##j ++ hdr.values.v##i; \
     pair##i.write(meta.index, held); \
     hdr.values.v##i = held[31:0];
 #define PAIR_MAX(i, j) \
@@ -70,9 +70,9 @@ control Pairs(inout headers_t hdr, inout metadata_t meta) {
     // result takes the high words first, and then the low ones by adding nothing to either.
     table combine {
         key = {
-            meta.second: exact;
-            meta.fresh: exact;
-            meta.reads: exact;
+            meta.second_pass: exact;
+            meta.new_chunk: exact;
+            meta.read_only: exact;
             hdr.innet.operation: exact;
         }
         actions = { harvest; sum; or; max; NoAction; }

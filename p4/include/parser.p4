@@ -7,14 +7,14 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                    inout standard_metadata_t standard_metadata) {
     state start {
 #if PARTS > 1
-        transition select(meta.inside) {
+        transition select(meta.recirculated) {
             0: arrive;
             default: parse_ethernet;
         }
     }
 
     state arrive {
-        meta.asker = standard_metadata.ingress_port;
+        meta.reply_port = standard_metadata.ingress_port;
         transition parse_ethernet;
     }
 
@@ -49,7 +49,7 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
     state parse_innet {
         packet.extract(hdr.innet);
 #if PARTS > 1
-        transition select(hdr.innet.magic, hdr.innet.version, meta.adds) {
+        transition select(hdr.innet.magic, hdr.innet.version, meta.prepends_part) {
             (INNET_MAGIC, INNET_VERSION, 0): parse_values;
             default: accept; // what is there are words of the result, and more go before them
         }
@@ -85,8 +85,8 @@ control InnetDeparser(packet_out packet, in headers_t hdr) {
 #define INNET_LISTED \
     hdr.innet.magic, hdr.innet.version, hdr.innet.operation, hdr.innet.job, hdr.innet.epoch, \
     hdr.innet.sequence, hdr.innet.slot, hdr.innet.slot_version, hdr.innet.flags, \
-    hdr.innet.bitmap, hdr.innet.worker, hdr.innet.count, hdr.innet.width, hdr.innet.elements, \
-    hdr.innet.exponent, hdr.innet.message REPEAT(VALUE_LISTED)
+    hdr.innet.bitmap, hdr.innet.worker, hdr.innet.count, hdr.innet.elements, hdr.innet.exponent, \
+    hdr.innet.message REPEAT(VALUE_LISTED)
 
 control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
@@ -95,7 +95,7 @@ control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
 #if PARTS > 1
         // A packet is let in as a whole or not at all, so all of its values are summed up when it
         // arrives, also those that only later passes take.
-        verify_checksum_with_payload(meta.inside == 0 && hdr.values.isValid(), { INNET_LISTED },
+        verify_checksum_with_payload(meta.recirculated == 0 && hdr.values.isValid(), { INNET_LISTED },
                                      hdr.innet.checksum, HashAlgorithm.csum16);
 #else
         verify_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
@@ -112,9 +112,9 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
 #if PARTS > 1
         // The words of one part after the other: on its way the field holds what it would be if
         // there were no others.
-        update_checksum(meta.sums == 1 && meta.leaves == 0, { meta.summed REPEAT(VALUE_LISTED) },
+        update_checksum(meta.adds_to_checksum == 1 && meta.last_pass == 0, { meta.checksum_so_far REPEAT(VALUE_LISTED) },
                         hdr.innet.checksum, HashAlgorithm.csum16);
-        update_checksum(meta.leaves == 1, { meta.summed, INNET_LISTED }, hdr.innet.checksum,
+        update_checksum(meta.last_pass == 1, { meta.checksum_so_far, INNET_LISTED }, hdr.innet.checksum,
                         HashAlgorithm.csum16);
 #else
         update_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,

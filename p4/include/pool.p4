@@ -7,75 +7,75 @@
 #ifndef INNET_POOL_P4
 #define INNET_POOL_P4
 
-const bit<8> REFUSED_LATE      = 9; // the slot was closed without it; the answer is its result
+const bit<8> DROP_LATE      = 9; // the slot was closed without it; the answer is its result
 #if defined(TWO_PASSES) || PARTS > 1
-const bit<8> REFUSED_OVERTAKEN = 10; // between two passes of a result the slot changed
+const bit<8> DROP_OVERTAKEN = 10; // between two passes of a result the slot changed
 #endif
 
-const bit<32> CLOSED = 0x10000; // a bit of `said` that is 0
+const bit<32> CLOSED = 0x10000; // a bit of the chunk signature that is 0
 
 #if PARTS > 1
-#define WHOLE meta.whole
+#define SLOT_INDEX meta.slot_index
 #else
-#define WHOLE meta.index
+#define SLOT_INDEX meta.index
 #endif
 
 control Pool(inout headers_t hdr, inout metadata_t meta) {
-    register<bit<64>>(CELLS)     chunk;   // job, epoch; sequence
-    register<bit<64>>(CELLS)     members; // closed, what all have to agree on; bitmap
-    register<bit<8>>(2 * SLOTS)  count;
+    register<bit<64>>(CELLS)     chunk;         // job, epoch; sequence
+    register<bit<64>>(CELLS)     worker_bitmap; // closed, chunk signature; bitmap
+    register<bit<16>>(2 * SLOTS) count;
     register<bit<16>>(2 * SLOTS) exponent;
 
     // What another job, or an earlier epoch of this one, left in the slot means nothing. Admission has
     // made sure that the packet is of the job and epoch that the slot now belongs to.
     //
-    // A newer chunk takes the slot over, and whatever is older than what the slot holds is refused,
+    // A newer chunk takes the slot over, and whatever is older than what the slot holds is dropped,
     // however late it comes. SwitchML tells a new chunk by a bitmap that the other version's
     // packets have cleared, which a delayed duplicate can fool.
-    action claim() {
+    action update_chunk() {
         bit<64> held;
         chunk.read(held, meta.index);
         bit<32> mine = hdr.innet.job ++ hdr.innet.epoch;
-        meta.fresh = (bit<1>)(held[63:32] != mine
+        meta.new_chunk = (bit<1>)(held[63:32] != mine
                               || (int<32>)(hdr.innet.sequence - held[31:0]) > 0);
-        meta.newest = meta.fresh == 1 ? hdr.innet.sequence : held[31:0];
-        chunk.write(meta.index, mine ++ meta.newest);
+        meta.newest_sequence = meta.new_chunk == 1 ? hdr.innet.sequence : held[31:0];
+        chunk.write(meta.index, mine ++ meta.newest_sequence);
     }
 
     // All of a chunk must mean the same: whoever differs from the first in operation, number of
-    // elements or all-reduce is refused, and shows up as missing, where a sum would be wrong.
+    // elements or all-reduce is dropped, and shows up as missing, where a sum would be wrong.
     //
     // Whoever asks for what is there closes the slot: its result is then what all have been told,
     // and a contribution that comes later is too late.
-    action join() {
+    action update_bitmap() {
         bit<64> held;
-        members.read(held, meta.index);
-        held = meta.fresh == 1 ? meta.said ++ 32w0 : held;
-        meta.open = (bit<1>)(held[63:32] == meta.said);
-        meta.closed = (bit<1>)(held[63:32] ^ CLOSED == meta.said);
-        meta.seen = (bit<1>)(held[31:0] & meta.worker_bit != 0);
-        meta.reads = meta.seen | meta.closed;
-        hdr.innet.bitmap = held[31:0] | (meta.open == 1 ? meta.worker_bit : 0);
-        members.write(meta.index,
-                      (held[63:32] | (meta.open == 1 && meta.closes == 1 ? CLOSED : 0))
-                      ++ hdr.innet.bitmap);
+        worker_bitmap.read(held, meta.index);
+        held = meta.new_chunk == 1 ? meta.chunk_signature ++ 32w0 : held;
+        meta.slot_open = (bit<1>)(held[63:32] == meta.chunk_signature);
+        meta.slot_closed = (bit<1>)(held[63:32] ^ CLOSED == meta.chunk_signature);
+        meta.worker_seen = (bit<1>)(held[31:0] & meta.worker_bit != 0);
+        meta.read_only = meta.worker_seen | meta.slot_closed;
+        hdr.innet.bitmap = held[31:0] | (meta.slot_open == 1 ? meta.worker_bit : 0);
+        worker_bitmap.write(
+            meta.index, (held[63:32] | (meta.slot_open == 1 && meta.request_partial == 1 ? CLOSED : 0))
+                        ++ hdr.innet.bitmap);
     }
 
-    action number() {
-        bit<8> before;
-        count.read(before, WHOLE);
-        before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.count = meta.reads == 1 ? before : before + 1;
-        count.write(WHOLE, hdr.innet.count);
-    }
-
-    action raise_exponent() {
+    action update_count() {
         bit<16> before;
-        exponent.read(before, WHOLE);
-        before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.exponent = meta.reads == 1 || before > hdr.innet.exponent
+        count.read(before, SLOT_INDEX);
+        before = meta.new_chunk == 1 ? 0 : before;
+        hdr.innet.count = meta.read_only == 1 ? before : before + 1;
+        count.write(SLOT_INDEX, hdr.innet.count);
+    }
+
+    action update_exponent() {
+        bit<16> before;
+        exponent.read(before, SLOT_INDEX);
+        before = meta.new_chunk == 1 ? 0 : before;
+        hdr.innet.exponent = meta.read_only == 1 || before > hdr.innet.exponent
             ? before : hdr.innet.exponent;
-        exponent.write(WHOLE, hdr.innet.exponent);
+        exponent.write(SLOT_INDEX, hdr.innet.exponent);
     }
 
 #ifdef TWO_PASSES
@@ -83,7 +83,7 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     action check() {
         bit<64> held;
         chunk.read(held, meta.index);
-        meta.open = (bit<1>)(held == hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence);
+        meta.slot_open = (bit<1>)(held == hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence);
     }
 #endif
 #if PARTS > 1
@@ -91,51 +91,51 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     action find_chunk() {
         bit<64> held;
         chunk.read(held, meta.index);
-        meta.fresh = (bit<1>)(held != hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence);
+        meta.new_chunk = (bit<1>)(held != hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence);
     }
 
-    action find_members() {
+    action find_bitmap() {
         bit<64> held;
-        members.read(held, meta.index);
-        meta.open = (bit<1>)(held[31:0] == meta.target);
+        worker_bitmap.read(held, meta.index);
+        meta.slot_open = (bit<1>)(held[31:0] == meta.result_bitmap);
     }
 #endif
 
     apply {
 #ifdef TWO_PASSES
-        if (meta.second == 1) {
+        if (meta.second_pass == 1) {
             check();
             return;
         }
 #elif PARTS > 1
-        if (meta.late == 1 || meta.answers == 1) {
-            meta.refusal = REFUSED_OVERTAKEN; // unless the slot is what it has to be
+        if (meta.late == 1 || meta.returning == 1) {
+            meta.drop_reason = DROP_OVERTAKEN; // unless the slot is what it has to be
             find_chunk();
-            if (meta.fresh == 0) {
-                find_members();
-                if (meta.open == 1 && meta.last == 1 && meta.answers == 0) {
-                    number();
-                    raise_exponent();
+            if (meta.new_chunk == 0) {
+                find_bitmap();
+                if (meta.slot_open == 1 && meta.last_part == 1 && meta.returning == 0) {
+                    update_count();
+                    update_exponent();
                 }
             }
             return;
         }
 #endif
-        claim();
+        update_chunk();
         // A stale packet must not leave a trace in the other registers.
-        if (meta.newest != hdr.innet.sequence) {
-            meta.refusal = REFUSED_STALE;
+        if (meta.newest_sequence != hdr.innet.sequence) {
+            meta.drop_reason = DROP_STALE;
         } else {
-            join();
-            if (meta.open == 0 && meta.closed == 0) {
-                meta.refusal = REFUSED_DISAGREES;
+            update_bitmap();
+            if (meta.slot_open == 0 && meta.slot_closed == 0) {
+                meta.drop_reason = DROP_MISMATCH;
 #if PARTS > 1
-            } else if (meta.last == 1) {
+            } else if (meta.last_part == 1) {
 #else
             } else {
 #endif
-                number();
-                raise_exponent();
+                update_count();
+                update_exponent();
             }
         }
     }

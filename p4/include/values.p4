@@ -16,7 +16,7 @@
 #define VALUE_SUM(i, quarter) \
     value##i.read(held, meta.index); \
     total = held + hdr.values.v##i; \
-    meta.left##quarter = meta.left##quarter | ((held ^ total) & (hdr.values.v##i ^ total))[31:31]; \
+    meta.overflow##quarter = meta.overflow##quarter | ((held ^ total) & (hdr.values.v##i ^ total))[31:31]; \
     hdr.values.v##i = VALUE_TOTAL(i); \
     value##i.write(meta.index, hdr.values.v##i);
 // Whether a sum has left int32 is found out in four chains, one for each quarter of the values: a
@@ -34,7 +34,7 @@
 #endif
 #define VALUE_OR(i) \
     value##i.read(held, meta.index); \
-    hdr.values.v##i = (meta.fresh == 1 ? 0 : held) | hdr.values.v##i; \
+    hdr.values.v##i = (meta.new_chunk == 1 ? 0 : held) | hdr.values.v##i; \
     value##i.write(meta.index, hdr.values.v##i);
 #define VALUE_MAX(i) \
     value##i.read(held, meta.index); \
@@ -60,8 +60,8 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
     // One table chooses the one operation that all value registers carry out.
     table combine {
         key = {
-            meta.fresh: exact;
-            meta.reads: exact;
+            meta.new_chunk: exact;
+            meta.read_only: exact;
             hdr.innet.operation: exact;
         }
         actions = { read; sum; or; max; NoAction; }

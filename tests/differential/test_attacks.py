@@ -154,7 +154,7 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
         node += len(job.members)
     attackers = Attackers(values, 1)
     attacks = 0
-    refused = switch.counters["SlotsIngress.refused"].packets
+    refused = switch.counters["SlotsIngress.dropped"].packets
 
     def under_attack(batch: PacketBatch) -> PacketBatch:
         nonlocal attacks

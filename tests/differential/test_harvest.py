@@ -92,7 +92,7 @@ def test_all_that_it_does_is_what_slots_does(engine: str, number: int, workers: 
         np.testing.assert_array_equal(cells, direct.registers[f"SlotsIngress.{name}"])
     found_values = values(pairs, "harvest", number)
     np.testing.assert_array_equal(found_values, values(direct, "slots", number))
-    refused = [each.counters["SlotsIngress.refused"].packets.tolist() for each in (pairs, direct)]
+    refused = [each.counters["SlotsIngress.dropped"].packets.tolist() for each in (pairs, direct)]
     assert refused[0] == [*refused[1], 0]
     more = pairs.statistics.as_dict()["recirculated"]
     if number == 64:  # one more pass for each packet that is answered
@@ -151,7 +151,7 @@ def test_whenever_the_second_pass_comes(seed: int) -> None:
     job = job_of(3, slots=1)
     direct = ready("slots", 64, job, "jit")
     late = Late(ready("harvest", 64, job, "interpret"))
-    overtaken = late.switch.counters["SlotsIngress.refused"].packets
+    overtaken = late.switch.counters["SlotsIngress.dropped"].packets
     promised: list[list[Packet]] = []
     given = 0
 

@@ -254,7 +254,7 @@ def test_every_pass_asks_whether_the_job_is_in_that_epoch() -> None:
         walk.engine._ingress.append(real)
         assert walk.switch.process([(510, b"")]) == []
         assert not walk.round
-        refused = walk.switch.counters["SlotsIngress.refused"].packets
+        refused = walk.switch.counters["SlotsIngress.dropped"].packets
         assert refused[5] == 1
         for each, cells in walk.switch.registers.items():
             np.testing.assert_array_equal(cells, before[each], each)

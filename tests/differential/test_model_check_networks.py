@@ -260,7 +260,7 @@ def expected_of_tree(
 
 def put_slot(switch: Switch, index: int, slot: Slot, workers: int) -> None:
     """Make the registers say what the model says; an empty slot is that of another owner."""
-    registers, tree = switch.registers, "TreeIngress.subtree."
+    registers, tree = switch.registers, "TreeIngress.pool."
     registers[tree + "owner"][index] = JOB << 16 | EPOCH if slot.sequence else 0
     registers[tree + "sequence"][index] = slot.sequence
     registers[tree + "agreement"][index] = SUMMED
@@ -272,7 +272,7 @@ def put_slot(switch: Switch, index: int, slot: Slot, workers: int) -> None:
 
 
 def get_slot(switch: Switch, index: int, workers: int) -> Slot:
-    registers, tree = switch.registers, "TreeIngress.subtree."
+    registers, tree = switch.registers, "TreeIngress.pool."
     values = [registers[f"TreeIngress.values.value{worker}"][index] for worker in range(workers)]
     bits = int(registers[tree + "bitmap"][index])
     assert registers[tree + "count"][index] == bits.bit_count()

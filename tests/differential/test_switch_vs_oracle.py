@@ -90,7 +90,7 @@ class Pair:
         expected_values = [nothing if copy is None else copy.values for copy in copies]
         values = np.stack([registers[f"{VALUES}{i}"] for i in range(self.values)], axis=1)
         np.testing.assert_array_equal(values, expected_values)
-        refused = self.switch.counters["SlotsIngress.refused"].packets
+        refused = self.switch.counters["SlotsIngress.dropped"].packets
         assert refused.tolist() == [self.oracle.refused[reason] for reason in range(len(refused))]
 
 

@@ -63,7 +63,6 @@ def refusals(layout, data, length):
     ):
         low, high = limits(name, layout)
         checks += [(refusal, (header[name] >= low) & (header[name] <= high))]
-    checks += [(Refusal.WIDTH, header["width"] == 32)]
     whole = checksum(frames[:, layout.header_offset :].copy()) == 0
     checks += [(Refusal.CHECKSUM, whole)]
     reason = np.zeros(len(data), np.uint8)

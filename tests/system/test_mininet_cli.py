@@ -60,16 +60,17 @@ def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
     said = [" ".join(line.split()) for line in result.stdout.splitlines()]
     text = "\n".join(said)
     assert "1 0 1 5 0, 1" in said  # job, slot, version, chunk, who is in
-    assert "TreeIngress.subtree.bitmap 2048 32 6" in said
-    assert "innet> TreeIngress.subtree.bitmap of s1" in said
+    assert "TreeIngress.pool.bitmap 2048 32 6" in said
+    assert "innet> TreeIngress.pool.bitmap of s1" in said
     assert said.count("1 3 0x3") == 2
     assert any(
-        line.startswith("TreeIngress.family.position hdr.innet.job (exact)") for line in said
+        line.startswith("TreeIngress.admission.position hdr.innet.job (exact)") for line in said
     )
     assert any(
-        line.startswith("0 0x1 0x0 TreeIngress.family.inner 0x1 0x1 0x0 0x3") for line in said
+        line.startswith("0 0x1 0x0 TreeIngress.admission.set_inner 0x1 0x1 0x0 0x3")
+        for line in said
     )
-    assert "default: TreeIngress.family.refuse_stranger" in said
+    assert "default: TreeIngress.admission.drop_not_admitted" in said
     assert "innet> Counters of s2\nname index packets bytes\ninnet>" in text  # nothing was refused
     assert "nobody: no slot lacks a worker" in said
     assert "innet who-waits slots of any switch in which somebody is missing" in said

@@ -226,8 +226,8 @@ def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
     ("topology", "register", "link"),
     [
         ("innet_star,2", "SlotsIngress.pool.count", "h2-eth0<->s1-eth2 (OK OK)"),
-        ("innet_dumbbell,2", "TreeIngress.subtree.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
-        ("innet_tree,2,2", "TreeIngress.subtree.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
+        ("innet_dumbbell,2", "TreeIngress.pool.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
+        ("innet_tree,2,2", "TreeIngress.pool.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
     ],
 )
 def test_mininets_own_command_builds_networks(topology, register, link):

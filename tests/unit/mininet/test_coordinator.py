@@ -11,8 +11,8 @@ from innet.topology import Request, plan_jobs
 
 EPOCH = {  # what a program's switches hold of an epoch: table, which keys are job and epoch
     "slots": ("SlotsIngress.admission.admission", 1, 2),
-    "tree": ("TreeIngress.family.admission", 1, 2),
-    "hashed": ("HashedIngress.neighbours.workers", 1, 2),
+    "tree": ("TreeIngress.admission.admission", 1, 2),
+    "hashed": ("HashedIngress.admission.worker_admission", 1, 2),
 }
 
 

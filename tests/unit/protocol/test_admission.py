@@ -72,9 +72,9 @@ def test_after_a_failure_the_next_epoch_is_exact() -> None:
     # Whoever still speaks for the old epoch is a stranger now.
     late = ends(job)[1]
     late.start([Segment(ReduceOp.SUM, np.ones(32, np.int32))], 0.0)
-    before = int(switch.counters["SlotsIngress.refused"].packets[STRANGER])
+    before = int(switch.counters["SlotsIngress.dropped"].packets[STRANGER])
     assert switch.process([(1, frame.tobytes()) for frame in late.outgoing(0.0)]) == []
-    assert switch.counters["SlotsIngress.refused"].packets[STRANGER] == before + 1
+    assert switch.counters["SlotsIngress.dropped"].packets[STRANGER] == before + 1
 
 
 def test_the_next_job_in_the_same_slots_is_exact() -> None:
@@ -83,7 +83,7 @@ def test_the_next_job_in_the_same_slots_is_exact() -> None:
     switch = new_switch(first, second)
     all_reduce(switch, ends(first))
     all_reduce(switch, ends(second))
-    assert not switch.counters["SlotsIngress.refused"].packets.any()
+    assert not switch.counters["SlotsIngress.dropped"].packets.any()
 
 
 def test_two_jobs_behind_the_same_ports() -> None:

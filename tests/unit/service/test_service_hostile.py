@@ -221,7 +221,7 @@ LINES = st.one_of(
             "worker": st.integers(-1, 40) | st.floats() | st.text(max_size=2) | st.booleans(),
             "workers": st.integers(-1, 40) | st.integers() | st.none(),
             "proof": st.text(max_size=5) | st.integers(),
-            "register": st.text(max_size=5) | st.just("SlotsIngress.refused"),
+            "register": st.text(max_size=5) | st.just("SlotsIngress.dropped"),
             "index": st.integers() | st.booleans() | st.text(max_size=2),
         },
     ).map(lambda value: json.dumps(value).encode()),

@@ -74,9 +74,9 @@ def test_tables_and_groups(shape, workers):
         tables = Counter(line.split()[1] for line in switch.commands if "table_add" in line)
         below = len(node.children) + len(node.local_workers)
         parent = node.index > 0
-        assert tables["TreeIngress.family.admission"] == below + parent
+        assert tables["TreeIngress.admission.admission"] == below + parent
         assert tables["NetworkEgress.deliver"] == below + parent
-        assert tables["TreeIngress.family.position"] == 1
+        assert tables["TreeIngress.admission.position"] == 1
         nodes = [line.split() for line in switch.commands if line.startswith("mc_node_create")]
         assert len(nodes) == below
         assert {int(port) for _, _, port in nodes} <= neighbors[node.name]

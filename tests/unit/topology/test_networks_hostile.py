@@ -87,13 +87,13 @@ def admit_hostile(net: Emulation, program: str, number: int, port: int) -> None:
     """A job of one worker at ``port`` of every switch, with slots beside those of the honest."""
     for switch in net.switches.values():
         if program == "tree":
-            family = "TreeIngress.family"
+            family = "TreeIngress.admission"
             lines = [
                 f"table_add {family}.admission {family}.worker {port} {number} 0 0 => 1",
                 f"table_add {family}.position {family}.root {number} 0 => 1 {number} 8 7 0",
             ]
         else:
-            near, down = "HashedIngress.neighbours", "HashedIngress.downward"
+            near, down = "HashedIngress.admission", "HashedIngress.result_forwarding"
             lines = [
                 f"table_add {near}.workers {near}.worker {port} {number} 0 0 => 1",
                 # It says that three more are to come, so that what it takes is never complete.

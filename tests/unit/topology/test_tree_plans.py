@@ -72,7 +72,7 @@ def test_a_tree_is_wired():
     assert peers["h1"] == peers["h2"] != peers["h3"] == peers["h4"]
     root = "\n".join(plan.switches[0].commands)
     # The second rack speaks for workers 2 and 3.
-    assert "TreeIngress.family.below 102 1 0 2 => 12" in root
+    assert "TreeIngress.admission.admit_switch 102 1 0 2 => 12" in root
 
 
 def test_a_server_is_at_the_root():

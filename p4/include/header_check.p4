@@ -1,22 +1,22 @@
 // Is it a whole, undamaged packet with fields that somebody of innet would send?
 
-#ifndef INNET_SANITY_P4
-#define INNET_SANITY_P4
+#ifndef INNET_HEADER_CHECK_P4
+#define INNET_HEADER_CHECK_P4
 
 #include "malformed.p4"
 
-control Sanity(in headers_t hdr, inout metadata_t meta,
+control HeaderCheck(in headers_t hdr, inout metadata_t meta,
                in standard_metadata_t standard_metadata) {
     apply {
-        meta.refusal = REFUSED_NOT;
+        meta.drop_reason = NOT_DROPPED;
         if (standard_metadata.parser_error != error.NoError) {
-            meta.refusal = REFUSED_TRUNCATED;
+            meta.drop_reason = DROP_TRUNCATED;
         } else if (standard_metadata.checksum_error == 1) {
-            meta.refusal = REFUSED_CHECKSUM;
+            meta.drop_reason = DROP_CHECKSUM;
         } else if (!hdr.values.isValid()) {
-            meta.refusal = REFUSED_FOREIGN;
+            meta.drop_reason = DROP_NOT_INNET;
         } else if (FIELDS_MALFORMED || LENGTHS_MALFORMED) {
-            meta.refusal = REFUSED_MALFORMED;
+            meta.drop_reason = DROP_MALFORMED;
         }
     }
 }

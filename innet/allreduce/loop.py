@@ -55,12 +55,15 @@ class RoundResult:
     Attributes:
         words: the combined words of each segment, by worker; ignored if a worker was late.
         overflowed: a sum exceeded int32 in the switch, which tells all workers the same.
-        late: workers that are missing in a sum of the round.
+        late: workers that are missing in a sum of the round, as far as they are known here.
+        is_partial: a sum of the round lacks workers. In a tree of switches ``late`` may be empty
+            all the same: results say how many are missing, and the coordinator knows who.
     """
 
     words: Mapping[int, list[NDArray[np.int32]]]
     overflowed: bool = False
     late: tuple[int, ...] = ()
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ class NewEpoch:
     """A request: begin the job's next epoch.
 
     Attributes:
-        without: workers to leave out, in addition to those who are already absent.
+        without: workers to leave out, in addition to those who are already absent and those who the
+            coordinator knows to be late.
     """
 
     without: tuple[int, ...]
@@ -138,11 +142,11 @@ def reduce_loop(
                 )
                 for worker, gradient in left.items()
             }
-            late: tuple[int, ...] = ()
+            late: tuple[int, ...] | None = None
             try:
                 with parallel_map(threads if large else 1) as together:
                     late = yield from _attempt(codecs, exchanges, together, reduction)
-                if not late:
+                if late is None:
                     return reduction
             except StalledError:
                 attempts -= 1
@@ -151,14 +155,17 @@ def reduce_loop(
             finally:
                 for exchange in exchanges.values():
                     exchange.close()  # after a failure codecs take back what they have not sent
-            _check_allowed(late, left.keys(), has_epochs)
+            if late is not None:
+                _check_allowed(late, left.keys(), has_epochs)
             # The late workers' words were not used, so their codecs keep their gradients.
-            for worker in left.keys() & late:
+            for worker in left.keys() & (late or ()):
                 del left[worker], states[worker]
-            reduction.without = tuple(sorted({*reduction.without, *late}))
             _restore(codecs, states)
-            answer = yield NewEpoch(late)
+            answer = yield NewEpoch(late or ())
             assert isinstance(answer, tuple)
+            if late is not None:
+                gone = set(present) - set(answer)
+                reduction.without = tuple(sorted({*reduction.without, *late, *gone}))
             present = answer
     except BaseException:
         _restore(codecs, states)
@@ -170,8 +177,12 @@ def _attempt(
     exchanges: Mapping[int, Exchange],
     together: Map,
     reduction: Reduction,
-) -> Generator[Request, RoundResult | tuple[int, ...], tuple[int, ...]]:
-    """All rounds of the codecs. Returns the workers who were late for one of them."""
+) -> Generator[Request, RoundResult | tuple[int, ...], tuple[int, ...] | None]:
+    """All rounds of the codecs.
+
+    Returns:
+        None if all sums are of all workers; otherwise those who were late, as far as known here.
+    """
     answers: dict[int, Answer] = dict.fromkeys(exchanges)
     while True:
         steps = together(_advance, exchanges.values(), answers.values())
@@ -190,14 +201,14 @@ def _attempt(
                     f"{min(outcomes)} has ended; a part takes as many rounds on all workers."
                 )
             reduction.outcomes = outcomes
-            return ()
+            return None
         begun = time.perf_counter()
         try:
             result = yield Round(segments)
         finally:
             reduction.network += time.perf_counter() - begun
         assert isinstance(result, RoundResult)
-        if result.late:
+        if result.late or result.is_partial:
             return result.late
         # The switch tells all workers the same, so either all repeat the round or none does.
         may_overflow = any(codecs[worker].may_overflow for worker in exchanges)
@@ -228,12 +239,16 @@ def _check_allowed(late: tuple[int, ...], here: Collection[int], has_epochs: boo
             f"the others went on without worker {names}, which was late; it can come back under a "
             "later epoch (begin_epoch)."
         )
-    if late and not has_epochs:
-        names = ", ".join(map(str, late))
+    if not has_epochs:
         raise StalledError(
-            f"sums of this round lack the workers {names}, who were late; begin the job's next "
-            "epoch without them, or pass renew, which does it."
+            f"sums of this round lack {named(late)}, who were late; begin the job's next epoch "
+            "without them, or pass renew, which does it."
         )
+
+
+def named(late: tuple[int, ...]) -> str:
+    """Late workers in a sentence."""
+    return f"the workers {', '.join(map(str, late))}" if late else "workers of other racks"
 
 
 def _restore(codecs: Mapping[int, Codec], states: Mapping[int, Mapping[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
+from innet.allreduce.loop import RoundResult, Vector, named, reduce_loop, run_loop
 from innet.allreduce.report import PacketCounts, build_report
 from innet.codecs import (
     Codec,
@@ -271,10 +271,9 @@ class Worker(NotCopyable):
         except BaseException as error:
             self._failed = type(error).__name__
             raise
-        if result.late:
+        if result.late or result.is_partial:
             self._failed = "late workers"
-            names = ", ".join(map(str, result.late))
-            raise StalledError(f"this round lacks the workers {names}, who were late.")
+            raise StalledError(f"this round lacks {named(result.late)}, who were late.")
         return result.words[self.worker]
 
     def begin_epoch(self, plan: Plan) -> None:
@@ -329,8 +328,8 @@ class Worker(NotCopyable):
             drive({0: end}, self._transport, now)
         else:
             self._socket_loop.run(now)
-        if end.late:
-            return RoundResult({}, late=end.late)
+        if not end.has_results:
+            return RoundResult({}, late=end.late, is_partial=True)
         overflowed = bool(end.result_flags & Flag.OVERFLOW)
         return RoundResult({self.worker: end.results()}, overflowed=overflowed)
 

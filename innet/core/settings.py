@@ -238,7 +238,11 @@ class NetworkSettings(RunSettings):
     racks: Racks = None
     depth: Depth = None
     ports: Ports = None
-    program: Program = Field(default_factory=lambda given: default_program(given.get("topology")))
+    program: Program = Field(
+        default_factory=lambda given: default_program(
+            given.get("topology"), given.get("workers", 1)
+        )
+    )
     framing: PacketFraming = "udp"
     window: Window = None
 

@@ -86,7 +86,9 @@ def check(point: Point) -> None:
     from innet.topology import Request, check_codec, make_plan  # noqa: PLC0415 - likewise
 
     request = Request(workers=point.workers, window=point.window, topology=point.topology)
-    plan = make_plan(default_program(point.topology), point.values_per_packet, request)
+    plan = make_plan(
+        default_program(point.topology, point.workers), point.values_per_packet, request
+    )
     check_codec(plan, build_codec(point.codec))
 
 

@@ -60,8 +60,21 @@ class NetworkSwitches:
         self._on_epoch(self.plan)
         return {"epoch": self.plan.job.epoch, "absent": sorted(job.absent)}
 
+    def late_workers(self, job: JobCoordinator) -> frozenset[int]:
+        """See ``Switches``.
+
+        Raises:
+            ControlError: a register cannot be read.
+            NetworkError: a switch is not running.
+        """
+        del job  # this one
+        return aggregation_of(self.plan.aggregation).late_workers(self.plan, self._cells)
+
     def end_job(self, job: JobCoordinator) -> None:
         """See ``Switches``; the network ends with its job."""
+
+    def _cells(self, switch: str, register: str) -> list[int]:
+        return cells(self._command(switch, f"register_read {register}"), switch, register)
 
     def _entries(self, switch: str, table: str) -> list[int]:
         """Handles of this job's entries. The same table has entries of other jobs."""
@@ -116,6 +129,18 @@ def read_register(switch: Any, register: str, index: int) -> int:
     return exact_value(int(found[1]), f"{register}[{index}] of {switch.name}")
 
 
+def cells(answer: str, switch: str, register: str) -> list[int]:
+    """The values in the output of ``register_read`` for a whole register array.
+
+    Raises:
+        ControlError: there is no such register.
+    """
+    _, equals, values = answer.rpartition("= ")
+    if not equals:
+        raise ControlError(f"{switch} did not answer register_read {register}: {answer}")
+    return [int(value) for value in values.replace(",", " ").split()]
+
+
 def read_registers(switch: Any, register: str) -> list[int]:
     """A whole register array.
 
@@ -123,11 +148,7 @@ def read_registers(switch: Any, register: str) -> list[int]:
         ControlError: there is no such register.
         NetworkError: the switch is not running.
     """
-    answer = switch.command(f"register_read {register}")
-    _, equals, values = answer.rpartition("= ")
-    if not equals:
-        raise ControlError(f"{switch.name} did not answer register_read {register}: {answer}")
-    return [int(value) for value in values.replace(",", " ").split()]
+    return cells(switch.command(f"register_read {register}"), switch.name, register)
 
 
 def exact_value(value: int, what: str) -> int:

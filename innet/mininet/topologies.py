@@ -72,13 +72,16 @@ def _topo(name: str) -> type[Any]:
             raise InputError(f"innet's {name} takes {', '.join(topology.arguments)} of integers.")
         jobs = given.pop("jobs", topology.jobs)
         workers = given.pop("workers", None)
+        number = topology.workers(**given) if workers is None else workers
         request = Request(
-            workers=topology.workers(**given) if workers is None else workers,
+            workers=number,
             topology=":".join(
                 [name, *filter(None, [",".join(f"{key}={it}" for key, it in given.items())])]
             ),
         )
-        add_plan(self, plan_jobs(default_program(name), values, request, jobs), switch=switch)
+        add_plan(
+            self, plan_jobs(default_program(name, number), values, request, jobs), switch=switch
+        )
 
     title = "Innet" + name.title().replace("-", "")
     text = f"``mn --topo {_topo_name(name)},...``: see ``innet.topology.Topology.arguments``."

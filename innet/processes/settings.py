@@ -48,6 +48,7 @@ class JobSettings(settings.JobSettings):
             workers=self.workers,
             window=self.window,
             framing=self.framing,
+            allow_partial=self.partial_after is not None,
             racks=self.racks,
             depth=self.depth,
             topology=self.topology,

@@ -318,9 +318,9 @@ class SlotClient:
         return self._who.copy()
 
     @property
-    def is_partial(self) -> bool:
-        """Whether a result of this all-reduce lacks workers."""
-        return bool(self._flags & _PARTIAL)
+    def has_results(self) -> bool:
+        """Whether all results are there; with ``all_or_none``, whether they are of all workers."""
+        return self._open == 0 and not self._held
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -606,7 +606,7 @@ class TreeClient(SlotClient):
     """A worker at a leaf of a tree of switches, whose results name its leaf's children only.
 
     Of other racks it knows how many workers are in a result, not which. So ``missing`` and ``late``
-    name no worker but this one, and ``is_partial`` says whether anybody is missing.
+    name no worker but this one.
     """
 
     def _no_results(self, chunks: int) -> NDArray[np.uint32]:

@@ -39,6 +39,9 @@ class Switches(Protocol):
             The description of the plan, for these workers.
         """
 
+    def late_workers(self, job: JobCoordinator) -> frozenset[int]:
+        """Workers that results of this epoch lack, if results do not name them themselves."""
+
     def end_job(self, job: JobCoordinator) -> None:
         """Admit none of its workers."""
 
@@ -178,7 +181,8 @@ class JobCoordinator:
         if member.state is not State.READY:
             self._set_ready(member)
             self._tell_others(worker, {"renewing": worker})
-        member.without = frozenset(without) & frozenset(range(self.workers))
+        late = self.switches.late_workers(self) if self.awaited else frozenset()
+        member.without = (late.union(without) & frozenset(range(self.workers))) - {worker}
         self._begin_if_all_are_ready()
 
     def leave(self, worker: int, *, on_purpose: bool = False) -> JobMember:

@@ -30,6 +30,10 @@ RegisterReader: TypeAlias = Callable[[str, str, int], int]
 """(name of a switch, name of a register, index) -> value of the cell."""
 
 
+CellsReader: TypeAlias = Callable[[str, str], Sequence[int]]
+"""(name of a switch, name of a register) -> the values of all its cells."""
+
+
 class Probe(NamedTuple):
     """Access to the state of a running network.
 
@@ -84,6 +88,9 @@ class WorkerEnd(Host, Protocol):
 
     @property
     def result_flags(self) -> Flag: ...
+
+    @property
+    def has_results(self) -> bool: ...
 
     @property
     def missing(self) -> tuple[int, ...]: ...
@@ -154,6 +161,14 @@ class Aggregation(ABC):
         raise StateError(
             f"a job on {plan.aggregation} cannot go on under another epoch; begin a new one."
         )
+
+    def late_workers(self, plan: Plan, read: CellsReader) -> frozenset[int]:
+        """Workers that results of this epoch lack, where results do not name them themselves.
+
+        The coordinator asks when a worker requests the next epoch.
+        """
+        del plan, read
+        return frozenset()
 
     @abstractmethod
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from innet.core.errors import InputError
@@ -14,7 +15,15 @@ from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.slot_client import TreeClient
-from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for, newest_of
+from innet.topology.aggregation import (
+    Aggregation,
+    CellsReader,
+    Probe,
+    Request,
+    checked,
+    job_for,
+    newest_of,
+)
 from innet.topology.plan import (
     EntryFinder,
     Link,
@@ -297,6 +306,28 @@ class TreeAggregation(Aggregation):
     ) -> tuple[Plan, dict[str, list[str]]]:
         """See ``Aggregation``."""
         return next_epoch(plan, absent, entries, _TABLES, admissions)
+
+    def late_workers(self, plan: Plan, read: CellsReader) -> frozenset[int]:
+        """See ``Aggregation``. Which chunks were closed without somebody, the root knows."""
+        job = plan.job
+        if not job.allow_partial:
+            return frozenset()
+        root = shape_of(plan)
+        cells = cache(lambda switch, name: read(switch, f"{_POOL}.{name}"))
+        owner, state, count = (cells(root.name, name) for name in ("owner", "state", "count"))
+        late: set[int] = set()
+        for index in range(2 * job.slot_base, 2 * (job.slot_base + job.slots)):
+            is_partial = state[index] & 1 and count[index] != len(job.present)
+            if is_partial and owner[index] == job.number << 16 | job.epoch:
+                held = {
+                    node.name: SlotRegisters(
+                        cells(node.name, "sequence")[index], cells(node.name, "bitmap")[index]
+                    )
+                    for node in root.descend()
+                }
+                inside = counted(root, job, held).bitmap
+                late.update(worker for worker in job.present if not inside >> worker & 1)
+        return frozenset(late)
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``. Worker i is bit i, however many there are."""

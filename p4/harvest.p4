@@ -1,16 +1,16 @@
-// The slot pool of slots.p4 with 64 values per packet, the way that hardware takes them: 32 register
+// The slot pool of slots.p4 with 64 values per packet in the form that hardware needs: 32 register
 // pairs, and a second pass of every result through the switch.
 //
-// The first pass of a packet does all that slots.p4 does, but for sending the result: a stateful ALU
-// updates both words of a pair and gives one. Where there is a result, the packet goes round once
-// more, and the second pass takes out the other words.
+// The first pass does everything that slots.p4 does, except for sending the result: a stateful ALU
+// updates both words of a pair and returns one. If there is a result, the packet is recirculated, and
+// the second pass reads the other words.
 //
-// Between the two passes other packets may come in. What they find does not depend on whether the
-// second pass was there, since it changes no register. And it finds what the first one left: a slot
-// that is complete or closed keeps its values until a newer chunk takes it over. Then all workers
-// have the older result already, and the second pass, which looks at the chunk again, gives up.
+// Between the two passes other packets may arrive. The second pass changes no register, so they do not
+// depend on it. And a slot that is complete or closed keeps its values until a newer chunk replaces
+// them. By then all workers have the older result; the second pass checks the chunk again and drops
+// the packet.
 //
-// Control plane and registers are called as in slots.p4, so that a job's commands are the same.
+// Tables and registers have the names of slots.p4, so that a job's commands are the same.
 //
 // Compile-time parameters: as in slots.p4; VALUES is 64.
 
@@ -29,37 +29,37 @@
 
 #include "include/headers.p4"
 
-const bit<8> BETWEEN_PASSES = 1; // the list of what a packet keeps on its way round
+const bit<8> BETWEEN_PASSES = 1; // the field list that recirculation preserves
 
-// All of it is 0 when a packet comes in; what is listed is kept between the passes.
+// All fields are 0 when a packet arrives; recirculation preserves those of the field list.
 struct metadata_t {
     bit<8>  drop_reason;
     bit<32> worker_bit;
-    bit<32> full_bitmap; // the bits that make a slot complete
+    bit<32> full_bitmap; // the bitmap of a complete slot
     @field_list(BETWEEN_PASSES)
-    bit<16> group;
-    bit<16> slot_excess;
+    bit<16> group;       // multicast group of the job
+    bit<16> slot_excess; // bits of the slot number outside the job's part of the pool
     @field_list(BETWEEN_PASSES)
     bit<32> index;           // of the slot and version, in every register array
-    bit<32> chunk_signature; // what all packets of a chunk have to agree on
-    bit<1>  request_partial; // asks for what is there
-    bit<32> newest_sequence; // chunk of the slot, this packet's included
-    bit<1>  new_chunk;       // this packet's chunk is newer than what the slot held
-    bit<1>  slot_open;       // agrees with the chunk's others, and the slot is not closed
-    bit<1>  slot_closed;     // agrees, and the slot was closed before this packet
-    bit<1>  worker_seen;
+    bit<32> chunk_signature; // operation, elements, all-reduce: equal in all packets of a chunk
+    bit<1>  request_partial; // the packet asks for a partial result
+    bit<32> newest_sequence; // the newest chunk of the slot, with this packet's
+    bit<1>  new_chunk;       // this packet's chunk is newer than the slot's
+    bit<1>  slot_open;       // the signature matches, and the slot is not closed
+    bit<1>  slot_closed;     // the signature matches, and the slot was closed before this packet
+    bit<1>  worker_seen;     // this worker is in already
     @field_list(BETWEEN_PASSES)
-    bit<1>  read_only; // seen, or late: adds nothing
-    bit<1>  overflow0; // a sum has left int32, in the first quarter of the values
+    bit<1>  read_only; // seen or late: adds nothing
+    bit<1>  overflow0; // a sum has overflowed, in the first quarter of the values
     bit<1>  overflow1;
     bit<1>  overflow2;
     bit<1>  overflow3;
     @field_list(BETWEEN_PASSES)
-    bit<9>  reply_port; // port of who sent the packet
+    bit<9>  reply_port; // the sender's port
     @field_list(BETWEEN_PASSES)
     bit<1>  second_pass; // this is the second pass
     @field_list(BETWEEN_PASSES)
-    bit<8>  result_flags; // flags that make it a result
+    bit<8>  result_flags; // FLAG_RESULT, FLAG_PARTIAL
 }
 
 #include "include/drop_reasons.p4"
@@ -70,7 +70,7 @@ struct metadata_t {
 #include "include/marks.p4"
 
 #define EGRESS SlotsEgress
-#define RESULT_FLAGS meta.result_flags // which the slot's marks do not hold
+#define RESULT_FLAGS meta.result_flags // added at egress, since the slot's marks do not hold them
 #include "include/egress.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
@@ -86,22 +86,22 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
         mark_to_drop(standard_metadata);
     }
 
-    // What asks for a result has the high words by now, and makes room for the low ones.
+    // A packet that only reads has the high words by now; the low words start from 0.
     action clear() { PAIRS(PAIR_CLEAR) }
 
-    // To all workers: this packet made the result.
+    // To all workers, by the packet that completes the slot.
     action multicast_result() {
         standard_metadata.mcast_grp = meta.group;
     }
 
-    // To the one who asks for it once more, or too late; in the first pass, to go round.
+    // To one worker, which asks again or came too late; in the first pass, to be recirculated.
     action resend_result() {
         standard_metadata.egress_spec = meta.reply_port;
     }
 
     apply {
         if (meta.second_pass == 1) {
-            meta.drop_reason = DROP_OVERTAKEN; // unless the slot is what it was
+            meta.drop_reason = DROP_OVERTAKEN; // unless the slot still holds the chunk
             if (meta.read_only == 1) {
                 clear();
             }

@@ -1,26 +1,26 @@
-// The slot pool of slots.p4 with 256 values per packet, the way that hardware takes them: a quarter of
-// them in every pass through the switch.
+// The slot pool of slots.p4 with 256 values per packet in the form that hardware needs: each pass
+// through the switch takes a quarter of them.
 //
-// Way out. A switch's header vector and its stateful ALUs have room for 64 values, in 32 register
-// pairs. So a pass takes the first 64 values off the packet and adds them, and the packet goes round
-// with the rest, four times. Each quarter has its own bookkeeping, that of slots.p4: a packet that
-// comes again adds to the quarters that it had not come to, and to no other. Workers join the last
-// quarter last, so that when all are in it, all are in all of them.
+// Adding. A switch's header vector and its stateful ALUs have room for 64 values, in 32 register
+// pairs. So a pass removes the first 64 values from the packet and adds them, and the packet is
+// recirculated with the rest, four passes in all. Each quarter has its own bookkeeping, that of
+// slots.p4: a packet that is sent again adds only to the quarters that it has not reached before.
+// Workers join the last quarter last, so that all workers are in all quarters once they are in it.
 //
-// Way back. The packet that completes the last quarter, or finds it complete, has no values left.
-// Two passes for each quarter, as in harvest.p4, put the sums in front of it, last quarter first, and
-// add them up for the checksum. Then it leaves.
+// Returning. The packet that completes the last quarter, or finds it complete, has no values left. Two
+// passes for each quarter, as in harvest.p4, put the sums in front of it, last quarter first, and add
+// them to the checksum. Then it leaves.
 //
-// Between two passes other packets may come in, in any order, and any packet may be lost. On its way
-// back a packet looks into each quarter whether the chunk is still the same, and whether exactly those
-// are in who are in the result; otherwise it gives up, and a worker will ask again. Who may still
-// join is decided in the first quarter alone: it is the one that is closed when somebody asks for
-// what is there. Then the result is complete once all who are in the first quarter are in the last.
+// Between two passes other packets may arrive, in any order, and any packet may be lost. In each
+// quarter, a returning packet checks that the chunk is still the same, and that exactly the workers of
+// the result are in; otherwise it is dropped, and a worker will ask again. The first quarter alone
+// decides who may still join: a request for a partial result closes it. The result is complete once
+// all workers of the first quarter are in the last one.
 //
-// What a packet keeps between passes travels in front of it, where only the switch itself can put it.
+// What a packet keeps between two passes is metadata, which only the switch itself can set.
 //
-// Control plane and registers are called as in slots.p4; the cells of the second quarter follow those
-// of the first, and so on, so that slot and version have the same index as there.
+// Tables and registers have the names of slots.p4. The cells of the second quarter follow those of the
+// first, and so on, so that slot and version have the same index as there.
 //
 // Compile-time parameters: as in slots.p4; VALUES is 256.
 
@@ -39,35 +39,35 @@
 
 #include "include/headers.p4"
 
-const bit<8> BETWEEN_PASSES = 1; // the list of what a packet keeps on its way round
+const bit<8> BETWEEN_PASSES = 1; // the field list that recirculation preserves
 
-const bit<32> PART = 2 * SLOTS; // from the cells of one quarter to those of the next
+const bit<32> PART = 2 * SLOTS; // the distance from the cells of one quarter to those of the next
 
-// All of it is 0 when a packet comes in; what is listed is kept between the passes.
+// All fields are 0 when a packet arrives; recirculation preserves those of the field list.
 struct metadata_t {
     bit<8>  drop_reason;
     bit<32> worker_bit;
-    bit<32> full_bitmap;      // the bits that make a slot complete
-    bit<16> group;
-    bit<16> slot_excess;
-    bit<32> slot_index;       // index of the slot and version
-    bit<32> index;            // and of the quarter, in the register arrays that have one
-    bit<32> chunk_signature;  // what all packets of a chunk have to agree on
-    bit<1>  request_partial;  // asks for what is there
-    bit<32> newest_sequence;  // chunk of the slot, this packet's included
-    bit<1>  new_chunk;        // this packet's chunk is newer than what the slot held
-    bit<1>  slot_open;        // agrees with the chunk's others, and the slot is not closed
-    bit<1>  slot_closed;      // agrees, and the slot was closed before this packet
-    bit<1>  worker_seen;
-    bit<1>  overflow0;        // a sum has left int32, in the first quarter of the pass's values
+    bit<32> full_bitmap;      // the bitmap of a complete slot
+    bit<16> group;            // multicast group of the job
+    bit<16> slot_excess;      // bits of the slot number outside the job's part of the pool
+    bit<32> slot_index;       // of the slot and version
+    bit<32> index;            // of the slot, version and quarter
+    bit<32> chunk_signature;  // operation, elements, all-reduce: equal in all packets of a chunk
+    bit<1>  request_partial;  // the packet asks for a partial result
+    bit<32> newest_sequence;  // the newest chunk of the slot, with this packet's
+    bit<1>  new_chunk;        // this packet's chunk is newer than the slot's
+    bit<1>  slot_open;        // the signature matches, and the slot is not closed
+    bit<1>  slot_closed;      // the signature matches, and the slot was closed before this packet
+    bit<1>  worker_seen;      // this worker is in already
+    bit<1>  overflow0;        // a sum has overflowed, in the first quarter of the pass's values
     bit<1>  overflow1;
     bit<1>  overflow2;
     bit<1>  overflow3;
-    bit<16> checksum_so_far;  // of all words of the result that earlier passes have added
-    bit<1>  adds_to_checksum; // the words of a quarter are there
+    bit<16> checksum_so_far;  // of the words of the result that earlier passes have put in front
+    bit<1>  adds_to_checksum; // both passes of a quarter are done
     bit<1>  last_pass;        // this is the last pass
     @field_list(BETWEEN_PASSES)
-    bit<9>  reply_port; // port of who sent the packet
+    bit<9>  reply_port; // the sender's port
     @field_list(BETWEEN_PASSES)
     bit<1>  recirculated; // this is not the first pass
     @field_list(BETWEEN_PASSES)
@@ -75,23 +75,23 @@ struct metadata_t {
     @field_list(BETWEEN_PASSES)
     bit<1>  last_part; // this is the last quarter
     @field_list(BETWEEN_PASSES)
-    bit<1>  read_only; // seen, or late: adds nothing
+    bit<1>  read_only; // seen or late: adds nothing
     @field_list(BETWEEN_PASSES)
-    bit<1>  late; // came when the first quarter was closed
+    bit<1>  late; // arrived after the first quarter was closed
     @field_list(BETWEEN_PASSES)
     bit<1>  closed_slot; // closed the first quarter
     @field_list(BETWEEN_PASSES)
-    bit<32> result_bitmap; // who is in the result
+    bit<32> result_bitmap; // the workers in the result
     @field_list(BETWEEN_PASSES)
-    bit<8>  result_flags; // flags that make it a result
+    bit<8>  result_flags; // FLAG_RESULT, FLAG_PARTIAL
     @field_list(BETWEEN_PASSES)
-    bit<1>  multicast; // it made the result
+    bit<1>  multicast; // this packet completed the slot, or closed it
     @field_list(BETWEEN_PASSES)
-    bit<1>  returning; // is on its way back
+    bit<1>  returning; // collects the result
     @field_list(BETWEEN_PASSES)
-    bit<1>  prepends_part; // and puts another quarter in front, of which it takes the high words now
+    bit<1>  prepends_part; // puts another quarter in front, and reads its high words now
     @field_list(BETWEEN_PASSES)
-    bit<1>  second_pass; // or has half of the quarter's words, and takes the others
+    bit<1>  second_pass; // has the high words of the quarter, and reads the low ones now
 }
 
 #include "include/drop_reasons.p4"
@@ -102,7 +102,7 @@ struct metadata_t {
 #include "include/marks.p4"
 
 #define EGRESS SlotsEgress
-#define RESULT_FLAGS meta.result_flags // which the slot's marks do not hold
+#define RESULT_FLAGS meta.result_flags // added at egress, since the slot's marks do not hold them
 #include "include/egress.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
@@ -118,10 +118,10 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
         mark_to_drop(standard_metadata);
     }
 
-    // Makes room for low words, where the high ones are taken first.
+    // The low words start from 0 where the high words are read first.
     action clear() { PAIRS(PAIR_CLEAR) }
 
-    // Who the result will be of: those who are in once somebody asks for what is there, or all.
+    // The workers of the result: all, or those that are in when a partial result is requested.
     action wait_for_all() {
         meta.result_bitmap = meta.full_bitmap;
         meta.result_flags = FLAG_RESULT;
@@ -177,7 +177,7 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
         if (meta.slot_open == 0 && meta.slot_closed == 0) {
             count_and_drop();
         } else {
-            // To go round, or to the one who asks once more, or too late.
+            // To be recirculated, or to the one worker that asks again or came too late.
             standard_metadata.egress_spec = meta.reply_port;
             values.apply(hdr, meta);
             if (meta.returning == 0) {
@@ -209,7 +209,7 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                 } else {
                     meta.last_pass = 1;
                     if (meta.multicast == 1) {
-                        standard_metadata.mcast_grp = meta.group; // this packet made the result
+                        standard_metadata.mcast_grp = meta.group; // this packet completed the slot
                     }
                 }
             }

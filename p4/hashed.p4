@@ -1,15 +1,15 @@
 // Hashed aggregators with a parameter server behind them, as in ATP (Lao et al., NSDI 2021): the
 // switch sums what it has room for, the server sums the rest and sends the results.
 //
-// A chunk's aggregator is the one that a hash of job, epoch and sequence names. Is it taken by
-// another chunk, the packet goes on to the server as it came. The sum of all workers below goes up
-// to the next switch or to the server; the result comes back down and frees the aggregators on its
-// way. A contribution that is sent again takes what the aggregator holds along to the server, which
-// knows by the bitmap what it has counted. Any number of levels, all running this program.
+// A hash of job, epoch and sequence chooses the aggregator of a chunk. If another chunk holds it, the
+// packet goes to the server unchanged. The sum of all workers below goes up to the next switch or to
+// the server; the result comes back down and frees the aggregators on its way. A contribution that is
+// sent again takes the aggregator's content along to the server, which knows from the bitmap which
+// workers it has counted. There may be any number of levels; all switches run this program.
 //
 // Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (half the number of aggregators),
-// ECN_DEPTH (packets that wait on the way out of the switch, from which on they are marked),
-// SATURATING (if defined, sums stay at the ends of int32, as ATP's do, where they wrap otherwise).
+// ECN_DEPTH (packets in the egress queue from which on packets are marked),
+// SATURATING (if defined, sums stay at the limits of int32, as in ATP; otherwise they wrap around).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -24,26 +24,26 @@
 
 #include "include/headers.p4"
 
-const bit<16> ALL_WORKERS = 0xFFFF; // the addressee of a result that is for all workers
+const bit<16> ALL_WORKERS = 0xFFFF; // the addressee of a result for all workers
 
-// All of it is 0 when a packet comes in.
+// All fields are 0 when a packet arrives.
 struct metadata_t {
     bit<8>  drop_reason;
-    bit<32> sender_bitmap;   // the workers that the packet speaks for
+    bit<32> sender_bitmap;   // the workers in the packet's sum
     bit<16> sender_count;    // how many they are
     bit<32> full_bitmap;     // the workers below this switch
-    bit<16> group;           // to all that is below
+    bit<16> group;           // multicast group of all children
     bit<9>  up_port;         // to the next switch or the server
     bit<32> double_window;   // twice the window
-    bit<1>  from_parent;     // a result
+    bit<1>  from_parent;     // a result from above
     bit<1>  resent;          // sent again
-    bit<8>  partial_request; // what it asks the server for
+    bit<8>  partial_request; // FLAG_PARTIAL and its level, which the server reads
     bit<32> index;           // of the aggregator, in every register array
-    bit<1>  is_chunk;        // the aggregator is this chunk's
-    bit<1>  new_chunk;       // this packet takes it
-    bit<1>  mismatch;
-    bit<1>  read_only;       // adds nothing: the worker is in
-    bit<1>  overflow0;       // a sum has left int32, in the first quarter of the values
+    bit<1>  is_chunk;        // the aggregator holds this packet's chunk
+    bit<1>  new_chunk;       // this packet takes the aggregator
+    bit<1>  mismatch;        // with the chunk's first packet
+    bit<1>  read_only;       // adds nothing: the worker is in already
+    bit<1>  overflow0;       // a sum has overflowed, in the first quarter of the values
     bit<1>  overflow1;
     bit<1>  overflow2;
     bit<1>  overflow3;
@@ -51,7 +51,7 @@ struct metadata_t {
 
 #include "include/drop_reasons.p4"
 
-const bit<8> DROP_NOT_BELOW    = 9; // for workers that are not below the sender, or for nobody
+const bit<8> DROP_NOT_BELOW = 9; // names workers that are not below the sender, or none
 
 #include "include/parser.p4"
 #include "include/header_check.p4"
@@ -60,9 +60,9 @@ const bit<8> DROP_NOT_BELOW    = 9; // for workers that are not below the sender
 #include "include/marks.p4"
 #include "include/egress.p4"
 
-// Who may speak, and for whom.
+// Admission: which senders are accepted, and which workers they may name.
 control Admission(inout headers_t hdr, inout metadata_t meta,
-                   inout standard_metadata_t standard_metadata) {
+                  inout standard_metadata_t standard_metadata) {
     action drop_not_admitted() {
         meta.drop_reason = DROP_NOT_ADMITTED;
     }
@@ -73,7 +73,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         meta.drop_reason = hdr.innet.bitmap != 0 ? DROP_NOT_BELOW : NOT_DROPPED;
     }
 
-    // A switch below, which speaks for any of the workers below it.
+    // A child switch, with a sum of any of the workers below it.
     action admit_switch(bit<32> mask) {
         meta.sender_bitmap = hdr.innet.bitmap;
         meta.sender_count = hdr.innet.count;
@@ -81,7 +81,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
             ? DROP_NOT_BELOW : NOT_DROPPED;
     }
 
-    // The switch above or the server: results come from there, and nothing else.
+    // The parent switch or the server: it sends results and nothing else.
     action admit_parent() {
         meta.from_parent = 1;
     }
@@ -140,9 +140,9 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
     }
 }
 
-// Results, to those they are for.
+// Forwards results to all children, or to the one worker that they are addressed to.
 control ResultForwarding(inout headers_t hdr, inout metadata_t meta,
-                 inout standard_metadata_t standard_metadata) {
+                         inout standard_metadata_t standard_metadata) {
     action forward(bit<9> port) {
         standard_metadata.egress_spec = port;
     }
@@ -198,14 +198,14 @@ control HashedIngress(inout headers_t hdr, inout metadata_t meta,
         standard_metadata.egress_spec = meta.up_port;
     }
 
-    // As it came, but that it says for whom it speaks.
+    // Unchanged, except that bitmap and count name the workers in it.
     action forward_up() {
         hdr.innet.bitmap = meta.sender_bitmap;
         hdr.innet.count = meta.sender_count;
         send_up();
     }
 
-    // What an aggregator remembers by itself, a packet on its own must carry (RFC 3168).
+    // An aggregator keeps this mark for its sum; a packet without aggregator must carry it (RFC 3168).
     action mark_ecn() {
         hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
     }
@@ -245,7 +245,7 @@ control HashedIngress(inout headers_t hdr, inout metadata_t meta,
             } else if (meta.read_only == 0 && hdr.innet.bitmap == meta.full_bitmap) {
                 send_up();
             } else {
-                mark_to_drop(standard_metadata); // waits for others, or was there before
+                mark_to_drop(standard_metadata); // the aggregator waits for others, or had it already
             }
         }
     }

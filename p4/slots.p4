@@ -1,12 +1,12 @@
 // The slot pool: streaming aggregation as in SwitchML (Sapio et al., NSDI 2021), for several jobs.
 //
-// Workers stream chunks of a vector through a pool of slots. A slot combines the chunk of all
-// workers (SUM, OR or MAX, by the packet's operation field) and multicasts the result when the last
-// one is in. Each slot has two shadow copies, so that a worker who lost a result can still ask for
-// it while the others are one chunk ahead.
+// Workers stream the chunks of a vector through a pool of slots. A slot combines the contributions of
+// all workers (SUM, OR or MAX, by the packet's operation field) and multicasts the result when the last
+// one is in. Each slot has two shadow copies, so that a worker that lost a result can still ask for it
+// while the others are one chunk ahead.
 //
 // Compile-time parameters: VALUES (32, 64, 256 or 1024 per packet), SLOTS (of the whole pool),
-// ECN_DEPTH (packets that wait on the way out of the switch, from which on results are marked).
+// ECN_DEPTH (packets in the egress queue from which on results are marked).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -21,27 +21,27 @@
 
 #include "include/headers.p4"
 
-// All of it is 0 when a packet comes in.
+// All fields are 0 when a packet arrives.
 struct metadata_t {
     bit<8>  drop_reason;
     bit<32> worker_bit;
-    bit<32> full_bitmap;     // the bits that make a slot complete
-    bit<16> group;
-    bit<16> slot_excess;
+    bit<32> full_bitmap;     // the bitmap of a complete slot
+    bit<16> group;           // multicast group of the job
+    bit<16> slot_excess;     // bits of the slot number outside the job's part of the pool
     bit<32> index;           // of the slot and version, in every register array
-    bit<32> chunk_signature; // what all packets of a chunk have to agree on
-    bit<1>  request_partial; // asks for what is there
-    bit<32> newest_sequence; // chunk of the slot, this packet's included
-    bit<1>  new_chunk;       // this packet's chunk is newer than what the slot held
-    bit<1>  slot_open;       // agrees with the chunk's others, and the slot is not closed
-    bit<1>  slot_closed;     // agrees, and the slot was closed before this packet
-    bit<1>  worker_seen;
-    bit<1>  read_only;       // seen, or late: adds nothing
-    bit<1>  overflow0;       // a sum has left int32, in the first quarter of the values
+    bit<32> chunk_signature; // operation, elements, all-reduce: equal in all packets of a chunk
+    bit<1>  request_partial; // the packet asks for a partial result
+    bit<32> newest_sequence; // the newest chunk of the slot, with this packet's
+    bit<1>  new_chunk;       // this packet's chunk is newer than the slot's
+    bit<1>  slot_open;       // the signature matches, and the slot is not closed
+    bit<1>  slot_closed;     // the signature matches, and the slot was closed before this packet
+    bit<1>  worker_seen;     // this worker is in already
+    bit<1>  read_only;       // seen or late: adds nothing
+    bit<1>  overflow0;       // a sum has overflowed, in the first quarter of the values
     bit<1>  overflow1;
     bit<1>  overflow2;
     bit<1>  overflow3;
-    bit<8>  result_flags;    // flags that make it a result
+    bit<8>  result_flags;    // FLAG_RESULT, FLAG_PARTIAL
 }
 
 #include "include/drop_reasons.p4"
@@ -52,7 +52,7 @@ struct metadata_t {
 #include "include/marks.p4"
 
 #define EGRESS SlotsEgress
-#define RESULT_FLAGS meta.result_flags // which the slot's marks do not hold
+#define RESULT_FLAGS meta.result_flags // added at egress, since the slot's marks do not hold them
 #include "include/egress.p4"
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
@@ -68,12 +68,12 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
         mark_to_drop(standard_metadata);
     }
 
-    // To all workers: this packet made the result.
+    // To all workers, by the packet that completes the slot.
     action multicast_result() {
         standard_metadata.mcast_grp = meta.group;
     }
 
-    // To the one who asks for it once more, or too late.
+    // To one worker, which asks again or came too late.
     action resend_result() {
         standard_metadata.egress_spec = standard_metadata.ingress_port;
     }
@@ -95,7 +95,7 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
             if (meta.slot_closed == 1 && meta.worker_seen == 0) {
                 dropped.count((bit<32>)DROP_LATE);
             }
-            // The flags of a result are set on the way out, where those that stay with a slot are known.
+            // Egress adds these flags, so that the slot does not keep them.
             if (hdr.innet.bitmap == meta.full_bitmap) {
                 meta.result_flags = FLAG_RESULT;
                 if (meta.read_only == 1) {

@@ -1,17 +1,17 @@
-// Who may speak: a packet is let in only if the control plane has bound its ingress port, job, epoch
-// and worker index to a place in the slot pool. Everything dropped is counted by its reason.
+// Admission: a packet is accepted only if the control plane has bound its ingress port, job, epoch
+// and worker index to a part of the slot pool. Every dropped packet is counted by its reason.
 
 #ifndef INNET_ADMISSION_P4
 #define INNET_ADMISSION_P4
 
 #include "malformed.p4"
 
-// What a packet is is looked at when it arrives; who may speak, in every pass, since a job may go on
-// to another epoch between two of them.
+// The header is checked when a packet arrives. The sender is checked in every pass, since a job may
+// start another epoch between two passes.
 #if PARTS > 1
 #define FIRST_PASS meta.recirculated == 0
 #define SENDER_PORT meta.reply_port
-// A switch that does not know the length of a packet yet finds out while it sums up the values.
+// A switch that does not know the length of a packet yet learns it while it computes the checksum.
 #define TOO_SHORT (hdr.values.isValid() \
                    && standard_metadata.packet_length < (hdr.udp.isValid() ? 32w34 : 32w6) \
                                                         + (bit<32>)UDP_LENGTH)
@@ -66,10 +66,10 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         } else if (FIRST_PASS && !hdr.values.isValid()) {
             meta.drop_reason = DROP_NOT_INNET;
         } else if (FIRST_PASS && (FIELDS_MALFORMED || hdr.innet.flags & FLAG_RESULT != 0
-                                   || LENGTHS_MALFORMED)) {
+                                  || LENGTHS_MALFORMED)) {
             meta.drop_reason = DROP_MALFORMED;
         } else {
-            // The first bit is 0: simple_switch hands out registers of no more than 63 bits.
+            // The first bit is 0: simple_switch's control plane reads 63 bits of a register at most.
             meta.chunk_signature = 1w0 ++ hdr.innet.operation[2:0] ++ hdr.innet.elements[10:0] ++ 1w0
                 ++ hdr.innet.message;
             meta.request_partial = hdr.innet.flags[5:5]; // FLAG_PARTIAL

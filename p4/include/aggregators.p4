@@ -1,8 +1,8 @@
-// Hashed aggregators: any chunk of any job may use any of them, whichever its hash names. Which chunk
-// has one, who is in, how many are in.
+// The bookkeeping of the hashed aggregators: which chunk an aggregator holds, which workers are in, how
+// many they are. Any chunk of any job may use any aggregator; a hash of the chunk chooses it.
 //
-// Every register array is touched once per packet, at one index, as a switch ASIC's stateful ALU
-// would: read, decide, write.
+// Every register array is accessed once per packet, at one index, as a switch ASIC's stateful ALU
+// does: read, decide, write.
 
 #ifndef INNET_AGGREGATORS_P4
 #define INNET_AGGREGATORS_P4
@@ -14,27 +14,27 @@ control Aggregators(inout headers_t hdr, inout metadata_t meta) {
     register<bit<16>>(2 * SLOTS) count;
     register<bit<16>>(2 * SLOTS) exponent;
 
-    // A contribution takes a free aggregator. One that is sent again takes none, and gives back the
-    // one of its chunk, whose content goes with it; so does a result.
+    // A contribution takes a free aggregator. One that is sent again takes none; it frees the
+    // aggregator of its chunk and takes the content along. A result frees the aggregator as well.
     action update_key() {
         bit<64> mine = hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence;
         bit<64> held;
         key.read(held, meta.index);
-        // A worker sends a chunk after it had the results of all that are two windows older: what an
-        // aggregator still holds of those, a late copy has brought. And what it holds of another
-        // epoch of the same job, nobody asks for any more.
+        // A worker sends a chunk only after it has received the results of all chunks that are two
+        // windows older. So if an aggregator holds such an old chunk, a late copy has brought it.
+        // No worker asks any more for a chunk of another epoch of the same job.
         bit<32> ahead = hdr.innet.sequence - held[31:0];
-        bit<1> over = (bit<1>)(held[63:48] == mine[63:48]
-                               && (held[47:32] != mine[47:32]
-                                   || (ahead >= meta.double_window && ahead < 0x80000000)));
+        bit<1> expired = (bit<1>)(held[63:48] == mine[63:48]
+                                  && (held[47:32] != mine[47:32]
+                                      || (ahead >= meta.double_window && ahead < 0x80000000)));
         meta.is_chunk = (bit<1>)(held == mine);
-        meta.new_chunk = (bit<1>)(held == 0) | over;
+        meta.new_chunk = (bit<1>)(held == 0) | expired;
         meta.new_chunk = meta.new_chunk & ~(meta.is_chunk | meta.resent | meta.from_parent);
-        bit<1> gives = meta.is_chunk & (meta.resent | meta.from_parent);
-        key.write(meta.index, gives == 1 ? 0 : (meta.new_chunk == 1 ? mine : held));
+        bit<1> free = meta.is_chunk & (meta.resent | meta.from_parent);
+        key.write(meta.index, free == 1 ? 0 : (meta.new_chunk == 1 ? mine : held));
     }
 
-    // All of a chunk must mean the same, as in the slot pool.
+    // All packets of a chunk must agree, as in the slot pool.
     action check_signature() {
         bit<32> signature = hdr.innet.message ++ hdr.innet.operation[3:0] ++ hdr.innet.elements[11:0];
         bit<32> held;

@@ -1,5 +1,5 @@
-// The way out: addresses of the next hop, flags of a result, marks of congestion, the addressee of a
-// multicast copy.
+// Egress: the addresses of the next hop, the flags of a result, the congestion mark, and the addressee
+// of a multicast copy.
 
 #ifndef INNET_EGRESS_P4
 #define INNET_EGRESS_P4
@@ -10,7 +10,7 @@
 
 control EGRESS(inout headers_t hdr, inout metadata_t meta,
                inout standard_metadata_t standard_metadata) {
-    // What leaves comes from the address that the packet it stems from was sent to.
+    // The source of a packet is the address that the incoming packet was sent to.
     action address(bit<48> mac, bit<32> ip, bit<16> udp_port) {
         hdr.ethernet.source = hdr.ethernet.destination;
         hdr.ethernet.destination = mac;
@@ -45,13 +45,13 @@ control EGRESS(inout headers_t hdr, inout metadata_t meta,
 #ifdef RESULT_FLAGS
         hdr.innet.flags = hdr.innet.flags | RESULT_FLAGS;
 #endif
-        // The queue of the way out (simple_switch measures it; the built-in switch has none).
-        // Only those who say that they listen are told (RFC 3168).
+        // The length of the egress queue when the packet entered it. Only packets whose senders
+        // support ECN are marked (RFC 3168).
         if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 != 0
             && standard_metadata.deq_qdepth >= ECN_DEPTH) {
             hdr.innet.flags = hdr.innet.flags | FLAG_ECN;
         }
-        // The replication id of a multicast copy names whom it is for.
+        // The replication id of a multicast copy is the index of the worker that it goes to.
         if (standard_metadata.instance_type == 5) {
             hdr.innet.worker = standard_metadata.egress_rid;
         }

@@ -1,4 +1,4 @@
-// Is it a whole, undamaged packet with fields that somebody of innet would send?
+// Header checks: is the packet complete and undamaged, and do its fields have values that are sent?
 
 #ifndef INNET_HEADER_CHECK_P4
 #define INNET_HEADER_CHECK_P4
@@ -6,7 +6,7 @@
 #include "malformed.p4"
 
 control HeaderCheck(in headers_t hdr, inout metadata_t meta,
-               in standard_metadata_t standard_metadata) {
+                    in standard_metadata_t standard_metadata) {
     apply {
         meta.drop_reason = NOT_DROPPED;
         if (standard_metadata.parser_error != error.NoError) {

@@ -9,12 +9,12 @@
 #define VALUES 64
 #endif
 
-#ifndef PER_PASS // values that a packet brings or takes in one pass through the switch
+#ifndef PER_PASS // values that one pass through the switch adds or reads
 #define PER_PASS VALUES
 #endif
 
 #define PARTS (VALUES / PER_PASS)
-#define CELLS (2 * SLOTS * PARTS) // of two versions of each slot, part by part
+#define CELLS (2 * SLOTS * PARTS) // two versions of each slot, part by part
 
 #include "repeat.p4"
 
@@ -30,17 +30,17 @@ const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
 const bit<8> OPERATION_MAX = 3;
 
-const bit<8> FLAG_OVERFLOW  = 1;  // a sum has left int32
-const bit<8> FLAG_COLLISION = 2;  // the aggregator was another chunk's
+const bit<8> FLAG_OVERFLOW  = 1;  // a sum has overflowed int32
+const bit<8> FLAG_COLLISION = 2;  // the aggregator held another chunk
 const bit<8> FLAG_RESEND    = 4;  // sent again
-const bit<8> FLAG_ECN       = 8;  // congestion was met on the way
+const bit<8> FLAG_ECN       = 8;  // the packet met congestion on its way
 const bit<8> FLAG_RESULT    = 16;
-const bit<8> FLAG_PARTIAL   = 32; // send what is there; in a result: not all are in
-const bit<8> FLAGS_REQUEST  = 0xE0; // and with it, two bits: so many levels above the leaves, too
+const bit<8> FLAG_PARTIAL   = 32; // request for a partial result; in a result: it is partial
+const bit<8> FLAGS_REQUEST  = 0xE0; // with two bits: how many levels above the leaves it is for
 
-const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // what stays with a slot once a packet brought it
+const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // the flags that a slot keeps for its result
 
-const bit<16> UDP_LENGTH = 8 + 32 + 4 * VALUES; // of UDP header, innet header and values
+const bit<16> UDP_LENGTH = 8 + 32 + 4 * VALUES; // UDP header, innet header and values
 
 header ethernet_t {
     bit<48> destination;
@@ -80,18 +80,18 @@ header innet_t {
     bit<16> slot;         // within the job
     bit<8>  slot_version; // which of the two shadow copies
     bit<8>  flags;
-    bit<32> bitmap;       // of a result: the sender's children that are in it; see each program
-    bit<16> worker;       // sender, or addressee of a result
-    bit<16> count;        // of a sum or a result: how many workers are in it
-    bit<16> elements;     // how many of the values carry meaning
+    bit<32> bitmap;       // in a result: the switch's children that are in it; see each program
+    bit<16> worker;       // the sender; in a result, the addressee
+    bit<16> count;        // in a sum or a result: how many workers are in it
+    bit<16> elements;     // how many of the values are used
     bit<16> exponent;     // block exponent, aggregated by MAX
-    bit<16> message;      // which all-reduce the sender takes this chunk for
-    bit<16> checksum;     // RFC 1071, of all above and the values
+    bit<16> message;      // the number of the all-reduce that the chunk belongs to
+    bit<16> checksum;     // RFC 1071, over the header and the values
 }
 
 #define VALUE_FIELD(i) bit<32> v##i;
 
-header values_t { // of one pass
+header values_t { // those of one pass
     REPEAT(VALUE_FIELD)
 }
 

@@ -1,4 +1,4 @@
-// What nobody of innet would send: parts of a condition.
+// Fields and lengths that no worker and no switch sends: parts of a condition.
 
 #ifndef INNET_MALFORMED_P4
 #define INNET_MALFORMED_P4

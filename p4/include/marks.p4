@@ -1,5 +1,5 @@
-// What stays with a slot once a packet brought it: that a sum has left int32, that the network was
-// congested. It travels with the result, to all workers.
+// Marks: that a sum has overflowed int32, and that a packet met congestion. A slot keeps them, and the
+// result carries them to all workers.
 
 #ifndef INNET_MARKS_P4
 #define INNET_MARKS_P4
@@ -22,7 +22,7 @@ control Marks(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         if (hdr.ipv4.isValid() && hdr.ipv4.dscp_ecn & 3 == 3) {
-            mark_ecn(); // "congestion experienced" (RFC 3168)
+            mark_ecn(); // congestion experienced (RFC 3168)
         }
         update_marks();
     }

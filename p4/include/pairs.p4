@@ -1,9 +1,9 @@
-// The values, two to a register cell: the hardware form of 64 values per pass.
+// The values, two in each register cell: the hardware form of 64 values per pass.
 //
-// A stateful ALU of a Tofino 1 updates a pair of 32-bit words at once, and gives one of them. So the
-// first pass of a packet updates both and gives the low words, and a second one, by recirculation,
-// harvests the high words (SwitchML, NSDI 2021, does so too). Value k is in the low word of pair k,
-// value k + 32 in the high one.
+// A stateful ALU of a Tofino 1 updates a pair of 32-bit words at once, and returns one of them. So the
+// first pass of a packet updates both words and returns the low ones. A second pass, by recirculation,
+// harvests the high words, as in SwitchML (NSDI 2021). Value k is the low word of pair k, value k + 32
+// the high one.
 
 #ifndef INNET_PAIRS_P4
 #define INNET_PAIRS_P4
@@ -23,7 +23,7 @@
 #define PAIR_HARVEST(i, j) \
     pair##i.read(held, meta.index); \
     hdr.values.v##j = held[63:32];
-// A sum has left int32 where its sign is neither that of the one summand nor of the other.
+// A sum has overflowed where its sign differs from the signs of both summands.
 #define PAIR_SUM(i, j, quarter) \
     pair##i.read(held, meta.index); \
     low = held[31:0] + hdr.values.v##i; \
@@ -66,8 +66,8 @@ control Pairs(inout headers_t hdr, inout metadata_t meta) {
     action or()  { bit<64> held; PAIRS(PAIR_OR) }
     action max() { bit<64> held; bit<32> low; bit<32> high; PAIRS(PAIR_MAX) }
 
-    // One table chooses the one operation that all pairs carry out, four in all: what asks for a
-    // result takes the high words first, and then the low ones by adding nothing to either.
+    // One table chooses the operation of all pairs; there are four. A packet that only reads takes the
+    // high words first, then the low words with an OR of 0.
     table combine {
         key = {
             meta.second_pass: exact;

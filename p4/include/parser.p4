@@ -30,7 +30,7 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        // Options and fragments are not ours: workers send neither.
+        // Workers send no IPv4 options and no fragments.
         transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags,
                           hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (4, 5, 0 &&& 1, 0, PROTOCOL_UDP): parse_udp; // flag 1: more fragments follow
@@ -51,7 +51,7 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 #if PARTS > 1
         transition select(hdr.innet.magic, hdr.innet.version, meta.prepends_part) {
             (INNET_MAGIC, INNET_VERSION, 0): parse_values;
-            default: accept; // what is there are words of the result, and more go before them
+            default: accept; // the rest is a part of the result; another part is put before it
         }
 #else
         transition select(hdr.innet.magic, hdr.innet.version) {
@@ -93,8 +93,8 @@ control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
         verify_checksum(hdr.ipv4.isValid(), { IPV4_LISTED }, hdr.ipv4.checksum,
                         HashAlgorithm.csum16);
 #if PARTS > 1
-        // A packet is let in as a whole or not at all, so all of its values are summed up when it
-        // arrives, also those that only later passes take.
+        // A packet is accepted as a whole or not at all. So the checksum covers all of its values when
+        // it arrives, also those that later passes take.
         verify_checksum_with_payload(meta.recirculated == 0 && hdr.values.isValid(), { INNET_LISTED },
                                      hdr.innet.checksum, HashAlgorithm.csum16);
 #else
@@ -110,12 +110,12 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
         update_checksum(hdr.ipv4.isValid(), { IPV4_LISTED }, hdr.ipv4.checksum,
                         HashAlgorithm.csum16);
 #if PARTS > 1
-        // The words of one part after the other: on its way the field holds what it would be if
-        // there were no others.
-        update_checksum(meta.adds_to_checksum == 1 && meta.last_pass == 0, { meta.checksum_so_far REPEAT(VALUE_LISTED) },
+        // Part by part: between the passes the field holds the checksum of the parts so far.
+        update_checksum(meta.adds_to_checksum == 1 && meta.last_pass == 0,
+                        { meta.checksum_so_far REPEAT(VALUE_LISTED) },
                         hdr.innet.checksum, HashAlgorithm.csum16);
-        update_checksum(meta.last_pass == 1, { meta.checksum_so_far, INNET_LISTED }, hdr.innet.checksum,
-                        HashAlgorithm.csum16);
+        update_checksum(meta.last_pass == 1, { meta.checksum_so_far, INNET_LISTED },
+                        hdr.innet.checksum, HashAlgorithm.csum16);
 #else
         update_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
                         HashAlgorithm.csum16);

@@ -1,18 +1,18 @@
-// The bookkeeping of the slot pool: which chunk a slot holds, who is in, how many are in.
+// The bookkeeping of the slot pool: which chunk a slot holds, which workers are in, how many they are.
 //
-// Every register array is touched once per packet, at one index, as a switch ASIC's stateful ALU
-// would: read, decide, write. Cells are one word of 32 bits or a pair of them, as such an ALU has
-// them, and what the values have to wait for takes two accesses, one after the other.
+// Every register array is accessed once per packet, at one index, as a switch ASIC's stateful ALU
+// does: read, decide, write. A cell is one word of 32 bits or a pair of them, as such an ALU has. The
+// values depend on two of these accesses, one after the other: `chunk` and `worker_bitmap`.
 
 #ifndef INNET_POOL_P4
 #define INNET_POOL_P4
 
-const bit<8> DROP_LATE      = 9; // the slot was closed without it; the answer is its result
+const bit<8> DROP_LATE      = 9; // the slot was closed without this worker; it gets the partial result
 #if defined(TWO_PASSES) || PARTS > 1
-const bit<8> DROP_OVERTAKEN = 10; // between two passes of a result the slot changed
+const bit<8> DROP_OVERTAKEN = 10; // the slot changed between two passes of a result
 #endif
 
-const bit<32> CLOSED = 0x10000; // a bit of the chunk signature that is 0
+const bit<32> CLOSED = 0x10000; // set in the chunk signature of a closed slot, 0 in all others
 
 #if PARTS > 1
 #define SLOT_INDEX meta.slot_index
@@ -26,27 +26,27 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     register<bit<16>>(2 * SLOTS) count;
     register<bit<16>>(2 * SLOTS) exponent;
 
-    // What another job, or an earlier epoch of this one, left in the slot means nothing. Admission has
-    // made sure that the packet is of the job and epoch that the slot now belongs to.
+    // The content of another job, or of an earlier epoch of this job, is ignored. Admission has made
+    // sure that the packet belongs to the job and epoch that own the slot now.
     //
-    // A newer chunk takes the slot over, and whatever is older than what the slot holds is dropped,
-    // however late it comes. SwitchML tells a new chunk by a bitmap that the other version's
-    // packets have cleared, which a delayed duplicate can fool.
+    // A newer chunk replaces the slot's content. A packet of an older chunk is dropped, however late it
+    // comes. SwitchML recognizes a new chunk by the bitmap, which packets of the other version have
+    // cleared; a delayed duplicate can defeat that.
     action update_chunk() {
         bit<64> held;
         chunk.read(held, meta.index);
         bit<32> mine = hdr.innet.job ++ hdr.innet.epoch;
         meta.new_chunk = (bit<1>)(held[63:32] != mine
-                              || (int<32>)(hdr.innet.sequence - held[31:0]) > 0);
+                                  || (int<32>)(hdr.innet.sequence - held[31:0]) > 0);
         meta.newest_sequence = meta.new_chunk == 1 ? hdr.innet.sequence : held[31:0];
         chunk.write(meta.index, mine ++ meta.newest_sequence);
     }
 
-    // All of a chunk must mean the same: whoever differs from the first in operation, number of
-    // elements or all-reduce is dropped, and shows up as missing, where a sum would be wrong.
+    // All packets of a chunk must agree. A packet that differs from the first in operation, number of
+    // elements or all-reduce is dropped; its worker is missing, and no sum is wrong.
     //
-    // Whoever asks for what is there closes the slot: its result is then what all have been told,
-    // and a contribution that comes later is too late.
+    // A request for a partial result closes the slot: its result is multicast, and a contribution
+    // that comes later is not added.
     action update_bitmap() {
         bit<64> held;
         worker_bitmap.read(held, meta.index);
@@ -79,7 +79,7 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     }
 
 #ifdef TWO_PASSES
-    // The second pass reads what the first one has left, unless another chunk came in between.
+    // The second pass reads the slot that the first one left, unless a newer chunk came in between.
     action check() {
         bit<64> held;
         chunk.read(held, meta.index);
@@ -87,7 +87,7 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     }
 #endif
 #if PARTS > 1
-    // Whoever has joined this part is who makes up the result, and the part is of the same chunk.
+    // Does this part hold the same chunk, and are exactly those workers in it who are in the result?
     action find_chunk() {
         bit<64> held;
         chunk.read(held, meta.index);

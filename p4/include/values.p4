@@ -1,4 +1,4 @@
-// The values: one register array per value of the packet, one stateful operation each.
+// The values: one register array for each value of the packet, with one stateful operation each.
 
 #ifndef INNET_VALUES_P4
 #define INNET_VALUES_P4
@@ -7,21 +7,21 @@
 
 #define VALUE_READ(i) \
     value##i.read(hdr.values.v##i, meta.index);
-#ifdef SATURATING // a sum that would leave int32 stays at the end that it has reached
+#ifdef SATURATING // a sum that would overflow stays at the limit of int32
 #define VALUE_TOTAL(i) (bit<32>)((int<32>)held |+| (int<32>)hdr.values.v##i)
 #else
 #define VALUE_TOTAL(i) total
 #endif
-// A sum has left int32 where its sign is neither that of the one summand nor of the other.
+// A sum has overflowed where its sign differs from the signs of both summands.
 #define VALUE_SUM(i, quarter) \
     value##i.read(held, meta.index); \
     total = held + hdr.values.v##i; \
     meta.overflow##quarter = meta.overflow##quarter | ((held ^ total) & (hdr.values.v##i ^ total))[31:31]; \
     hdr.values.v##i = VALUE_TOTAL(i); \
     value##i.write(meta.index, hdr.values.v##i);
-// Whether a sum has left int32 is found out in four chains, one for each quarter of the values: a
-// switch that sums a value of each quarter in every stage carries on all four from stage to stage.
-// More values than 32 fit no pass of such a switch; there one chain costs less than four.
+// Overflow is detected in four chains, one for each quarter of the values: a switch that sums a value
+// of each quarter in every stage carries all four from stage to stage. More than 32 values do not fit
+// one pass of such a switch; then one chain costs less than four.
 #define VALUE_SUM_0(i) VALUE_SUM(i, 0)
 #if VALUES == 32
 #define VALUE_SUM_1(i) VALUE_SUM(i, 1)
@@ -53,11 +53,11 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
         QUARTER_2(VALUE_SUM_2)
         QUARTER_3(VALUE_SUM_3)
     }
-    // Also overwrites what another chunk has left: a stateful ALU of a Tofino 1 has four instructions.
+    // Also replaces the content of another chunk: a stateful ALU of a Tofino 1 has four instructions.
     action or()  { bit<32> held; REPEAT(VALUE_OR) }
     action max() { bit<32> held; REPEAT(VALUE_MAX) }
 
-    // One table chooses the one operation that all value registers carry out.
+    // One table chooses the operation of all value registers.
     table combine {
         key = {
             meta.new_chunk: exact;
@@ -66,14 +66,14 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
         }
         actions = { read; sum; or; max; NoAction; }
         const entries = {
-            // The first of a chunk overwrites what the slot held: no clearing pass is needed.
+            // The first packet of a chunk replaces the slot's content: no clearing pass is needed.
             (1, 0, OPERATION_SUM): or();
             (1, 0, OPERATION_OR):  or();
             (1, 0, OPERATION_MAX): or();
             (0, 0, OPERATION_SUM): sum();
             (0, 0, OPERATION_OR):  or();
             (0, 0, OPERATION_MAX): max();
-            // A repeated contribution counts once, a late one not at all: both ask for the result.
+            // A repeated contribution counts once, a late one not at all: both read the result.
             (0, 1, OPERATION_SUM): read();
             (0, 1, OPERATION_OR):  read();
             (0, 1, OPERATION_MAX): read();

@@ -46,6 +46,7 @@ def network(
         job=7,
         epoch=3,
         framing=framing,
+        allow_partial=timing.partial_after is not None,
     )
     plan = make_plan(program, values, request)
     return Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)

@@ -20,6 +20,11 @@ SHAPES = [
     ("tree", 4, {"racks": 2}),
     ("tree", 7, {"racks": 3, "depth": 3}),
     ("tree", 32, {"racks": 4}),
+    ("tree", 9, {"topology": "dumbbell"}),
+    ("tree", 33, {}),
+    ("tree", 64, {"topology": "leaf-spine"}),
+    ("tree", 100, {"racks": 12, "depth": 3}),
+    ("tree", 128, {"topology": "fat-tree", "ports": 8}),
     ("hashed", 1, {}),
     ("hashed", 4, {}),
     ("hashed", 5, {"racks": 2}),
@@ -295,7 +300,7 @@ def test_hashed_a_late_copy_does_not_keep_an_aggregator():
 
 
 def strange(net, worker: int, port: int, switch: str, **changes) -> int:
-    """A packet at a port; the index of the refusal that the switch counts, or 0."""
+    """A packet at a port; why the switch drops it, by its counter, or 0."""
     layout: Layout = net.plan.layout
     job = net.plan.job
     fields = {
@@ -310,45 +315,65 @@ def strange(net, worker: int, port: int, switch: str, **changes) -> int:
     }
     words = np.ones((1, layout.values), np.int32)
     frames = pack(layout, Endpoint.of_worker(worker), Endpoint.of_switch(), words, **fields)
-    counter = net.switches[switch].counters["refused"]
+    counter = net.switches[switch].counters["dropped"]
     before = counter.packets.copy()
     net.switches[switch].process([(port, frames[0].tobytes())])
     (reasons,) = np.nonzero(counter.packets - before)
     return int(reasons[0]) if len(reasons) else 0
 
 
-STRANGER, SPEAKS, MALFORMED, SLOT = 5, 9, 4, 6
+NOT_ADMITTED, NOT_BELOW, MALFORMED, SLOT_RANGE = 5, 9, 4, 6
+
+
+ANY_PROGRAM = [
+    (0, 1, "s2", {}, 0),
+    (1, 1, "s2", {}, NOT_ADMITTED),  # another worker's index
+    (2, 3, "s2", {}, NOT_ADMITTED),  # a worker of the other rack
+    (0, 1, "s2", {"job": 8}, NOT_ADMITTED),
+    (0, 1, "s2", {"epoch": 4}, NOT_ADMITTED),
+    (0, 1, "s2", {"bitmap": 3}, NOT_BELOW),  # for others as well
+    (0, 1, "s2", {"flags": Flag.RESULT}, MALFORMED),
+    (0, 1, "s2", {"flags": Flag.PARTIAL}, 0),
+    (0, 1, "s2", {"slot": 8}, SLOT_RANGE),
+    (0, 101, "s1", {"bitmap": 3, "count": 2}, 0),
+    (0, 101, "s1", {"bitmap": 2, "count": 1}, 0),  # the others are late
+    (0, 101, "s1", {"bitmap": 3, "count": 2, "flags": Flag.RESULT}, MALFORMED),
+    (0, 1, "s1", {}, NOT_ADMITTED),
+    (0, 100, "s2", {"flags": Flag.RESULT, "bitmap": 15, "count": 4}, 0),  # from above
+    (0, 100, "s2", {"bitmap": 15, "count": 4}, MALFORMED),  # but results only
+]
+ADMISSION = {
+    "tree": [
+        *ANY_PROGRAM,
+        (0, 101, "s1", {"count": 0}, NOT_BELOW),  # for nobody
+        (0, 101, "s1", {"count": 3}, NOT_BELOW),  # for more than are below
+        (0, 101, "s1", {"count": 0xFFFF}, NOT_BELOW),
+        (2, 101, "s1", {"count": 2}, NOT_ADMITTED),  # for the other rack
+        (0, 1, "s2", {"count": 4}, 0),  # a worker counts 1, whatever it says
+        (2, 100, "s2", {"flags": Flag.RESULT, "bitmap": 3}, NOT_ADMITTED),  # of the other rack
+    ],
+    "hashed": [
+        *(each for each in ANY_PROGRAM if each[4] != SLOT_RANGE),  # it has no slots
+        (0, 101, "s1", {"bitmap": 12, "count": 2}, NOT_BELOW),  # for the other rack
+        (0, 101, "s1", {"bitmap": 6, "count": 2}, NOT_BELOW),
+        (0, 101, "s1", {"bitmap": 0}, NOT_BELOW),
+    ],
+}
 
 
 @pytest.mark.parametrize(
-    ("worker", "port", "switch", "changes", "reason"),
-    [
-        (0, 1, "s2", {}, 0),
-        (1, 1, "s2", {}, STRANGER),  # another worker's index
-        (2, 3, "s2", {}, STRANGER),  # a worker of the other rack
-        (0, 1, "s2", {"job": 8}, STRANGER),
-        (0, 1, "s2", {"epoch": 4}, STRANGER),
-        (0, 1, "s2", {"bitmap": 3}, SPEAKS),  # for others as well
-        (0, 1, "s2", {"flags": Flag.RESULT}, MALFORMED),
-        (0, 1, "s2", {"flags": Flag.PARTIAL}, 0),
-        (0, 101, "s1", {"bitmap": 3, "count": 2}, 0),
-        (0, 101, "s1", {"bitmap": 2, "count": 1}, 0),  # the others are late
-        (0, 101, "s1", {"bitmap": 12, "count": 2}, SPEAKS),  # for the other rack
-        (0, 101, "s1", {"bitmap": 6, "count": 2}, SPEAKS),
-        (0, 101, "s1", {"bitmap": 0}, SPEAKS),
-        (0, 1, "s1", {}, STRANGER),
-        (0, 100, "s2", {"flags": Flag.RESULT, "bitmap": 15, "count": 4}, 0),  # from above
-        (0, 100, "s2", {"bitmap": 15, "count": 4}, MALFORMED),  # but results only
-    ],
+    ("program", "worker", "port", "switch", "changes", "reason"),
+    [(program, *each) for program, cases in ADMISSION.items() for each in cases],
     ids=str,
 )
-@pytest.mark.parametrize("program", ["tree", "hashed"])
 def test_admission(program, worker, port, switch, changes, reason):
     net = network(program, 4, racks=2, engine="interpret")
     assert strange(net, worker, port, switch, **changes) == reason
 
 
-def test_tree_admission_of_slots_and_of_the_switch_above():
+def test_tree_a_worker_counts_for_one_whatever_it_says():
     net = network("tree", 4, racks=2, engine="interpret")
-    assert strange(net, 0, 1, "s2", slot=8) == SLOT
-    assert strange(net, 2, 100, "s2", flags=Flag.RESULT, bitmap=15) == STRANGER
+    assert strange(net, 0, 1, "s2", count=3) == 0
+    held = {name: net.switches["s2"].registers[f"TreeIngress.pool.{name}"][0] for name in
+            ("bitmap", "count")}
+    assert held == {"bitmap": 1, "count": 1}

@@ -374,6 +374,8 @@ def test_admission(program, worker, port, switch, changes, reason):
 def test_tree_a_worker_counts_for_one_whatever_it_says():
     net = network("tree", 4, racks=2, engine="interpret")
     assert strange(net, 0, 1, "s2", count=3) == 0
-    held = {name: net.switches["s2"].registers[f"TreeIngress.pool.{name}"][0] for name in
-            ("bitmap", "count")}
+    held = {
+        name: net.switches["s2"].registers[f"TreeIngress.pool.{name}"][0]
+        for name in ("bitmap", "count")
+    }
     assert held == {"bitmap": 1, "count": 1}

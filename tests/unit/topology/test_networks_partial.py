@@ -20,6 +20,7 @@ SHAPES = [
     ("tree", 4, {"racks": 1, "depth": 1}),
     ("tree", 4, {"racks": 2}),
     ("tree", 6, {"racks": 4, "depth": 3}),
+    ("tree", 40, {"racks": 6, "depth": 3}),
     ("hashed", 4, {}),
     ("hashed", 4, {"racks": 2}),
     ("hashed", 6, {"racks": 4, "depth": 3}),
@@ -29,17 +30,26 @@ HASTY = Timing(timeout=0.002, max_timeout=0.02, give_up=1.0, partial_after=0.015
 LATE = 10  # index of the counter
 
 
-def words_of(workers: int) -> list[np.ndarray]:
+NAMES = 30  # workers that one word of a chunk names, one bit each
+
+
+def words_of(workers: int, values: int = VALUES) -> list[np.ndarray]:
+    """Of each worker, (chunks, values). The first of a chunk's words add up to who is in it."""
     rng = np.random.default_rng(workers)
-    return [
-        rng.integers(-(2**20), 2**20, (CHUNKS, VALUES)).astype(np.int32) for _ in range(workers)
-    ]
+    found = []
+    for worker in range(workers):
+        words = rng.integers(-(2**20), 2**20, (CHUNKS, values)).astype(np.int32)
+        words[:, : -(-workers // NAMES)] = 0
+        words[:, worker // NAMES] = 1 << worker % NAMES
+        found.append(words)
+    return found
 
 
 def run(net: Emulation, words: list[np.ndarray]) -> str:
     """One all-reduce; what was said if it stalled."""
     for end, each in zip(net.workers, words, strict=True):
         end.start([Segment(ReduceOp.SUM, each.reshape(-1))], net.now)
+        end._message.combined[:] = 0  # which tells chunks without a result
     try:
         net.run()
     except StalledError as error:
@@ -48,14 +58,34 @@ def run(net: Emulation, words: list[np.ndarray]) -> str:
 
 
 def hold_same(net: Emulation, words: list[np.ndarray]) -> np.ndarray:
-    """All results of a chunk have one bitmap, and are the sum of those in it; the bitmaps."""
-    bitmaps = np.stack([end.bitmaps for end in net.workers])
-    together = np.bitwise_or.reduce(bitmaps)
-    assert ((bitmaps == 0) | (bitmaps == together)).all()
-    inside = together[:, None] >> np.arange(len(words), dtype=np.uint32) & 1
-    expected = np.einsum("cw,wcv->cv", inside, np.stack(words)).astype(np.int32)
-    for end, own in zip(net.workers, bitmaps, strict=True):
-        have = own != 0
+    """All results of a chunk are the same sum, of those whom it names, and every worker is told
+    the truth about itself and about all whom its bitmap names.
+
+    Returns:
+        (chunks, workers), who is in; nobody where no worker has a result.
+    """
+    workers = len(words)
+    together = np.zeros((CHUNKS, workers), bool)
+    known = np.zeros(CHUNKS, bool)
+    stacked = np.stack(words)
+    job = net.plan.job
+    for end in net.workers:
+        names = end._message.combined[:, : -(-workers // NAMES), None] >> np.arange(NAMES) & 1
+        inside = names.reshape(CHUNKS, -1)[:, :workers].astype(bool)
+        have = inside.any(1)
+        assert (inside[have & known] == together[have & known]).all()
+        together[have & ~known] = inside[have & ~known]
+        known |= have
+        # Whom the bitmap names: all workers of the job, or the neighbors at the same switch.
+        own = job.members[end.member.worker]
+        for other, member in enumerate(job.members):
+            if member.switch == own.switch or own.bit is None:
+                bit = np.uint32(other if member.bit is None else member.bit)
+                said = (end.bitmaps >> bit & 1).astype(bool)
+                assert (said[have] == inside[have, other]).all()
+    expected = np.einsum("cw,wcv->cv", together, stacked).astype(np.int32)
+    for end in net.workers:
+        have = (end._message.combined != 0).any(1)
         np.testing.assert_array_equal(end._message.combined[have], expected[have])
     return together
 
@@ -63,9 +93,9 @@ def hold_same(net: Emulation, words: list[np.ndarray]) -> np.ndarray:
 def late(net: Emulation) -> int:
     """Contributions that came too late, by all counters there are."""
     counted = sum(
-        int(switch.counters["refused"].packets[LATE])
+        int(switch.counters["dropped"].packets[LATE])
         for switch in net.switches.values()
-        if len(switch.counters["refused"].packets) > LATE
+        if len(switch.counters["dropped"].packets) > LATE
     )
     servers = (end for end in net.hosts.values() if isinstance(end, ParameterServer))
     return counted + sum(end.counters.refused["late"] for end in servers)
@@ -83,8 +113,11 @@ def test_only_the_dead_are_left_out(program, workers, shape, dead):
     run(net, words)
     assert all(net.workers[worker].done for worker in alive)
     together = hold_same(net, words)
-    assert (together == sum(1 << worker for worker in alive)).all()
-    assert {net.workers[worker].missing for worker in alive} == {dead}
+    assert [np.flatnonzero(inside).tolist() for inside in together] == [alive] * CHUNKS
+    # Of a tree's other racks a worker knows only that somebody is missing.
+    assert {net.workers[worker].missing for worker in alive} == {() if program == "tree" else dead}
+    if program == "tree":  # the dead hear, and are told that they are not in
+        assert [net.workers[worker].missing for worker in dead] == [(worker,) for worker in dead]
     assert all(Flag.PARTIAL in net.workers[worker].result_flags for worker in alive)
 
 
@@ -105,9 +138,8 @@ def test_everybody_holds_the_same_over_bad_networks(program, workers, shape, see
     words = words_of(workers)
     run(net, words)
     together = hold_same(net, words)
-    everybody = (1 << workers) - 1
-    assert ((together != 0) & (together != everybody)).any()
-    assert (together == everybody).any()
+    assert (together.any(1) & ~together.all(1)).any()
+    assert together.all(1).any()
 
 
 @pytest.mark.parametrize(("program", "workers", "shape"), SHAPES, ids=str)
@@ -118,11 +150,14 @@ def test_who_comes_late_is_counted_and_told_the_result(program, workers, shape):
     words = words_of(workers)
     assert run(net, words) == ""
     together = hold_same(net, words)
-    assert (together == (1 << workers) - 1 - 2).all()
-    assert [end.missing for end in net.workers] == [(1,)] * workers
+    assert [np.flatnonzero(~inside).tolist() for inside in together] == [[1]] * CHUNKS
+    missing = [end.missing for end in net.workers]
+    assert missing == [
+        (1,) if program == "hashed" or worker == 1 else () for worker in range(workers)
+    ]
     assert late(net) >= CHUNKS
     # The next one waits for all again.
     net.now = 1.0
     assert run(net, words) == ""
-    assert (hold_same(net, words) == (1 << workers) - 1).all()
+    assert hold_same(net, words).all()
     assert all(end.missing == () for end in net.workers)

@@ -98,7 +98,7 @@ def test_a_host_that_is_no_worker_has_no_membership(star):
     ("request_", "match"),
     [
         (Request(workers=0), "0 workers"),
-        (Request(workers=33), "33 workers"),
+        (Request(workers=2**15 + 1), "32769 workers"),
         (Request(workers=2, window=0), "window of 0"),
         (Request(workers=2, window=2**17), "window of"),
         (Request(workers=2, window=12), "power of two"),

@@ -308,17 +308,21 @@ class TreeAggregation(Aggregation):
         return next_epoch(plan, absent, entries, _TABLES, admissions)
 
     def late_workers(self, plan: Plan, read: CellsReader) -> frozenset[int]:
-        """See ``Aggregation``. Which chunks were closed without somebody, the root knows."""
+        """See ``Aggregation``. Which results lack somebody, the root knows."""
         job = plan.job
         if not job.allow_partial:
             return frozenset()
         root = shape_of(plan)
         cells = cache(lambda switch, name: read(switch, f"{_POOL}.{name}"))
-        owner, state, count = (cells(root.name, name) for name in ("owner", "state", "count"))
+        registers = ("owner", "state", "bitmap", "count")
+        owner, state, bitmap, count = (cells(root.name, name) for name in registers)
+        everybody = full_bitmap(root, job)
         late: set[int] = set()
         for index in range(2 * job.slot_base, 2 * (job.slot_base + job.slots)):
-            is_partial = state[index] & 1 and count[index] != len(job.present)
-            if is_partial and owner[index] == job.number << 16 | job.epoch:
+            # The root has been closed, or all of its racks are in and one of them was closed.
+            has_result = state[index] & 1 or bitmap[index] == everybody
+            is_partial = count[index] != len(job.present)
+            if has_result and is_partial and owner[index] == job.number << 16 | job.epoch:
                 held = {
                     node.name: SlotRegisters(
                         cells(node.name, "sequence")[index], cells(node.name, "bitmap")[index]
@@ -385,6 +389,15 @@ def counted(root: Node, job: Job, held: Mapping[str, SlotRegisters]) -> SlotRegi
     return SlotRegisters(newest, workers(root, inside=False))
 
 
+def full_bitmap(node: Node, job: Job) -> int:
+    """The children of a switch that take part in the job's epoch, as bits."""
+    return sum(
+        1 << each.place
+        for each in below(node, job.members)
+        if not job.absent.issuperset(each.workers)
+    )
+
+
 def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
     """The commands for a switch of the tree, in simple_switch_CLI's language.
 
@@ -417,12 +430,11 @@ def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
     spoken = f"{job.number} {job.epoch}"
     fence = ~(job.number << 16 | job.epoch) & 0xFFFF_FFFF
     lines = [f"register_write {_POOL}.fence {job.slot_base} {fence}"]
-    full_bitmap = 0
+    everybody = full_bitmap(node, job)
     for each in below(node, job.members):
         size = sum(worker not in job.absent for worker in each.workers)
         if not size:
             continue
-        full_bitmap |= 1 << each.place
         entry = f"{each.port} {spoken} {each.worker} => {1 << each.place}"
         if each.node is None:
             lines.append(f"table_add {_TABLES[0]} {_ADMISSION}.admit_worker {entry}")
@@ -430,12 +442,12 @@ def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
             lines.append(f"table_add {_TABLES[0]} {_ADMISSION}.admit_switch {entry} {size}")
     height = min(node.height, 3)
     entry = (
-        f"{spoken} => {full_bitmap} {job.group} {job.slot_base} {job.slots - 1} {height} "
+        f"{spoken} => {everybody} {job.group} {job.slot_base} {job.slots - 1} {height} "
         f"{int(job.allow_partial)}"
     )
     if parent is None:
         lines.append(f"table_add {_TABLES[1]} {_ADMISSION}.set_root {entry} {len(job.present)}")
-    elif full_bitmap:
+    elif everybody:
         own_bit = 1 << parent.children.index(node)
         lines += [
             f"table_add {_TABLES[0]} {_ADMISSION}.admit_parent {UP_PORT} {spoken} {node.identity} "

@@ -11,7 +11,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
-from innet.topology import Emulation
+from innet.topology import Emulation, aggregation_of
 from innet.wire import Flag
 
 VALUES = 32
@@ -101,6 +101,13 @@ def late(net: Emulation) -> int:
     return counted + sum(end.counters.refused["late"] for end in servers)
 
 
+def late_workers(net: Emulation) -> frozenset[int]:
+    """As the coordinator finds them, in the switches' registers."""
+    return aggregation_of("tree").late_workers(
+        net.plan, lambda switch, name: net.switches[switch].registers[name].tolist()
+    )
+
+
 @pytest.mark.parametrize("dead", [(0,), (3,), (0, 1), (1, 2)], ids=str)
 @pytest.mark.parametrize(("program", "workers", "shape"), SHAPES, ids=str)
 def test_only_the_dead_are_left_out(program, workers, shape, dead):
@@ -118,6 +125,7 @@ def test_only_the_dead_are_left_out(program, workers, shape, dead):
     assert {net.workers[worker].missing for worker in alive} == {() if program == "tree" else dead}
     if program == "tree":  # the dead hear, and are told that they are not in
         assert [net.workers[worker].missing for worker in dead] == [(worker,) for worker in dead]
+        assert late_workers(net) == set(dead)
     assert all(Flag.PARTIAL in net.workers[worker].result_flags for worker in alive)
 
 

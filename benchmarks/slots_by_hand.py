@@ -1,7 +1,7 @@
 """The slot pool written by hand: what ``p4/slots.p4`` does, as one Numba loop over batches.
 
 No P4, no tables, no general switch: the bar that the compiled program is measured against. It makes
-the same checks in the same order, keeps the same state, counts the same refusals and writes the
+the same checks in the same order, keeps the same state, counts the same drops and writes the
 same packets; ``benchmarks.switch`` compares the two byte by byte.
 """
 
@@ -33,10 +33,12 @@ ETHERNET, IPV4, UDP, INNET = 14, 20, 8, 32
 UDP_PORT = 48879
 OVERFLOW, ECN, RESULT, PARTIAL = 1, 8, 16, 32
 SUM, OR, MAX = 1, 2, 3
-# Why a packet was refused, by the numbers of slots.p4.
-FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES, LATE = range(1, 10)
+# Why a packet was dropped, by the numbers of slots.p4.
+NOT_INNET, TRUNCATED, CHECKSUM, MALFORMED, NOT_ADMITTED, SLOT_RANGE, STALE, MISMATCH, LATE = range(
+    1, 10
+)
 # Columns of the state of a slot's copy.
-OWNER, SEQUENCE, AGREEMENT, BITMAP, COUNT, EXPONENT, CLOSED, MARKS = range(8)
+OWNER, SEQUENCE, SIGNATURE, BITMAP, COUNT, EXPONENT, CLOSED, MARKS = range(8)
 FIELDS = 8
 # Columns of what a worker is admitted to.
 BIT, WORKERS, BASE, MASK = range(4)
@@ -59,7 +61,7 @@ class SlotsByHand:
         self.values = values
         self.pool = np.zeros(2 * SLOTS * FIELDS, np.int64)
         self.sums = np.zeros(2 * SLOTS * values, np.uint32)
-        self.refused = np.zeros((10, 2), np.int64)
+        self.dropped = np.zeros((10, 2), np.int64)
         self.keys = np.full(PLACES, -1, np.int64)
         self.admitted = np.zeros(PLACES * 4, np.int64)
         self.addresses = np.zeros(512 * 3, np.int64)
@@ -94,7 +96,7 @@ class SlotsByHand:
                 np.empty(room, np.int32),
                 np.empty(room, np.int32),
             )
-        state = (self.pool, self.sums, self.refused)
+        state = (self.pool, self.sums, self.dropped)
         job = (self.keys, self.admitted, self.addresses, self.ports)
         produced = run(batch.data, batch.length, batch.port, *self._out, self.values, *state, *job)
         if produced < 0:
@@ -128,14 +130,14 @@ def packet_sum(data: Any, start: int, values: int) -> Any:
 
 @kernel
 def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 - one per check
-    """The offset of the innet header in a whole packet, or minus the reason to refuse it."""
+    """The offset of the innet header in a whole packet, or minus the reason to drop it."""
     if size < ETHERNET:
         return -TRUNCATED
     kind = load16(data, base + 12)
     if kind == 0x88B5:
         offset, damaged = ETHERNET, False
     elif kind != 0x0800:
-        return -FOREIGN
+        return -NOT_INNET
     else:
         if size < ETHERNET + IPV4:
             return -TRUNCATED
@@ -143,16 +145,16 @@ def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 
         damaged = folded(header_sum(data, ip)) != 0
         plain = load8(data, ip) == 0x45 and load16(data, ip + 6) & 0x3FFF == 0
         if not plain or load8(data, ip + 9) != 17:
-            return -CHECKSUM if damaged else -FOREIGN
+            return -CHECKSUM if damaged else -NOT_INNET
         if size < ETHERNET + IPV4 + UDP:
             return -TRUNCATED
         offset = ETHERNET + IPV4 + UDP
         if load16(data, ip + IPV4 + 2) != UDP_PORT:
-            return -CHECKSUM if damaged else -FOREIGN
+            return -CHECKSUM if damaged else -NOT_INNET
     if size < offset + INNET:
         return -TRUNCATED
-    if load32(data, base + offset) >> 8 != 0x494E02:
-        return -CHECKSUM if damaged else -FOREIGN
+    if load32(data, base + offset) >> 8 != 0x494E03:
+        return -CHECKSUM if damaged else -NOT_INNET
     if size < offset + INNET + 4 * values:
         return -TRUNCATED
     damaged |= folded(packet_sum(data, base + offset, values)) != 0
@@ -164,7 +166,7 @@ def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 
 def well_formed(data: Any, base: int, at: int, offset: int, values: int) -> Any:
     """Whether a worker could have sent the innet header at ``at``."""
     operation, elements = load8(data, at + 3), load16(data, at + 24)
-    sane = SUM <= operation <= MAX and 1 <= elements <= values and load8(data, at + 23) == 32
+    sane = SUM <= operation <= MAX and 1 <= elements <= values
     sane &= load8(data, at + 14) <= 1 and load8(data, at + 15) & RESULT == 0
     if offset != ETHERNET:
         udp = UDP + INNET + 4 * values
@@ -227,7 +229,7 @@ def answer(  # noqa: PLR0917 - a kernel
     store8(out, head + 15, flags)
     store32(out, head + 16, get(pool, held + BITMAP))
     store16(out, head + 20, addressee)
-    store8(out, head + 22, get(pool, held + COUNT))
+    store16(out, head + 22, get(pool, held + COUNT))
     store16(out, head + 26, get(pool, held + EXPONENT))
     store16(out, head + 30, 0)
     start = head + INNET
@@ -244,14 +246,14 @@ def answer(  # noqa: PLR0917 - a kernel
 def aggregate(  # noqa: PLR0917 - a kernel
     data: Any, base: int, offset: int, place: int, admitted: Any, pool: Any, sums: Any, values: int
 ) -> Any:
-    """Take one admitted packet into its slot: (refusal or 0, index, known).
+    """Take one admitted packet into its slot: (drop reason or 0, index, known).
 
     A result is *known* if an earlier packet made it, and this one asks for it again, or comes late.
     """
     at = base + offset
     slot = load16(data, at + 12)
     if slot & ~get(admitted, place + MASK):
-        return SLOT, 0, False
+        return SLOT_RANGE, 0, False
     index = (get(admitted, place + BASE) | slot) << 1 | load8(data, at + 14)
     held = index * FIELDS
     owner, sequence = load32(data, at + 4), load32(data, at + 8)
@@ -264,15 +266,15 @@ def aggregate(  # noqa: PLR0917 - a kernel
     fresh = age != 0
     put(pool, held + SEQUENCE, sequence)
     operation = load8(data, at + 3)
-    said = load16(data, at + 28) << 16 | (operation & 15) << 12 | load16(data, at + 24) & 0xFFF
+    signature = load16(data, at + 28) << 16 | (operation & 15) << 12 | load16(data, at + 24) & 0xFFF
     exponent, flags = load16(data, at + 26), load8(data, at + 15)
     bitmap, count = get(pool, held + BITMAP), get(pool, held + COUNT)
     closed, marks = get(pool, held + CLOSED), get(pool, held + MARKS)
     if fresh:
-        put(pool, held + AGREEMENT, said)
+        put(pool, held + SIGNATURE, signature)
         bitmap, count, closed, marks = 0, 0, 0, 0
-    elif get(pool, held + AGREEMENT) != said:
-        return DISAGREES, 0, False
+    elif get(pool, held + SIGNATURE) != signature:
+        return MISMATCH, 0, False
     bit = get(admitted, place + BIT)
     marks |= flags & (OVERFLOW | ECN)
     if offset != ETHERNET and load8(data, base + ETHERNET + 1) & 3 == 3:
@@ -295,7 +297,7 @@ def aggregate(  # noqa: PLR0917 - a kernel
 @kernel
 def run(  # noqa: PLR0917 - a kernel
     data: Any, length: Any, port: Any, out: Any, out_length: Any, out_port: Any, values: int,
-    pool: Any, sums: Any, refused: Any, keys: Any, admitted: Any, addresses: Any, ports: Any,
+    pool: Any, sums: Any, dropped: Any, keys: Any, admitted: Any, addresses: Any, ports: Any,
 ) -> int:  # fmt: skip
     """How many packets leave; -1 when there is no room for them."""
     stride, out_stride = data.shape[1], out.shape[1]
@@ -314,14 +316,14 @@ def run(  # noqa: PLR0917 - a kernel
                 while get(keys, place) >= 0 and get(keys, place) != key:
                     place = (place + 1) & (PLACES - 1)
                 if get(keys, place) != key:
-                    reason = STRANGER
+                    reason = NOT_ADMITTED
                 else:
                     reason, index, known = aggregate(
                         data, base, offset, 4 * place, admitted, pool, sums, values
                     )
         if reason != 0:
-            refused[reason, 0] += 1
-            refused[reason, 1] += size
+            dropped[reason, 0] += 1
+            dropped[reason, 1] += size
             if reason != LATE:
                 continue
         held = index * FIELDS

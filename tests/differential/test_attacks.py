@@ -24,7 +24,7 @@ from innet.wire import Endpoint, Flag, Layout, pack
 
 COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "200000"))
 SLOTS = 16
-STRANGER_PORT = 9  # nobody is admitted there
+UNADMITTED_PORT = 9  # nobody is admitted there
 BATCH = 512
 WORDS = np.array([0, 1, -1, 2**31 - 1, -(2**31), 2**30], np.int32)
 
@@ -43,7 +43,7 @@ HOSTILE = [
 
 
 class Attackers:
-    """Makes packets of both kinds: what must be refused, and what hostile jobs may send."""
+    """Makes packets of both kinds: what must be dropped, and what hostile jobs may send."""
 
     def __init__(self, values: int, seed: int) -> None:
         self.values = values
@@ -81,15 +81,15 @@ class Attackers:
         )
         return PacketBatch.uniform(frames, ports.astype(np.int32))
 
-    def refusable(self, count: int) -> PacketBatch:
-        """Each of these is to be refused."""
+    def droppable(self, count: int) -> PacketBatch:
+        """Each of these is to be dropped."""
         rng = self.rng
         each = count // 5
         hostile_ports = rng.integers(3, 7, each)
         noise = PacketBatch(
             rng.integers(0, 256, (each, 400), np.uint8),
             rng.integers(0, 401, each, dtype=np.int32),
-            rng.integers(0, STRANGER_PORT, each, dtype=np.int32),
+            rng.integers(0, UNADMITTED_PORT, each, dtype=np.int32),
         )
         parts = [
             noise,
@@ -100,7 +100,7 @@ class Attackers:
                 each,
                 HONEST,
                 slots=2**16,
-                ports=np.full(each, STRANGER_PORT),
+                ports=np.full(each, UNADMITTED_PORT),
                 job=rng.integers(0, 5, each).astype(np.uint16),
             ),
             # Their own job, in others' slots.
@@ -154,22 +154,22 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
         node += len(job.members)
     attackers = Attackers(values, 1)
     attacks = 0
-    refused = switch.counters["SlotsIngress.dropped"].packets
+    dropped = switch.counters["SlotsIngress.dropped"].packets
 
     def under_attack(batch: PacketBatch) -> PacketBatch:
         nonlocal attacks
-        bad = attackers.refusable(BATCH)
-        before = int(refused.sum())
+        bad = attackers.droppable(BATCH)
+        before = int(dropped.sum())
         assert len(switch.process_batch(bad)) == 0
-        assert int(refused.sum()) - before == len(bad)
+        assert int(dropped.sum()) - before == len(bad)
         allowed = attackers.lawful(BATCH // 4)
         answers = switch.process_batch(allowed)
         assert set(answers.port.tolist()) <= {3, 4, 5, 6}
         attacks += len(bad) + len(allowed)
         attackers.heard = batch.take(np.arange(len(batch)))
-        before = int(refused.sum())
+        before = int(dropped.sum())
         results = switch.process_batch(batch)
-        assert int(refused.sum()) == before
+        assert int(dropped.sum()) == before
         return results
 
     transport = MemoryTransport(under_attack, [1, 2])
@@ -206,5 +206,5 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
         assert end.counters.refused == {}
         assert end.counters.duplicates == end.counters.retransmissions == 0
         assert end.counters.results == end.counters.received == end.counters.sent
-    assert (refused > 0).sum() >= 6
+    assert (dropped > 0).sum() >= 6
     assert rounds > 1 or COUNT < 10_000

@@ -24,7 +24,7 @@ from innet.switch import Switch, ir, load_program
 from innet.wire import Endpoint, Layout, pack, parse_strict
 
 LATE, OVERTAKEN = 9, 10
-REGISTERS = ["pool.chunk", "pool.members", "pool.count", "pool.exponent", "marks.marks"]
+REGISTERS = ["pool.chunk", "pool.worker_bitmap", "pool.count", "pool.exponent", "marks.marks"]
 
 
 @cache
@@ -73,7 +73,7 @@ def whole(packets: list[Packet], number: int) -> list[Packet]:
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 @pytest.mark.parametrize(("number", "workers"), [(64, 1), (64, 3), (64, 32), (256, 1), (256, 5)])
 def test_all_that_it_does_is_what_slots_does(engine: str, number: int, workers: int) -> None:
-    """Packets bit for bit and in the same order, registers and refusals."""
+    """Packets bit for bit and in the same order, registers and drops."""
     rng = np.random.default_rng(workers)
     job = job_of(workers)
     chunks = 14 if workers == 32 else 200 if number == 64 else 60
@@ -85,20 +85,20 @@ def test_all_that_it_does_is_what_slots_does(engine: str, number: int, workers: 
     assert found == expected
     for name in REGISTERS:
         cells = pairs.registers[f"SlotsIngress.{name}"]
-        if name in ("pool.chunk", "pool.members"):
+        if name in ("pool.chunk", "pool.worker_bitmap"):
             cells = part(cells, number, 0)
         elif name == "marks.marks":
             cells = part(cells, number, 3)
         np.testing.assert_array_equal(cells, direct.registers[f"SlotsIngress.{name}"])
     found_values = values(pairs, "harvest", number)
     np.testing.assert_array_equal(found_values, values(direct, "slots", number))
-    refused = [each.counters["SlotsIngress.dropped"].packets.tolist() for each in (pairs, direct)]
-    assert refused[0] == [*refused[1], 0]
+    dropped = [each.counters["SlotsIngress.dropped"].packets.tolist() for each in (pairs, direct)]
+    assert dropped[0] == [*dropped[1], 0]
     more = pairs.statistics.as_dict()["recirculated"]
     if number == 64:  # one more pass for each packet that is answered
         assert 0 < more <= len(expected)
     else:  # three more for each that is let in, seven for each that is answered
-        let_in = len(packets) - sum(refused[0]) + refused[0][LATE]
+        let_in = len(packets) - sum(dropped[0]) + dropped[0][LATE]
         answered = (
             len(expected) - (workers - 1) * pairs.statistics.as_dict()["replicated"] // workers
         )
@@ -138,7 +138,7 @@ class Late:
         """What the waiting packet ``number`` leads to; no register changes by it."""
         before = {name: cells.copy() for name, cells in self.switch.registers.items()}
         self.ingress.append(self.waiting.pop(number))
-        out = self.switch.process([(510, b"")])  # which is refused as such
+        out = self.switch.process([(510, b"")])  # which is dropped as such
         for name, cells in self.switch.registers.items():
             np.testing.assert_array_equal(cells, before[name], name)
         return out

@@ -50,7 +50,7 @@ def test_every_interleaving_is_exact_and_ends(model: Model) -> None:
 def test_partial_results_are_the_same_for_all(model: Model) -> None:
     """Whoever asks for what is there, whenever: all who get a chunk's result get the same one."""
     found = explored(model)
-    assert any(result.bitmap != model.everybody for _, result in found.results)
+    assert any(result.bitmap != model.full_bitmap for _, result in found.results)
 
 
 @pytest.mark.parametrize("model", FORGETTING, ids=name)
@@ -97,9 +97,9 @@ def put_cell(switch: Switch, index: int, cell: Cell) -> None:
     registers = switch.registers
     pool = "SlotsIngress.pool."
     owner = 7 << 16 | 3 if cell.sequence else 0
-    agreement = int(ReduceOp.SUM) << 28 | LAYOUT.values << 17 | cell.closed << 16
+    signature = int(ReduceOp.SUM) << 28 | LAYOUT.values << 17 | cell.closed << 16
     registers[pool + "chunk"][index] = owner << 32 | cell.sequence
-    registers[pool + "members"][index] = agreement << 32 | cell.bitmap
+    registers[pool + "worker_bitmap"][index] = signature << 32 | cell.bitmap
     registers[pool + "count"][index] = cell.bitmap.bit_count()
     for worker, total in enumerate(cell.totals):
         registers[f"SlotsIngress.values.value{worker}"][index] = total
@@ -108,12 +108,12 @@ def put_cell(switch: Switch, index: int, cell: Cell) -> None:
 def get_cell(switch: Switch, index: int, workers: int) -> Cell:
     registers = switch.registers
     pool = "SlotsIngress.pool."
-    agreement, bitmap = divmod(int(registers[pool + "members"][index]), 2**32)
+    signature, bitmap = divmod(int(registers[pool + "worker_bitmap"][index]), 2**32)
     assert registers[pool + "count"][index] == bitmap.bit_count()
     return Cell(
         int(registers[pool + "chunk"][index]) % 2**32,
         bitmap,
-        bool(agreement >> 16 & 1),
+        bool(signature >> 16 & 1),
         tuple(int(registers[f"SlotsIngress.values.value{w}"][index]) for w in range(workers)),
     )
 
@@ -130,30 +130,30 @@ def test_the_model_is_the_switch_program(model: Model, engine: str) -> None:
         answers = switch.process([(sent.worker + 1, frame_of(model, sent))])
         after, answer = model.arrive(cell, sent)
         assert get_cell(switch, index, model.workers) == after
-        said = {}
+        results = {}
         for port, data in answers:
             header = parse_strict(LAYOUT, data).header
             values = parse_strict(LAYOUT, data).values[0]
             assert port == int(header["worker"][0]) + 1
             assert int(header["count"][0]) == int(header["bitmap"][0]).bit_count()
-            everybody = int(header["bitmap"][0]) == model.everybody
-            assert bool(header["flags"][0] & Flag.PARTIAL) != everybody
-            said[port - 1] = Result(
+            complete = int(header["bitmap"][0]) == model.full_bitmap
+            assert bool(header["flags"][0] & Flag.PARTIAL) != complete
+            results[port - 1] = Result(
                 int(header["sequence"][0]) - 1,
                 int(header["bitmap"][0]),
                 tuple(values[: model.workers].tolist()),
             )
         if answer is None:
-            assert said == {}
+            assert results == {}
         else:
             addressees = range(model.workers) if answer.to is None else (answer.to,)
-            assert said == dict.fromkeys(addressees, answer.result)
+            assert results == dict.fromkeys(addressees, answer.result)
 
 
 def result_frame(model: Model, result: Result, worker: int) -> np.ndarray:
     values = np.zeros((1, LAYOUT.values), np.int32)
     values[0, : model.workers] = result.totals
-    everybody = result.bitmap == model.everybody
+    complete = result.bitmap == model.full_bitmap
     return pack(
         LAYOUT,
         Endpoint.of_switch(),
@@ -166,7 +166,7 @@ def result_frame(model: Model, result: Result, worker: int) -> np.ndarray:
         slot=result.chunk % model.window,
         slot_version=result.chunk // model.window % 2,
         worker=worker,
-        flags=Flag.RESULT if everybody else Flag.RESULT | Flag.PARTIAL,
+        flags=Flag.RESULT if complete else Flag.RESULT | Flag.PARTIAL,
         bitmap=result.bitmap,
         count=result.bitmap.bit_count(),
     )
@@ -174,7 +174,7 @@ def result_frame(model: Model, result: Result, worker: int) -> np.ndarray:
 
 @pytest.mark.parametrize("model", [*WAITING, *PARTIAL, *FORGETTING], ids=name)
 def test_the_model_is_the_worker(model: Model) -> None:
-    full = model.everybody
+    full = model.full_bitmap
     for received, result in explored(model).results:
         worker = SlotClient(
             LAYOUT,

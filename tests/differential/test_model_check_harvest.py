@@ -70,7 +70,7 @@ def test_every_interleaving_is_exact_and_ends(model: HarvestModel) -> None:
     ]
     assert done
     lacking = {bits for nodes in done for own in nodes.received for _, bits in own}
-    assert lacking == (set(range(1, 1 << model.workers)) if model.partial else {model.everybody})
+    assert lacking == (set(range(1, 1 << model.workers)) if model.partial else {model.full_bitmap})
 
 
 @pytest.mark.parametrize("model", FORGETTING, ids=name)
@@ -153,7 +153,7 @@ class Walk:
         """One more pass of a packet inside of the switch."""
         real, packet = self.inside.pop(number)
         self.engine._ingress.append(real)
-        self.follow(packet, (510, b""))  # which is refused as such
+        self.follow(packet, (510, b""))  # which is dropped as such
 
     def follow(self, packet: Inside, given: tuple[int, bytes]) -> None:
         answers = self.switch.process([given])
@@ -184,16 +184,16 @@ class Walk:
         np.testing.assert_array_equal(batch.values[0].reshape(4, -1), total.astype(np.int32))
         assert (header["sequence"], header["bitmap"]) == (result.chunk + 1, result.bits)
         assert header["count"] == len(workers)
-        partial = result.bits != self.model.everybody
-        told = Flag.RESULT | partial * Flag.PARTIAL | ({0, 1} <= set(workers)) * Flag.OVERFLOW
-        assert Flag(int(header["flags"])) == told
+        partial = result.bits != self.model.full_bitmap
+        flags = Flag.RESULT | partial * Flag.PARTIAL | ({0, 1} <= set(workers)) * Flag.OVERFLOW
+        assert Flag(int(header["flags"])) == flags
 
     def cell(self, place: int, part: int) -> Cell:
         """What the registers say, but for marks."""
         index = (self.job.slot_base << 1) + place
         registers = self.switch.registers
         at = index + part * len(registers[REGISTERS + "pool.count"])
-        said, bits = divmod(int(registers[REGISTERS + "pool.members"][at]), 2**32)
+        signature, bits = divmod(int(registers[REGISTERS + "pool.worker_bitmap"][at]), 2**32)
         halves = [0, 0]
         for worker in range(self.model.workers):
             pair = int(registers[f"{REGISTERS}values.pair{worker}"][at])
@@ -201,7 +201,7 @@ class Walk:
             halves[1] |= pair >> 32 << 16 * worker
         assert halves[0] == halves[1]
         sequence = int(registers[REGISTERS + "pool.chunk"][at]) % 2**32
-        return Cell(sequence, bits, bool(said >> 16 & 1), halves[0], 0)
+        return Cell(sequence, bits, bool(signature >> 16 & 1), halves[0], 0)
 
     def restart(self) -> None:
         """The registers are lost; packets inside of the switch are not."""
@@ -254,7 +254,7 @@ def test_every_pass_asks_whether_the_job_is_in_that_epoch() -> None:
         walk.engine._ingress.append(real)
         assert walk.switch.process([(510, b"")]) == []
         assert not walk.round
-        refused = walk.switch.counters["SlotsIngress.dropped"].packets
-        assert refused[5] == 1
+        dropped = walk.switch.counters["SlotsIngress.dropped"].packets
+        assert dropped[5] == 1
         for each, cells in walk.switch.registers.items():
             np.testing.assert_array_equal(cells, before[each], each)

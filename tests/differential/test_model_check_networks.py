@@ -304,7 +304,7 @@ def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
             assert get_aggregator(switch, index, model.workers) == (
                 hashed_model.FREE if held.chunk == packet.chunk else held
             )
-            flags = Flag.RESULT | (packet.bits != model.everybody) * Flag.PARTIAL
+            flags = Flag.RESULT | (packet.bits != model.full_bitmap) * Flag.PARTIAL
             assert answers == dict.fromkeys(below(model.racks, at), (*packet, int(flags)))
             continue
         after, up = model.add(at, held, packet)
@@ -366,7 +366,7 @@ def test_the_model_is_the_server(model: HashedModel) -> None:
         if answer is None:
             assert said == []
             continue
-        partial = answer.bits != model.everybody
+        partial = answer.bits != model.full_bitmap
         flags = int(Flag.RESULT) | partial * int(Flag.PARTIAL)
         assert heard(model, said) == {0: (*answer, flags)}
         to = int(parse_strict(LAYOUT, said[0][1]).header["worker"][0])

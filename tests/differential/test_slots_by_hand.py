@@ -18,7 +18,7 @@ VALUES = 32
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_same_packets_and_refusals(seed: int) -> None:
+def test_same_packets_and_drops(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(3)
     hand, oracle = SlotsByHand(job, VALUES), SlotOracle(VALUES, job.commands())
@@ -29,5 +29,5 @@ def test_same_packets_and_refusals(seed: int) -> None:
     expected = [answer for packet in packets for answer in oracle.one(*packet)]
     assert sent.to_packets() == expected
     assert expected
-    oracle.refused[TRUNCATED] += 600
-    assert {i: int(count) for i, count in enumerate(hand.refused[:, 0]) if count} == oracle.refused
+    oracle.dropped[TRUNCATED] += 600
+    assert {i: int(count) for i, count in enumerate(hand.dropped[:, 0]) if count} == oracle.dropped

@@ -89,7 +89,7 @@ class Job(ABC, Generic[Held]):
         return sum(map(len, self.racks))
 
     @cached_property
-    def everybody(self) -> int:
+    def full_bitmap(self) -> int:
         return (1 << self.workers) - 1
 
     def place(self, chunk: int) -> int:
@@ -116,7 +116,7 @@ class Job(ABC, Generic[Held]):
             return None
         if result.total != self.total(result.chunk, result.bits):
             raise WrongSumError(f"worker {worker} took {result} for a sum")
-        if not self.partial and result.bits != self.everybody:
+        if not self.partial and result.bits != self.full_bitmap:
             raise WrongSumError(f"{result} lacks a worker")
         for other in nodes.received:
             if dict(other).get(result.chunk, result.bits) != result.bits:

@@ -32,7 +32,10 @@ EMPTY = Cell(0, 0, False, 0, 0)
 
 
 class Forth(NamedTuple):
-    """A packet whose values of parts before ``part`` are taken; ``target`` is in the result."""
+    """A packet whose values of parts before ``part`` are taken.
+
+    ``result_bitmap``: the workers in the result.
+    """
 
     worker: int
     chunk: int
@@ -40,21 +43,21 @@ class Forth(NamedTuple):
     request: bool = False
     late: bool = False
     closer: bool = False
-    target: int = 0
+    result_bitmap: int = 0
     marks: int = 0
 
 
 class Back(NamedTuple):
     """A result with the words of all parts behind ``part``, of which half are there if ``second``.
 
-    ``right``: all words so far are those of a sum over the workers in ``target``.
+    ``right``: all words so far are those of a sum over the workers in ``result_bitmap``.
     """
 
     worker: int
     chunk: int
     part: int
     second: bool
-    target: int
+    result_bitmap: int
     to_all: bool
     right: bool
 
@@ -99,15 +102,15 @@ class HarvestModel(Job[Nodes]):
         bit, sequence, first = 1 << packet.worker, packet.chunk + 1, packet.part == 0
         reads = packet.late
         if packet.late:
-            if cell.sequence != sequence or cell.bits != packet.target:
+            if cell.sequence != sequence or cell.bits != packet.result_bitmap:
                 return cell, None
         else:
             if sequence < cell.sequence:
                 return cell, None
             if sequence > cell.sequence:
                 cell = EMPTY._replace(sequence=sequence)
-            shut, seen = cell.closed, bool(cell.bits & bit)
-            reads = shut or seen
+            was_closed, seen = cell.closed, bool(cell.bits & bit)
+            reads = was_closed or seen
             if not reads:
                 total = cell.total + self.total(packet.chunk, bit)
                 own = self.mark(packet.worker, packet.part)
@@ -115,11 +118,11 @@ class HarvestModel(Job[Nodes]):
             if packet.request and (first or not self.decides):
                 cell = cell._replace(closed=True)
             if first:
-                partial = cell.closed and cell.bits != self.everybody
+                partial = cell.closed and cell.bits != self.full_bitmap
                 packet = packet._replace(
-                    late=partial and shut and not seen,
-                    closer=partial and not shut,
-                    target=cell.bits if partial else self.everybody,
+                    late=partial and was_closed and not seen,
+                    closer=partial and not was_closed,
+                    result_bitmap=cell.bits if partial else self.full_bitmap,
                 )
         packet = packet._replace(marks=packet.marks | cell.marks)
         cell = cell._replace(marks=packet.marks)
@@ -127,7 +130,7 @@ class HarvestModel(Job[Nodes]):
             return cell, packet._replace(
                 part=packet.part + 1, request=packet.request and not self.decides
             )
-        if not packet.late and cell.bits != packet.target:
+        if not packet.late and cell.bits != packet.result_bitmap:
             return cell, None
         self.check_marks(packet)
         return cell, Back(
@@ -135,28 +138,30 @@ class HarvestModel(Job[Nodes]):
             packet.chunk,
             packet.part,
             second=True,
-            target=packet.target,
+            result_bitmap=packet.result_bitmap,
             to_all=not reads or packet.closer,
-            right=cell.total == self.total(packet.chunk, packet.target),
+            right=cell.total == self.total(packet.chunk, packet.result_bitmap),
         )
 
     def back(self, cell: Cell, packet: Back) -> Back | Result | None:
-        same = cell.sequence == packet.chunk + 1 and cell.bits == packet.target
+        same = cell.sequence == packet.chunk + 1 and cell.bits == packet.result_bitmap
         if self.looks and not same:
             return None
-        right = packet.right and cell.total == self.total(packet.chunk, packet.target)
+        right = packet.right and cell.total == self.total(packet.chunk, packet.result_bitmap)
         if not packet.second:
             return packet._replace(second=True, right=right)
         if packet.part:
             return packet._replace(part=packet.part - 1, second=False, right=right)
-        total = self.total(packet.chunk, packet.target) if right else -1
-        return Result(packet.chunk, packet.target, total)
+        total = self.total(packet.chunk, packet.result_bitmap) if right else -1
+        return Result(packet.chunk, packet.result_bitmap, total)
 
     def check_marks(self, packet: Forth) -> None:
         """Whatever left int32 in any part has to be told."""
         for worker in range(self.workers):
             for part in range(self.parts):
-                if packet.target >> worker & 1 and not packet.marks & self.mark(worker, part):
+                if packet.result_bitmap >> worker & 1 and not packet.marks & self.mark(
+                    worker, part
+                ):
                     raise WrongSumError(f"{packet} does not tell of worker {worker}, part {part}")
 
     # ---------------------------------------------------------------- all that can happen

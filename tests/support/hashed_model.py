@@ -64,7 +64,7 @@ class HashedModel(Job[Nodes]):
 
     def members(self, switch: int) -> int:
         if switch == self.top:
-            return self.everybody
+            return self.full_bitmap
         return sum(1 << worker for worker in self.racks[switch])
 
     def contribution(self, worker: int, chunk: int, again: bool, request: int) -> Part:
@@ -104,7 +104,7 @@ class HashedModel(Job[Nodes]):
             held = held._replace(bits=packet.bits, total=packet.total)
         elif not held.bits & packet.bits or not (known or self.looks):
             held = held._replace(bits=held.bits | packet.bits, total=held.total + packet.total)
-        if held.bits != self.everybody and packet.request < 2:
+        if held.bits != self.full_bitmap and packet.request < 2:
             return held, None
         return held._replace(closed=True), Result(packet.chunk, held.bits, held.total)
 

@@ -25,7 +25,6 @@ def packed(layout, outer, fields, values):
         records["innet"][name] = numbers
     records["innet"]["magic"] = MAGIC
     records["innet"]["version"] = VERSION
-    records["innet"]["width"] = 32
     records["values"] = values
     records["innet"]["checksum"] = checksum(frames[:, layout.header_offset :].copy())
     return frames

@@ -47,11 +47,11 @@ class Answer(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything: the switch, what each worker has received (chunk -> totals), what was said."""
+    """Everything: the switch, what each worker has received (chunk -> totals), what was sent."""
 
     cells: tuple[Cell, ...]
     received: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]
-    said: frozenset[Result]
+    results: frozenset[Result]
     restarts: int
 
 
@@ -85,7 +85,7 @@ class Model:
         object.__setattr__(self, "empty", Cell(0, 0, False, (0,) * self.workers))
 
     @property
-    def everybody(self) -> int:
+    def full_bitmap(self) -> int:
         return (1 << self.workers) - 1
 
     def place(self, chunk: int) -> int:
@@ -113,12 +113,12 @@ class Model:
             cell = self.empty._replace(sequence=sent.chunk + 1)
         bit = 1 << sent.worker
         known = cell.bitmap & bit or cell.closed
-        was_closed = cell.closed or cell.bitmap == self.everybody
+        was_closed = cell.closed or cell.bitmap == self.full_bitmap
         if not known:
             totals = tuple(a + b for a, b in zip(cell.totals, self.words(sent), strict=True))
             cell = cell._replace(bitmap=cell.bitmap | bit, totals=totals)
         cell = cell._replace(closed=cell.closed or sent.partial)
-        if cell.bitmap != self.everybody and not cell.closed:
+        if cell.bitmap != self.full_bitmap and not cell.closed:
             return cell, None
         result = Result(sent.chunk, cell.bitmap, cell.totals)
         return cell, Answer(result, sent.worker if was_closed else None)
@@ -141,7 +141,7 @@ class Model:
         other = other._replace(bitmap=other.bitmap & ~bit)
         changed = list(cells)
         changed[place], changed[place ^ 1] = own, other
-        if own.bitmap != self.everybody:
+        if own.bitmap != self.full_bitmap:
             return tuple(changed), None
         return tuple(changed), Answer(Result(sent.chunk, own.bitmap, own.totals), None)
 
@@ -173,7 +173,7 @@ class Model:
                 for partial in (False, True) if self.partial else (False,):
                     packet = Contribution(worker, chunk, partial)
                     yield ("arrives", packet), self._contributed(state, packet)
-            for result in state.said:
+            for result in state.results:
                 if self.accepts(have, result):
                     yield ("received", (worker, result)), self._received(state, worker, result)
         if state.restarts < self.restarts:
@@ -187,13 +187,13 @@ class Model:
             cells = (*state.cells[:place], cell, *state.cells[place + 1 :])
         else:
             cells, answer = self.arrive_forgetful(state.cells, packet)
-        said = state.said if answer is None else state.said | {answer.result}
-        return state._replace(cells=cells, said=said)
+        results = state.results if answer is None else state.results | {answer.result}
+        return state._replace(cells=cells, results=results)
 
     def _received(self, state: State, worker: int, result: Result) -> State:
         if result.totals != self.total(result.chunk, result.bitmap):
             raise WrongSumError(f"worker {worker} took {result} for a sum")
-        if not self.partial and result.bitmap != self.everybody:
+        if not self.partial and result.bitmap != self.full_bitmap:
             raise WrongSumError(f"{result} lacks a worker")
         for own in state.received:
             if dict(own).get(result.chunk, result.totals) != result.totals:
@@ -235,7 +235,7 @@ def explore(model: Model) -> Explored:
     while queue:
         state = queue.popleft()
         have = [frozenset(chunk for chunk, _ in own) for own in state.received]
-        explored.results.update((own, result) for own in have for result in state.said)
+        explored.results.update((own, result) for own in have for result in state.results)
         explored.stuck += model.remembers and not finishes(model, state)
         for (name, what), following in model.moves(state):
             if name == "arrives":

@@ -1,7 +1,7 @@
 """An independent model of the slot-pool switch program: frames in, frames out.
 
 Written from the protocol's description with ``struct`` and plain Python, packet by packet, without
-the P4 program, the switch model or ``innet.wire``. Only the numbers of the refusal reasons are
+the P4 program, the switch model or ``innet.wire``. Only the numbers of the drop reasons are
 those of the P4 program's counter.
 """
 
@@ -20,15 +20,17 @@ Packet = tuple[int, bytes]
 
 SUM, OR, MAX = 1, 2, 3
 OVERFLOW, ECN, RESULT, PARTIAL = 1, 8, 16, 32
-INNET = struct.Struct(">HBBHHIHBBIHBBHHHH")
+INNET = struct.Struct(">HBBHHIHBBIHHHHHH")
 
-FOREIGN, TRUNCATED, CHECKSUM, MALFORMED, STRANGER, SLOT, STALE, DISAGREES, LATE = range(1, 10)
+NOT_INNET, TRUNCATED, CHECKSUM, MALFORMED, NOT_ADMITTED, SLOT_RANGE, STALE, MISMATCH, LATE = range(
+    1, 10
+)
 
 
 @dataclass(frozen=True)
 class Admitted:
     worker_bit: int
-    everybody: int
+    full_bitmap: int
     group: int
     slot_base: int
     slot_mask: int
@@ -43,7 +45,7 @@ class Copy:
     count: int = 0
     exponent: int = 0
     owner: int = 0  # job and epoch
-    agreement: int = 0  # all-reduce, operation and elements of the first packet
+    chunk_signature: int = 0  # all-reduce, operation and elements of the first packet
     closed: int = 0  # somebody asked for what was there
     marks: int = 0  # OVERFLOW and ECN, once seen
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
@@ -58,12 +60,12 @@ class Copy:
         self.owner, self.sequence = divmod(cell, 2**32)
 
     @property
-    def members(self) -> int:
+    def worker_bitmap(self) -> int:
         """As the program's register of this name holds it."""
-        return (self.agreement | self.closed << 16) << 32 | self.bitmap
+        return (self.chunk_signature | self.closed << 16) << 32 | self.bitmap
 
 
-class Refused(Exception):  # noqa: N818 - not an error: the switch drops and counts
+class Dropped(Exception):  # noqa: N818 - not an error: the switch drops and counts
     def __init__(self, reason: int) -> None:
         self.reason = reason
 
@@ -85,7 +87,7 @@ class SlotOracle:
         self.groups: dict[int, list[tuple[int, int]]] = {}
         self.addresses: dict[int, tuple[bytes, bytes, int]] = {}
         self.copies: dict[int, Copy] = {}
-        self.refused: Counter[int] = Counter()
+        self.dropped: Counter[int] = Counter()
         for line in commands:
             self.command(line)
 
@@ -134,8 +136,8 @@ class SlotOracle:
         try:
             offset = self.find_innet(frame)
             return self.aggregate(port, frame, offset)
-        except Refused as refused:
-            self.refused[refused.reason] += 1
+        except Dropped as dropped:
+            self.dropped[dropped.reason] += 1
             return []
 
     def find_innet(self, frame: bytes) -> int:
@@ -143,33 +145,33 @@ class SlotOracle:
 
         def part(start: int, size: int) -> bytes:
             if len(frame) < start + size:
-                raise Refused(TRUNCATED)
+                raise Dropped(TRUNCATED)
             return frame[start : start + size]
 
         ethertype = int.from_bytes(part(0, 14)[12:], "big")
         damaged = False
-        foreign = False
+        is_innet = True
         offset = 14
         if ethertype == 0x0800:
             ip = part(14, 20)
             damaged = ones_complement_sum(ip) != 0xFFFF
             fragment = int.from_bytes(ip[6:8], "big") & 0x3FFF
-            foreign = ip[0] != 0x45 or ip[9] != 17 or fragment != 0
-            foreign = foreign or int.from_bytes(part(34, 8)[2:4], "big") != 48879
+            is_innet = ip[0] == 0x45 and ip[9] == 17 and fragment == 0
+            is_innet = is_innet and int.from_bytes(part(34, 8)[2:4], "big") == 48879
             offset = 42
         elif ethertype != 0x88B5:
-            foreign = True
-        if not foreign:
-            foreign = part(offset, 32)[:3] != b"IN\x02"
-        if not foreign:
+            is_innet = False
+        if is_innet:
+            is_innet = part(offset, 32)[:3] == b"IN\x03"
+        if is_innet:
             part(offset + 32, 4 * self.values)
             whole = frame[offset : offset + 32 + 4 * self.values]
             # The checksum of a packet is never 0xFFFF, as its magic number is not 0.
             damaged = damaged or ones_complement_sum(whole) != 0xFFFF or whole[30:32] == b"\xff\xff"
         if damaged:
-            raise Refused(CHECKSUM)
-        if foreign:
-            raise Refused(FOREIGN)
+            raise Dropped(CHECKSUM)
+        if not is_innet:
+            raise Dropped(NOT_INNET)
         return offset
 
     def aggregate(self, port: int, frame: bytes, offset: int) -> list[Packet]:
@@ -186,7 +188,6 @@ class SlotOracle:
             _bitmap,
             worker,
             _count,
-            width,
             elements,
             exponent,
             message,
@@ -195,7 +196,6 @@ class SlotOracle:
         sane = (
             operation in (SUM, OR, MAX)
             and slot_version in (0, 1)
-            and width == 32
             and 1 <= elements <= self.values
             and not flags & RESULT
         )
@@ -205,55 +205,55 @@ class SlotOracle:
             udp = 8 + INNET.size + 4 * self.values
             sane = sane and (total_length, udp_length) == (20 + udp, udp)
         if not sane:
-            raise Refused(MALFORMED)
-        place = self.admission.get((port, job, epoch, worker))
-        if place is None:
-            raise Refused(STRANGER)
-        if slot & ~place.slot_mask:
-            raise Refused(SLOT)
-        held = self.copy(slot, slot_version, place.slot_base)
+            raise Dropped(MALFORMED)
+        admitted = self.admission.get((port, job, epoch, worker))
+        if admitted is None:
+            raise Dropped(NOT_ADMITTED)
+        if slot & ~admitted.slot_mask:
+            raise Dropped(SLOT_RANGE)
+        held = self.copy(slot, slot_version, admitted.slot_base)
         owner = job << 16 | epoch
         ahead = (sequence - held.sequence) % 2**32 if held.owner == owner else 1
         held.owner = owner
         if ahead >= 2**31:
-            raise Refused(STALE)
+            raise Dropped(STALE)
         start = offset + 32
         end = start + 4 * self.values
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
-        said = operation << 28 | elements << 17 | message
-        if not first and held.agreement != said:
-            raise Refused(DISAGREES)
-        seen = not first and bool(held.bitmap & place.worker_bit)
+        signature = operation << 28 | elements << 17 | message
+        if not first and held.chunk_signature != signature:
+            raise Dropped(MISMATCH)
+        seen = not first and bool(held.bitmap & admitted.worker_bit)
         was_closed = not first and bool(held.closed)
         late = was_closed and not seen
         if late:
-            self.refused[LATE] += 1
+            self.dropped[LATE] += 1
         ecn = bool(flags & ECN) or (offset == 42 and frame[15] & 3 == 3)
         held.marks = (0 if first else held.marks) | (ECN if ecn else 0) | flags & OVERFLOW
         if first:
             held.sequence = sequence
-            held.agreement = said
-            held.bitmap, held.count, held.exponent = place.worker_bit, 1, exponent
+            held.chunk_signature = signature
+            held.bitmap, held.count, held.exponent = admitted.worker_bit, 1, exponent
             held.values = words
         elif not seen and not late:
-            held.bitmap |= place.worker_bit
+            held.bitmap |= admitted.worker_bit
             held.count += 1
             held.exponent = max(held.exponent, exponent)
             if operation == SUM and self.leaves_int32(held.values, words):
                 held.marks |= OVERFLOW
             held.values = self.combined(operation, held.values, words)
         held.closed = int(was_closed or bool(flags & PARTIAL))
-        full = held.bitmap == place.everybody
+        full = held.bitmap == admitted.full_bitmap
         if not full and not held.closed:
             return []
-        told = RESULT | held.marks | (0 if full else PARTIAL)
+        result_flags = RESULT | held.marks | (0 if full else PARTIAL)
 
         def answer(egress: int, addressee: int) -> Packet:
             def header(checksum: int) -> bytes:
                 return INNET.pack(
                     magic, version, operation, job, epoch, sequence, slot, slot_version,
-                    told, held.bitmap, addressee, held.count, width, elements, held.exponent,
+                    result_flags, held.bitmap, addressee, held.count, elements, held.exponent,
                     message, checksum,
                 )  # fmt: skip
 
@@ -265,7 +265,7 @@ class SlotOracle:
         known = seen or late if full else was_closed
         if known:
             return [answer(port, worker)]
-        return [answer(egress, replica) for egress, replica in self.groups[place.group]]
+        return [answer(egress, replica) for egress, replica in self.groups[admitted.group]]
 
     @staticmethod
     def leaves_int32(held: np.ndarray, words: np.ndarray) -> bool:

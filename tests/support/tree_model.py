@@ -52,7 +52,7 @@ class TreeModel(Job[Nodes]):
 
     def members(self, switch: int) -> int:
         if switch == ROOT:
-            return self.everybody
+            return self.full_bitmap
         return sum(1 << worker for worker in self.racks[switch])
 
     def contribution(self, worker: int, chunk: int, request: int = 0) -> Part:
@@ -65,7 +65,7 @@ class TreeModel(Job[Nodes]):
         if packet.chunk + 1 < slot.sequence:
             return slot, None
         if isinstance(packet, Result):
-            mode = 3 if packet.bits == self.everybody else 7
+            mode = 3 if packet.bits == self.full_bitmap else 7
             return Slot(packet.chunk + 1, packet.bits, mode, packet.total), (packet, True)
         if packet.chunk + 1 > slot.sequence:
             slot = EMPTY._replace(sequence=packet.chunk + 1)

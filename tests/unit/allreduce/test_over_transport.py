@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.slot_oracle import DISAGREES, STALE, SlotOracle
+from support.slot_oracle import MISMATCH, STALE, SlotOracle
 
 from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
@@ -110,12 +110,12 @@ def test_exact_for_any_number_of_workers(workers: int, faults: Faults | None) ->
             assert worker.counters.sent == worker.counters.received == chunks
             assert worker.counters.retransmissions == worker.counters.duplicates == 0
     if faults is None:
-        assert not rack.switch.refused
+        assert not rack.switch.dropped
         assert rack.memory.to_switch.packets[1:].tolist() == [chunks] * workers
         assert rack.memory.to_hosts.packets[1:].tolist() == [chunks] * workers
     else:
         assert sum(worker.counters.retransmissions for worker in rack.workers) > 0
-        assert set(rack.switch.refused) <= {STALE}
+        assert set(rack.switch.dropped) <= {STALE}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_packets_delayed_over_many_windows_harm_nobody() -> None:
     rack = Rack(2, window=2, faults=late, timing=Timing(0.002, 1.0, 0.002, 60.0, False))
     for _ in range(10):
         rack.all_reduce(contributions(rng, 2, [(ReduceOp.SUM, 400)]))
-    assert rack.switch.refused[STALE] > 100
+    assert rack.switch.dropped[STALE] > 100
     assert sum(worker.counters.duplicates for worker in rack.workers) > 100
     assert all(worker.counters.refused == {} for worker in rack.workers)
 
@@ -277,7 +277,7 @@ def test_worker_that_sends_less_than_the_others_is_named() -> None:
     with pytest.raises(StalledError, match="worker 0 of 2: slot 0, version 0, sequence 1"):
         drive(dict(enumerate(rack.workers, 1)), rack.transport, 0.0)
     assert rack.workers[0].diagnose(rack.registers, 5.0).missing == (1,)
-    assert rack.switch.refused[DISAGREES] > 0
+    assert rack.switch.dropped[MISMATCH] > 0
 
 
 def test_an_all_reduce_is_never_added_to_another() -> None:

@@ -15,7 +15,7 @@ from innet.switch import Switch
 from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, Layout
 
-STRANGER = 5
+NOT_ADMITTED = 5
 
 
 def members(count: int) -> list[Member]:
@@ -72,9 +72,9 @@ def test_after_a_failure_the_next_epoch_is_exact() -> None:
     # Whoever still speaks for the old epoch is a stranger now.
     late = ends(job)[1]
     late.start([Segment(ReduceOp.SUM, np.ones(32, np.int32))], 0.0)
-    before = int(switch.counters["SlotsIngress.dropped"].packets[STRANGER])
+    before = int(switch.counters["SlotsIngress.dropped"].packets[NOT_ADMITTED])
     assert switch.process([(1, frame.tobytes()) for frame in late.outgoing(0.0)]) == []
-    assert switch.counters["SlotsIngress.dropped"].packets[STRANGER] == before + 1
+    assert switch.counters["SlotsIngress.dropped"].packets[NOT_ADMITTED] == before + 1
 
 
 def test_the_next_job_in_the_same_slots_is_exact() -> None:

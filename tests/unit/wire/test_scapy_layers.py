@@ -35,7 +35,7 @@ from innet.wire import (
 from innet.wire.scapy_layers import Innet, read_pcap, write_pcap
 
 LAYOUTS = [Layout(1), Layout(3, "raw"), Layout(32), Layout(64, "raw")]
-FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "width", "checksum"}]
+FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "checksum"}]
 
 
 def field_values(name: str, layout: Layout) -> st.SearchStrategy[int]:

@@ -28,15 +28,15 @@ WORKER = Endpoint("02:00:00:00:00:03", "10.0.0.3", 4000)
 SWITCH = Endpoint("02:00:00:00:ff:fe", "10.0.255.254")
 
 INNET_BYTES = bytes.fromhex(
-    "494e 02 02"  # magic, version, operation OR
+    "494e 03 02"  # magic, version, operation OR
     "1234 00ff"  # job, epoch
     "fffffffe"  # sequence
     "0203 01 15"  # slot, slot version, flags result | resend | overflow
     "80000001"  # bitmap
-    "0002 04 20"  # worker, count, width
+    "0002 0120"  # worker, count
     "0002 8001"  # elements, exponent
-    # The sum of all other words is 6e5ba, folded e5c0; this is the complement.
-    "0000 1a3f"  # message, checksum
+    # The sum of all other words is 6e3ba, folded e3c0; this is the complement.
+    "0000 1c3f"  # message, checksum
     "00000001 fffffffe 7fffffff"  # 1, -2, 2**31 - 1
 )
 FIELDS = {
@@ -49,7 +49,7 @@ FIELDS = {
     "flags": Flag.RESULT | Flag.RESEND | Flag.OVERFLOW,
     "bitmap": 0x80000001,
     "worker": 2,
-    "count": 4,
+    "count": 0x120,
     "elements": 2,
     "exponent": 0x8001,
 }
@@ -144,13 +144,13 @@ DAMAGE = [
     ("udp", 42, 0, Refusal.MAGIC, "innet.magic is 78 (0x4e); expected 0x494e"),
     ("raw", 13, 0xB6, Refusal.ETHERTYPE, "expected 0x88b5"),
     ("raw", 14, 0, Refusal.MAGIC, "innet.magic"),
-    ("raw", 16, 1, Refusal.VERSION, "innet.version is 1 (0x1); expected 2"),
+    ("raw", 16, 1, Refusal.VERSION, "innet.version is 1 (0x1); expected 3"),
+    ("udp", 44, 2, Refusal.VERSION, "innet.version is 2 (0x2); expected 3"),
     ("raw", 17, 0, Refusal.OPERATION, "innet.operation is 0 (0x0); expected 1 .. 3"),
     ("raw", 17, 4, Refusal.OPERATION, "innet.operation is 4"),
     ("raw", 28, 2, Refusal.SLOT_VERSION, "innet.slot_version is 2 (0x2); expected 0 .. 1"),
     ("raw", 39, 0, Refusal.ELEMENTS, "innet.elements is 0 (0x0); expected 1 .. 3"),
     ("raw", 39, 4, Refusal.ELEMENTS, "innet.elements is 4"),
-    ("raw", 37, 16, Refusal.WIDTH, "innet.width is 16 (0x10); expected 32"),
     ("raw", 40, 0, Refusal.CHECKSUM, "innet.checksum is"),
     ("raw", 57, 0, Refusal.CHECKSUM, "expected what RFC 1071 makes of header and values"),
 ]
@@ -260,7 +260,7 @@ def test_sealed_frames_are_right_again() -> None:
         ("elements", 4),
         ("flags", 256),
         ("bitmap", 2**32),
-        ("count", 0x100),
+        ("count", 0x10000),
         ("exponent", 0x10000),
     ],
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT
-from innet.core.settings import MAX_WINDOW, MAX_WORKERS, too_many_workers
+from innet.core.settings import BITMAP_BITS, MAX_WINDOW, MAX_WORKERS, too_many_workers
 from innet.protocol.settings import bitmap_of
 from innet.wire import Endpoint
 
@@ -23,7 +23,8 @@ class Member:
 
     Attributes:
         switch: name of that switch; it may be left out where all workers are at the same one.
-        bit: which bit of that switch's bitmaps names the worker; by default its index in the job.
+        bit: which bit of that switch's bitmaps names the worker; by default its index in the job,
+            if the job has up to 32 workers.
     """
 
     port: int
@@ -63,6 +64,8 @@ class Job:
     def __post_init__(self) -> None:
         if len(self.members) > MAX_WORKERS:
             raise InputError(too_many_workers(len(self.members)))
+        if len(self.members) > BITMAP_BITS and any(each.bit is None for each in self.members):
+            raise InputError(too_many_workers(len(self.members), most=BITMAP_BITS))
         _within("the number of workers", len(self.members), 1, MAX_WORKERS)
         for member in self.members:
             _within("a worker's port", member.port, 0, MAX_PORT)

@@ -39,7 +39,8 @@ class Membership:
         window: slots of the job, a power of two up to 65536: the most chunks under way at once.
         absent: indices of workers that do not take part in this epoch. Bits and indices of the
             others do not change.
-        bit: which bit of a result's bitmap names this worker; by default its index.
+        bit: which bit of a result's bitmap names this worker; by default its index, in jobs of up
+            to 32 workers.
 
     Raises:
         InputError: a number out of range.
@@ -56,6 +57,8 @@ class Membership:
     def __post_init__(self) -> None:
         if self.workers > MAX_WORKERS:
             raise InputError(too_many_workers(self.workers))
+        if self.bit is None and self.workers > BITMAP_BITS:
+            raise InputError(too_many_workers(self.workers, most=BITMAP_BITS))
         _require("the number of workers", self.workers, 1, MAX_WORKERS)
         _require("the worker's index", self.worker, 0, self.workers - 1)
         _require("the job's number", self.job, 0, 0xFFFF)

@@ -105,7 +105,7 @@ def members_below(
             raise InputError(
                 f"{below} workers and switches directly below {node.name}; a switch takes "
                 f"{BITMAP_BITS}, as a packet names each by one of {BITMAP_BITS} bits. Choose more "
-                "racks, or more levels."
+                "racks or more levels, as the topology tree has by default."
             )
         used: set[int] = set()
 

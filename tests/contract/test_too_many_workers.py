@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from innet import programs
 from innet.cli.app import app
 from innet.core.errors import InputError
 from innet.core.settings import (
+    BITMAP_BITS,
     MAX_WORKERS,
     AllReduceSettings,
     MininetSettings,
@@ -31,31 +33,63 @@ from innet.service.slot_partition import SlotPartitions, plan_of
 from innet.topology import AGGREGATIONS, Request, make_plan
 from innet.wire import Endpoint
 
-MANY = MAX_WORKERS + 1
+MANY = BITMAP_BITS + 1  # for all programs but tree
+TOO_MANY = MAX_WORKERS + 1  # for tree, and any job
 MESSAGE = (
-    rf"takes 1 to {MAX_WORKERS}, as a packet names each worker by one of {MAX_WORKERS} bits\. The "
-    rf"program for larger jobs is tree; with the packets of this version it takes 1 to "
-    rf"{MAX_WORKERS}, too\."
+    r"takes 1 to 32, as a packet names each worker by one of 32 bits\. The program for larger jobs "
+    r"is tree, which takes 1 to 32768\."
 )
+MOST = r"a job takes 1 to 32768\."
 refused = pytest.raises(InputError, match=MESSAGE)
+refused_anywhere = pytest.raises(InputError, match=MOST)
 
 
-@pytest.mark.parametrize("program", list(AGGREGATIONS))
-@pytest.mark.parametrize("workers", [MANY, 1024, 32768, 10**9])
+@pytest.mark.parametrize("program", sorted(set(AGGREGATIONS) - {"tree"}))
+@pytest.mark.parametrize("workers", [MANY, 1024, TOO_MANY, 10**9])
 def test_a_collective(program, workers):
     with pytest.raises(InputError, match=rf"{workers} workers; {program}-64 {MESSAGE}"):
         innet.Collective(workers=workers, program=program)
 
 
+@pytest.mark.parametrize("workers", [TOO_MANY, 10**9])
+def test_a_tree(workers):
+    with pytest.raises(InputError, match=rf"^{workers} workers; tree-64 takes 1 to 32768\.$"):
+        innet.Collective(workers=workers, program="tree")
+
+
 @pytest.mark.parametrize("topology", ["tree", "leaf-spine", "fat-tree:ports=8", "dumbbell"])
 def test_a_plan_on_a_topology(topology):
-    with pytest.raises(InputError, match=rf"{MANY} workers; tree-32 {MESSAGE}"):
-        make_plan("tree", 32, Request(workers=MANY, topology=topology))
+    with pytest.raises(InputError, match=rf"{TOO_MANY} workers; tree-32 takes 1 to 32768\."):
+        make_plan("tree", 32, Request(workers=TOO_MANY, topology=topology))
 
 
-def test_gradients_of_too_many():
+@pytest.mark.parametrize(
+    ("request_", "switch", "number"),
+    [
+        (Request(workers=MANY, topology="star"), "s1", MANY),
+        (Request(workers=64, topology="dumbbell"), "s1", 33),  # the other half is a child, too
+        (Request(workers=MANY, racks=1), "s2", MANY),
+        (Request(workers=40, racks=MANY, depth=2), "s1", MANY),
+        (Request(workers=1025, topology="leaf-spine"), "spine1", 33),
+        (Request(workers=1024, racks=2, topology="leaf-spine"), "leaf1", 512),
+        (Request(workers=1025, depth=2), "s1", 33),
+    ],
+)
+def test_a_switch_of_a_tree(request_, switch, number):
+    message = (
+        f"{number} workers and switches directly below {switch}; a switch takes 32, as a packet "
+        "names each by one of 32 bits. Choose more racks or more levels, as the topology tree has "
+        "by default."
+    )
+    with pytest.raises(InputError, match=re.escape(message)):
+        make_plan("tree", 32, request_)
+
+
+@pytest.mark.parametrize("chosen", [{"program": "slots"}, {"topology": "star"}])
+def test_gradients_of_too_many(chosen):
     with refused:
-        innet.all_reduce([np.zeros(4, np.float32)] * MANY)
+        innet.all_reduce([np.zeros(4, np.float32)] * MANY, **chosen)
+    assert innet.all_reduce([np.ones(4, np.float32)] * MANY)[0].tolist() == [MANY] * 4
 
 
 @pytest.mark.parametrize(
@@ -68,28 +102,42 @@ def test_gradients_of_too_many():
     ],
 )
 def test_settings(model, others, tmp_path):
-    with refused:
-        validate(model, {"workers": MANY, **others})
+    with refused_anywhere:
+        validate(model, {"workers": TOO_MANY, **others})
+    assert validate(model, {"workers": MAX_WORKERS, **others}).workers == MAX_WORKERS
     file = tmp_path / "settings.toml"
-    file.write_text("".join(f"{key} = {it}\n" for key, it in {"workers": MANY, **others}.items()))
-    with pytest.raises(InputError, match=rf"settings\.toml: .*workers = {MANY} .*{MESSAGE}"):
+    told = {"workers": TOO_MANY, **others}
+    file.write_text("".join(f"{key} = {it}\n" for key, it in told.items()))
+    with pytest.raises(InputError, match=rf"settings\.toml: .*workers = {TOO_MANY} .*{MOST}"):
         load_toml(file, model)
 
 
 def test_a_service():
-    with refused:
-        validate(ServiceSettings, {"workers_max": MANY})
+    with refused_anywhere:
+        validate(ServiceSettings, {"workers_max": TOO_MANY})
     with refused:
         SlotPartitions.divide(programs.find("slots", 32), 1, MANY)
-    with refused:  # nobody listens there, and nobody is asked
-        join("127.0.0.1:1", job="mine", worker=0, workers=MANY)
+    with refused_anywhere:  # nobody listens there, and nobody is asked
+        join("127.0.0.1:1", job="mine", worker=0, workers=TOO_MANY)
 
 
 def test_the_protocol():
     with refused:
         Membership(worker=0, workers=MANY)
+    assert Membership(worker=0, workers=MANY, bit=0).workers == MANY  # in a tree
+    with refused_anywhere:
+        Membership(worker=0, workers=TOO_MANY, bit=0)
+    members = [
+        Member(1 + each % 32, Endpoint.of_worker(each), str(each // 32)) for each in range(TOO_MANY)
+    ]
     with refused:
-        Job([Member(1 + each, Endpoint.of_worker(each)) for each in range(MANY)])
+        Job(members[:MANY])
+    in_a_tree = [replace(each, bit=0) for each in members]
+    assert len(Job(in_a_tree[:MANY]).present) == MANY
+    with refused:
+        Job([*in_a_tree[: MANY - 1], members[MANY - 1]])
+    with refused_anywhere:
+        Job(in_a_tree)
 
 
 def test_a_service_that_describes_more_is_not_believed():
@@ -102,26 +150,35 @@ def test_a_service_that_describes_more_is_not_believed():
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "workers", "message"),
     [
-        "allreduce --workers {}",
-        "allreduce --workers {} --program harvest",
-        "net --workers {}",
-        "train --workers {}",
-        "demo --workers {}",
-        "experiment throughput --workers {}",
-        "switch serve --workers-max {}",
+        *(
+            (command, TOO_MANY, MOST)
+            for command in (
+                "allreduce --workers {}",
+                "allreduce --workers {} --program harvest",
+                "net --workers {}",
+                "train --workers {}",
+                "demo --workers {}",
+                "experiment throughput --workers {}",
+                "switch serve --workers-max {}",
+            )
+        ),
+        ("allreduce --workers {} --program harvest", MANY, MESSAGE),
+        ("allreduce --workers {} --topology star", MANY, MESSAGE),
+        ("allreduce --workers {} --program hashed --racks 4", MANY, MESSAGE),
+        ("net --workers {} --program slots", MANY, MESSAGE),
+        ("switch serve --workers-max {} --listen 127.0.0.1:0", MANY, MESSAGE),
     ],
 )
-def test_commands(command):
-    words = command.format(MANY).split()
-    result = CliRunner().invoke(app, words)
+def test_commands(command, workers, message):
+    result = CliRunner().invoke(app, command.format(workers).split())
     assert isinstance(result.exception, InputError)
-    assert re.search(MESSAGE, str(result.exception))
+    assert re.search(message, str(result.exception))
 
 
 def test_the_exit_status():
-    command = [sys.executable, "-m", "innet", "allreduce", "--workers", str(MANY)]
+    command = [sys.executable, "-m", "innet", "allreduce", "--workers", str(TOO_MANY)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (2, "")
-    assert re.search(rf"^error: workers = {MANY} .*{MESSAGE}$", result.stderr.strip())
+    assert re.search(rf"^error: workers = {TOO_MANY} .*{MOST}$", result.stderr.strip())

@@ -1,6 +1,4 @@
-"""Networks of a thousand hosts: addresses, ports, groups and tables. Programs carry 32 workers so
-far, so their limit is lifted where plans are made; see ``support.many_workers``.
-"""
+"""Networks of a thousand hosts and more: addresses, ports, groups and tables."""
 
 from __future__ import annotations
 
@@ -9,31 +7,33 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from support.many_workers import allowed
 
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.mininet.settings import NetSettings
 from innet.switch import Switch, load_program
-from innet.topology import TOPOLOGIES, Port, Request, aggregation_of, make_plan
-from innet.topology.topologies import FatTree, LeafSpine, Node, Tree, tree_of
+from innet.topology import (
+    TOPOLOGIES,
+    Port,
+    Request,
+    aggregation_of,
+    make_plan,
+    plan_jobs,
+)
+from innet.topology.topologies import LeafSpine, Node, Tree, tree_of
 from innet.topology.tree import members_below, shape_of
 from innet.transport.memory import NetworkTransport, SwitchPort
 
 NETWORKS = [
     ({}, 1000),
-    ({"racks": 11}, 1000),
+    ({}, 1024),
+    ({}, 3000),  # three levels
+    ({"racks": 200, "depth": 3}, 1000),
     ({"topology": "leaf-spine"}, 1024),
-    ({"topology": "leaf-spine:spines=40", "racks": 200}, 1000),
+    ({"topology": "leaf-spine:spines=40", "racks": 32}, 1000),
     ({"topology": "fat-tree", "ports": 16}, 1024),
-    ({"topology": "dumbbell"}, 1000),
+    ({"topology": "dumbbell"}, 62),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _allowed():
-    with allowed(1 << 16):
-        yield
 
 
 def plan_of(workers, **shape):
@@ -55,9 +55,9 @@ def test_addresses_and_ports(shape, workers):
     for number, member in enumerate(plan.job.members):
         assert where[number + 1] == Port(member.switch, member.port)
     # The first 99 have the ports that they have in a small network.
-    assert [member.port for member in plan.job.members[:99]] == list(range(1, 100))
+    assert [member.port for member in plan.job.members[:99]] == list(range(1, min(workers, 99) + 1))
     assert max(each.port for each in ends) <= MAX_PORT
-    assert plan.distance(plan.workers[-1]) == plan.distances()[f"h{workers}"] <= 3
+    assert plan.distance(plan.workers[-1]) == plan.distances()[f"h{workers}"] <= 4
 
 
 @pytest.mark.parametrize(("shape", "workers"), NETWORKS)
@@ -87,31 +87,50 @@ def test_tables_and_groups(shape, workers):
     assert served == set(range(workers))
 
 
-def test_a_switch_takes_what_it_is_told_but_for_the_masks():
-    """Masks have 32 bits in the program of today."""
+@pytest.mark.parametrize(("shape", "workers"), NETWORKS)
+def test_bits(shape, workers):
+    """Each switch has a bit for each neighbor below, and each below is told its own."""
+    plan = plan_of(workers, **shape)
+    switches = {each.name: each for each in plan.switches}
+    for node, parent in shape_of(plan).with_parents():
+        told = defaultdict(list)  # action -> its arguments, of each entry
+        for line in switches[node.name].commands:
+            if line.startswith("table_add"):
+                key, _, arguments = line.partition(" => ")
+                told[key.split()[2].rpartition(".")[2]].append(arguments.split())
+        bits = [int(each[0]) for each in told["admit_worker"] + told["admit_switch"]]
+        below = len(node.children) + len(node.local_workers)
+        assert sorted(bits) == [1 << bit for bit in range(below)]
+        (position,) = told["set_root"] + told["set_inner"]
+        assert int(position[0]) == (1 << below) - 1
+        if parent is None:
+            assert int(position[-1]) == workers
+        else:
+            assert told["admit_parent"] == [[str(1 << parent.children.index(node))]]
+        for bit, worker in enumerate(node.local_workers, start=len(node.children)):
+            member = plan.membership(plan.workers[worker]) if worker < 64 else None
+            assert plan.job.members[worker].bit == bit
+            assert member is None or member.bit == bit
+
+
+def test_a_switch_takes_what_it_is_told():
     plan = plan_of(1024)
-    root, leaf = plan.switches[0], plan.switches[-1]
-    program = load_program(root.program.json())
-    for planned in (root, leaf):
+    program = load_program(plan.switches[0].program.json())
+    for planned in (plan.switches[0], plan.switches[-1]):
         switch = Switch(program, "interpret")
         for line in planned.commands:
-            words = line.split()
-            if "=>" in words and words[1].startswith("TreeIngress"):
-                at = words.index("=>") + 1
-                words[at : at + 1] = [str(int(each) & 0xFFFFFFFF) for each in words[at : at + 1]]
-            switch.command(" ".join(words))
+            switch.command(line)
 
 
 @pytest.mark.parametrize(("shape", "workers"), NETWORKS)
 def test_plans_take_no_time_and_memory_to_speak_of(shape, workers):
-    begun = time.perf_counter()
+    begun = time.process_time()
     plan = plan_of(workers, **shape)
     after, commands = aggregation_of("tree").next_epoch(plan, frozenset({3}), lambda *_: ())
-    assert time.perf_counter() - begun < 2.0  # some 0.04 s
+    assert time.process_time() - begun < 2.0  # some 0.3 s
     assert after.job.absent == {3}
-    # Masks alone grow with the number of workers.
     told = sum(len(line) for each in plan.switches for line in each.commands)
-    assert told < workers * (200 + workers)
+    assert told < workers * 450
     assert set(commands) == {node.name for node in shape_of(plan).descend()}
 
 
@@ -138,22 +157,27 @@ def test_trees_by_default(workers, racks, depth, sizes):
     assert found == sizes
 
 
-def test_many_thousand_workers_have_places():
-    root = Tree().shape(32768).root
-    members = members_below(root, 0, 99, frozenset())
+def test_a_plan_of_the_largest_job():
+    """32,768 workers below three levels of 32: 3 s, and 100 MiB."""
+    begun = time.process_time()
+    plan = plan_of(32768)
+    root = shape_of(plan)
+    after, commands = aggregation_of("tree").next_epoch(plan, frozenset({3}), lambda *_: ())
+    assert time.process_time() - begun < 15.0
+    assert len(list(root.descend())) == len(commands) == 1057
+    assert {len(node.children) + len(node.local_workers) for node in root.descend()} == {32}
+    members = plan.job.members
     assert len({(each.switch, each.port) for each in members}) == 32768
     assert len({each.endpoint.ip for each in members}) == 32768
     assert max(each.port for each in members) <= 99
-    assert len(list(root.descend())) == 1057
-    assert len(FatTree().shape(32768, 52).spare) > 0
+    assert {each.bit for each in members} == set(range(32))
+    assert after.job.present == (*range(3), *range(4, 32768))
+    assert plan.membership(plan.workers[-1]).bit == 31
 
 
 @pytest.mark.parametrize(
     ("request_", "match"),
     [
-        (Request(workers=1024, topology="star"), "1024 workers at switch s1; it has too few ports"),
-        (Request(workers=1024, topology="dumbbell"), "512 workers at switch s1; .* more switches"),
-        (Request(workers=1024, racks=1, depth=2), "1024 workers at switch s2; .* 1 to 510"),
         (Request(workers=1024, racks=201, depth=2), "201 switches below s1; .* for 200 of them"),
         (Request(workers=1024, racks=201, topology="leaf-spine"), "201 switches below spine1"),
         (Request(workers=1024, topology="leaf-spine:spines=201"), "201 spines; give 1 to 200"),
@@ -167,9 +191,25 @@ def test_what_a_switch_has_no_ports_for_is_refused(request_, match):
 
 
 def test_a_star_has_510_ports():
-    assert len(make_plan("slots", 32, Request(workers=510, window=8)).hosts) == 510
-    with pytest.raises(InputError, match=r"511 workers .* ports for 510"):
-        make_plan("slots", 32, Request(workers=511, window=8))
+    """Of one job or of several."""
+    shared = plan_jobs("slots", 32, Request(workers=30, window=8), jobs=17)
+    assert len(shared.hosts) == 510
+    beside = plan_jobs("slots", 32, Request(workers=30, window=8), jobs=16).jobs
+    with pytest.raises(InputError, match=r"31 workers beside the 480 of other jobs; .* 510"):
+        make_plan("slots", 32, Request(workers=31, window=8, job=99, beside=beside))
+
+
+def test_what_ports_and_bits_there_are_for_members():
+    """Without child bits a switch takes as many as it has ports."""
+    root = Tree().shape(1024, 2, 2).root
+    with pytest.raises(InputError, match="512 workers at switch s2; it has too few ports"):
+        members_below(root, 0, 99, frozenset())
+    root = Tree().shape(1000, 2, 2).root
+    members = members_below(root, 0, 99, frozenset())
+    assert len({(each.switch, each.port) for each in members}) == 1000
+    assert {each.bit for each in members} == {None}
+    with pytest.raises(InputError, match="500 workers and switches directly below s2"):
+        members_below(root, 0, 99, frozenset(), child_bits=True)
 
 
 def test_a_thousand_hosts_of_a_network_in_memory():

@@ -15,6 +15,7 @@ import os
 import shutil
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -117,6 +118,30 @@ def set_mtu(interface: str, mtu: int) -> None:
             ) from None
 
 
+def add_neighbors(pid: int, interface: str, neighbors: Mapping[str, str]) -> None:
+    """Add static ARP entries to an interface in the network namespace of process ``pid``.
+
+    Args:
+        pid: of a process in the namespace.
+        interface: its name there.
+        neighbors: IPv4 address -> MAC address.
+
+    Raises:
+        NetworkError: the kernel refused one.
+    """
+    lines = [f"neigh replace {ip} lladdr {mac} dev {interface}" for ip, mac in neighbors.items()]
+    # Not in the node's shell: its terminal cuts lines of more than 4,096 characters.
+    done = subprocess.run(  # noqa: S603 - Mininet's and iproute2's programs, no shell
+        ["mnexec", "-a", str(pid), "ip", "-batch", "-"],  # noqa: S607 - they are on PATH
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise NetworkError(f"neighbors of {interface} cannot be set: {done.stderr.strip()}")
+
+
 def listens(port: int) -> bool:
     """Whether something listens at a TCP port of this namespace's loopback interface."""
     with socket.socket() as probe:
@@ -156,12 +181,7 @@ class P4Host(Host):
                 why = said or "it said nothing"
                 log_error(f"{self.name}: `{command}` failed with status {status}: {why}\n")
         if neighbors and default is not None:
-            self.cmd(
-                "; ".join(
-                    f"ip neigh replace {ip} lladdr {mac} dev {default.name}"
-                    for ip, mac in neighbors.items()
-                )
-            )
+            add_neighbors(self.pid, default.name, neighbors)
         return result
 
 

@@ -125,17 +125,14 @@ def add_plan(
     if folder is None:  # Mininet does not remove it
         folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    neighbors = {each.endpoint.ip: each.endpoint.mac for each in plan.hosts}
     mtu = _mtu(topo.plan)
     for host in plan.hosts:
-        others = neighbors | {host.peer.ip: host.peer.mac}
-        others.pop(host.endpoint.ip, None)
         topo.addHost(
             host.name,
             cls=P4Host,
             ip=f"{host.endpoint.ip}/{_PREFIX}",
             mac=host.endpoint.mac,
-            neighbors=others,
+            neighbors={host.peer.ip: host.peer.mac},  # it sends to nobody else
             mtu=mtu,
         )
     for number, each in enumerate(plan.switches, start=1):

@@ -26,6 +26,7 @@ from innet.service.protocol import Message
 from innet.topology import Plan, SharedPlan
 
 _READY_SECONDS = 120.0
+_STARTING_PER_CORE = 4  # workers that start at the same time
 _TURN = 0.2  # seconds between two checks of the switches
 _MARGIN = 30.0  # seconds beyond the workers' own deadline
 
@@ -86,12 +87,8 @@ class WorkerPool:
             for host in self._plan.servers:
                 self._servers.append(self._launch_server(self._net.get(host.name)))
             for process in self._servers:
-                self._event(process.read_line(_READY_SECONDS, "ready"), process)
-            for host in self._plan.workers:
-                assert host.worker is not None
-                self.processes.append(self._launch(host.worker, self._net.get(host.name)))
-            for process in self.processes:
-                self._event(process.read_line(_READY_SECONDS, "ready"), process)
+                self._await_ready(process)
+            self._launch_workers()
         except BaseException:
             self._end()
             raise
@@ -230,7 +227,7 @@ class WorkerPool:
             self._net.topo.plan = shared.with_job(plan)
         for server in self._servers:
             server.send({"plan": {"absent": sorted(plan.job.absent)}})
-            self._event(server.read_line(_READY_SECONDS, "ready"), server)
+            self._await_ready(server)
         self._be_patient()
 
     def _tell(self, worker: int, message: Message) -> None:
@@ -244,6 +241,22 @@ class WorkerPool:
         for server in self._servers:
             if not server.running:
                 raise server.death()
+
+    def _launch_workers(self) -> None:
+        """Start the workers, a few at a time: each is then ready soon, however many there are."""
+        at_once = _STARTING_PER_CORE * (os.cpu_count() or 1)
+        ready = 0
+        for host in self._plan.workers:
+            assert host.worker is not None
+            if len(self.processes) - ready == at_once:
+                self._await_ready(self.processes[ready])
+                ready += 1
+            self.processes.append(self._launch(host.worker, self._net.get(host.name)))
+        for process in self.processes[ready:]:
+            self._await_ready(process)
+
+    def _await_ready(self, process: ChildProcess) -> None:
+        self._event(process.read_line(_READY_SECONDS, "ready"), process)
 
     def _launch(self, worker: int, node: Any) -> ChildProcess:
         local: dict[str, Any] = {

@@ -204,7 +204,7 @@ class ParameterServer:
         late = was_closed & ~known
         open_ = live & ~was_closed
         self.counters.refuse("stale", stale)
-        self.counters.refuse("disagrees", differs)
+        self.counters.refuse("mismatch", differs)
         self.counters.refuse("overlap", open_ & ~known & ~more & ~apart)
         self.counters.refuse("late", late)
         self.counters.duplicates += int((live & known).sum())

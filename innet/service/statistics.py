@@ -29,18 +29,20 @@ Document = dict[str, Any]
 _PORTS = 512
 _REMEDY = "Install it with `pip install 'innet[metrics]'`."
 
-REFUSALS = (
-    "foreign",
+DROP_REASONS = (
+    "not_innet",
     "truncated",
-    "damaged",
+    "checksum",
     "malformed",
-    "stranger",
-    "slot",
+    "not_admitted",
+    "slot_range",
     "stale",
-    "disagrees",
+    "mismatch",
     "late",
+    "overtaken",
 )
-"""Reasons for drops in slots.p4: names of the indices 1 to 9 of its counter ``refused``."""
+"""The constants ``DROP_*`` of slots.p4 and harvest.p4, in lower case: names of the indices of the
+counter ``dropped``, from 1 on. Only harvest.p4 has the last one."""
 
 
 class Counts(NamedTuple):
@@ -171,7 +173,7 @@ class Parts(NamedTuple):
 def statistics(parts: Parts, now: float) -> dict[str, Any]:
     """Packets, drops by reason, and jobs, as ``docs/service.md`` names them."""
     switch, traffic, counts = parts.switch.switch, parts.traffic, parts.ports.counts
-    refused = switch.counters["refused"].packets
+    dropped = switch.counters["dropped"].packets[1:].tolist()
     return {
         "packets": {
             "in": switch.statistics.packets_in,
@@ -184,7 +186,7 @@ def statistics(parts: Parts, now: float) -> dict[str, Any]:
             "lost_on_departure": parts.ports.dropped,
             "unknown_sender": counts.unknown_senders,
             "wrong_length": counts.wrong_length - counts.hellos,
-            **{name: int(refused[index]) for index, name in enumerate(REFUSALS, start=1)},
+            **dict(zip(DROP_REASONS, dropped, strict=False)),
         },
         "jobs": [_job(parts, job, now) for job in parts.jobs],
     }

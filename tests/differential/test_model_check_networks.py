@@ -22,7 +22,7 @@ from support.hashed_model import SERVER, Aggregator, Copy, HashedModel
 from support.tree_model import ROOT, Slot, TreeModel
 
 from innet.core.reduce_op import ReduceOp
-from innet.protocol.parameter_server import EVERYBODY, ParameterServer
+from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.switch import Switch
 from innet.topology import Plan, Request, make_plan
 from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
@@ -296,7 +296,7 @@ def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
         put_aggregator(switch, index, held, model.workers)
         port, worker, said = sender(model, at, packet)
         if isinstance(packet, Result):
-            worker = EVERYBODY
+            worker = ALL_WORKERS
         answers = heard(
             model, switch.process([(port, frame(model, packet, worker=worker, said=said))])
         )
@@ -371,7 +371,7 @@ def test_the_model_is_the_server(model: HashedModel) -> None:
         assert heard(model, said) == {0: (*answer, flags)}
         to = int(parse_strict(LAYOUT, said[0][1]).header["worker"][0])
         was_closed = held.closed and held.sequence == packet.chunk + 1
-        assert to == (worker if was_closed else EVERYBODY)
+        assert to == (worker if was_closed else ALL_WORKERS)
 
 
 def put_copy(server: ParameterServer, copy: int, held: Copy, model: HashedModel) -> None:

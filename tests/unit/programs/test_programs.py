@@ -153,7 +153,7 @@ def test_layout_on_the_wire_is_that_of_the_program(name):
     values = types["values_t"]
     passes = 4 if name == "harvest-256" else 1  # in which a packet brings its values
     assert passes * len(values) == layout.values == program.parameters["VALUES"]
-    assert all(field[1] == wire.WIDTH for field in values)
+    assert all(field[1] == 32 for field in values)
     headers = sum(
         dtype.itemsize
         for dtype in (wire.ETHERNET_HEADER, wire.IPV4_HEADER, wire.UDP_HEADER, wire.HEADER)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp
-from innet.protocol.parameter_server import EVERYBODY, ParameterServer
+from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.wire import Endpoint, Flag, Layout, pack, parse
 
 LAYOUT = Layout(4)
@@ -58,7 +58,7 @@ def answers(end: ParameterServer) -> list[tuple[int, int, int]]:
     ]
 
 
-ALL = (EVERYBODY, Flag.RESULT)
+ALL = (ALL_WORKERS, Flag.RESULT)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_chunk_is_closed_without_those_who_lack_at_the_second_question():
     assert answers(end) == []
     end.receive(packet(0b001, 1, flags=second), 0.0)
     lacking = Flag.RESULT | Flag.PARTIAL
-    assert answers(end) == [(EVERYBODY, lacking, 11)]
+    assert answers(end) == [(ALL_WORKERS, lacking, 11)]
     end.receive(packet(0b010, 10, worker=1, flags=second), 0.0)
     end.receive(packet(0b100, 100, worker=2, flags=second), 0.0)
     assert answers(end) == [(1, lacking, 11), (2, lacking, 11)]
@@ -149,14 +149,14 @@ def test_operations_and_overflow(operation, words, expected, marks):
     end = server(2)
     for worker, word in enumerate(words):
         end.receive(packet(1 << worker, word, operation=operation), 0.0)
-    assert answers(end) == [(EVERYBODY, Flag.RESULT | marks, expected)]
+    assert answers(end) == [(ALL_WORKERS, Flag.RESULT | marks, expected)]
 
 
 def test_an_overflow_marks_its_own_chunk_alone():
     end = server(2)
     for bits in (0b01, 0b10):
         end.receive(np.concatenate([packet(bits, LARGEST), packet(bits, 1, chunk=1)]), 0.0)
-    assert answers(end) == [(EVERYBODY, Flag.RESULT | Flag.OVERFLOW, -2), (*ALL, 2)]
+    assert answers(end) == [(ALL_WORKERS, Flag.RESULT | Flag.OVERFLOW, -2), (*ALL, 2)]
 
 
 def test_marks_and_exponents_travel_with_the_result():
@@ -202,9 +202,9 @@ def test_the_sequence_may_wrap():
         ({"slot": 1}, "slot"),
         ({"slot_version": 1}, "slot"),
         ({"flags": Flag.RESULT}, "a result"),
-        ({"message": 6}, "disagrees"),
-        ({"operation": ReduceOp.MAX}, "disagrees"),
-        ({"elements": 3}, "disagrees"),
+        ({"message": 6}, "mismatch"),
+        ({"operation": ReduceOp.MAX}, "mismatch"),
+        ({"elements": 3}, "mismatch"),
     ],
     ids=lambda item: str(item)[:40],
 )

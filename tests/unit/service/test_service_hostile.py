@@ -25,7 +25,7 @@ from support.service import (
 
 import innet
 from innet.service import connections, protocol
-from innet.service.statistics import REFUSALS
+from innet.service.statistics import DROP_REASONS
 from innet.wire import HEADER
 
 ROUNDS = 6
@@ -125,18 +125,18 @@ def test_a_workers_own_address_does_nothing_with_wrong_packets(service, stack):
         def once():
             for frames in strangers:
                 for row in map(bytes, frames):
-                    sent["stranger"] += sock.send(row) > 0
+                    sent["not_admitted"] += sock.send(row) > 0
             for row in map(bytes, mangled(strangers[0], rng)):
-                sent["damaged"] += sock.send(row) > 0
+                sent["checksum"] += sock.send(row) > 0
             time.sleep(0.01)
 
         return once
 
     dropped = undisturbed(service, stack, attack)
-    assert sent["stranger"] > 0
+    assert sent["not_admitted"] > 0
     assert dropped.pop("lost_on_arrival", 0) == 0
-    assert set(dropped) <= set(REFUSALS)
-    assert dropped["stranger"] >= sent["stranger"]
+    assert set(dropped) <= set(DROP_REASONS)
+    assert dropped["not_admitted"] >= sent["not_admitted"]
     # One in some ten thousand damaged frames has a right checksum; then other checks see it.
     assert sum(dropped.values()) == sent.total()
 
@@ -199,8 +199,8 @@ def test_forged_senders_do_nothing_with_wrong_packets(service, stack):
         return once
 
     dropped = undisturbed(service, stack, attack)
-    assert dropped["damaged"] > 0
-    assert set(dropped) <= {"wrong_length", "lost_on_arrival", *REFUSALS}
+    assert dropped["checksum"] > 0
+    assert set(dropped) <= {"wrong_length", "lost_on_arrival", *DROP_REASONS}
 
 
 LINES = st.one_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import urllib.request
 
 import numpy as np
@@ -21,10 +22,11 @@ from typer.testing import CliRunner
 from innet.cli import switch_service
 from innet.cli.app import app
 from innet.core.errors import InputError, MissingToolError, NetworkError, StalledError
+from innet.programs import p4_directory
 from innet.protocol import SlotRegisters, Timing
 from innet.service import statistics as metrics
 from innet.service.connections import Observer
-from innet.service.statistics import open_slots
+from innet.service.statistics import DROP_REASONS, open_slots
 from innet.transport.peers import Address
 
 GRADIENT = np.arange(320, dtype=np.float32)
@@ -85,6 +87,23 @@ def test_json_for_scripts(service):
     document = json.loads(result.output)
     assert document["switch"]["program"] == "slots-32"
     assert set(document) == {"switch", "packets", "drops", "jobs"}
+
+
+def test_drop_reasons_have_the_names_of_the_program():
+    """``DROP_NOT_INNET`` of slots.p4 is ``not_innet`` in statistics and metrics."""
+    folder = p4_directory() / "include"
+    text = (folder / "drop_reasons.p4").read_text() + (folder / "pool.p4").read_text()
+    constants = re.findall(r"const bit<8> DROP_(\w+) *= (\d+);", text)
+    assert [(name.lower(), int(index)) for name, index in constants] == [
+        (name, index) for index, name in enumerate(DROP_REASONS, start=1)
+    ]
+
+
+@pytest.mark.parametrize(("program", "reasons"), [("slots", 9), ("harvest", 10)])
+def test_each_reason_of_a_program_is_shown(program, reasons):
+    with serving(program=program, values_per_packet=64) as service:
+        drops = service.ask(service.statistics)["drops"]
+    assert [name for name in drops if name in DROP_REASONS] == list(DROP_REASONS[:reasons])
 
 
 def test_rates_and_lines_until_it_is_interrupted(service, monkeypatch):

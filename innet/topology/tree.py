@@ -323,12 +323,11 @@ class TreeAggregation(Aggregation):
             has_result = state[index] & 1 or bitmap[index] == everybody
             is_partial = count[index] != len(job.present)
             if has_result and is_partial and owner[index] == job.number << 16 | job.epoch:
-                held = {
-                    node.name: SlotRegisters(
-                        cells(node.name, "sequence")[index], cells(node.name, "bitmap")[index]
-                    )
-                    for node in root.descend()
-                }
+
+                def cell(switch: str, name: str, index: int = index) -> int:
+                    return cells(switch, name)[index]
+
+                held = _held(root, job, cell)
                 inside = counted(root, job, held).bitmap
                 late.update(worker for worker in job.present if not inside >> worker & 1)
         return frozenset(late)
@@ -338,20 +337,25 @@ class TreeAggregation(Aggregation):
         job = plan.job
         root = shape_of(plan)
 
-        def read(switch: str, name: str, index: int) -> int:
-            return probe.register(switch, f"{_POOL}.{name}", index)
-
         def reader(slot: int, slot_version: int) -> SlotRegisters:
             index = (job.slot_base | slot) << 1 | slot_version
-            held = {
-                node.name: SlotRegisters(
-                    read(node.name, "sequence", index), read(node.name, "bitmap", index)
-                )
-                for node in root.descend()
-            }
+            held = _held(
+                root, job, lambda node, name: probe.register(node, f"{_POOL}.{name}", index)
+            )
             return counted(root, job, held)
 
         return reader
+
+
+def _held(root: Node, job: Job, read: Callable[[str, str], int]) -> dict[str, SlotRegisters]:
+    """Sequence and bitmap of a slot in each switch; zeros where another epoch left something."""
+    mine = job.number << 16 | job.epoch
+    return {
+        node.name: SlotRegisters(read(node.name, "sequence"), read(node.name, "bitmap"))
+        if read(node.name, "owner") == mine
+        else SlotRegisters(0, 0)
+        for node in root.descend()
+    }
 
 
 def counted(root: Node, job: Job, held: Mapping[str, SlotRegisters]) -> SlotRegisters:

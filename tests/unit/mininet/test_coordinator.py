@@ -16,9 +16,9 @@ EPOCH = {  # what a program's switches hold of an epoch: table, which keys are j
 }
 
 
-def network(program, workers=3, jobs=1):
+def network(program, workers=3, jobs=1, **options):
     """The jobs' plans, and what tells switches something."""
-    shared = plan_jobs(program, 32, Request(workers=workers), jobs)
+    shared = plan_jobs(program, 32, Request(workers=workers, **options), jobs)
     switches = {each.name: Switch.load(each.program.json(), engine="interpret")
                 for each in shared.switches}  # fmt: skip
     for each in shared.switches:
@@ -96,3 +96,101 @@ def test_results_no_longer_go_to_who_was_left_out_of_one_job_of_two():
     changed = set(before.splitlines()) ^ set(after.splitlines())
     assert changed
     assert all("5" in line for line in changed)  # node 5 is that of the second job's worker 2
+
+
+def write_slot(command, plan, switch, index, **cells):
+    """What a switch of a tree holds of the plan's job at an index of its pool."""
+    job = plan.job
+    for name, value in {"owner": job.number << 16 | job.epoch, **cells}.items():
+        command(switch, f"register_write TreeIngress.pool.{name} {index} {value}")
+
+
+def close_without(command, plan, index=2):
+    """A partial result of a tree of three racks with two workers each. Worker 1 is not in, nor the
+    third rack, whose leaf has not heard of it.
+    """
+    write_slot(command, plan, "s1", index, sequence=5, state=1, bitmap=0b011, count=3)
+    write_slot(command, plan, "s2", index, sequence=5, state=0b111, bitmap=0b01, count=3)
+    write_slot(command, plan, "s3", index, sequence=5, state=0b111, bitmap=0b11, count=3)
+
+
+def test_the_late_workers_of_a_tree_are_read_from_its_switches():
+    (plan,), command = network("tree", 6, racks=3, allow_partial=True)
+    job, switches, told = coordinated(plan, command)
+    assert switches.late_workers(job) == set()
+    # Complete, or not closed: nobody is late.
+    write_slot(command, plan, "s1", 0, sequence=4, state=1, bitmap=0b111, count=6)
+    write_slot(command, plan, "s1", 1, sequence=4, state=0, bitmap=0b011, count=4)
+    assert switches.late_workers(job) == set()
+    close_without(command, plan)
+    assert switches.late_workers(job) == {1, 4, 5}
+    # A worker of a tree names nobody. The first who asks waits for those who are in alone.
+    job.request_epoch(2, 0, [])
+    assert job.awaited == [0, 3]
+    job.request_epoch(3, 0, [])
+    job.request_epoch(0, 0, [])
+    assert (job.epoch, job.present) == (1, (0, 2, 3))
+    answer = {"plan": {"epoch": 1, "absent": [1, 4, 5]}, "newcomers": []}
+    assert all((worker, answer) in told for worker in (0, 2, 3))
+    assert (1, {"left_out": [0, 2, 3]}) in told
+    assert switches.plan.job.absent == {1, 4, 5}
+
+
+def test_what_an_earlier_epoch_left_in_a_switch_says_nothing():
+    (before,), command = network("tree", 6, racks=3, allow_partial=True)
+    job, switches, _ = coordinated(before, command)
+    for switch in ("s1", "s2", "s3", "s4"):
+        write_slot(command, before, switch, 2, sequence=2049, state=2, bitmap=0b111, count=6)
+    for worker in range(6):
+        job.request_epoch(worker, 0, [])
+    assert (job.epoch, job.present) == (1, tuple(range(6)))
+    assert switches.late_workers(job) == set()
+    close_without(command, switches.plan)
+    assert switches.late_workers(job) == {1, 4, 5}
+
+
+def test_a_rack_whose_switch_has_lost_its_registers_stands_for_all_of_its_workers():
+    (plan,), command = network("tree", 6, racks=3, allow_partial=True)
+    job, switches, _ = coordinated(plan, command)
+    close_without(command, plan)
+    for register in ("owner", "sequence", "bitmap"):
+        command("s2", f"register_reset TreeIngress.pool.{register}")
+    assert switches.late_workers(job) == {4, 5}
+    job.request_epoch(2, 0, [])
+    assert job.awaited == [0, 1, 3]  # worker 1 does not ask, and is expelled in time
+    job.request_epoch(3, 0, [])
+    job.request_epoch(0, 0, [])
+    job.expel([1])
+    assert (job.epoch, job.present) == (1, (0, 2, 3))
+
+
+def test_a_rack_without_any_worker_is_no_longer_waited_for():
+    (plan,), command = network("tree", 6, racks=3, allow_partial=True)
+    job, switches, _ = coordinated(plan, command)
+    write_slot(command, plan, "s1", 2, sequence=5, state=1, bitmap=0b101, count=4)
+    for switch in ("s2", "s4"):
+        write_slot(command, plan, switch, 2, sequence=5, state=0b111, bitmap=0b11, count=4)
+    for worker in (0, 1, 4, 5):
+        job.request_epoch(worker, 0, [])
+    assert job.present == (0, 1, 4, 5)
+    position = command("s1", "table_dump TreeIngress.admission.position")
+    (entry,) = entries(position)
+    assert entry.action.startswith("TreeIngress.admission.set_root 0x5 ")
+    assert entry.action.endswith(" 0x1 0x4")  # partial results are allowed; four workers
+    assert not list(entries(command("s3", "table_dump TreeIngress.admission.position")))
+    fences = {command(switch, "register_read TreeIngress.pool.fence 0") for switch in ("s1", "s3")}
+    assert {int(each.rpartition("=")[2]) for each in fences} == {~(1 << 16 | 1) & 0xFFFF_FFFF}
+
+
+def test_a_job_without_partial_results_reads_no_registers():
+    (plan,), command = network("tree", 6, racks=3)
+
+    def without_registers(switch, line):
+        assert not line.startswith("register_read")
+        return command(switch, line)
+
+    job, switches, _ = coordinated(plan, without_registers)
+    close_without(command, plan)
+    assert switches.late_workers(job) == set()
+    job.request_epoch(0, 0, [])
+    assert job.awaited == [1, 2, 3, 4, 5]

@@ -15,6 +15,7 @@ class World:
     def __init__(self, partitions=2, workers=4, draw=None):
         self.said = {}
         self.switches = []
+        self.late = frozenset()
         numbers = iter(range(100, 200))
         self.jobs = Jobs(self, partitions, workers, self.say, draw or (lambda _: next(numbers)))
 
@@ -25,6 +26,10 @@ class World:
         addresses = {worker: job.members[worker].address for worker in job.present}
         self.switches.append(("begin", job.partition, job.number, job.epoch, addresses))
         return {"epoch": job.epoch}
+
+    def late_workers(self, job):
+        assert job.awaited
+        return self.late
 
     def renew(self, client, *without):
         (job,) = self.jobs
@@ -280,6 +285,23 @@ def test_a_dead_worker_is_left_out(three):
     three.renew(2, 1)
     assert present(three) == [0, 2]
     assert next(iter(three.jobs)).is_running
+
+
+def test_switches_name_late_workers_whom_a_request_does_not_name(three):
+    three.late = frozenset({2, 9})  # a worker that the job does not have changes nothing
+    three.renew(0)
+    assert three.last(0) == {"awaited": [1]}
+    three.late = frozenset({1})  # who comes first decides
+    three.renew(1)
+    assert present(three) == [0, 1]
+
+
+def test_a_worker_that_asks_is_not_left_out_for_being_late(three):
+    three.late = frozenset({0, 2})
+    three.renew(0)
+    assert three.last(0) == {"awaited": [1]}
+    three.renew(1)
+    assert present(three) == [0, 1]
 
 
 def test_a_late_request_for_an_epoch_that_has_begun_is_none(three):

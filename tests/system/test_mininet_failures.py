@@ -109,8 +109,8 @@ def test_a_worker_of_one_job_that_dies_ends_both(monkeypatch):
         allreduce.run_jobs(settings)
 
 
-def without_one_worker(monkeypatch, number, **chosen):
-    """All-reduces of three workers, of which worker 1 gets a signal in the first."""
+def without(monkeypatch, late, number, **chosen):
+    """All-reduces, in the first of which some workers get a signal."""
     settings = NetSettings(
         **{"workers": 3, "seed": 5, "size": 60_000, "window": 16, "rounds": 2, **chosen},
         partial_after=2.0,  # the others may have to wait for a processor
@@ -122,7 +122,8 @@ def without_one_worker(monkeypatch, number, **chosen):
     def begin_and_stop(workers):
         begin(workers)
         if not rounds:
-            os.kill(workers.processes[1].pid, number)
+            for worker in late:
+                os.kill(workers.processes[worker].pid, number)
         rounds.append(workers.present)
 
     monkeypatch.setattr(WorkerPool, "begin", begin_and_stop)
@@ -133,25 +134,35 @@ def without_one_worker(monkeypatch, number, **chosen):
         seen.append((plan.job.absent, show(net, ["who-waits"]).caption))
 
     (result,) = allreduce.run_jobs(settings, inspect=look)
-    assert seen == [({1}, "nobody: no slot lacks a worker")]
-    assert rounds == [(0, 1, 2), (0, 2)]
-    gradients = [each for i, each in enumerate(settings.gradients()) if i != 1]
+    others = [worker for worker in range(settings.workers) if worker not in late]
+    assert seen == [(set(late), "nobody: no slot lacks a worker")]
+    assert rounds == [tuple(range(settings.workers)), tuple(others)]
+    given = settings.gradients()
+    gradients = [given[worker] for worker in others]
     expected, in_memory = innet.all_reduce(gradients, codec=settings.codec, seed=5)
     np.testing.assert_array_equal(result.sum, expected)
     first, second = result.reports
-    assert first.details["without"] == [1]
+    assert first.details["without"] == [*late]
     assert "without" not in second.details
     for report in (first, second):
         assert report.exact
-        assert report.workers == 2
+        assert report.workers == len(others)
         assert report.max_abs_error == in_memory.max_abs_error
     return result.departed
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_others_go_on_without_a_worker_that_is_late(monkeypatch, kind):
-    left = without_one_worker(monkeypatch, signal.SIGSTOP, switch=kind)
+    left = without(monkeypatch, [1], signal.SIGSTOP, switch=kind)
     assert left == {1: "worker 1 on h2 was late by 2 s or more."}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("late", [[1], [2, 3]], ids=["a worker", "a rack"])
+def test_switches_of_a_tree_name_who_is_late_in_other_racks(monkeypatch, late, kind):
+    chosen = {"workers": 6, "racks": 3, "size": 20_000, "program": "tree", "switch": kind}
+    left = without(monkeypatch, late, signal.SIGSTOP, **chosen)
+    assert left == {each: f"worker {each} on h{each + 1} was late by 2 s or more." for each in late}
 
 
 @pytest.mark.skipif(not FULL, reason="more networks; set INNET_MININET=full to run them")
@@ -159,7 +170,7 @@ def test_the_others_go_on_without_a_worker_that_is_late(monkeypatch, kind):
 @pytest.mark.parametrize("program", ["tree", "hashed", "harvest"])
 def test_the_others_go_on_without_a_worker_that_died(monkeypatch, program, kind):
     chosen = {"program": program, "switch": kind, "codec": "lhc", "framing": "raw"}
-    left = without_one_worker(monkeypatch, signal.SIGKILL, **chosen)
+    left = without(monkeypatch, [1], signal.SIGKILL, **chosen)
     assert "worker 1 on h2 was ended by SIGKILL" in left[1]
 
 

@@ -166,7 +166,7 @@ def test_a_rack_whose_switch_has_lost_its_registers_stands_for_all_of_its_worker
 
 def test_a_rack_without_any_worker_is_no_longer_waited_for():
     (plan,), command = network("tree", 6, racks=3, allow_partial=True)
-    job, switches, _ = coordinated(plan, command)
+    job, _, _ = coordinated(plan, command)
     write_slot(command, plan, "s1", 2, sequence=5, state=1, bitmap=0b101, count=4)
     for switch in ("s2", "s4"):
         write_slot(command, plan, switch, 2, sequence=5, state=0b111, bitmap=0b11, count=4)

@@ -1,16 +1,15 @@
 """All that can happen to trees whose bitmaps name children: nobody is told a wrong thing of itself.
 
-The model (``support.child_bits_model``) is that of the next edition of tree.p4, which docs/tree.md
-describes; there is no program yet. A worker takes a result if, and only if, it is the sum of as
-many workers as it says, and it says of this worker what is true. INNET_EXPLORE=all in the
-environment explores larger networks too, which takes some minutes.
+The model (``support.child_bits_model``) is that of tree.p4, which docs/tree.md describes;
+``test_model_check_tree`` holds the program to it. A worker takes a result if, and only if, it is
+the sum of as many workers as it says, and it says of this worker what is true. INNET_EXPLORE=all in
+the environment explores larger networks too, which takes some minutes.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import cache
 
 import pytest
 from support.child_bits_model import (
@@ -26,14 +25,14 @@ from support.child_bits_model import (
     CounterexampleError,
     DisagreementError,
     Down,
-    Explored,
     Rule,
     explore,
+    explored,
 )
 
 
 def fence(tree: tuple, chunks: int = 1, restarts: int = 0) -> ChildBits:
-    """The rule that is recommended, where workers ask for partial results."""
+    """The rule of tree.p4, where workers ask for partial results."""
     return ChildBits(tree, Rule.FENCE, 1, chunks, partial=True, restarts=restarts, root_fence=True)
 
 
@@ -81,11 +80,6 @@ OTHERS = [
 
 def name(model: ChildBits) -> str:
     return model.name
-
-
-@cache
-def explored(model: ChildBits) -> Explored:
-    return explore(model)
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -230,9 +224,8 @@ def test_a_chunk_ends_from_so_many_states_after_a_leaf_has_restarted(rule: Rule,
 @pytest.mark.parametrize("model", WITH_RESTARTS, ids=name)
 def test_a_switch_with_the_fence_knows_its_children(model: ChildBits) -> None:
     """The result it is in finds the slot that was sent up: it need not look whether it does."""
-    explored(model)
     found = 0
-    for (slot, life, packet), (after, _) in model.met.items():
+    for (slot, life, packet), (after, _) in explored(model).met.items():
         if not isinstance(packet, Down) or life or packet.chunk + 1 < slot.sequence:
             continue
         assert packet.to != ROOT

@@ -1,9 +1,10 @@
 """A tree of switches whose bitmaps name children, small enough to explore all that can happen.
 
-The next edition of tree.p4 (docs/tree.md): a switch's bitmap has a bit for each child, a worker or
-a switch below it, and each switch on the way down puts the bitmap of its own children into the
-result. A switch that has lost its registers may then say of a worker that it is in a sum when it is
-not. ``Rule`` lists ways to prevent that; ``explore`` finds out which of them do.
+tree.p4 (docs/tree.md) is this model with ``Rule.FENCE`` and ``root_fence``: a switch's bitmap has
+a bit for each child, a worker or a switch below it, and each switch on the way down puts the bitmap
+of its own children into the result. A switch that has lost its registers may then say of a worker
+that it is in a sum when it is not. ``Rule`` lists ways to prevent that; ``explore`` finds out which
+of them do.
 
 The network is the set of all packets ever sent: each of them may arrive at any time, any number of
 times, or never. That covers loss, duplication, reordering, any delay and retransmission. Workers
@@ -22,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from support.exploring import BITS, WrongSumError
@@ -500,6 +501,8 @@ class Explored:
         stuck_without: (contents, worker): likewise, if this worker is dead from then on; where
             switches do not restart.
         ends: contents in which all workers have all results.
+        met: every pair of a slot and a packet that reached it in some life of the switch, and what
+            comes of it.
     """
 
     reached: list[Nodes] = field(default_factory=list, repr=False)
@@ -508,6 +511,7 @@ class Explored:
     stuck: list[Nodes] = field(default_factory=list, repr=False)
     stuck_without: list[tuple[Nodes, int]] = field(default_factory=list, repr=False)
     ends: list[Nodes] = field(default_factory=list, repr=False)
+    met: dict[tuple[Slot, int, Packet], Effect] = field(default_factory=dict, repr=False)
 
 
 class CounterexampleError(Exception):
@@ -601,8 +605,14 @@ def explore(model: ChildBits, *, ends: bool = True) -> Explored:
             if not any(left & ~other == 0 for other in known.get(after, ())):
                 history.append((state, what))
                 waiting.append((after, left, len(history) - 1))
-    found.reached = list(known)
+    found.reached, found.met = list(known), model.met
     return found
+
+
+@cache
+def explored(model: ChildBits) -> Explored:
+    """``explore``, once for each model."""
+    return explore(model)
 
 
 def _ones(bits: int) -> Iterator[int]:

@@ -333,7 +333,7 @@ class TestBadInput:
 
     def test_too_many_workers(self):
         with pytest.raises(InputError, match=r"33 workers; slots-64 takes 1 to 32"):
-            all_reduce(gradients(33, 4))
+            all_reduce(gradients(33, 4), program="slots")
 
     def test_zero_workers(self):
         with pytest.raises(InputError, match="0 workers"):

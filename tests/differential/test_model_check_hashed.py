@@ -1,9 +1,9 @@
-"""All that can happen to tree.p4 and hashed.p4 in small networks: no wrong sum, no deadlock.
+"""All that can happen to hashed.p4 in small networks: no wrong sum, no deadlock.
 
-As ``test_model_check`` for the slot pool: models of a page (``support.tree_model``,
-``support.hashed_model``) are explored, and every pair of a node's contents and a packet that was
-met is put to the compiled programs on both engines, and to the parameter server. INNET_EXPLORE=all
-in the environment explores larger networks too, which takes some minutes.
+As ``test_model_check`` for the slot pool: a model of a page (``support.hashed_model``) is explored,
+and every pair of a node's contents and a packet that was met is put to the compiled program on both
+engines, and to the parameter server. INNET_EXPLORE=all in the environment explores larger networks
+too, which takes some minutes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support import hashed_model, tree_model
+from support import hashed_model
 from support.exploring import Explored, Part, Result, WrongSumError, explore
 from support.hashed_model import SERVER, Aggregator, Copy, HashedModel
-from support.tree_model import ROOT, Slot, TreeModel
 
 from innet.core.reduce_op import ReduceOp
 from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
@@ -29,16 +28,9 @@ from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
 
 LAYOUT = Layout(32)
 JOB, EPOCH = 7, 3
-SUMMED = int(ReduceOp.SUM) << 12 | LAYOUT.values  # what register ``agreement`` says of our chunks
+SUMMED = int(ReduceOp.SUM) << 12 | LAYOUT.values  # register ``chunk_signature``
 
-PAIR, PAIRS = ((0,), (1,)), ((0,), (1, 2))
-TREES = [
-    TreeModel(PAIR, 1, 5),
-    TreeModel(PAIR, 2, 5),
-    TreeModel(PAIRS, 1, 4),
-    TreeModel(PAIR, 1, 3, partial=True),
-    TreeModel(PAIR, 1, 3, restarts=1),
-]
+PAIR = ((0,), (1,))
 HASHED = [
     HashedModel(((0, 1),), 1, 5),
     HashedModel(((0, 1),), 2, 3),
@@ -49,13 +41,6 @@ HASHED = [
     HashedModel(PAIR, 1, 1, partial=True, restarts=1),
 ]
 if os.environ.get("INNET_EXPLORE") == "all":
-    TREES += [
-        TreeModel(PAIR, 1, 4, partial=True),
-        TreeModel(PAIRS, 1, 3, partial=True),
-        TreeModel(PAIRS, 2, 5),
-        TreeModel(PAIRS, 1, 3, restarts=1),
-        TreeModel(PAIR, 1, 3, restarts=2),
-    ]
     HASHED += [
         HashedModel(((0, 1),), 2, 5),
         HashedModel(((0, 1),), 2, 5, places=2),
@@ -68,28 +53,22 @@ if os.environ.get("INNET_EXPLORE") == "all":
     ]
 
 
-def name(model: TreeModel | HashedModel) -> str:
+def name(model: HashedModel) -> str:
     racks = "".join(str(len(rack)) for rack in model.racks)
     kind = "-partial" * model.partial + "-restart" * model.restarts
     return f"{racks}-{model.window}-{model.chunks}{kind}"
 
 
 @cache
-def explored(model: TreeModel | HashedModel) -> Explored:
+def explored(model: HashedModel) -> Explored:
     return explore(model, ends=not model.partial)
 
 
-@pytest.mark.parametrize("model", [*TREES, *HASHED], ids=name)
-def test_every_interleaving_is_exact_and_ends(model: TreeModel | HashedModel) -> None:
-    """Any packet lost, repeated or delayed for any time; switches that forget; partial results.
-
-    A tree whose switch forgets may stall, for which there is the next epoch; hashed never does.
-    """
+@pytest.mark.parametrize("model", HASHED, ids=name)
+def test_every_interleaving_is_exact_and_ends(model: HashedModel) -> None:
+    """Any packet lost, repeated or delayed for any time; switches that forget; partial results."""
     found = explored(model)
-    if model.restarts and isinstance(model, TreeModel):
-        assert 0 < found.stuck < found.contents
-    else:
-        assert found.stuck == 0
+    assert found.stuck == 0
     done = [
         nodes for nodes in found.known if all(len(own) == model.chunks for own in nodes.received)
     ]
@@ -99,27 +78,13 @@ def test_every_interleaving_is_exact_and_ends(model: TreeModel | HashedModel) ->
         assert lacking == set(range(1, 1 << model.workers))
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        TreeModel(PAIR, 1, 1, partial=True, shuts=False),
-        HashedModel(((0, 1, 2),), 1, 1, looks=False),
-    ],
-    ids=name,
-)
-def test_the_exploration_finds_what_is_wrong(model: TreeModel | HashedModel) -> None:
-    """A root that adds to what it has told; a server that adds whatever comes."""
+def test_the_exploration_finds_what_is_wrong() -> None:
+    """A server that adds whatever comes."""
     with pytest.raises(WrongSumError):
-        explore(model)
+        explore(HashedModel(((0, 1, 2),), 1, 1, looks=False))
 
 
-def test_a_root_that_forgets_what_it_closed_may_close_it_again() -> None:
-    """The one thing that docs/slots.md warns of. In hashed the server decides, and cannot."""
-    with pytest.raises(WrongSumError, match="different sums of chunk 0"):
-        explore(TreeModel(PAIR, 1, 1, partial=True, restarts=1))
-
-
-# ---------------------------------------------------------------- the models are the programs
+# ---------------------------------------------------------------- the model is the program
 
 
 def words(total: int, workers: int) -> list[int]:
@@ -131,7 +96,7 @@ def total_of(values: list[int]) -> int:
 
 
 def frame(
-    model: TreeModel | HashedModel,
+    model: HashedModel,
     packet: Part | Result,
     *,
     worker: int,
@@ -165,7 +130,7 @@ def frame(
     )[0].tobytes()
 
 
-def heard(model: TreeModel | HashedModel, answers: list[tuple[int, bytes]]) -> dict[int, tuple]:
+def heard(model: HashedModel, answers: list[tuple[int, bytes]]) -> dict[int, tuple]:
     """By port: (chunk, bitmap, total, flags)."""
     found = {}
     for port, data in answers:
@@ -179,7 +144,7 @@ def heard(model: TreeModel | HashedModel, answers: list[tuple[int, bytes]]) -> d
     return found
 
 
-def plan_of(program: str, model: TreeModel | HashedModel) -> Plan:
+def plan_of(model: HashedModel) -> Plan:
     request = Request(
         workers=model.workers,
         racks=len(model.racks) if len(model.racks) > 1 else None,
@@ -187,12 +152,12 @@ def plan_of(program: str, model: TreeModel | HashedModel) -> Plan:
         job=JOB,
         epoch=EPOCH,
     )
-    return make_plan(program, LAYOUT.values, request)
+    return make_plan("hashed", LAYOUT.values, request)
 
 
-def switches(program: str, model: TreeModel | HashedModel, engine: str) -> Iterator[Switch]:
+def switches(model: HashedModel, engine: str) -> Iterator[Switch]:
     """Those of the racks, then the one above."""
-    plan = plan_of(program, model)
+    plan = plan_of(model)
     for planned in (*plan.switches[1:], plan.switches[0]):
         switch = Switch.load(planned.program.json(), engine=engine)
         for command in planned.commands:
@@ -207,9 +172,7 @@ def below(racks: tuple[tuple[int, ...], ...], switch: int) -> list[int]:
     return [worker + 1 for worker in racks[switch]]
 
 
-def sender(
-    model: TreeModel | HashedModel, switch: int, packet: Part | Result
-) -> tuple[int, int, int]:
+def sender(model: HashedModel, switch: int, packet: Part | Result) -> tuple[int, int, int]:
     """(port, index, what its bitmap says) of a packet that reaches a switch."""
     racks = model.racks
     first = next(w for w in range(model.workers) if packet.bits >> w & 1)
@@ -218,77 +181,15 @@ def sender(
         return 100, worker, packet.bits
     if len(racks) > 1 and switch == len(racks):
         rack = next(i for i, workers in enumerate(racks) if first in workers)
-        worker = racks[rack][0] if isinstance(model, TreeModel) else first
-        return 101 + rack, worker, packet.bits
+        return 101 + rack, first, packet.bits
     return first + 1, first, 0
-
-
-@pytest.mark.parametrize("engine", ["jit", "interpret"])
-@pytest.mark.parametrize("model", TREES, ids=name)
-def test_the_model_is_tree(model: TreeModel, engine: str) -> None:
-    explored(model)
-    nodes = list(switches("tree", model, engine))
-    for at, slot, packet in sorted(model.met, key=repr):
-        switch = nodes[at]  # the root is the last one
-        number = len(model.racks) if at == ROOT else at
-        index = model.place(packet.chunk)
-        put_slot(switch, index, slot, model.workers)
-        port, worker, said = sender(model, number, packet)
-        answers = heard(
-            model, switch.process([(port, frame(model, packet, worker=worker, said=said))])
-        )
-        after, answer = model.arrive(at, slot, packet)
-        assert get_slot(switch, index, model.workers) == after
-        assert answers == expected_of_tree(model, number, port, packet, answer)
-
-
-def expected_of_tree(
-    model: TreeModel, number: int, port: int, packet: Part | Result, answer: tree_model.Answer
-) -> dict[int, tuple]:
-    if answer is None:
-        return {}
-    if isinstance(answer, Part):
-        assert isinstance(packet, Part)
-        request = int(Flag.PARTIAL) | packet.request - 1 << 6 if packet.request else 0
-        return {100: (answer.chunk, answer.bits, answer.total, request)}
-    result, first = answer
-    partial = result.bits != (1 << model.workers) - 1
-    flags = int(Flag.RESULT) | partial * int(Flag.PARTIAL)
-    ports = below(model.racks, number) if first else [port]
-    return dict.fromkeys(ports, (result.chunk, result.bits, result.total, flags))
-
-
-def put_slot(switch: Switch, index: int, slot: Slot, workers: int) -> None:
-    """Make the registers say what the model says; an empty slot is that of another owner."""
-    registers, tree = switch.registers, "TreeIngress.pool."
-    registers[tree + "owner"][index] = JOB << 16 | EPOCH if slot.sequence else 0
-    registers[tree + "sequence"][index] = slot.sequence
-    registers[tree + "agreement"][index] = SUMMED
-    registers[tree + "settled"][index] = slot.mode
-    registers[tree + "bitmap"][index] = slot.bits
-    registers[tree + "count"][index] = slot.bits.bit_count()
-    for worker, value in enumerate(words(slot.total, workers)):
-        registers[f"TreeIngress.values.value{worker}"][index] = value
-
-
-def get_slot(switch: Switch, index: int, workers: int) -> Slot:
-    registers, tree = switch.registers, "TreeIngress.pool."
-    values = [registers[f"TreeIngress.values.value{worker}"][index] for worker in range(workers)]
-    bits = int(registers[tree + "bitmap"][index])
-    assert registers[tree + "count"][index] == bits.bit_count()
-    return Slot(
-        int(registers[tree + "sequence"][index]),
-        bits,
-        int(registers[tree + "settled"][index]),
-        total_of(values),
-    )
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
 @pytest.mark.parametrize("model", HASHED, ids=name)
 def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
     explored(model)
-    nodes = list(switches("hashed", model, engine))
+    nodes = list(switches(model, engine))
     for at, held, packet in sorted((each for each in model.met if each[0] != SERVER), key=repr):
         switch = nodes[at]
         key = struct.pack(">HHI", JOB, EPOCH, packet.chunk + 1)
@@ -323,7 +224,7 @@ def put_aggregator(switch: Switch, index: int, held: Aggregator, workers: int) -
     registers = switch.registers
     key = 0 if held.chunk is None else JOB << 48 | EPOCH << 32 | held.chunk + 1
     registers["aggregators.key"][index] = key
-    registers["aggregators.agreement"][index] = SUMMED
+    registers["aggregators.chunk_signature"][index] = SUMMED
     registers["aggregators.bitmap"][index] = held.bits
     registers["aggregators.count"][index] = held.bits.bit_count()
     for worker, value in enumerate(words(held.total, workers)):
@@ -344,7 +245,7 @@ def get_aggregator(switch: Switch, index: int, workers: int) -> Aggregator:
 @pytest.mark.parametrize("model", HASHED, ids=name)
 def test_the_model_is_the_server(model: HashedModel) -> None:
     explored(model)
-    plan = plan_of("hashed", model)
+    plan = plan_of(model)
     for _, held, packet in sorted((each for each in model.met if each[0] == SERVER), key=repr):
         server = ParameterServer(
             LAYOUT,

@@ -420,7 +420,13 @@ class ServiceSettings(Settings):
             "free one."
         ),
     ] = LISTEN
-    program: Annotated[str, Field(description="A shipped P4 program for one switch.")] = "slots"
+    program: Annotated[
+        str,
+        Field(
+            description="A shipped P4 program: slots or harvest on one switch, or tree, for more "
+            "than 32 workers, on as many as each job needs."
+        ),
+    ] = "slots"
     values_per_packet: ValuesPerPacket = 256
     key: Annotated[
         str | None,
@@ -430,9 +436,10 @@ class ServiceSettings(Settings):
     jobs: Annotated[
         int, Field(ge=1, description="Jobs at the same time; each gets an equal part of the slots.")
     ] = 4
-    workers_max: Annotated[WorkerCount, Field(description="Workers that a job may have.")] = (
-        MAX_WORKERS
-    )
+    workers_max: Annotated[
+        WorkerCount,
+        Field(description="Workers that a job may have. By default 32, with program tree 1024."),
+    ] = Field(default_factory=lambda given: 1024 if given.get("program") == "tree" else BITMAP_BITS)
     window: Window = None
     metrics: Annotated[
         str | None, Field(description="Serve metrics for Prometheus at this address, over HTTP.")

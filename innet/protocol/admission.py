@@ -97,13 +97,8 @@ class Job:
 
     @property
     def following_epoch(self) -> int:
-        """The number of the next epoch.
-
-        Job 65,535 has no epoch 65,535: its fence (docs/tree.md) would be what a register holds that
-        was lost.
-        """
-        following = (self.epoch + 1) % 0x10000
-        return 0 if (self.number, following) == (0xFFFF, 0xFFFF) else following
+        """The number of the next epoch."""
+        return epoch_after(self.number, self.epoch)
 
     def commands(self, first_node: int = 0, *, new_ports: bool = True) -> list[str]:
         """The commands that admit the job, in the language of simple_switch_CLI.
@@ -170,6 +165,16 @@ class Job:
             f"{self.epoch} {worker} => {1 << worker} {everybody} {self.group} "
             f"{self.slot_base} {self.slots - 1}"
         )
+
+
+def epoch_after(job: int, epoch: int) -> int:
+    """The number of a job's next epoch.
+
+    Job 65,535 has no epoch 65,535: its fence (docs/tree.md) would be what a register holds that was
+    lost.
+    """
+    following = (epoch + 1) % 0x10000
+    return 0 if (job, following) == (0xFFFF, 0xFFFF) else following
 
 
 def _within(what: str, number: int, low: int, high: int) -> None:

@@ -213,7 +213,7 @@ class Membership(NotCopyable):
         """The value of a register cell of the switch, for ``Worker.diagnose``.
 
         Args:
-            switch: ignored, as there is one switch.
+            switch: its name in the job's plan.
             name: of the register.
             index: of the cell.
 
@@ -221,9 +221,8 @@ class Membership(NotCopyable):
             ControlError: no such register or cell.
             NetworkError: the switch does not answer.
         """
-        del switch
         channel = self._open()
-        channel.send({"request": "read", "register": name, "index": index})
+        channel.send({"request": "read", "switch": switch, "register": name, "index": index})
         answer = self._wait(time.monotonic() + _LEAVE_SECONDS, "value", lambda: "its answer")
         if answer["value"] is None:
             raise ControlError(f"the switch at {self.switch} has no register {name}[{index}].")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import resource
 import selectors
 import socket
 import time
@@ -32,7 +33,7 @@ from innet.transport.messages import readable
 from innet.transport.peers import Address
 from innet.wire import UDP_PORT
 
-_MOST_CLIENTS = 512  # as many as a switch has ports; below the usual limit of open files
+_OTHER_FILES = 128  # that the process may have open besides connections
 _MOST_WAITING = 1 << 20  # bytes that a client has not taken: it does not read
 _GREETED_SECONDS = 10.0  # for the first line to come
 
@@ -78,9 +79,17 @@ class Connections:
     Args:
         listener: a listening TCP socket; ``close_all`` closes it, too.
         selector: where the sockets are registered, with the listener or the client as data.
+        most: the most clients at a time.
+
+    Raises:
+        InputError: this process may not have so many files open.
     """
 
-    def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, listener: socket.socket, selector: selectors.BaseSelector, most: int = 512
+    ) -> None:
+        _allow_files(most + _OTHER_FILES)
+        self._most = most
         listener.setblocking(False)
         self._listener = listener
         self._selector = selector
@@ -101,7 +110,7 @@ class Connections:
             sock, _ = self._listener.accept()
         except OSError:
             return  # it is gone again
-        if len(self._clients) >= _MOST_CLIENTS:
+        if len(self._clients) >= self._most:
             sock.close()
             return
         sock.setblocking(False)
@@ -193,6 +202,19 @@ class Connections:
             return
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.leaving else 0)
         self._selector.modify(client.sock, wanted, client)
+
+
+def _allow_files(number: int) -> None:
+    """Raise this process's limit of open files to ``number``, if it is lower."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= number:
+        return
+    if hard != resource.RLIM_INFINITY and hard < number:
+        raise InputError(
+            f"each worker has a connection, and this process may have {hard} files open, not "
+            f"{number}; give a lower --workers-max or --jobs, or raise the limit (ulimit -n)."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
 
 
 def _keep_alive(sock: socket.socket) -> None:

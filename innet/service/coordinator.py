@@ -25,8 +25,11 @@ from typing import Protocol
 from innet.core.errors import InputError
 from innet.core.numbers import is_int
 from innet.core.settings import MAX_WORKERS, too_many_workers
+from innet.protocol.admission import epoch_after
 from innet.service.protocol import MAX_CONFIG, MAX_NAME, TOKEN, Message
 from innet.transport.peers import Address
+
+_FEW = 16  # workers; so few are named to all at every arrival
 
 
 class Switches(Protocol):
@@ -154,7 +157,7 @@ class JobCoordinator:
         """A worker that has joined is ready."""
         self._set_ready(self.members[worker])
         self._tell_others(worker, {"joined": worker})
-        self._begin_if_all_are_ready()
+        self._begin_if_all_are_ready(worker)
 
     def request_epoch(self, worker: int, epoch: object, without: object = ()) -> None:
         """A worker requests the next epoch.
@@ -183,13 +186,13 @@ class JobCoordinator:
             self._tell_others(worker, {"renewing": worker})
         late = self.switches.late_workers(self) if self.awaited else frozenset()
         member.without = (late.union(without) & frozenset(range(self.workers))) - {worker}
-        self._begin_if_all_are_ready()
+        self._begin_if_all_are_ready(worker)
 
     def leave(self, worker: int, *, on_purpose: bool = False) -> JobMember:
         """A worker is gone. The others wait for it unless they leave it out; it may join again."""
         member = self.members.pop(worker)
         if self.members:
-            self._tell_others(worker, {"left": worker, "on_purpose": on_purpose})
+            self._tell_others(worker, {"left": worker, "on_purpose": on_purpose}, *State)
             self._tell_awaited()
         else:
             self.switches.end_job(self)
@@ -208,12 +211,12 @@ class JobCoordinator:
         member.requested = self._requests
         member.state = State.READY
 
-    def _begin_if_all_are_ready(self) -> None:
+    def _begin_if_all_are_ready(self, newcomer: int | None = None) -> None:
         if self.awaited:
-            self._tell_awaited()
+            self._tell_awaited(newcomer)
             return
         self.absent = frozenset(self.left_out)
-        self.epoch = (self.epoch + 1) % 0x10000
+        self.epoch = epoch_after(self.number, self.epoch)
         self.epochs += 1
         plan = self.switches.begin_epoch(self)
         present = [self.members[worker] for worker in self.present]
@@ -229,14 +232,26 @@ class JobCoordinator:
             self.tell(member.client, {"plan": plan, "newcomers": newcomers})
         self._tell_awaited()  # those who were left out
 
-    def _tell_awaited(self) -> None:
-        for member in self.members.values():
-            if member.state is State.READY:
-                self.tell(member.client, {"awaited": self.awaited})
+    def _tell_awaited(self, newcomer: int | None = None) -> None:
+        """Tell those who wait whom they wait for.
 
-    def _tell_others(self, worker: int, message: Message) -> None:
+        With a thousand workers, the list at every arrival would be a million lists. So while many
+        are awaited, the list goes to the newcomer, and to all whenever half of them have come.
+        """
+        awaited = self.awaited
+        number = len(awaited)
+        to_all = newcomer is None or number <= _FEW or number & (number - 1) == 0
+        for worker, member in self.members.items():
+            if member.state is State.READY and (to_all or worker == newcomer):
+                self.tell(member.client, {"awaited": awaited})
+
+    def _tell_others(self, worker: int, message: Message, *states: State) -> None:
+        """Tell the others what a worker does: those in one of ``states``, by default all but those
+        who are ready, who hear whom they wait for anyway.
+        """
+        states = states or (State.JOINED, State.RUNNING, State.LEFT_OUT)
         for other, member in self.members.items():
-            if other != worker:
+            if other != worker and member.state in states:
                 self.tell(member.client, message)
 
 
@@ -325,6 +340,16 @@ class Jobs:
             raise InputError("join a job first.")
         job, worker = self._clients[client]
         job.request_epoch(worker, message.get("epoch"), message.get("without", []))
+
+    def partition_of(self, client: int) -> int:
+        """The partition of a client's job.
+
+        Raises:
+            InputError: it has not joined.
+        """
+        if client not in self._clients:
+            raise InputError("join a job first.")
+        return self._clients[client][0].partition
 
     def gone(self, client: int, *, left: bool = False) -> None:
         """A client is gone: its connection ended, or it ``left`` on purpose."""

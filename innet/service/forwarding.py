@@ -17,7 +17,7 @@ import numpy as np
 
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
-from innet.service.hosted_switch import HostedSwitch
+from innet.service.hosted_switch import Hosted
 from innet.service.statistics import Counts, Traffic, count_arrived, count_left
 from innet.switch.jit.inline import InlineProgram, run_inline
 from innet.transport.messages import failed, readable
@@ -90,11 +90,11 @@ class Forwarding:
         traffic: counts frames.
     """
 
-    def __init__(self, ports: PeerPorts, switch: HostedSwitch, traffic: Traffic) -> None:
+    def __init__(self, ports: PeerPorts, switch: Hosted, traffic: Traffic) -> None:
         self._ports = ports
         self._switch = switch
         self._traffic = traffic
-        self._inline = switch.switch.inline(ports.packets)
+        self._inline = switch.inline(ports.packets)
         self.run(0)  # compiled now, not when a packet waits
 
     def run(self, most: int, wake: Wake = NEVER_ASLEEP) -> int:

@@ -1,10 +1,14 @@
-"""The switch of a service and the jobs that are admitted to it."""
+"""The switches of a service and the jobs that are admitted to them."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from innet.core.packets import PacketBatch
 from innet.core.settings import EngineName
@@ -12,14 +16,57 @@ from innet.protocol import SlotReader
 from innet.protocol.admission import Job
 from innet.service.slot_partition import SlotPartitions
 from innet.switch import Switch, load_text
-from innet.switch.engine import cell_value
+from innet.switch.engine import InlineSwitch, cell_value
 from innet.topology import Plan, Probe, aggregation_of
 
 _TABLE = "admission"
 
 
+class Hosted(Protocol):
+    """What a service needs of its switches."""
+
+    begun: float
+
+    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
+        """The program for compiled callers; None if packets have to go through ``process``."""
+
+    def begin(self, partition: int, plan: Plan) -> None:
+        """Admit exactly this job and epoch to its partition."""
+
+    def end(self, partition: int) -> None:
+        """Admit no workers at this partition."""
+
+    def process(self, packets: PacketBatch) -> PacketBatch:
+        """Run packets from the ports of workers through the program, to ports of workers."""
+
+    def read_register(self, partition: int, switch: str, name: str, index: int) -> int | None:
+        """The value of a cell; None if there is no such switch, register or cell."""
+
+    def reader(self, partition: int, plan: Plan) -> SlotReader:
+        """Reads the slots of a job; see ``innet.protocol.SlotReader``."""
+
+    def late_workers(self, partition: int) -> frozenset[int]:
+        """Workers that results of the job lack, if results do not name them themselves."""
+
+    def counts(self) -> SwitchCounts:
+        """Packets since the start."""
+
+
+class SwitchCounts(NamedTuple):
+    """Packets since the start of a service.
+
+    Attributes:
+        packets_in, packets_out: from workers, and to them.
+        dropped: by reason, as the program numbers them.
+    """
+
+    packets_in: int
+    packets_out: int
+    dropped: NDArray[np.int64]
+
+
 class HostedSwitch:
-    """Runs the program, and admits jobs to its partitions.
+    """One switch: runs the program, and admits jobs to its partitions.
 
     Args:
         partitions: how the switch is divided.
@@ -53,8 +100,13 @@ class HostedSwitch:
             self.switch.table_clear(_TABLE)  # the ports and the group are there, and nobody yet
         self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
 
-    def begin(self, partition: int, job: Job) -> None:
+    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
+        """See ``Hosted``."""
+        return self.switch.inline(packets)
+
+    def begin(self, partition: int, plan: Plan) -> None:
         """Admit exactly this job and epoch to its partition; clear its slots."""
+        job = plan.job
         nobody = range(len(job.members), self.partitions.workers)
         before = replace(
             self._jobs[partition],
@@ -86,15 +138,28 @@ class HostedSwitch:
         self.switch.state.clock = int((time.monotonic() - self.begun) * 1e6)
         return self.switch.process_batch(packets)
 
-    def read_register(self, name: str, index: int) -> int | None:
+    def read_register(self, partition: int, switch: str, name: str, index: int) -> int | None:
         """The value of a cell; None if there is no such register or cell."""
+        del partition, switch  # there is one
         if name not in self._names:
             return None
         cells = self.switch.registers[name]
         return cell_value(cells, index) if 0 <= index < len(cells) else None
 
-    def reader(self, plan: Plan) -> SlotReader:
+    def late_workers(self, partition: int) -> frozenset[int]:
+        """Nobody: results name who is in them."""
+        del partition
+        return frozenset()
+
+    def counts(self) -> SwitchCounts:
+        """See ``Hosted``."""
+        statistics = self.switch.statistics
+        dropped = self.switch.counters["dropped"].packets
+        return SwitchCounts(statistics.packets_in, statistics.packets_out, dropped)
+
+    def reader(self, partition: int, plan: Plan) -> SlotReader:
         """Reads the slots of a job; see ``innet.protocol.SlotReader``."""
+        del partition  # the plan says where its slots are
         cells = cache(self.switch.registers.__getitem__)  # looked up by name once, not per slot
         probe = Probe(lambda _, name, index: cell_value(cells(name), index))
         return aggregation_of(plan.aggregation).slot_reader(plan, probe)

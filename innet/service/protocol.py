@@ -22,7 +22,7 @@ from innet.wire import VERSION as WIRE_VERSION
 
 VERSION = 1
 MAX_LINE = 1 << 16  # bytes; of a service, that of its greeting
-MAX_ANSWER = 1 << 20  # bytes: statistics of as many jobs as a service can have
+MAX_ANSWER = 1 << 23  # bytes: statistics of as many workers as a service can have
 HELLO = b"INnetHI\n"  # followed by a token: the datagram that shows where a worker sends from
 TOKEN = 16  # bytes
 MAX_NAME = 100  # characters of a job's name

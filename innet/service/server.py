@@ -23,9 +23,10 @@ from innet.core.settings import ServiceSettings
 from innet.service.connections import Client, Connections, Received, key_of, resolve
 from innet.service.coordinator import JobCoordinator, Jobs
 from innet.service.forwarding import Forwarding, Wake
-from innet.service.hosted_switch import HostedSwitch
+from innet.service.hosted_switch import Hosted, HostedSwitch
+from innet.service.hosted_tree import HostedTrees
 from innet.service.protocol import HELLO, TOKEN, Message, check_proof, check_versions, decode
-from innet.service.slot_partition import SlotPartitions, check_servable, plan_of
+from innet.service.slot_partition import SlotPartitions, check_servable, is_of_trees, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
 from innet.transport.peers import Address, PeerPorts
 from innet.wire import Layout
@@ -70,15 +71,20 @@ class SwitchService:
         try:
             self.address = Address(*listener.getsockname())
             layout = Layout(settings.values_per_packet, "raw")
-            self._ports = PeerPorts(data, layout)
+            self._ports = PeerPorts(data, layout, ports=self.partitions.ports)
             self.partitions = replace(
                 self.partitions, max_queued=self._ports.room, max_window=settings.window
             )
-            self._switch = HostedSwitch(self.partitions, settings.engine)
-            self._traffic = Traffic(layout.frame_size - layout.header_offset, layout.header_offset)
+            hosted = HostedTrees if is_of_trees(program.program) else HostedSwitch
+            self._switch: Hosted = hosted(self.partitions, settings.engine)
+            self._traffic = Traffic(
+                layout.frame_size - layout.header_offset,
+                layout.header_offset,
+                self.partitions.ports,
+            )
             self._forwarding = Forwarding(self._ports, self._switch, self._traffic)
             self._selector = selectors.EpollSelector()  # of all but frames
-            self._connections = Connections(listener, self._selector)
+            self._connections = Connections(listener, self._selector, self.partitions.ports)
         except BaseException:
             listener.close()
             data.close()
@@ -138,7 +144,7 @@ class SwitchService:
 
     def statistics(self) -> dict[str, Any]:
         """The statistics; ``docs/service.md`` explains all keys."""
-        parts = Parts(self._switch, self._ports, self._jobs, self._traffic)
+        parts = Parts(self._switch, self.partitions, self._ports, self._jobs, self._traffic)
         return {
             "switch": {
                 "address": str(self.address),
@@ -183,27 +189,31 @@ class SwitchService:
 
     def begin_epoch(self, job: JobCoordinator) -> Message:
         """See ``Switches``."""
-        for worker in range(self.partitions.workers):
-            self._ports.dismiss(self.partitions.port(job.partition, worker))
+        peers = {}
         for worker in job.present:
             address = job.members[worker].address
             assert address is not None  # it is ready
-            self._ports.admit(self.partitions.port(job.partition, worker), address)
+            peers[self.partitions.port(job.partition, worker)] = address
+        self._ports.assign(self._ports_of(job), peers)
         description = self.partitions.describe(job)
-        self._switch.begin(job.partition, plan_of(description).job)
+        self._switch.begin(job.partition, plan_of(description))
         return description
 
     def late_workers(self, job: JobCoordinator) -> frozenset[int]:
-        """See ``Switches``. The programs of a single switch name them in each result."""
-        del job
-        return frozenset()
+        """See ``Switches``."""
+        return self._switch.late_workers(job.partition)
+
+    def _ports_of(self, job: JobCoordinator) -> range:
+        return range(
+            self.partitions.port(job.partition, 0), self.partitions.port(job.partition + 1, 0)
+        )
 
     def end_job(self, job: JobCoordinator) -> None:
         """See ``Switches``."""
         self._switch.end(job.partition)
-        for worker in range(self.partitions.workers):
-            self._ports.dismiss(self.partitions.port(job.partition, worker))
-            self._traffic.reset(self.partitions.port(job.partition, worker))
+        self._ports.assign(self._ports_of(job), {})
+        for port in self._ports_of(job):
+            self._traffic.reset(port)
 
     # ------------------------------------------------------------------ the loop
 
@@ -282,15 +292,16 @@ class SwitchService:
         elif kind == "statistics":
             self._connections.send(client.number, {"statistics": self.statistics()})
         elif kind == "read":
-            self._connections.send(client.number, self._read(message))
+            self._connections.send(client.number, self._read(client, message))
         else:
             raise InputError(f"unknown request {kind!r:.40}.")
 
-    def _read(self, message: Message) -> Message:
-        name, index = message.get("register"), message.get("index")
-        if not (isinstance(name, str) and isinstance(index, int)):
-            raise InputError("a register has a name and an index.")
-        return {"value": self._switch.read_register(name, index)}
+    def _read(self, client: Client, message: Message) -> Message:
+        switch, name, index = (message.get(key) for key in ("switch", "register", "index"))
+        if not (isinstance(switch, str) and isinstance(name, str) and isinstance(index, int)):
+            raise InputError("a register has a switch, a name and an index.")
+        partition = self._jobs.partition_of(client.number)
+        return {"value": self._switch.read_register(partition, switch, name, index)}
 
 
 def _listen(where: Address) -> tuple[socket.socket, socket.socket]:

@@ -9,22 +9,31 @@ from typing import Any
 from innet import programs
 from innet.core.errors import InputError, NetworkError
 from innet.core.packets import MAX_PORT
-from innet.core.settings import too_many_workers
+from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.programs import CompiledProgram
 from innet.protocol.admission import Job, Member
 from innet.service.coordinator import JobCoordinator
-from innet.topology import AGGREGATIONS, Plan, PlannedHost, PlannedSwitch, aggregation_of
+from innet.topology import (
+    AGGREGATIONS,
+    Plan,
+    PlannedHost,
+    PlannedSwitch,
+    Request,
+    aggregation_of,
+)
 from innet.topology.plan import Link, Port
 from innet.topology.slots import SWITCH, SlotsAggregation
+from innet.topology.tree import TreeAggregation
 from innet.wire import Endpoint, Layout
 
 _UNDER_WAY = 9 << 18  # bytes of a job's packets: some two MiB, or more where that would be
 _OF_A_WORKER = 1 << 17  # less than this of each worker's
+_TREE_PORTS = 1 << 15  # workers of all jobs together
 
 
 @dataclass(frozen=True, slots=True)
 class SlotPartitions:
-    """How a switch is divided.
+    """How a switch is divided; with program tree each job has switches of its own.
 
     Attributes:
         program: the program of the switch.
@@ -54,12 +63,20 @@ class SlotPartitions:
         """
         check_servable(program.program)
         size = program.dimensions()
-        if workers > size.workers:
-            raise InputError(too_many_workers(workers, program.name, size.workers))
+        is_tree = is_of_trees(program.program)
+        limit = MAX_WORKERS if is_tree else size.workers
+        if workers > limit:
+            raise InputError(too_many_workers(workers, program.name, limit))
         if workers < 1:
-            raise InputError(
-                f"{workers} workers in a job; {program.name} takes 1 to {size.workers}."
-            )
+            raise InputError(f"{workers} workers in a job; {program.name} takes 1 to {limit}.")
+        if is_tree:
+            most = _TREE_PORTS // workers
+            if not 1 <= jobs <= most:
+                raise InputError(
+                    f"{jobs} jobs of up to {workers} workers; a service takes {_TREE_PORTS} "
+                    f"workers in all, which is room for 1 to {most} jobs."
+                )
+            return cls(program, jobs, workers, size.slots)
         most = min(size.slots, MAX_PORT // workers)
         if not 1 <= jobs <= most:
             raise InputError(
@@ -88,6 +105,11 @@ class SlotPartitions:
         """The switch port of a worker."""
         return 1 + partition * self.workers + worker
 
+    @property
+    def ports(self) -> int:
+        """How many ports the service needs: those of workers from 1 on, and two more."""
+        return max(MAX_PORT, self.port(self.jobs, 0)) + 2
+
     def job(self, partition: int) -> Job:
         """A job with as many workers as the partition has ports."""
         return Job(
@@ -102,16 +124,20 @@ class SlotPartitions:
 
     def describe(self, job: JobCoordinator) -> dict[str, Any]:
         """The description from which a worker makes ``plan_of``."""
-        partition = self.job(job.partition)
-        return {
+        common = {
             "program": self.program.program,
             "values": self.program.parameters["VALUES"],
             "job": job.number,
             "epoch": job.epoch,
             "workers": job.workers,
             "absent": sorted(job.absent),
-            "slot_base": partition.slot_base,
             "slots": self.window(job.workers),
+        }
+        if is_of_trees(self.program.program):
+            return common
+        partition = self.job(job.partition)
+        return common | {
+            "slot_base": partition.slot_base,
             "group": partition.group,
             "port": self.port(job.partition, 0),
         }
@@ -121,24 +147,40 @@ def check_servable(program: str) -> None:
     """Refuse programs that a service cannot run.
 
     Raises:
-        InputError: the program needs several switches, or a parameter server.
+        InputError: the program needs a parameter server.
     """
-    if program in AGGREGATIONS and not isinstance(aggregation_of(program), SlotsAggregation):
+    servable = (SlotsAggregation, TreeAggregation)
+    if program in AGGREGATIONS and not isinstance(aggregation_of(program), servable):
         raise InputError(
-            f"{program} takes more than one switch and its workers, such as switches above it or a "
-            "parameter server, and a service is one switch; serve slots or harvest, and run "
-            f"{program} in memory or by innet net."
+            f"{program} takes more than switches and workers, such as a parameter server; serve "
+            f"slots, harvest or tree, and run {program} in memory or by innet net."
         )
 
 
+def is_of_trees(program: str) -> bool:
+    """Whether ``program`` runs on a tree of switches, which each job has of its own."""
+    return isinstance(aggregation_of(program), TreeAggregation)
+
+
 def plan_of(description: Mapping[str, Any]) -> Plan:
-    """The plan of a job on a service, as its workers see it: a star with default addresses.
+    """The plan of a job on a service, as its workers see it: with default addresses, a star or a
+    tree with a rack for every 32 workers.
 
     Raises:
         NetworkError: the description cannot be used.
     """
     try:
         program = programs.find(str(description["program"]), int(description["values"]))
+        if is_of_trees(program.program):
+            request = Request(
+                workers=int(description["workers"]),
+                window=int(description["slots"]),
+                job=int(description["job"]),
+                epoch=int(description["epoch"]),
+                absent=frozenset(map(int, description["absent"])),
+                allow_partial=True,
+            )
+            return aggregation_of(program.program).plan(program, request)
         first, workers = int(description["port"]), int(description["workers"])
         job = Job(
             [Member(first + each, Endpoint.of_worker(each)) for each in range(workers)],

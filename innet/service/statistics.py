@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 
 from innet.core.errors import MissingToolError, NetworkError
 from innet.core.numba_cache import njit
-from innet.core.packets import PacketBatch
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.protocol import SlotReader
 from innet.protocol.message import serial_distance
 from innet.service.coordinator import JobCoordinator, Jobs
-from innet.service.hosted_switch import HostedSwitch
-from innet.service.slot_partition import plan_of
+from innet.service.hosted_switch import Hosted
+from innet.service.slot_partition import SlotPartitions, is_of_trees, plan_of
 from innet.transport.peers import Address, PeerPorts
 
 Document = dict[str, Any]
 
-_PORTS = 512
 _REMEDY = "Install it with `pip install 'innet[metrics]'`."
 
 DROP_REASONS = (
@@ -43,6 +42,9 @@ DROP_REASONS = (
 )
 """The constants ``DROP_*`` of slots.p4 and harvest.p4, in lower case: names of the indices of the
 counter ``dropped``, from 1 on. Only harvest.p4 has the last one."""
+
+TREE_DROP_REASONS = (*DROP_REASONS[:8], "not_below", "late", "lost_state")
+"""The same of tree.p4."""
 
 
 class Counts(NamedTuple):
@@ -61,7 +63,7 @@ class Counts(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts) -> None:
-    """Count packets of ``size`` bytes that arrived from ports below 512 at ``now``."""
+    """Count packets of ``size`` bytes that arrived at ``now``."""
     for each in port:
         counts.arrived[each] += 1
         counts.heard[each] = now
@@ -72,7 +74,7 @@ def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts
 def count_left(
     port: NDArray[np.int32], length: NDArray[np.int32], offset: int, counts: Counts
 ) -> None:
-    """Count packets to ports below 512, without their first ``offset`` bytes."""
+    """Count packets that leave, without their first ``offset`` bytes."""
     for row in range(len(port)):
         counts.left[port[row]] += 1
         counts.bytes[1] += length[row] - offset
@@ -84,19 +86,20 @@ class Traffic:
     Args:
         size: bytes of an arriving packet, from the innet header on.
         offset: bytes before the innet header of a leaving packet.
+        ports: how many ports there are.
 
     Attributes:
-        arrived, left: shape (512,), int64: frames of the port's worker, and frames to it.
-        heard: shape (512,): when the last frame arrived from the port, by ``time.monotonic``; 0 for
+        arrived, left: shape (ports,), int64: frames of the port's worker, and frames to it.
+        heard: shape (ports,): when the last frame arrived from the port, by ``time.monotonic``; 0 for
             never.
         bytes_in, bytes_out: of all frames, with the innet header and without those before it.
         counts: the same arrays for compiled code.
     """
 
-    def __init__(self, size: int, offset: int) -> None:
-        self.arrived = np.zeros(_PORTS, np.int64)
-        self.left = np.zeros(_PORTS, np.int64)
-        self.heard = np.zeros(_PORTS)
+    def __init__(self, size: int, offset: int, ports: int = MAX_PORT + 2) -> None:
+        self.arrived = np.zeros(ports, np.int64)
+        self.left = np.zeros(ports, np.int64)
+        self.heard = np.zeros(ports)
         self._bytes = np.zeros(2, np.int64)
         self.counts = Counts(self.arrived, self.left, self.heard, self._bytes)
         self._size = size
@@ -164,7 +167,8 @@ def open_slots(read: SlotReader, slots: int, workers: Sequence[int]) -> OpenSlot
 class Parts(NamedTuple):
     """The parts of a service that statistics are read from."""
 
-    switch: HostedSwitch
+    switch: Hosted
+    partitions: SlotPartitions
     ports: PeerPorts
     jobs: Jobs
     traffic: Traffic
@@ -172,12 +176,12 @@ class Parts(NamedTuple):
 
 def statistics(parts: Parts, now: float) -> dict[str, Any]:
     """Packets, drops by reason, and jobs, as ``docs/service.md`` names them."""
-    switch, traffic, counts = parts.switch.switch, parts.traffic, parts.ports.counts
-    dropped = switch.counters["dropped"].packets[1:].tolist()
+    switch, traffic, counts = parts.switch.counts(), parts.traffic, parts.ports.counts
+    dropped = switch.dropped[1:].tolist()
     return {
         "packets": {
-            "in": switch.statistics.packets_in,
-            "out": switch.statistics.packets_out,
+            "in": switch.packets_in,
+            "out": switch.packets_out,
             "bytes_in": traffic.bytes_in,
             "bytes_out": traffic.bytes_out,
         },
@@ -186,18 +190,25 @@ def statistics(parts: Parts, now: float) -> dict[str, Any]:
             "lost_on_departure": parts.ports.dropped,
             "unknown_sender": counts.unknown_senders,
             "wrong_length": counts.wrong_length - counts.hellos,
-            **dict(zip(DROP_REASONS, dropped, strict=False)),
+            **dict(zip(_reasons(parts), dropped, strict=False)),
         },
         "jobs": [_job(parts, job, now) for job in parts.jobs],
     }
 
 
+def _reasons(parts: Parts) -> tuple[str, ...]:
+    is_tree = is_of_trees(parts.partitions.program.program)
+    return TREE_DROP_REASONS if is_tree else DROP_REASONS
+
+
 def _job(parts: Parts, job: JobCoordinator, now: float) -> dict[str, Any]:
-    partitions, traffic = parts.switch.partitions, parts.traffic
+    partitions, traffic = parts.partitions, parts.traffic
     held = OpenSlots(0, None, ())
     if job.epochs:
         plan = plan_of(partitions.describe(job))
-        held = open_slots(parts.switch.reader(plan), plan.job.slots, plan.job.present)
+        held = open_slots(
+            parts.switch.reader(job.partition, plan), plan.job.slots, plan.job.present
+        )
     members = []
     for worker, member in sorted(job.members.items()):
         port = partitions.port(job.partition, worker)

@@ -55,6 +55,7 @@ class Request:
         window: chunks of a worker under way at once, a power of two; by default all slots.
         framing: "udp" or "raw".
         job, epoch: as in the header.
+        absent: indices of workers who take no part in this epoch.
         allow_partial: workers may request results that lack late workers; program tree has to know.
         topology: name of a topology, with or without options, such as "leaf-spine:spines=3"; by
             default one switch, or a tree for programs with several levels.
@@ -70,6 +71,7 @@ class Request:
     framing: Framing = "udp"
     job: int = 1
     epoch: int = 0
+    absent: frozenset[int] = frozenset()
     allow_partial: bool = False
     racks: int | None = None
     depth: int | None = None
@@ -361,6 +363,7 @@ def job_for(
         slots=window,
         slot_base=base,
         group=1 + len(request.beside),
+        absent=request.absent,
         allow_partial=request.allow_partial,
     )
 

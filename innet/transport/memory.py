@@ -182,11 +182,17 @@ class NetworkTransport:
         self.undelivered = 0
         self._switches = {name: _Switch(process) for name, process in switches.items()}
         self._ways: list[_Way] = []
-        self._entrance: dict[int, tuple[_Switch, int]] = {}
+        self._hosts = sorted(hosts)
+        self._entered = list(self._switches.values())
+        index = {id(switch): number for number, switch in enumerate(self._entered)}
+        # Of each host: which switch it is at (-1: there is no such host), and the port.
+        self._entrance = np.full(max(hosts) + 1, -1, np.int32)
+        self._entrance_port = np.zeros(max(hosts) + 1, np.int32)
         for number, end in hosts.items():
             switch = self._free(end)
             switch.host[end.port] = number
-            self._entrance[number] = (switch, end.port)
+            self._entrance[number] = index[id(switch)]
+            self._entrance_port[number] = end.port
         generators = iter(rng.spawn(2 * len(trunks)) if rng is not None else [])
         for a, b in trunks:
             for begin, end in ((a, b), (b, a)):
@@ -230,16 +236,18 @@ class NetworkTransport:
         """
         if not len(packets):
             return
-        for number in _distinct(packets.port):
-            if number not in self._entrance:
-                known = sorted(self._entrance)
-                raise InputError(f"there is no host {number}; the hosts are {known}.")
+        possible = (packets.port >= 0) & (packets.port < len(self._entrance))
+        host = np.where(possible, packets.port, 0)
+        entrance = np.where(possible, self._entrance[host], -1)
+        if (entrance < 0).any():
+            number = packets.port[entrance < 0][0]
+            raise InputError(f"there is no host {number}; the hosts are {self._hosts}.")
         self.to_switch.add(packets)
         if self.tap is not None:
             self.tap(Direction.TO_SWITCH, packets, now)
-        for number, part in _split(packets, packets.port):
-            switch, port = self._entrance[number]
-            switch.waiting.append(_at(part, port))
+        inside = PacketBatch(packets.data, packets.length, self._entrance_port[host])
+        for number, part in _split(inside, entrance):
+            self._entered[number].waiting.append(part)
 
     def receive(self, now: float) -> PacketBatch:
         """Run the switches until no packet waits at any of them; returns what reached hosts.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError
-from innet.core.packets import PacketBatch
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.transport.messages import (
     Addresses,
     Outbox,
@@ -33,8 +34,6 @@ from innet.transport.system_calls import (
 )
 from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
 
-_PORTS = 512  # that a v1model switch can have
-_TABLE = 4 * _PORTS
 _ROWS = 2048  # most packets of a batch
 _BATCH = 1 << 20  # most bytes of a batch; they stay in the CPU cache until they are summed and sent
 _NAME = np.dtype(  # struct sockaddr_in
@@ -122,6 +121,7 @@ class PeerPorts:
     Args:
         sock: a bound UDP socket; it is closed with this.
         layout: of the frames, with framing "raw".
+        ports: how many there are; a v1model switch has 512, of which the last is for drops.
         segments: many frames as one datagram, if the kernel can.
 
     Attributes:
@@ -135,7 +135,14 @@ class PeerPorts:
     max_unknown = 64
     max_unknown_bytes = 64
 
-    def __init__(self, sock: socket.socket, layout: Layout, *, segments: bool = True) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        layout: Layout,
+        *,
+        ports: int = MAX_PORT + 2,
+        segments: bool = True,
+    ) -> None:
         if layout.framing != "raw":
             raise InputError(f"ports of peers carry frames of framing 'raw', not {layout.framing}.")
         widen_buffers(sock)
@@ -158,10 +165,11 @@ class PeerPorts:
         )
         self._outbox = Outbox(segments and enable_gro(sock), forgiving=True)
         self._known: dict[int, int] = {}  # address as a number -> port
-        self._senders = Senders(np.zeros(_TABLE, np.int64), np.zeros(_TABLE, np.int32))
-        self._names = np.zeros(_PORTS, _NAME)
-        self._addresses = self._names.view(np.uint8).reshape(_PORTS, ADDRESS_BYTES)
-        self._places = np.full(_PORTS, -1, np.int64)
+        table = 1 << (2 * ports).bit_length()  # a power of two, at most half full
+        self._senders = Senders(np.zeros(table, np.int64), np.zeros(table, np.int32))
+        self._names = np.zeros(ports, _NAME)
+        self._addresses = self._names.view(np.uint8).reshape(ports, ADDRESS_BYTES)
+        self._places = np.full(ports, -1, np.int64)
         assert layout.values_offset == _HEADER + HEADER.itemsize
 
     def fileno(self) -> int:
@@ -197,24 +205,36 @@ class PeerPorts:
         Raises:
             InputError: no such port, or the address belongs to another one.
         """
-        if not 0 <= port < _PORTS - 1:
-            raise InputError(f"port {port} is not in 0 .. {_PORTS - 2}.")
-        key = _key(address)
-        if self._known.get(key, port) != port:
-            raise InputError(
-                f"{address.ip}, UDP port {address.udp_port}, is at port {self._known[key]} already."
-            )
-        self.dismiss(port)
-        self._known[key] = port
-        ip = int(ipaddress.IPv4Address(address.ip))
-        self._names[port] = (socket.AF_INET, address.udp_port, ip, 0)
-        self._places[port] = port
-        self._index()
+        self.assign([port], {port: address})
 
     def dismiss(self, port: int) -> None:
         """Remove the peer at ``port``."""
-        self._known = {key: at for key, at in self._known.items() if at != port}
-        self._places[port] = -1
+        self.assign([port], {})
+
+    def assign(self, ports: Iterable[int], peers: Mapping[int, Address]) -> None:
+        """Remove the peers at ``ports``, and assign those of ``peers``, by port; all or nothing.
+
+        Raises:
+            InputError: no such port, or an address belongs to another one.
+        """
+        cleared = {*ports, *peers}
+        known = {key: at for key, at in self._known.items() if at not in cleared}
+        last = len(self._places) - 2
+        for port, address in peers.items():
+            if not 0 <= port <= last:
+                raise InputError(f"port {port} is not in 0 .. {last}.")
+            if known.setdefault(_key(address), port) != port:
+                raise InputError(
+                    f"{address.ip}, UDP port {address.udp_port}, is at port "
+                    f"{known[_key(address)]} already."
+                )
+        for port in cleared:
+            self._places[port] = -1
+        for port, address in peers.items():
+            ip = int(ipaddress.IPv4Address(address.ip))
+            self._names[port] = (socket.AF_INET, address.udp_port, ip, 0)
+            self._places[port] = port
+        self._known = known
         self._index()
 
     def _index(self) -> None:

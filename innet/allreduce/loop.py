@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from innet.codecs import Codec, Outcome
 from innet.core.errors import InputError, OverflowedError, StalledError
+from innet.core.numbers import number_list
 from innet.core.reduce_op import Segment
 from innet.core.threads import Map, parallel_map
 
@@ -234,7 +235,7 @@ def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
 def _check_allowed(late: tuple[int, ...], here: Collection[int], has_epochs: bool) -> None:
     """Raise StalledError unless the workers ``here`` can continue without the late ones."""
     if late and not set(here) - set(late):
-        names = ", ".join(map(str, here))
+        names = number_list(here)
         raise StalledError(
             f"the others went on without worker {names}, which was late; it can come back under a "
             "later epoch (begin_epoch)."
@@ -248,7 +249,7 @@ def _check_allowed(late: tuple[int, ...], here: Collection[int], has_epochs: boo
 
 def named(late: tuple[int, ...]) -> str:
     """Late workers in a sentence."""
-    return f"the workers {', '.join(map(str, late))}" if late else "workers of other racks"
+    return f"the workers {number_list(late)}" if late else "workers of other racks"
 
 
 def _restore(codecs: Mapping[int, Codec], states: Mapping[int, Mapping[str, Any]]) -> None:

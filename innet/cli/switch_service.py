@@ -16,6 +16,7 @@ from rich.text import Text
 
 from innet.cli.options import declared, with_settings
 from innet.cli.output import out, say_json
+from innet.core.numbers import number_list
 from innet.core.settings import LISTEN, ServiceSettings
 
 
@@ -163,4 +164,4 @@ def _job_title(job: Document) -> str:
 
 
 def _workers(indices: list[int]) -> str:
-    return f"worker{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
+    return f"worker{'s' if len(indices) > 1 else ''} {number_list(indices)}"

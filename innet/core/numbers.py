@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from numbers import Real
 from typing import TypeGuard
 
 from innet.core.errors import InnetError, InputError
+
+_LISTED = 16  # numbers, or runs of numbers, in a sentence
 
 
 def is_real(value: object) -> TypeGuard[float]:
@@ -33,6 +36,28 @@ def require_int(value: object, what: str, error: type[InnetError] = InputError) 
         except TypeError:
             pass
     raise not_an_int(value, what, error)
+
+
+def number_list(numbers: Iterable[int]) -> str:
+    """Numbers in a sentence: all of them if they are few, otherwise by runs, and how many more.
+
+    >>> number_list([3, 5])
+    '3, 5'
+    >>> number_list([*range(20), 40])
+    '0 to 19, 40'
+    """
+    ordered = sorted(numbers)
+    if len(ordered) <= _LISTED:
+        return ", ".join(map(str, ordered))
+    runs: list[list[int]] = []
+    for number in ordered:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in runs[:_LISTED])
+    more = sum(b - a + 1 for a, b in runs[_LISTED:])
+    return f"{shown} and {more} more" if more else shown
 
 
 def not_an_int(value: object, what: str, error: type[InnetError] = InputError) -> InnetError:

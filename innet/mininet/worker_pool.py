@@ -17,6 +17,7 @@ from innet.allreduce.loop import Vector
 from innet.core import child_process
 from innet.core.child_process import ChildProcess
 from innet.core.errors import InnetError, NetworkError, StalledError
+from innet.core.numbers import number_list
 from innet.mininet.control import NetworkSwitches, read_register
 from innet.mininet.network import check_switches
 from innet.processes.settings import JobSettings, ServerSettings, SessionSettings, WorkerSettings
@@ -168,7 +169,7 @@ class WorkerPool:
         self._expel_late()
         late = self._waiting()
         if late and time.monotonic() > self._deadline:
-            names = ", ".join(map(str, late))
+            names = number_list(late)
             raise StalledError(f"workers {names} were not done in time.")
         return not late
 

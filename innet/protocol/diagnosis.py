@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from innet.core.numbers import number_list
 from innet.protocol.message import serial_distance
 from innet.protocol.settings import Membership
 
@@ -88,7 +89,7 @@ class Stall:
                 f"worker {member.worker}, or do not fit (see what was refused).",
             )
         plural = "s" if len(missing) > 1 else ""
-        names = ", ".join(map(str, missing))
+        names = number_list(missing)
         text = f"{self._what()} It waits for worker{plural} {names}."
         if member.worker in missing:
             text += (

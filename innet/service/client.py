@@ -25,7 +25,7 @@ from innet.core.errors import (
     StateError,
 )
 from innet.core.not_copyable import NotCopyable
-from innet.core.numbers import is_real, require_int
+from innet.core.numbers import is_real, number_list, require_int
 from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.core.waiting import WaitNotice
 from innet.service.connections import Channel, resolve
@@ -302,7 +302,7 @@ class Membership(NotCopyable):
                 return "an answer"
             if awaited is None:
                 return "an answer to the datagrams that show this worker's address; a firewall?"
-            names = ", ".join(map(str, awaited))
+            names = number_list(awaited)
             return f"worker{'s' if len(awaited) != 1 else ''} {names} of job {self.job!r}"
 
         waiting = WaitNotice(lambda: f"worker {self.worker} waits for {missing()}")

@@ -35,6 +35,7 @@ from innet.wire import UDP_PORT
 
 _OTHER_FILES = 128  # that the process may have open besides connections
 _MOST_WAITING = 1 << 20  # bytes that a client has not taken: it does not read
+_ACCEPTED_AT_ONCE = 64  # connections, before frames are looked at again
 _GREETED_SECONDS = 10.0  # for the first line to come
 
 
@@ -105,14 +106,18 @@ class Connections:
         return len(self._clients)
 
     def accept(self, now: float) -> None:
-        """Accept a new client and send the greeting."""
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:
-            return  # it is gone again
-        if len(self._clients) >= self._most:
-            sock.close()
-            return
+        """Accept new clients and send them the greeting."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return  # there is none, or it is gone again
+            if len(self._clients) >= self._most:
+                sock.close()
+            else:
+                self._greet(sock, now)
+
+    def _greet(self, sock: socket.socket, now: float) -> None:
         sock.setblocking(False)
         _keep_alive(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000)

@@ -62,7 +62,7 @@ class SwitchCounts(NamedTuple):
 
     packets_in: int
     packets_out: int
-    dropped: NDArray[np.int64]
+    dropped: NDArray[np.uint64]
 
 
 class HostedSwitch:

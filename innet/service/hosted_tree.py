@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from innet.core.packets import PacketBatch
 from innet.core.settings import EngineName
@@ -56,6 +57,7 @@ class HostedTrees:
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:
         """None: which switch a packet goes to is decided in Python."""
         del packets
+        return None
 
     def begin(self, partition: int, plan: Plan) -> None:
         """See ``Hosted``. The switches of a job stay the same over its epochs."""
@@ -152,7 +154,8 @@ class HostedTrees:
         return SwitchCounts(int(self._packets[0]), int(self._packets[1]), dropped)
 
 
-def _dropped(tree: _Tree) -> np.ndarray:
-    found = [switch.counters["dropped"].packets for switch in tree.switches.values()]
-    total: np.ndarray = np.sum(found, axis=0)
+def _dropped(tree: _Tree) -> NDArray[np.uint64]:
+    total: NDArray[np.uint64] = np.sum(
+        [switch.counters["dropped"].packets for switch in tree.switches.values()], axis=0
+    )
     return total

@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 _TURN = 1.0  # seconds between two looks at silent clients, and at what a signal has asked for
 _LOOKS = 64  # at frames, before clients are looked at again
+_BACKLOG = 1024  # connections that wait to be accepted: all workers of a job may start at once
 _PORT_TRIES = 20  # to find a port that is free for both protocols
 
 
@@ -315,7 +316,7 @@ def _listen(where: Address) -> tuple[socket.socket, socket.socket]:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(tuple(where))
             data.bind(listener.getsockname())
-            listener.listen(128)
+            listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
             data.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from innet import programs
@@ -20,6 +22,7 @@ from innet.topology import (
     PlannedSwitch,
     Request,
     aggregation_of,
+    make_plan,
 )
 from innet.topology.plan import Link, Port
 from innet.topology.slots import SWITCH, SlotsAggregation
@@ -28,6 +31,7 @@ from innet.wire import Endpoint, Layout
 
 _UNDER_WAY = 9 << 18  # bytes of a job's packets: some two MiB, or more where that would be
 _OF_A_WORKER = 1 << 17  # less than this of each worker's
+_PLANNING = threading.Lock()
 _TREE_PORTS = 1 << 15  # workers of all jobs together
 
 
@@ -159,7 +163,13 @@ def check_servable(program: str) -> None:
 
 def is_of_trees(program: str) -> bool:
     """Whether ``program`` runs on a tree of switches, which each job has of its own."""
-    return isinstance(aggregation_of(program), TreeAggregation)
+    return program in AGGREGATIONS and isinstance(aggregation_of(program), TreeAggregation)
+
+
+@lru_cache(maxsize=8)
+def _planned(program: str, values: int, request: Request) -> Plan:
+    """The plan of a large job takes a tenth of a second; a process may have many of its workers."""
+    return make_plan(program, values, request)
 
 
 def plan_of(description: Mapping[str, Any]) -> Plan:
@@ -170,8 +180,8 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
         NetworkError: the description cannot be used.
     """
     try:
-        program = programs.find(str(description["program"]), int(description["values"]))
-        if is_of_trees(program.program):
+        name, values = str(description["program"]), int(description["values"])
+        if is_of_trees(name):
             request = Request(
                 workers=int(description["workers"]),
                 window=int(description["slots"]),
@@ -180,7 +190,9 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
                 absent=frozenset(map(int, description["absent"])),
                 allow_partial=True,
             )
-            return aggregation_of(program.program).plan(program, request)
+            with _PLANNING:  # the first to come plans for all of this process
+                return _planned(name, values, request)
+        program = programs.find(name, values)
         first, workers = int(description["port"]), int(description["workers"])
         job = Job(
             [Member(first + each, Endpoint.of_worker(each)) for each in range(workers)],
@@ -203,7 +215,7 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
                 for each, member in enumerate(job.members)
             ),
             job=job,
-            layout=Layout(int(description["values"]), "udp"),
+            layout=Layout(values, "udp"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NetworkError(f"the switch describes a job that cannot be: {error}") from None

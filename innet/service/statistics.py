@@ -90,8 +90,8 @@ class Traffic:
 
     Attributes:
         arrived, left: shape (ports,), int64: frames of the port's worker, and frames to it.
-        heard: shape (ports,): when the last frame arrived from the port, by ``time.monotonic``; 0 for
-            never.
+        heard: shape (ports,): when the last frame arrived from the port, by ``time.monotonic``; 0
+            for never.
         bytes_in, bytes_out: of all frames, with the innet header and without those before it.
         counts: the same arrays for compiled code.
     """

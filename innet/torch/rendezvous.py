@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
-from innet.core.numbers import is_real
+from innet.core.numbers import is_real, number_list
 from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.core.waiting import WaitNotice
 from innet.service import Membership, join
@@ -180,7 +180,7 @@ def _answer(store: Any, offer: Offer, size: int, until: float) -> None:
 
 
 def _ranks(ranks: set[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, sorted(ranks)))}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {number_list(ranks)}"
 
 
 def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[Membership, Offer]:

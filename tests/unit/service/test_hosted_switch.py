@@ -90,7 +90,7 @@ def test_a_job_begins_in_empty_slots_and_ends_with_nobody_admitted():
 
     def begin(partition, epoch):
         job = job_at(partition, 2, number=7 + partition, epoch=epoch)
-        switch.begin(partition, plan_of(partitions.describe(job)).job)
+        switch.begin(partition, plan_of(partitions.describe(job)))
 
     for partition in range(3):
         begin(partition, 1)

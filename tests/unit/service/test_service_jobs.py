@@ -29,7 +29,7 @@ class World:
 
     def late_workers(self, job):
         assert job.awaited
-        return self.late
+        return self.late if job.epochs else frozenset()
 
     def renew(self, client, *without):
         (job,) = self.jobs

@@ -150,7 +150,9 @@ class HostedTrees:
 
     def counts(self) -> SwitchCounts:
         """See ``Hosted``."""
-        dropped = self._ended + sum(map(_dropped, self._trees.values()))
+        dropped = self._ended.copy()
+        for tree in self._trees.values():
+            dropped += _dropped(tree)
         return SwitchCounts(int(self._packets[0]), int(self._packets[1]), dropped)
 
 

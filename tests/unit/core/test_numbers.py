@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from innet.core.errors import InputError
-from innet.core.numbers import nanoseconds
+from innet.core.numbers import nanoseconds, number_list
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,17 @@ def test_durations_that_are_none(text):
 def test_durations_that_nanoseconds_do_not_hold(text):
     with pytest.raises(InputError, match="whole nanoseconds up to 30 years"):
         nanoseconds(text, "the gap")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([], ""),
+        ([5, 3], "3, 5"),
+        (range(16), ", ".join(map(str, range(16)))),
+        ([40, *range(20)], "0 to 19, 40"),
+        (range(0, 80, 2), ", ".join(map(str, range(0, 32, 2))) + " and 24 more"),
+    ],
+)
+def test_numbers_in_a_sentence(numbers, text):
+    assert number_list(numbers) == text

@@ -24,7 +24,7 @@ from support.service import (
 )
 
 import innet
-from innet.service import connections, protocol
+from innet.service import protocol
 from innet.service.statistics import DROP_REASONS
 from innet.wire import HEADER
 
@@ -316,8 +316,8 @@ def test_nothing_is_left_of_hostile_clients(service, stack):
 
 def test_no_more_clients_than_a_switch_has_ports(service, monkeypatch):
     """One more is sent away; when one has gone, there is room again."""
-    assert connections._MOST_CLIENTS == 512
-    monkeypatch.setattr(connections, "_MOST_CLIENTS", 3)
+    assert service._connections._most == 512
+    monkeypatch.setattr(service._connections, "_most", 3)
 
     def client():
         sock = socket.create_connection(service.address, 5)

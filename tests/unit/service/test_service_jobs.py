@@ -337,3 +337,20 @@ def test_epochs_wrap_around(world):
     job.epoch = 0xFFFF
     world.renew(1)
     assert world.last(1) == {"plan": {"epoch": 0}, "newcomers": []}
+
+
+def test_a_thousand_workers_are_not_told_a_million_lists():
+    """While many are missing, a newcomer hears of them, and all whenever half of them have come."""
+    world = World(workers=1000)
+    for worker in range(999):
+        world.join(worker, worker, workers=1000)
+        world.show(worker)
+    lists = [
+        message["awaited"]
+        for said in world.said.values()
+        for message in said
+        if "awaited" in message
+    ]
+    assert len(lists) < 1000 * 30
+    assert sum(map(len, lists)) < 1_500_000
+    assert all(world.last(worker) == {"awaited": [999]} for worker in range(999))

@@ -343,14 +343,9 @@ def test_a_thousand_workers_are_not_told_a_million_lists():
     """While many are missing, a newcomer hears of them, and all whenever half of them have come."""
     world = World(workers=1000)
     for worker in range(999):
-        world.join(worker, worker, workers=1000)
-        world.show(worker)
-    lists = [
-        message["awaited"]
-        for said in world.said.values()
-        for message in said
-        if "awaited" in message
-    ]
+        world.enter(worker, worker, workers=1000)
+    said = [message for each in world.said.values() for message in each]
+    lists = [message["awaited"] for message in said if "awaited" in message]
     assert len(lists) < 1000 * 30
     assert sum(map(len, lists)) < 1_500_000
     assert all(world.last(worker) == {"awaited": [999]} for worker in range(999))

@@ -533,7 +533,12 @@ class ThroughputSettings(Settings):
         description="Chunks of a worker under way at once, powers of two.",
     )
     topologies: tuple[str, ...] = Field(
-        default=("star",), min_length=1, strict=False, description="Networks of switches."
+        default_factory=lambda given: (
+            "star" if max(given.get("workers", (1,))) <= BITMAP_BITS else "tree",
+        ),
+        min_length=1,
+        strict=False,
+        description="Networks of switches. By default star; tree for more than 32 workers.",
     )
     switches: tuple[Literal["memory", SwitchKind], ...] = Field(
         default=("memory",),

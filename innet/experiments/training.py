@@ -398,10 +398,10 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
 
 
 def make_collective(**arguments: Any) -> AllReducer:
-    """The built-in switch with ``slots.p4``."""
+    """The built-in switch with ``slots.p4``; more than 32 workers are spread over a tree."""
     from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
 
-    made: AllReducer = Collective(program="slots", **arguments)
+    made: AllReducer = Collective(**arguments)
     return made
 
 

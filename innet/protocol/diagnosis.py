@@ -56,8 +56,9 @@ class Stall:
 
     def __str__(self) -> str:
         return (
-            f"{self._what()} Who is missing stands in the switch's register bitmap at index "
-            f"((slot_base | {self.slot}) << 1) | {self.slot_version}."
+            f"{self._what()} Who is missing stands in the switch's register worker_bitmap (with "
+            f"tree and hashed: bitmap) at index ((slot_base | {self.slot}) << 1) | "
+            f"{self.slot_version}."
         )
 
     def diagnose(self, read: SlotReader) -> Diagnosis:

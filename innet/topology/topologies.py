@@ -285,7 +285,7 @@ class FatTree(Topology):
     arguments = ("ports", "workers")
 
     def workers(self, ports: int = 4) -> int:
-        """See ``Topology``: one worker at every host."""
+        """See ``Topology``: one worker at every host, and at most 32."""
         return min(ports**3 // 4, BITMAP_BITS)
 
     def shape(self, workers: int, ports: int = 4) -> Shape:
@@ -295,7 +295,10 @@ class FatTree(Topology):
         half = ports // 2
         edges = ports * half
         if not 1 <= workers <= edges * half:
-            raise InputError(f"{workers} workers; a fat-tree of {ports} has {edges * half} hosts.")
+            raise InputError(
+                f"{workers} workers; a fat-tree of {ports} has {edges * half} hosts. Choose other "
+                "--ports."
+            )
         racks: dict[int, list[int]] = {}
         for worker in range(workers):
             racks.setdefault(worker * edges // workers, []).append(worker)

@@ -110,7 +110,7 @@ def inject(net):
 
 def counted(table):
     rows = zip(*(column.cells for column in table.columns), strict=True)
-    return [row for row in rows if row[0].endswith("refused") and row[2] != "0"]
+    return [row for row in rows if row[0].endswith("dropped") and row[2] != "0"]
 
 
 def refused(net):
@@ -122,8 +122,8 @@ def refused(net):
         show(net, ["slots", "s9"])
     for words, said in (
         (["registers", "s1", "nowhere"], "unknown register 'nowhere'"),
-        (["registers", "s1", "members", "x"], "'x' is no index"),
-        (["registers", "s1", "members", "2048"], "index 2048 is not in"),
+        (["registers", "s1", "worker_bitmap", "x"], "'x' is no index"),
+        (["registers", "s1", "worker_bitmap", "2048"], "index 2048 is not in"),
         (["tables", "s1", "nowhere"], "unknown table 'nowhere'"),
     ):
         with pytest.raises(ControlError, match=said):

@@ -261,7 +261,7 @@ def test_dead_worker_is_named_within_the_deadline(faults: Faults | None, dead: i
     message = str(caught.value)
     assert "job 7, epoch 3, worker" in message
     assert "8 slots wait" in message
-    assert "register bitmap at index" in message
+    assert "register worker_bitmap (with tree and hashed: bitmap) at index" in message
     stall = survivor.stall(began + 10.0)
     assert stall.waited == pytest.approx(10.0)
     assert stall.stuck == 8

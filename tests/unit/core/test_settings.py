@@ -57,15 +57,13 @@ class Outer(BaseModel):
     [
         (
             AllReduceSettings,
-            {"workers": 40},
-            "workers = 40 cannot be used; a job takes 1 to 32, as a packet names each worker by "
-            "one of 32 bits. The program for larger jobs is tree; with the packets of this version "
-            "it takes 1 to 32, too.",
+            {"workers": 40_000},
+            "workers = 40000 cannot be used; a job takes 1 to 32768.",
         ),
         (
             AllReduceSettings,
             {"workers": True},
-            "workers = True cannot be used; allowed is an integer from 1 to 32.",
+            "workers = True cannot be used; allowed is an integer from 1 to 32768.",
         ),
         (
             AllReduceSettings,

@@ -26,6 +26,7 @@ def allreduce(
     if output is not None:
         check_writable(output)
     given = gradients(settings)
+    settings = settings.with_workers(len(given))
     network = settings.model_dump(
         include={
             "codec", "program", "topology", "racks", "depth", "ports", "engine",

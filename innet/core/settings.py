@@ -16,7 +16,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -245,6 +245,13 @@ class NetworkSettings(RunSettings):
     )
     framing: PacketFraming = "udp"
     window: Window = None
+
+    def with_workers(self, workers: int) -> Self:
+        """The same with another number of workers. It determines the program if none was chosen."""
+        changes: dict[str, Any] = {"workers": workers}
+        if "program" not in self.model_fields_set:
+            changes |= {"program": default_program(self.topology, workers)}
+        return self.model_copy(update=changes)
 
 
 class CodecSettings(Settings):

@@ -78,7 +78,7 @@ def run_jobs(
     """
     jobs = range(1, settings.jobs + 1)
     gradients = {job: settings.of_job(job).gradients() for job in jobs}
-    settings = settings.model_copy(update={"workers": len(gradients[1])}).completed()
+    settings = settings.with_workers(len(gradients[1])).completed()
     settings.timing()  # an invalid codec is reported before anything is started
     shared = settings.shared_plan()
     for of_job in gradients.values():

@@ -96,6 +96,19 @@ def test_allreduce_options_reach_the_run():
     assert report["program"] == "slots-32"
 
 
+def test_more_workers_than_a_switch_takes_are_spread_over_racks():
+    report = report_of("--workers", 64, "--size", 500)
+    assert report["exact"] is True
+    assert (report["program"], report["workers"]) == ("tree-64", 64)
+
+
+def test_input_files_of_more_workers_than_a_switch_takes(tmp_path):
+    np.savez(tmp_path / "many.npz", **{f"w{i}": np.full(100, i, np.float32) for i in range(40)})
+    report = report_of("--input", tmp_path / "many.npz")
+    assert report["exact"] is True
+    assert (report["program"], report["workers"]) == ("tree-64", 40)
+
+
 def test_allreduce_table():
     result = innet("allreduce", "--size", 100)
     assert "equals the oracle's" in result.stdout
@@ -200,8 +213,16 @@ class TestWrong:
         ("arguments", "message"),
         [
             (["--codec", "lcp"], r"unknown codec 'lcp'.*Known.*: .*dense"),
-            (["--workers", "0"], r"workers = 0 cannot be used.*1 to 32"),
-            (["--workers", "33"], r"workers = 33 cannot be used.*1 to 32"),
+            (["--workers", "0"], r"workers = 0 cannot be used.*1 to 32768"),
+            (["--workers", "32769"], r"workers = 32769 cannot be used.*1 to 32768"),
+            (
+                ["--workers", "33", "--program", "slots"],
+                r"33 workers; slots-64 takes 1 to 32, .* larger jobs is tree",
+            ),
+            (
+                ["--workers", "33", "--depth", "1"],
+                r"33 workers .* more racks or more levels",
+            ),
             (["--density", "1.5"], r"density = 1\.5 cannot be used.*0 to 1"),
             (["--engine", "fast"], r"engine = 'fast' cannot be used.*'jit' or 'interpret'"),
             (["--values-per-packet", "100"], r"values_per_packet = 100.*32, 64, 256 or 1024"),

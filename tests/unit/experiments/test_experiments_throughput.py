@@ -55,6 +55,15 @@ def test_every_combination_is_measured_once(tmp_path):
         assert each.packet_rate * min(r.seconds.network for r in each.reports) > 0
 
 
+def test_more_workers_than_a_switch_takes_are_measured_on_trees(tmp_path):
+    assert ThroughputSettings(workers=(2, 32)).topologies == ("star",)
+    settings = ThroughputSettings(workers=(2, 40), windows=(16,), size=2000, rounds=1)
+    assert settings.topologies == ("tree",)
+    record = sweep(tmp_path / "t.json", settings, {"memory": throughput.in_memory})
+    assert [each.point.topology for each in record.measurements] == ["tree", "tree"]
+    assert all(each.exact for each in record.measurements)
+
+
 def test_trees_are_measured_beside_stars(tmp_path):
     settings = SMALL.model_copy(
         update={"workers": (2,), "windows": (16,), "topologies": ("star", "tree"), "rounds": 1}

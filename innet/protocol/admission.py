@@ -109,10 +109,10 @@ class Job:
                 with the same ports is there already.
         """
         commands = [f"mc_mgrp_create {self.group}"]
-        everybody = self.bitmap
+        full_bitmap = self.bitmap
         for worker, member in enumerate(self.members):
             if worker not in self.absent:
-                commands.append(self._admit(worker, everybody))
+                commands.append(self._admit(worker, full_bitmap))
             if new_ports:
                 commands.append(
                     f"table_add {_DELIVER} {_ADDRESS} {member.port} => "
@@ -159,10 +159,10 @@ class Job:
         commands += [following._admit(worker, following.bitmap) for worker in following.present]
         return following, commands
 
-    def _admit(self, worker: int, everybody: int) -> str:
+    def _admit(self, worker: int, full_bitmap: int) -> str:
         return (
             f"table_add {_ADMISSION} {_ADMIT} {self.members[worker].port} {self.number} "
-            f"{self.epoch} {worker} => {1 << worker} {everybody} {self.group} "
+            f"{self.epoch} {worker} => {1 << worker} {full_bitmap} {self.group} "
             f"{self.slot_base} {self.slots - 1}"
         )
 

@@ -88,7 +88,7 @@ class ParameterServer:
         self.collisions = 0
         self._source = source
         self._switch = switch
-        self._everybody = np.uint32(self.member.bitmap)
+        self._full_bitmap = np.uint32(self.member.bitmap)
         copies = 2 * window
         self._used = np.zeros(copies, np.bool_)
         self._sequence = np.zeros(copies, np.uint32)
@@ -167,7 +167,7 @@ class ParameterServer:
     def _fitting(self, header: Records) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """The checks of a contribution to this job. Each is about those that passed so far."""
         member = self.member
-        everybody = self._everybody
+        full_bitmap = self._full_bitmap
 
         def narrowed(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
             nonlocal header
@@ -179,7 +179,7 @@ class ParameterServer:
         yield "epoch", narrowed(header["epoch"] == member.epoch)
         yield "worker", narrowed(header["worker"] < member.workers)
         bitmap = header["bitmap"].astype(np.uint32)
-        yield "bitmap", narrowed((bitmap != 0) & (bitmap & ~everybody == 0))
+        yield "bitmap", narrowed((bitmap != 0) & (bitmap & ~full_bitmap == 0))
         bitmap = header["bitmap"].astype(np.uint32)
         yield "count", narrowed(header["count"] == np.bitwise_count(bitmap))
         chunk = header["sequence"].astype(np.uint32) - np.uint32(1)
@@ -214,7 +214,7 @@ class ParameterServer:
         added = open_ & apart & ~more
         self._add(copies[added], header[added], batch, rows[added])
         taken = replaced | added
-        complete = open_ & (self._bitmap[copies] == self._everybody)
+        complete = open_ & (self._bitmap[copies] == self._full_bitmap)
         asks = header["flags"] & np.uint8(Flag.PARTIAL) != 0
         complete |= open_ & asks & (header["flags"] & np.uint8(Flag.URGENCY) != 0)
         self._closed[copies] |= complete
@@ -290,7 +290,7 @@ class ParameterServer:
                 elements=self._elements[copies],
                 flags=self._marks[copies]
                 | np.uint8(Flag.RESULT)
-                | (self._bitmap[copies] != self._everybody) * np.uint8(Flag.PARTIAL),
+                | (self._bitmap[copies] != self._full_bitmap) * np.uint8(Flag.PARTIAL),
                 bitmap=self._bitmap[copies],
                 count=np.bitwise_count(self._bitmap[copies]).astype(np.uint16),
                 exponent=self._exponent[copies],

@@ -149,17 +149,17 @@ def open_slots(read: SlotReader, slots: int, workers: Sequence[int]) -> OpenSlot
         slots: how many slots the job has.
         workers: the workers that take part.
     """
-    everybody = sum(1 << worker for worker in workers)
+    full_bitmap = sum(1 << worker for worker in workers)
     number, oldest, members = 0, None, 0
     for slot in range(slots):
         for version in (0, 1):
             held = read(slot, version)
-            if held.bitmap in (0, everybody):
+            if held.bitmap in (0, full_bitmap):
                 continue
             number += 1
             if oldest is None or serial_distance(held.sequence, oldest) < 0:
                 oldest, members = held.sequence, held.bitmap
-    lacking = everybody & ~members if number else 0
+    lacking = full_bitmap & ~members if number else 0
     missing = tuple(worker for worker in workers if lacking >> worker & 1)
     return OpenSlots(number, oldest, missing)
 

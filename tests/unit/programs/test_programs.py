@@ -166,7 +166,7 @@ def test_dimensions_are_read_from_the_program():
     assert programs.find("harvest", 256).dimensions() == programs.Dimensions(256, 1024, 32)
 
 
-@pytest.mark.parametrize(("program", "beside_values"), [("slots", 5), ("tree", 8), ("hashed", 6)])
+@pytest.mark.parametrize(("program", "beside_values"), [("slots", 5), ("tree", 9), ("hashed", 6)])
 def test_every_register_is_accessed_once_per_packet(program, beside_values):
     """On each path: at most one action that reads or writes a register array, at one index."""
     document = programs.find(program, 32).json()
@@ -178,7 +178,10 @@ def test_every_register_is_accessed_once_per_packet(program, beside_values):
                 parameters = primitive["parameters"]
                 array = next(p["value"] for p in parameters if p["type"] == "register_array")
                 index = parameters[2 if primitive["op"] == "register_read" else 1]
-                assert index["value"] == ["scalars", "metadata_t.index"]
+                if array.endswith(".fence"):  # one word of a job, which programs only read
+                    assert primitive["op"] == "register_read"
+                else:
+                    assert index["value"] == ["scalars", "metadata_t.index"]
                 touching.setdefault(array, set()).add(action["name"])
                 order.setdefault(array, []).append(primitive["op"])
         for array, operations in order.items():

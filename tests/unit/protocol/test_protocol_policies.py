@@ -569,7 +569,7 @@ def test_a_late_worker_gets_the_result_that_all_have() -> None:
     rack.reduce(5, [0])
     assert first.missing == (1,)
     rack.now = drive({2: late}, rack.transport, rack.now)
-    assert rack.switch.refused[LATE] == 5
+    assert rack.switch.dropped[LATE] == 5
     assert late.bitmaps.tolist() == first.bitmaps.tolist() == [0b01] * 5
     np.testing.assert_array_equal(late.results()[0], first.results()[0])
     assert late.missing == (1,)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from innet.switch import ir
+from innet.switch.ir.simplify import local_fields
 from innet.switch.ir.tree import walk
 from innet.tofino.report import PIPE
 
@@ -248,11 +249,12 @@ class RegisterAccess:
 
 def register_accesses(program: ir.Program, flow: ControlFlow) -> list[RegisterAccess]:
     """All register accesses of one pipeline, in its order."""
+    local = {(each.header, each.field) for each in local_fields(program)}
     return [
         each
         for step in range(len(flow.nodes))
         for action in flow.actions(step)
-        for each in _of_action(program, flow, step, action)
+        for each in _of_action(program, flow, step, action, local)
     ]
 
 
@@ -262,7 +264,7 @@ def branches(action: ir.Action) -> bool:
 
 
 def _of_action(
-    program: ir.Program, flow: ControlFlow, step: int, action: int
+    program: ir.Program, flow: ControlFlow, step: int, action: int, local: Set[Location]
 ) -> list[RegisterAccess]:
     statements = program.actions[action].primitives
     done = [effects(program, statement) for statement in statements]
@@ -301,6 +303,11 @@ def _of_action(
             for which in _which_word(program, register, update.get(register), value)
         }
         inside = _inside(program, statements, done, reading, writing) | given.keys()
+        outputs = {
+            which
+            for position, which in given.items()
+            if not _stays_inside(done, position, inside, local)
+        }
         found.append(
             RegisterAccess(
                 flow,
@@ -310,12 +317,31 @@ def _of_action(
                 tuple(reading),
                 tuple(writing),
                 frozenset(inside),
-                frozenset(given.values()),
+                frozenset(outputs),
                 tuple(indices),
                 update.get(register),
             )
         )
     return found
+
+
+def _stays_inside(
+    done: list[tuple[frozenset[Location], frozenset[Location]]],
+    position: int,
+    inside: Set[int],
+    local: Set[Location],
+) -> bool:
+    """Whether a statement sets a local field that only the stateful ALU reads."""
+    written = done[position][1]
+    if not written <= local:
+        return False
+    for later in range(position + 1, len(done)):
+        read, again = done[later]
+        if read & written and later not in inside:
+            return False
+        if written <= again:
+            break
+    return True
 
 
 def _which_word(program: ir.Program, register: int, update: Any, value: Any) -> Iterator[int]:

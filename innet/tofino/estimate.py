@@ -9,6 +9,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.engine import backward_jumps
 from innet.switch.frontend.loader import load_program
+from innet.switch.ir.simplify import simplify
 from innet.tofino import stages, stateful_alu
 from innet.tofino.accesses import (
     ControlFlow,
@@ -110,7 +111,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     Raises:
         ProgramError: the document is not such a program.
     """
-    program, source = load_program(document), Source(document)
+    program, source = simplify(load_program(document)), Source(document)
     flows = [ControlFlow(program, pipeline) for pipeline in (program.ingress, program.egress)]
     found = [each for flow in flows for each in register_accesses(program, flow)]
     counts = {

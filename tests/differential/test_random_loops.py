@@ -22,6 +22,7 @@ from support.engines import check_random_traffic
 from innet.core.errors import EndlessLoopError
 from innet.switch import Switch, ir
 from innet.switch.frontend.loader import load_program
+from innet.switch.ir.simplify import simplify
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 PROGRAM = load_program(PROGRAMS / "fuzz_for.json")
@@ -63,6 +64,14 @@ class Compute:
     operator: ir.DataOperator
     left: ir.FieldRef
     right: ir.FieldRef | int
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """target = source & the target's bits"""
+
+    target: ir.FieldRef
+    source: ir.FieldRef
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +196,8 @@ class Writer:
                     value = ir.Binary(operator, left, other)
                     mask = ir.Const((1 << PROGRAM.field(target).width) - 1)
                     add(ir.Assign(target, ir.Binary(KIND.AND, value, mask)))
+                case Copy(target, source):
+                    add(ir.Assign(target, source))
                 case Read(target, index):
                     add(ir.RegisterRead(target, 0, index))
                 case Write(index, value):
@@ -252,6 +263,8 @@ class Oracle:
                     other = right if isinstance(right, int) else values[right]
                     value = OPERATORS[operator](values[left], other)
                     values[target] = value & ((1 << PROGRAM.field(target).width) - 1)
+                case Copy(target, source):
+                    values[target] = values[source] & ((1 << PROGRAM.field(target).width) - 1)
                 case Read(target, index):
                     if values[index] < CELLS:
                         mask = (1 << PROGRAM.field(target).width) - 1
@@ -360,6 +373,59 @@ def test_random_loops(bodies_: list[Any], seed: int) -> None:
         assert [data for _, data in sent] == wanted, engine
         assert switch.registers[PROGRAM.registers[0].name].tolist() == cells, engine
         assert switch.statistics.failed_assertions == len(packets) - len(wanted)
+
+
+# ── Ifs that choose values ───────────────────────────────────────────────────────────────────────
+
+
+def choices(rng: np.random.Generator, size: int) -> tuple[Any, ...]:
+    """Statements that set metadata, alone and in ifs, as p4c writes conditional values."""
+    metadata = [*LOCALS, *COUNTERS]
+    found: list[Any] = []
+    for _ in range(rng.integers(1, 4 if size == 3 else 3)):
+        left, right = (rng.choice(len(VARIABLES), p=[0.15] * 4 + [0.1] * 4) for _ in range(2))
+        target = metadata[rng.integers(len(metadata))]
+        if size and rng.random() < 0.6:
+            then = choices(rng, size - 1)
+            otherwise = choices(rng, size - 1) if rng.random() < 0.7 else ()
+            found.append(If(VARIABLES[left], int(rng.integers(1, 7)), then, otherwise))
+        elif rng.random() < 0.3:
+            found.append(Copy(target, VARIABLES[left]))
+        else:
+            operator = [*OPERATORS][rng.integers(len(OPERATORS))]
+            found.append(Compute(target, operator, VARIABLES[left], VARIABLES[right]))
+    return tuple(found)
+
+
+def jumps(program: ir.Program) -> int:
+    steps = (each for action in program.actions for each in action.primitives)
+    return sum(isinstance(each, ir.JumpIfZero) for each in steps)
+
+
+def test_ifs_that_choose_values() -> None:
+    """Simplified actions do the same. (The JIT simplifies all actions, the interpreter none.)"""
+    rng = np.random.default_rng(1)
+    kept = [Compute(PACKET[3], KIND.XOR, PACKET[3], each) for each in (*LOCALS, *COUNTERS)]
+    ifs = converted = 0
+    for _ in range(40):
+        bodies_ = [(*choices(rng, 3), *kept) for _ in range(ACTIONS)]
+        program = program_of([Writer().action(body) for body in bodies_])
+        simple = simplify(program)
+        ifs += jumps(program)
+        converted += jumps(program) - jumps(simple)
+        packets = [
+            (
+                i % ACTIONS,
+                *map(int, rng.integers(0, 256, 2)),
+                *map(int, rng.integers(0, 1 << 32, 2)),
+            )
+            for i in range(40)
+        ]
+        wanted = expected(bodies_, packets, [0] * CELLS)
+        for each in (program, simple):
+            sent = Switch(each, "interpret").process([(0, packed(packet)) for packet in packets])
+            assert [data for _, data in sent] == wanted
+    assert ifs > converted > 300
 
 
 def test_a_loop_that_is_entered_in_two_places() -> None:

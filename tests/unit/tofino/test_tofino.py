@@ -234,15 +234,15 @@ def test_overflow_in_a_single_chain_takes_a_stage_for_each_value():
     (adding,) = [each for each in document["actions"] if each["name"].endswith("values.sum")]
     for statement in adding["primitives"]:
         target = statement["parameters"][0].get("value")
-        if statement["op"] == "assign" and target[-1].startswith("metadata_t.left"):
-            chain = ["scalars", "metadata_t.left0"]
+        if statement["op"] == "assign" and target[-1].startswith("metadata_t.overflow"):
+            chain = ["scalars", "metadata_t.overflow0"]
             statement["parameters"][0]["value"] = chain
             statement["parameters"][1]["value"]["value"]["left"]["value"] = chain
     found = estimate(document)
     assert {each.resource for each in errors(found)} == {"stages"}
     assert found.used("stages by dependencies alone") == 3 + 32 + 1
     carried = next(each for each in errors(found) if "carries" in each.text)
-    assert "metadata_t.left0 through 32 statements" in carried.text
+    assert "metadata_t.overflow0 through 32 statements" in carried.text
     assert carried.where.startswith("include/values.p4:")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.engine import DEPARSER, MAX_PARSER_STATES
+from innet.switch.ir.simplify import simplify
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.actions import lower_action, lower_primitive
 from innet.switch.jit.lower.control_flow import structure
@@ -22,6 +23,7 @@ STATES_VISITED: Any = lowered.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)
 
 def lower_program(program: ir.Program) -> lowered.Program:
     """A program against which ``compiler.structural_reasons`` says nothing, lowered."""
+    program = simplify(program)
     return lowered.Program(
         parser=_lower_parser(program),
         verify=_lower_verification(program),

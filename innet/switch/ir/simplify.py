@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from innet.switch.ir.program import Action, Program
+from innet.switch.ir.program import Program
 from innet.switch.ir.statements import (
     VALID,
+    Action,
     Assign,
     Binary,
     BoolConst,
@@ -100,17 +101,16 @@ def _convert_ifs(program: Program, action: Action, mentioned: Counter[FieldRef])
         chosen = _choices(program, primitives, start, middle, end)
         if chosen is not None:
             here = Counter(_fields(walk(tuple(primitives[start:end]))))
-            chosen = [
-                each
-                for each in chosen
-                # What only these primitives mention was a step on the way to another value.
-                if here[each.target] < mentioned[each.target]
-                or any(mentions(other.value, each.target) for other in chosen if other != each)
+            # What only these primitives mention was a step on the way to another value.
+            made = [
+                Assign(target, value)
+                for target, value in chosen.items()
+                if here[target] < mentioned[target]
+                or any(mentions(chosen[each], target) for each in chosen if each != target)
             ]
             mentioned.subtract(here)
-            mentioned.update(_fields(walk(tuple(chosen))))
-            room = end - start
-            primitives[start:end] = [*chosen, *[NoOp()] * (room - len(chosen))]
+            mentioned.update(_fields(walk(tuple(made))))
+            primitives[start:end] = [*made, *[NoOp()] * (end - start - len(made))]
             for target in (middle, end):
                 sources[target] -= {start, middle - 1}
     return replace(action, primitives=tuple(primitives))
@@ -138,8 +138,8 @@ def _branches(
 
 def _choices(
     program: Program, primitives: Sequence[Primitive], start: int, middle: int, end: int
-) -> list[Assign] | None:
-    """The assignments in place of an ``if``; None if it cannot be converted."""
+) -> _Chosen | None:
+    """The values that an ``if`` assigns; None if it cannot be converted."""
     jump = primitives[start]
     assert isinstance(jump, JumpIfZero)
     then_end = middle - (end > middle)
@@ -154,19 +154,18 @@ def _choices(
     )
     if not _is_total((*then.values(), *otherwise.values())):
         return None
-    found = [
-        Assign(target, Choice(condition, then.get(target, target), otherwise.get(target, target)))
+    found: _Chosen = {
+        target: Choice(condition, then.get(target, target), otherwise.get(target, target))
         for target in dict.fromkeys((*then, *otherwise))
-    ]
+    }
     if len(found) > end - start:
         return None
     # They run one after the other: none may read what an earlier one has written.
     written: list[FieldRef] = []
-    for each in found:
-        if any(mentions(each.value, target) for target in written):
+    for target, value in found.items():
+        if any(mentions(value, each) for each in written):
             return None
-        assert isinstance(each.target, FieldRef)
-        written.append(each.target)
+        written.append(target)
     return found
 
 
@@ -252,7 +251,7 @@ def _without_dead_stores(action: Action, local: set[FieldRef]) -> Action:
         if isinstance(primitives[position], Assign) and target in local - live:
             primitives[position] = NoOp()
             continue
-        live.discard(target)  # type: ignore[arg-type]  # None is never in it
+        live -= {target}
         live |= read
     return replace(action, primitives=tuple(primitives))
 

@@ -17,10 +17,12 @@ class SlotRegisters(NamedTuple):
     Attributes:
         sequence: register ``sequence``: the chunk in the copy.
         bitmap: register ``bitmap``: the bits of the workers whose packets were added.
+        lost: switches that have lost their registers in this epoch, as far as they know it.
     """
 
     sequence: int
     bitmap: int
+    lost: tuple[str, ...] = ()
 
 
 SlotReader: TypeAlias = Callable[[int, int], SlotRegisters]
@@ -63,8 +65,22 @@ class Stall:
 
     def diagnose(self, read: SlotReader) -> Diagnosis:
         """Read the switch's registers, and name the workers whose packets are missing."""
-        member = self.member
         held = read(self.slot, self.slot_version)
+        found = self._diagnosis(held)
+        if not held.lost:
+            return found
+        plural = ("es", "have", "their", "refuse", "they")
+        singular = ("", "has", "its", "refuses", "it")
+        end, have, their, refuse, they = plural if len(held.lost) > 1 else singular
+        text = (
+            f"{found.text} Switch{end} {', '.join(held.lost)} {have} lost {their} registers since "
+            f"the epoch began, and {refuse} what {they} might answer wrongly: go on under the next "
+            "epoch (Job.next_epoch)."
+        )
+        return Diagnosis(found.missing, text)
+
+    def _diagnosis(self, held: SlotRegisters) -> Diagnosis:
+        member = self.member
         ahead = serial_distance(held.sequence, self.sequence)
         everybody = member.present
         if ahead > 0:

@@ -342,9 +342,21 @@ class TreeAggregation(Aggregation):
             held = _held(
                 root, job, lambda node, name: probe.register(node, f"{_POOL}.{name}", index)
             )
-            return counted(root, job, held)
+            found = counted(root, job, held)
+            return (
+                found._replace(lost=lost_switches(root, job, probe)) if job.allow_partial else found
+            )
 
         return reader
+
+
+def lost_switches(root: Node, job: Job, probe: Probe) -> tuple[str, ...]:
+    """Switches that have lost their registers since the job's epoch began: without its fence."""
+    return tuple(
+        node.name
+        for node in root.descend()
+        if probe.register(node.name, f"{_POOL}.fence", job.slot_base) != fence_of(job)
+    )
 
 
 def _held(root: Node, job: Job, read: Callable[[str, str], int]) -> dict[str, SlotRegisters]:
@@ -425,6 +437,11 @@ def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> 
     return (*lines, *admissions(node, parent, job))
 
 
+def fence_of(job: Job) -> int:
+    """What the register ``fence`` of a switch holds that has kept its registers in this epoch."""
+    return ~(job.number << 16 | job.epoch) & 0xFFFF_FFFF
+
+
 def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
     """The commands of an epoch: who is admitted, and who is required.
 
@@ -432,8 +449,7 @@ def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
     switch that has lost its registers must not hold it. docs/tree.md says why.
     """
     spoken = f"{job.number} {job.epoch}"
-    fence = ~(job.number << 16 | job.epoch) & 0xFFFF_FFFF
-    lines = [f"register_write {_POOL}.fence {job.slot_base} {fence}"]
+    lines = [f"register_write {_POOL}.fence {job.slot_base} {fence_of(job)}"]
     everybody = full_bitmap(node, job)
     for each in below(node, job.members):
         size = sum(worker not in job.absent for worker in each.workers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +12,15 @@ from support.mininet import KINDS, missing, needs_mininet
 
 import innet
 from innet.cli import app
-from innet.core.errors import ConfigError, InnetError, InputError
+from innet.core.errors import ConfigError, InnetError, InputError, NetworkError
 from innet.core.settings import load_toml
 
 if not missing():
     from innet.mininet import allreduce
+    from innet.mininet.debian import Topo
     from innet.mininet.doctor import has_feature
     from innet.mininet.network import network
+    from innet.mininet.nodes import BuiltinSwitch, P4Host
     from innet.mininet.settings import NetSettings
     from innet.mininet.topologies import Links, PlanTopo
 
@@ -72,6 +75,42 @@ def test_three_levels_are_equal_to_memory_under_loss(kind, shape, codec):
     (result,) = results = allreduce.run_jobs(chosen)
     hold_to_memory(chosen, results)
     assert result.report.retransmissions > 0
+
+
+@takes_long
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_workers_than_a_switch_names(kind):
+    chosen = settings(workers=40, switch=kind, size=3000, give_up=90.0)
+    assert len(chosen.plan().switches) == 3
+    results = allreduce.run_jobs(chosen)
+    hold_to_memory(chosen, results)
+
+
+def test_a_host_knows_as_many_neighbors_as_it_is_given(tmp_path):
+    # More than fit a line of its shell's terminal.
+    neighbors = {f"10.0.1.{i}": f"02:00:00:00:01:{i:02x}" for i in range(1, 201)}
+    topo = Topo()
+    topo.addHost("h1", cls=P4Host, ip="10.0.0.1/16", neighbors=neighbors)
+    forward = Path(__file__).parents[2] / "p4/examples/forward.json"
+    topo.addSwitch("s1", cls=BuiltinSwitch, program=forward, folder=tmp_path)
+    topo.addLink("h1", "s1")
+    with network(topo) as net:
+        known = net.hosts[0].cmd("ip neigh show nud permanent")
+    assert known.count("lladdr 02:00:00:00:01:") == 200
+    wrong = Topo()
+    wrong.addHost("h1", cls=P4Host, ip="10.0.0.1/16", neighbors={"10.0.0.999": "02:00:00:00:00:01"})
+    wrong.addSwitch("s1", cls=BuiltinSwitch, program=forward, folder=tmp_path)
+    wrong.addLink("h1", "s1")
+    with pytest.raises(NetworkError, match="neighbors of h1-eth0 cannot be set"), network(wrong):
+        pass
+
+
+def test_a_worker_knows_its_switch_alone(tmp_path):
+    chosen = settings(workers=4, racks=2)
+    topo = chosen.mininet_topo(chosen.shared_plan(), tmp_path)
+    plan = chosen.plan()
+    for host in plan.hosts:
+        assert topo.nodeInfo(host.name)["neighbors"] == {host.peer.ip: host.peer.mac}
 
 
 @pytest.mark.parametrize("kind", KINDS)

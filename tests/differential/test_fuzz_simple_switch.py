@@ -10,10 +10,10 @@ INNET_FUZZ_SEEDS (2) and INNET_FUZZ_PACKETS (400) in the environment say how lon
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
 from support import fuzz
+from support.bmv2 import needs_simple_switch
 
 SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "2"))
 PACKETS = int(os.environ.get("INNET_FUZZ_PACKETS", "400"))
@@ -21,10 +21,7 @@ PACKETS = int(os.environ.get("INNET_FUZZ_PACKETS", "400"))
 pytestmark = [
     pytest.mark.bmv2,
     pytest.mark.timeout(0 if SEEDS > 2 else 300),
-    pytest.mark.skipif(
-        shutil.which("simple_switch") is None or shutil.which("simple_switch_CLI") is None,
-        reason="needs simple_switch and simple_switch_CLI on PATH",
-    ),
+    needs_simple_switch,
 ]
 
 

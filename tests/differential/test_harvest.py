@@ -5,13 +5,13 @@ Passes of harvest-256 in any order are explored in ``test_model_check_harvest``.
 
 from __future__ import annotations
 
-import shutil
 import struct
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from support.bmv2 import needs_simple_switch
 from support.traffic import Packet, job_of, traffic
 
 from innet import Collective, programs
@@ -201,10 +201,7 @@ def test_sums_over_a_bad_network_are_those_of_slots(codec: str, number: int) -> 
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(
-    shutil.which("simple_switch") is None or shutil.which("simple_switch_CLI") is None,
-    reason="needs simple_switch and simple_switch_CLI on PATH",
-)
+@needs_simple_switch
 @pytest.mark.parametrize("number", [64, 256])
 def test_simple_switch_lets_others_in_between_and_sums_are_right(number: int) -> None:
     """A window of chunks of four workers at once, each packet twice: all that leaves is exact."""

@@ -6,11 +6,11 @@ INNET_FUZZ_SEEDS (1) in the environment says how many networks of each shape to 
 from __future__ import annotations
 
 import os
-import shutil
 from collections import defaultdict
 
 import numpy as np
 import pytest
+from support.bmv2 import needs_simple_switch
 from support.networks import switch_traffic
 
 from innet.bmv2 import simple_switch
@@ -21,10 +21,7 @@ SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "1"))
 pytestmark = [
     pytest.mark.bmv2,
     pytest.mark.timeout(0 if SEEDS > 2 else 300),
-    pytest.mark.skipif(
-        shutil.which("simple_switch") is None or shutil.which("simple_switch_CLI") is None,
-        reason="needs simple_switch and simple_switch_CLI on PATH",
-    ),
+    needs_simple_switch,
 ]
 
 

@@ -32,7 +32,7 @@ SHAPES = [
     (1000, {}),
     (1000, {"topology": "fat-tree:ports=16"}),
 ]
-LARGEST = [(4096, {}), (32768, {})] if os.environ.get("INNET_WORKERS") == "all" else []
+ALL = os.environ.get("INNET_WORKERS") == "all"
 BAD = Faults(loss=0.03, duplicate=0.03, reorder=0.1, hold=0.05, jitter=1e-3, tick=1e-3)
 SLOW = Faults(delay=5e-4, tick=1e-4)  # a packet takes half a millisecond on each link
 PATIENT = Timing(timeout=0.02, max_timeout=0.2, give_up=600.0)
@@ -53,7 +53,7 @@ def assert_sum(total: np.ndarray, given: list[np.ndarray]) -> None:
     np.testing.assert_allclose(total, np.sum(given, axis=0, dtype=np.float64), atol=1e-3)
 
 
-@pytest.mark.parametrize(("workers", "shape"), [*SHAPES, *LARGEST], ids=str)
+@pytest.mark.parametrize(("workers", "shape"), SHAPES + [(4096, {})] * ALL, ids=str)
 def test_exact_over_bad_networks(workers, shape):
     """Twice, so that slots are taken over; bit for bit what a network without faults gives."""
     faults, size = BAD, 150
@@ -71,6 +71,16 @@ def test_exact_over_bad_networks(workers, shape):
     undisturbed, report = collective(workers, shape).all_reduce(inputs)
     np.testing.assert_array_equal(total, undisturbed)
     assert report.retransmissions == 0
+
+
+@pytest.mark.skipif(not ALL, reason="takes a minute; INNET_WORKERS=all runs it")
+def test_the_largest_job():
+    network = collective(32768, {"window": 1})
+    inputs = gradients(32768, 40)
+    total, report = network.all_reduce(inputs)
+    assert report.exact
+    assert report.workers == 32768
+    np.testing.assert_allclose(total, np.sum(inputs, axis=0, dtype=np.float64), atol=0.1)
 
 
 # ---------------------------------------------------------------- workers that die

@@ -21,6 +21,7 @@ from support.exploring import Explored, Part, Result, WrongSumError, explore
 from support.hashed_model import SERVER, Aggregator, Copy, HashedModel
 
 from innet.core.reduce_op import ReduceOp
+from innet.protocol import SlotRegisters
 from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.switch import Switch
 from innet.topology import Plan, Request, make_plan
@@ -262,7 +263,7 @@ def test_the_model_is_the_server(model: HashedModel) -> None:
         server.receive(np.frombuffer(data, np.uint8)[None], 0.0)
         after, answer = model.serve(held, packet)
         place = divmod(model.place(packet.chunk), 2)
-        assert server.registers(*place) == (after.sequence, after.bits)
+        assert server.registers(*place) == SlotRegisters(after.sequence, after.bits)
         said = [(each, row.tobytes()) for each, row in enumerate(server.outgoing(0.0))]
         if answer is None:
             assert said == []
@@ -283,4 +284,4 @@ def put_copy(server: ParameterServer, copy: int, held: Copy, model: HashedModel)
     data = frame(model, part, worker=0, said=held.bits)
     server.receive(np.frombuffer(data, np.uint8)[None], 0.0)
     server.outgoing(0.0)
-    assert server.registers(*divmod(copy, 2)) == (held.sequence, held.bits)
+    assert server.registers(*divmod(copy, 2)) == SlotRegisters(held.sequence, held.bits)

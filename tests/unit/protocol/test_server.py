@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp
+from innet.protocol import SlotRegisters
 from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.wire import Endpoint, Flag, Layout, pack, parse
 
@@ -175,7 +176,7 @@ def test_newer_chunks_take_over_and_older_ones_are_stale():
     end = server(2)
     end.receive(packet(0b11, 1, chunk=2), 0.0)
     end.receive(packet(0b01, 5, chunk=2 + 2 * WINDOW), 0.0)
-    assert end.registers(2, 0) == (3 + 2 * WINDOW, 0b01)
+    assert end.registers(2, 0) == SlotRegisters(3 + 2 * WINDOW, 0b01)
     end.receive(packet(0b10, 9, chunk=2), 0.0)
     end.receive(packet(0b10, 7, chunk=2 + 2 * WINDOW), 0.0)
     assert answers(end) == [(*ALL, 1), (*ALL, 12)]
@@ -213,7 +214,7 @@ def test_what_does_not_fit_is_counted_and_changes_nothing(changes, reason):
     end.receive(packet(0b100, 1), 0.0)
     end.receive(packet(0b001, 1, **changes), 0.0)
     assert end.counters.refused == {reason: 1}
-    assert end.registers(0, 0) == (1, 0b100)
+    assert end.registers(0, 0) == SlotRegisters(1, 0b100)
     assert answers(end) == []
 
 

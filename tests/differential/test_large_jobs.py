@@ -50,7 +50,9 @@ def gradients(workers: int, size: int = 150) -> list[np.ndarray]:
 
 
 def assert_sum(total: np.ndarray, given: list[np.ndarray]) -> None:
-    np.testing.assert_allclose(total, np.sum(given, axis=0, dtype=np.float64), atol=1e-3)
+    step = 1e-6  # of fixed point, at most; each worker is off by half of it
+    expected = np.sum(given, axis=0, dtype=np.float64)
+    np.testing.assert_allclose(total, expected, atol=step * len(given))
 
 
 @pytest.mark.parametrize(("workers", "shape"), SHAPES + [(4096, {})] * ALL, ids=str)
@@ -80,30 +82,29 @@ def test_the_largest_job():
     total, report = network.all_reduce(inputs)
     assert report.exact
     assert report.workers == 32768
-    np.testing.assert_allclose(total, np.sum(inputs, axis=0, dtype=np.float64), atol=0.1)
+    assert_sum(total, inputs)
 
 
 # ---------------------------------------------------------------- workers that die
 
 
 @pytest.mark.parametrize(
-    ("workers", "shape", "dead"),
+    ("workers", "shape", "dead", "names"),
     [
-        (33, {}, [32]),
-        (64, {"topology": "leaf-spine"}, [40]),
-        (100, {"racks": 12, "depth": 3}, [7, 77]),  # in racks of different pods
-        (100, {}, [*range(25)]),  # a whole rack
-        (1000, {"depth": 3}, [0, 999]),
+        (33, {}, [32], " 32"),
+        (64, {"topology": "leaf-spine"}, [40], " 40"),
+        (100, {"racks": 12, "depth": 3}, [7, 77], "s 7, 77"),  # in racks of different pods
+        (100, {}, [*range(25)], "s 0 to 24"),  # a whole rack
+        (1000, {"depth": 3}, [0, 999], "s 0, 999"),
     ],
     ids=str,
 )
-def test_the_dead_are_named_level_by_level(workers, shape, dead):
+def test_the_dead_are_named_level_by_level(workers, shape, dead, names):
     network = collective(workers, shape, timing=Timing(timeout=0.01, give_up=0.5))
     inputs = gradients(workers)
     for worker in dead:
         mute(network.network.workers[worker])
-    names = ", ".join(map(str, dead))
-    with pytest.raises(StalledError, match=rf"It waits for workers? {names}\."):
+    with pytest.raises(StalledError, match=rf"It waits for worker{names}\."):
         network.all_reduce(inputs)
     network.network.begin_epoch(dead)  # and the others go on, with new ends
     total, report = network.all_reduce(inputs)

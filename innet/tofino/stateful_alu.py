@@ -92,7 +92,7 @@ def unsupported_updates(
                 Severity.WARNING,
                 _ALUS,
                 f"{action.name} has an if in it: what it does with {name} is not examined",
-                "write the choice as a conditional expression",
+                "write the choice as a conditional expression, with both values computable",
                 where,
             )
             continue

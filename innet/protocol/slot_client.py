@@ -613,6 +613,13 @@ class TreeClient(SlotClient):
         return np.full(chunks, 1 << self._bit, np.uint32)  # nothing says yet that it is missing
 
     @property
+    def bitmaps(self) -> NDArray[np.uint32]:
+        """For each chunk of this all-reduce: the bits of the leaf's children in its result; without
+        a result, this worker's own bit.
+        """
+        return super().bitmaps
+
+    @property
     def _bit(self) -> int:
         return self.member.worker if self.member.bit is None else self.member.bit
 

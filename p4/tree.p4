@@ -1,16 +1,16 @@
-// Hierarchical aggregation: leaf switches sum their workers, switches above sum switches, the root
-// sends the result back down. Any number of levels, all running this program: a switch knows from
-// its tables what is below it and whether there is one above.
+// Hierarchical aggregation: leaf switches sum their workers, switches above sum switches, and the root
+// sends the result back down. There may be any number of levels; all switches run this program. A
+// switch's tables say which children it has and whether there is a switch above.
 //
-// A slot of a switch below the root holds first the sum of what is under it, then the result. A
-// worker that asks again is answered by the nearest switch that has the result; one that has the
-// sum but no result sends the sum up again.
+// A slot of a switch below the root first holds the sum of the workers below, then the result. The
+// nearest switch that has the result answers a worker that asks again; a switch that has the sum but
+// no result sends the sum up again.
 //
-// A worker may ask for what is there: first its leaf, and while no result comes, one level more and
-// one level more, so that racks which wait for nobody have time to answer.
+// A worker may request a partial result: first of its leaf, then, while no result comes, of one more
+// level each time. So racks that are complete have time to answer.
 //
 // Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
-// ECN_DEPTH (packets that wait on the way out of the switch, from which on results are marked).
+// ECN_DEPTH (packets in the egress queue from which on packets are marked).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -25,39 +25,39 @@
 
 #include "include/headers.p4"
 
-// All of it is 0 when a packet comes in.
+// All fields are 0 when a packet arrives.
 struct metadata_t {
     bit<8>  drop_reason;
-    bit<32> child_bit;       // of the sender; of a result, the children that it newly names
-    bit<16> sender_count;    // the workers that the packet speaks for
-    bit<8>  partial_request; // asks for what is there, here and so many levels above
-    bit<1>  request_here;    // here
+    bit<32> child_bit;       // of the sender; of a result, the children that it adds
+    bit<16> sender_count;    // the workers in the packet's sum
+    bit<8>  partial_request; // FLAG_PARTIAL and its level
+    bit<1>  request_here;    // the request is for this switch, too
     bit<32> full_bitmap;     // the children of this switch
     bit<16> job_workers;     // of the root: the workers of the job
     bit<1>  allow_partial;   // of the job
-    bit<16> group;           // to all that is below
+    bit<16> group;           // multicast group of all children
     bit<16> slot_base;
-    bit<16> slot_excess;
+    bit<16> slot_excess;     // bits of the slot number outside the job's part of the pool
     bit<1>  from_parent;     // a result from above
-    bit<1>  lacks;           // which lacks workers
-    bit<1>  inside;          // which this switch is in
+    bit<1>  lacks;           // the result lacks workers
+    bit<1>  inside;          // this switch is in the result
     bit<1>  keeps_bitmap;    // both: the register says with which children
     bit<1>  has_parent;      // there is a switch above
     bit<9>  up_port;
-    bit<16> sender_above;    // what this switch is called above
+    bit<16> sender_above;    // this switch's index in packets to the switch above
     bit<32> index;           // of the slot and version, in every register array
-    bit<1>  lost;            // the registers are not those of the epoch's beginning
+    bit<1>  lost;            // the registers were lost since the epoch began
     bit<32> age;             // how far the packet's chunk is ahead of the slot's, serial arithmetic
     bit<1>  owner_changed;
     bit<1>  new_chunk;
     bit<1>  mismatch;
-    bit<1>  was_closed;      // before this packet: nothing is added any more
-    bit<1>  slot_closed;     // by now
+    bit<1>  was_closed;      // the slot was closed before this packet: nothing is added
+    bit<1>  slot_closed;     // it is closed now
     bit<1>  holds_result;    // the slot holds the result
     bit<1>  result_lacks;    // the result lacks workers
-    bit<1>  child_seen;
+    bit<1>  child_seen;      // this child is in already
     bit<1>  read_only;       // adds nothing
-    bit<1>  overflow0;       // a sum has left int32, in the first quarter of the values
+    bit<1>  overflow0;       // a sum has overflowed, in the first quarter of the values
     bit<1>  overflow1;
     bit<1>  overflow2;
     bit<1>  overflow3;
@@ -65,9 +65,9 @@ struct metadata_t {
 
 #include "include/drop_reasons.p4"
 
-const bit<8> DROP_NOT_BELOW  = 9;  // speaks for more workers than are below the sender, or for none
-const bit<8> DROP_LATE       = 10; // the slot was closed without it; it is told the result
-const bit<8> DROP_LOST_STATE = 11; // this switch has lost its registers and could tell a lie
+const bit<8> DROP_NOT_BELOW  = 9;  // counts more workers than are below the sender, or none
+const bit<8> DROP_LATE       = 10; // the slot was closed without this child; it gets the result
+const bit<8> DROP_LOST_STATE = 11; // this switch has lost its registers: what it says might be false
 
 #include "include/parser.p4"
 #include "include/header_check.p4"
@@ -76,7 +76,7 @@ const bit<8> DROP_LOST_STATE = 11; // this switch has lost its registers and cou
 #include "include/marks.p4"
 #include "include/egress.p4"
 
-// Who may speak, and for how many workers.
+// Admission: which senders are accepted, and how many workers they may count.
 control Admission(inout headers_t hdr, inout metadata_t meta,
                   inout standard_metadata_t standard_metadata) {
     action drop_not_admitted() {
@@ -90,7 +90,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         meta.drop_reason = hdr.innet.flags & FLAG_RESULT != 0 ? DROP_MALFORMED : meta.drop_reason;
     }
 
-    // A switch with the sum of `size` workers below it: of all, unless it was closed before.
+    // A child switch, with a sum of at most `size` workers: fewer if its slot was closed.
     action admit_switch(bit<32> child_bit, bit<16> size) {
         meta.child_bit = child_bit;
         meta.sender_count = hdr.innet.count;
@@ -99,8 +99,8 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         meta.drop_reason = hdr.innet.flags & FLAG_RESULT != 0 ? DROP_MALFORMED : meta.drop_reason;
     }
 
-    // The switch above: results come from there, and nothing else. own_bit: this switch's bit in the
-    // bitmap of the switch above.
+    // The parent switch: it sends results and nothing else. own_bit: this switch's bit in the
+    // parent's bitmap.
     action admit_parent(bit<32> own_bit) {
         meta.from_parent = 1;
         meta.sender_count = hdr.innet.count;
@@ -124,8 +124,8 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
     // full_bitmap: the children that take part in this epoch.
     // slot_base, slot_mask: the job's part of the pool, a power of two of slots, so that a mask and
     // no comparison keeps a job inside it.
-    // height: levels of switches below, at most 3, by which a request is measured.
-    // allow_partial: whether the job's workers may ask for what is there.
+    // height: levels of switches below, at most 3; requests of this level and above are for it.
+    // allow_partial: whether the job's workers may request partial results.
     action set_root(bit<32> full_bitmap, bit<16> group, bit<16> slot_base, bit<16> slot_mask,
                     bit<2> height, bit<1> allow_partial, bit<16> job_workers) {
         meta.full_bitmap = full_bitmap;
@@ -164,7 +164,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         size = 256;
     }
 
-    // What a result says of the children of this switch.
+    // Which children of this switch are in a result.
     action name_children() {
         meta.child_bit = meta.inside == 1 && meta.lacks == 0 ? meta.full_bitmap : 0;
         meta.keeps_bitmap = meta.inside & meta.lacks;
@@ -253,7 +253,7 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
                 if (lacks == 1) {
                     mark_partial();
                 }
-                // All are told by the packet that makes the result, or brings it.
+                // The packet that completes or brings the result makes it multicast.
                 if (meta.read_only == 0
                         || (meta.has_parent == 0 && missing == 1 && meta.was_closed == 0)) {
                     multicast_result();

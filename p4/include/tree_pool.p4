@@ -1,8 +1,8 @@
-// The bookkeeping of a slot in a tree: which chunk it holds, which children are in, whether more may
-// come, and whether it holds their sum or already the result that came down from the root.
+// The bookkeeping of a slot in a tree: which chunk it holds, which children are in, whether it is
+// closed, and whether it holds their sum or the result that came down from the root.
 //
-// Every register array is touched once per packet, at one index, as a switch ASIC's stateful ALU
-// would: read, decide, write.
+// Every register array is accessed once per packet, at one index, as a switch ASIC's stateful ALU
+// does: read, decide, write.
 
 #ifndef INNET_TREE_POOL_P4
 #define INNET_TREE_POOL_P4
@@ -17,16 +17,16 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
     register<bit<16>>(2 * SLOTS) count;
     register<bit<16>>(2 * SLOTS) exponent;
 
-    // The control plane alone writes the fence, once in an epoch and before it admits anybody. A
-    // switch that has lost its registers since then has lost this word with them: it cannot tell any
-    // more with which of its children it is in a result that others lack.
+    // Only the control plane writes the fence, once in an epoch, before it admits any worker. A switch
+    // that has lost its registers since then has lost this word, too. It does not know any more which
+    // of its children are in a partial result.
     action check_fence() {
         bit<32> held;
         fence.read(held, (bit<32>)meta.slot_base);
         meta.lost = (bit<1>)(held != ~(hdr.innet.job ++ hdr.innet.epoch));
     }
 
-    // As in the slot pool: what another job or epoch left in the slot means nothing.
+    // As in the slot pool, the content of another job or epoch is ignored.
     action update_owner() {
         bit<32> mine = hdr.innet.job ++ hdr.innet.epoch;
         bit<32> held;
@@ -35,8 +35,8 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         owner.write(meta.index, mine);
     }
 
-    // As in the slot pool: a newer chunk takes the slot over. A result does so too: it replaces what
-    // the slot holds of its own chunk, and a switch that lost its registers learns from it.
+    // As in the slot pool, a newer chunk replaces the slot's content. So does a result: it replaces the
+    // sum of its chunk, and a switch that has lost its registers gets it back.
     action update_chunk() {
         bit<32> held;
         sequence.read(held, meta.index);
@@ -56,7 +56,7 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         chunk_signature.write(meta.index, held);
     }
 
-    // Bit 0: closed, nothing is added any more. Bit 1: it is the result. Bit 2: that lacks workers.
+    // Bit 0: closed, nothing is added any more. Bit 1: it holds the result. Bit 2: which is partial.
     action update_state() {
         bit<8> held;
         state.read(held, meta.index);
@@ -101,8 +101,8 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         check_fence();
-        // What only a switch that has kept its registers may do: close a chunk at the root, and tell
-        // its children who is in a result that lacks some.
+        // Only a switch that has kept its registers may close a chunk at the root, or tell its
+        // children which of them are in a partial result.
         if (meta.lost == 1
                 && (meta.keeps_bitmap == 1
                     || (meta.has_parent == 0 && meta.allow_partial == 1))) {

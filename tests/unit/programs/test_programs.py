@@ -7,10 +7,12 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from innet import programs, wire
 from innet.core.errors import InputError, MissingToolError, ProgramError, UnknownNameError
+from innet.switch import Switch
 
 NAMES = sorted(programs.catalogue())
 needs_p4c = pytest.mark.skipif(
@@ -229,3 +231,32 @@ def test_a_damaged_file_is_refused(checkout):
 def test_a_program_that_is_none_of_ours_has_no_dimensions():
     with pytest.raises(ProgramError, match="no aggregation program"):
         programs.Dimensions.of({"header_types": [], "register_arrays": []})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packets_of_another_version_are_dropped_and_counted(name):
+    """Reason 1, where an admitted packet would be taken and this one is not admitted: reason 5."""
+    program = programs.catalogue()[name]
+    layout = wire.Layout(program.dimensions().values)
+    frame = wire.pack(
+        layout,
+        wire.Endpoint.of_worker(0),
+        wire.Endpoint.of_switch(),
+        np.zeros((1, layout.values), np.int32),
+        operation=1,
+        job=1,
+        epoch=0,
+        sequence=1,
+        slot=0,
+        slot_version=0,
+        worker=0,
+    )
+    older = frame.copy()
+    header = layout.view(older)["innet"]
+    header["version"] = 2
+    header["count"] = 32  # where the width was
+    wire.seal(layout, older)
+    switch = Switch.load(program.json(), engine="interpret")
+    assert switch.process([(1, frame[0].tobytes()), (1, older[0].tobytes())]) == []
+    dropped = switch.counters["dropped"].packets
+    assert {int(i): int(dropped[i]) for i in np.flatnonzero(dropped)} == {1: 1, 5: 1}

@@ -1,5 +1,5 @@
-// The slot pool without what protects it: no admission, no epochs, no overflow detection, no partial
-// results. Any packet speaks for the worker that it names. benchmarks.protection measures what these
+// The slot pool without protection: no admission, no epochs, no overflow detection, no partial
+// results. Any packet may name any worker. benchmarks.protection measures what these
 // cost slots.p4; the rest, checksums and stale packets among it, is the same in both.
 //
 // p4c-bm2-ss -DVALUES=64 -I p4 -o bare.json benchmarks/programs/bare.p4, then gzip
@@ -16,9 +16,9 @@ struct metadata_t {
     bit<32> worker_bit;
     bit<32> index;
     bit<32> age;
-    bit<1>  fresh;
-    bit<1>  disagrees;
-    bit<1>  seen;
+    bit<1>  new_chunk;
+    bit<1>  mismatch;
+    bit<1>  worker_seen;
 }
 
 #include "include/parser.p4"
@@ -44,51 +44,51 @@ struct metadata_t {
 control BareIngress(inout headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
     register<bit<32>>(2 * SLOTS) sequence;
-    register<bit<32>>(2 * SLOTS) agreement;
+    register<bit<32>>(2 * SLOTS) chunk_signature;
     register<bit<32>>(2 * SLOTS) bitmap;
-    register<bit<8>>(2 * SLOTS)  count;
+    register<bit<16>>(2 * SLOTS) count;
     register<bit<16>>(2 * SLOTS) exponent;
     REPEAT(VALUE_REGISTER)
 
-    action claim() {
+    action update_chunk() {
         bit<32> held;
         sequence.read(held, meta.index);
         meta.age = hdr.innet.sequence - held;
-        meta.fresh = (bit<1>)(meta.age != 0 && meta.age < 0x80000000);
-        sequence.write(meta.index, meta.fresh == 1 ? hdr.innet.sequence : held);
+        meta.new_chunk = (bit<1>)(meta.age != 0 && meta.age < 0x80000000);
+        sequence.write(meta.index, meta.new_chunk == 1 ? hdr.innet.sequence : held);
     }
 
-    action agree() {
-        bit<32> said = hdr.innet.message ++ hdr.innet.operation[3:0] ++ hdr.innet.elements[11:0];
+    action check_signature() {
+        bit<32> signature = hdr.innet.message ++ hdr.innet.operation[3:0] ++ hdr.innet.elements[11:0];
         bit<32> held;
-        agreement.read(held, meta.index);
-        held = meta.fresh == 1 ? said : held;
-        meta.disagrees = (bit<1>)(held != said);
-        agreement.write(meta.index, held);
+        chunk_signature.read(held, meta.index);
+        held = meta.new_chunk == 1 ? signature : held;
+        meta.mismatch = (bit<1>)(held != signature);
+        chunk_signature.write(meta.index, held);
     }
 
-    action join() {
+    action update_bitmap() {
         bit<32> before;
         bitmap.read(before, meta.index);
-        before = meta.fresh == 1 ? 0 : before;
-        meta.seen = (bit<1>)(before & meta.worker_bit != 0);
+        before = meta.new_chunk == 1 ? 0 : before;
+        meta.worker_seen = (bit<1>)(before & meta.worker_bit != 0);
         hdr.innet.bitmap = before | meta.worker_bit;
         bitmap.write(meta.index, hdr.innet.bitmap);
     }
 
-    action number() {
-        bit<8> before;
+    action update_count() {
+        bit<16> before;
         count.read(before, meta.index);
-        before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.count = meta.seen == 1 ? before : before + 1;
+        before = meta.new_chunk == 1 ? 0 : before;
+        hdr.innet.count = meta.worker_seen == 1 ? before : before + 1;
         count.write(meta.index, hdr.innet.count);
     }
 
-    action raise_exponent() {
+    action update_exponent() {
         bit<16> before;
         exponent.read(before, meta.index);
-        before = meta.fresh == 1 ? 0 : before;
-        hdr.innet.exponent = meta.seen == 1 || before > hdr.innet.exponent
+        before = meta.new_chunk == 1 ? 0 : before;
+        hdr.innet.exponent = meta.worker_seen == 1 || before > hdr.innet.exponent
             ? before : hdr.innet.exponent;
         exponent.write(meta.index, hdr.innet.exponent);
     }
@@ -101,8 +101,8 @@ control BareIngress(inout headers_t hdr, inout metadata_t meta,
 
     table combine {
         key = {
-            meta.fresh: exact;
-            meta.seen: exact;
+            meta.new_chunk: exact;
+            meta.worker_seen: exact;
             hdr.innet.operation: exact;
         }
         actions = { overwrite; read; sum; or; max; NoAction; }
@@ -127,23 +127,23 @@ control BareIngress(inout headers_t hdr, inout metadata_t meta,
         } else {
             meta.worker_bit = (bit<32>)1 << (bit<8>)hdr.innet.worker;
             meta.index = (bit<32>)hdr.innet.slot << 1 | (bit<32>)hdr.innet.slot_version;
-            claim();
+            update_chunk();
             if (meta.age >= 0x80000000) {
                 mark_to_drop(standard_metadata);
             } else {
-                agree();
-                if (meta.disagrees == 1) {
+                check_signature();
+                if (meta.mismatch == 1) {
                     mark_to_drop(standard_metadata);
                 } else {
-                    join();
-                    number();
-                    raise_exponent();
+                    update_bitmap();
+                    update_count();
+                    update_exponent();
                     combine.apply();
                     if (hdr.innet.count != WORKERS) {
                         mark_to_drop(standard_metadata);
                     } else {
                         hdr.innet.flags = hdr.innet.flags | FLAG_RESULT;
-                        if (meta.seen == 1) {
+                        if (meta.worker_seen == 1) {
                             standard_metadata.egress_spec = standard_metadata.ingress_port;
                         } else {
                             standard_metadata.mcast_grp = 1;

@@ -14,7 +14,9 @@ from numpy.typing import DTypeLike, NDArray
 from innet.allreduce.loop import Reduction
 from innet.codecs import Codec, Outcome
 from innet.protocol import Counters
-from innet.records import Report, Seconds
+from innet.records import Report, Seconds, Simulated
+from innet.sim.network import SECOND
+from innet.sim.simulation import Counts
 from innet.topology import Plan
 
 _BLOCK = 1 << 17  # elements; one of float64 is a megabyte
@@ -101,6 +103,32 @@ def build_report(
         max_abs_error_sent=None,
         infinite=outcomes[0].infinite,
         details={**outcomes[0].details, **without},
+    )
+
+
+def simulated(counts: Counts, elements: int, retransmissions: int) -> Simulated:
+    """The report's part on simulated time.
+
+    Args:
+        counts: what has happened in the network during the all-reduce.
+        elements: of the gradient.
+        retransmissions: packets that workers sent again.
+    """
+    seconds = counts.ticks / SECOND
+    rate = elements / seconds if seconds else 0.0
+    return Simulated(
+        seconds=seconds,
+        goodput_gbps=32 * rate / 1e9,
+        elements_per_second=rate,
+        packets=counts.packets,
+        bytes=counts.bytes,
+        lost=counts.lost,
+        dropped=counts.dropped,
+        retransmissions=retransmissions,
+        utilization={
+            name: busy / (links * counts.ticks) if counts.ticks else 0.0
+            for name, (busy, links) in counts.busy.items()
+        },
     )
 
 

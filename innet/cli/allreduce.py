@@ -30,7 +30,7 @@ def allreduce(
     network = settings.model_dump(
         include={
             "codec", "program", "topology", "racks", "depth", "ports", "engine",
-            "values_per_packet", "framing", "window", "seed",
+            "values_per_packet", "framing", "window", "seed", "network",
         }
     )  # fmt: skip
     with contextlib.suppress(InnetError):  # what is wrong is told by the all-reduce itself
@@ -39,7 +39,7 @@ def allreduce(
         given,
         **network,
         faults=faults_of(settings.faults, settings.workers),
-        timing=timing_of(settings),
+        timing=None if settings.network is not None else timing_of(settings),
         attempts=settings.attempts,
     )
     try:

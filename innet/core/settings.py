@@ -339,6 +339,13 @@ class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
         WindowControl, Field(description="How the window adapts to congestion.")
     ] = "fixed"
     partial_after: PartialAfter = None
+    network: Annotated[
+        str | None,
+        Field(
+            description="Let packets take simulated time: a preset (1g, 10g, 25g, 40g, 100g, "
+            "400g), with settings as in 100g:loss=1e-4, or a TOML file of them."
+        ),
+    ] = None
     attempts: Annotated[
         int, Field(ge=1, le=1000, description="Attempts if it stalls, each in a new epoch.")
     ] = 1

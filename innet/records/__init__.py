@@ -11,7 +11,7 @@ merged: times of one and times of the other in one plot would compare nothing.
 from typing import Any
 
 from innet.records.record import VERSION, Machine, Record
-from innet.records.report import Report, Seconds
+from innet.records.report import Report, Seconds, Simulated
 from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
 from innet.records.throughput import THROUGHPUT, Measurement, Point, ThroughputRecord
 from innet.records.training import (
@@ -50,6 +50,7 @@ __all__ = [
     "Run",
     "Seconds",
     "Series",
+    "Simulated",
     "Step",
     "ThroughputRecord",
     "TrainingRecord",

@@ -53,6 +53,33 @@ class Seconds(Frozen):
     simulated: float | None = None
 
 
+class Simulated(Frozen):
+    """One all-reduce in simulated time; two runs with the same seed have the same.
+
+    Attributes:
+        seconds: from the first packet to the last result.
+        goodput_gbps: bits of the gradient, 32 per element, that each worker got summed per second,
+            in units of 1e9.
+        elements_per_second: of the gradient, likewise.
+        packets: put onto links, over all of them.
+        bytes: of them, with preamble, frame check sequence and gap.
+        lost: packets that were lost on links.
+        dropped: packets that found an egress queue full.
+        retransmissions: packets that workers sent again.
+        utilization: of each class of links, the part of the time that they were busy: their mean.
+    """
+
+    seconds: float
+    goodput_gbps: float
+    elements_per_second: float
+    packets: int
+    bytes: int
+    lost: int
+    dropped: int
+    retransmissions: int
+    utilization: dict[str, float]
+
+
 class Report(Frozen):
     """What one all-reduce did.
 
@@ -84,6 +111,7 @@ class Report(Frozen):
             quantization costs. None where not compared.
         infinite: elements of the decoded sum that lie beyond float32 and so are infinite, although
             their integers were summed. The errors are infinite then, in JSON null.
+        simulated: what it took in simulated time; None without a network that has one.
         details: what codec, program or transport add, by name.
     """
 
@@ -109,6 +137,7 @@ class Report(Frozen):
     max_abs_error: float | None
     max_abs_error_sent: float | None
     infinite: int = 0
+    simulated: Simulated | None = None
     details: dict[str, Any] = Field(default_factory=dict)
 
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit

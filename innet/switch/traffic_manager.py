@@ -159,6 +159,19 @@ class TrafficManager:
         )
         self._rates[where] = rate
 
+    def set_interval(self, interval: int, port: int) -> None:
+        """Let a packet leave each queue of ``port`` every ``interval`` units of time.
+
+        For callers whose unit is not the nanosecond, and for intervals that no whole number of
+        packets per second has.
+
+        Raises:
+            ControlError: there is no such port, or the interval is negative.
+        """
+        interval = _number("the interval of a queue", interval)
+        self._select(port, None)[..., INTERVAL] = interval
+        self._rates[port] = NANOSECONDS // interval if interval else 0
+
     def _make(self, port: int | None) -> None:
         """As ``admit`` does, which BMv2 does for commands that name a port, too."""
         if port is not None:

@@ -7,15 +7,18 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from innet.core.errors import StalledError
+from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
 from innet.core.settings import EngineName
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
-from innet.protocol import Timing
+from innet.protocol import SlotClient, Timing
+from innet.sim import Network
+from innet.sim.simulation import TIMING, Cable, Simulation
 from innet.switch import Switch
 from innet.switch.engine import cell_value
 from innet.switch.frontend.loader import load_text
 from innet.switch.ir import Program
+from innet.switch.jit.traits import needs_queue
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
 from innet.topology.plan import Plan
 from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
@@ -30,8 +33,11 @@ class Emulation:
         faults: faults of every link, in both directions; None for none.
         timing: timeouts of the workers, in virtual seconds.
         seed: seed of the faults and of the programs' random numbers.
+        network: rates, delays and queues of links, switches and hosts: packets take simulated time.
+            None: they take none, but for ``faults``.
 
     Attributes:
+        simulation: the network in simulated time; None without ``network``.
         plan: the current plan.
         switches: switches by name.
         workers: the workers' clients, by index.
@@ -40,7 +46,11 @@ class Emulation:
             hosts and switches.
         transport: the transport that hosts use.
         now: virtual seconds.
-        switch_seconds: real seconds that the switches have used.
+        switch_seconds: real seconds that the switches have used; 0 with ``network``.
+
+    Raises:
+        InputError: with ``network``: an engine, a program, faults or timing that simulated time
+            does not have yet.
     """
 
     def __init__(
@@ -51,7 +61,11 @@ class Emulation:
         faults: Faults | None = None,
         timing: Timing | None = None,
         seed: int = 0,
+        network: Network | None = None,
     ) -> None:
+        if network is not None:
+            timing = TIMING if timing is None else timing
+            _check_simulated(plan, engine, faults, timing)
         self.plan = plan
         self.now = 0.0
         self.switch_seconds = 0.0
@@ -75,6 +89,11 @@ class Emulation:
                 self.workers.append(end)
                 self.hosts[index] = end
         self._begin_servers()
+        self.simulation: Simulation | None = None
+        if network is not None:
+            self.simulation = Simulation(
+                network, plan.layout, self.switches, _cables(plan), len(plan.workers), seed=seed
+            )
         # The trunks have a generator of their own: the faults on the workers' links are then the
         # same with any switches behind them.
         self.edge = self._build(faults, np.random.default_rng([seed, 1]))
@@ -110,6 +129,13 @@ class Emulation:
             return leaving
 
         return process
+
+    @property
+    def name(self) -> str:
+        """What carries the packets, for reports."""
+        if self.simulation is not None:
+            return "simulated time"
+        return "memory" if self.transport is self.edge else "memory with faults"
 
     @property
     def has_epochs(self) -> bool:
@@ -172,6 +198,16 @@ class Emulation:
         """Packets that all switches have received."""
         return sum(switch.statistics.packets_in for switch in self.switches.values())
 
+    def _client(self, worker: int) -> SlotClient:
+        """A worker's end, which runs in compiled code."""
+        end = self.workers[worker]
+        if not isinstance(end, SlotClient):
+            raise InputError(
+                f"workers of {self.plan.aggregation} do not run in compiled code, which simulated "
+                "time needs; choose slots or tree."
+            )
+        return end
+
     def run(self) -> None:
         """Move packets until all hosts are done.
 
@@ -180,7 +216,14 @@ class Emulation:
                 switches' registers.
         """
         try:
-            self.now = drive(self.hosts, self.transport, self.now)
+            if self.simulation is None:
+                self.now = drive(self.hosts, self.transport, self.now)
+            else:
+                ends = {index: self._client(index) for index in self.plan.job.present}
+                try:
+                    self.simulation.run(ends)
+                finally:
+                    self.now = self.simulation.now
         except StalledError as error:
             if error.at is not None:  # for who tries again an outage is over some time
                 self.now = error.at
@@ -188,3 +231,34 @@ class Emulation:
             found = (end.diagnose(self._read_slot) for end in present)
             said = next((str(each) for each in found if each is not None), str(error))
             raise StalledError(said) from error
+
+
+def _cables(plan: Plan) -> list[Cable]:
+    """All links of a plan; the workers' come first."""
+    attached = plan.attachments()
+    cables = [
+        Cable(attached[number].node, attached[number].port, number - 1)
+        for number, host in enumerate(plan.hosts, start=1)
+        if host.role == "worker"
+    ]
+    return cables + [Cable(*link.a, None, *link.b) for link in plan.trunks()]
+
+
+def _check_simulated(plan: Plan, engine: EngineName, faults: Faults | None, timing: Timing) -> None:
+    """Refuse what a network in simulated time does not have."""
+    program = plan.switches[0].program
+    why = None
+    if engine != "jit":
+        why = f"the engine {engine}; choose jit"
+    elif plan.servers:
+        why = f"parameter servers, which {program.program} has; choose slots or tree"
+    elif needs_queue(load_text(program.text())):
+        why = f"recirculation, which {program.program} has; choose slots or tree"
+    elif faults is not None:
+        why = "faults; give the probability of a loss with the network, such as 100g:loss=1e-4"
+    elif timing.partial_after is not None:
+        why = "partial results; leave partial_after out"
+    elif timing.window_control != "fixed":
+        why = "windows that adapt; leave window_control out"
+    if why is not None:
+        raise InputError(f"a network in simulated time does not have {why}.")

@@ -1,0 +1,155 @@
+"""Networks in simulated time: rates, delays and queues, as settings and as presets."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from innet.core.errors import ConfigError, InputError, UnknownNameError
+from innet.core.numbers import is_int, is_real
+from innet.core.registry import split_name
+
+SECOND = 1_000_000_000_000
+"""Ticks of the clock: picoseconds."""
+OVERHEAD = 24  # bytes on the wire beside a frame: preamble, check sequence, gap between frames
+SHORTEST = 60  # bytes of a frame without its check sequence; shorter ones are padded
+RESOLUTION = 1 / SECOND
+"""Seconds of the clock's tick, a picosecond."""
+
+
+def _finite(number: object) -> bool:
+    return is_real(number) and math.isfinite(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What links, switches and hosts of a network take, the same for all of a kind.
+
+    Args:
+        rate: bits per second of the links between hosts and switches, each way.
+        trunk_rate: of the links between switches; by default the same.
+        delay: propagation delay of each link, seconds. 500 ns: some 100 m of fiber.
+        loss: probability that a packet is lost on a link, by bit errors.
+        switch_latency: seconds that the pipeline of a switch takes. 600 ns (assumed: what makers of
+            such switches state is between 0.4 and 1 microsecond).
+        queue_packets: packets that an egress queue holds. 4,096 (assumed).
+        host_receive, host_send: seconds of a core of a host per packet. 100 ns each (assumed: ten
+            million packets a second, what drivers in user space such as DPDK reach on a core).
+        host_cores: cores of a host that share its packets. As one server, they are modelled as a
+            core that is so many times as fast. 8 (assumed).
+
+    Raises:
+        InputError: a number that no network has, by the setting's name.
+    """
+
+    rate: float = 100e9
+    trunk_rate: float | None = None
+    delay: float = 500e-9
+    loss: float = 0.0
+    switch_latency: float = 600e-9
+    queue_packets: int = 4096
+    host_receive: float = 100e-9
+    host_send: float = 100e-9
+    host_cores: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "trunk_rate"):
+            rate = getattr(self, name)
+            if rate is not None and not (_finite(rate) and 1e3 <= rate <= 1e13):
+                raise InputError(
+                    f"{name} is {rate!r}; give bits per second, from 1e3 to 1e13, such as 100e9."
+                )
+        for name in ("delay", "switch_latency", "host_receive", "host_send"):
+            seconds = getattr(self, name)
+            if not (_finite(seconds) and 0 <= seconds <= 10):
+                raise InputError(f"{name} is {seconds!r}; give seconds, from 0 to 10.")
+            if 0 < seconds < RESOLUTION:
+                raise InputError(
+                    f"{name} is {seconds!r} s, below the clock's resolution of a picosecond; give "
+                    "0 or more than that."
+                )
+        if not (_finite(self.loss) and 0 <= self.loss < 1):
+            raise InputError(f"loss is {self.loss!r}; give a probability, 0 or more and below 1.")
+        if not is_int(self.host_cores) or not 1 <= self.host_cores <= 1024:
+            raise InputError(f"host_cores is {self.host_cores!r}; give 1 to 1024.")
+        if not is_int(self.queue_packets) or not 1 <= self.queue_packets < 1 << 31:
+            raise InputError(
+                f"queue_packets is {self.queue_packets!r}; a queue holds at least 1 packet, or "
+                "nothing would pass."
+            )
+
+    @property
+    def of_trunks(self) -> float:
+        """Bits per second between switches."""
+        return self.rate if self.trunk_rate is None else self.trunk_rate
+
+
+PRESETS: Mapping[str, Network] = MappingProxyType(
+    {
+        "1g": Network(rate=1e9),
+        "10g": Network(rate=10e9),
+        "25g": Network(rate=25e9),
+        "40g": Network(rate=40e9),
+        "100g": Network(rate=100e9),
+        "400g": Network(rate=400e9),
+    }
+)
+
+
+def network_of(given: str | Path | Network | Mapping[str, Any]) -> Network:
+    """A network from what a user gives.
+
+    Args:
+        given: a ``Network``; its settings by name; a preset with or without settings, such as
+            "100g" or "100g:loss=1e-4,delay=2e-6"; or the path of a TOML file with settings, among
+            them ``preset`` for those that it leaves out.
+
+    Raises:
+        UnknownNameError: no such preset or setting.
+        InputError: a number that no network has.
+        ConfigError: a file that cannot be read, or is no TOML.
+    """
+    if isinstance(given, Network):
+        return given
+    if isinstance(given, Mapping):
+        return _with(Network(), given)
+    if isinstance(given, Path) or str(given).endswith(".toml"):
+        return _from_file(Path(given))
+    name, settings = split_name(given)
+    if name not in PRESETS:
+        raise UnknownNameError("network", name, PRESETS)
+    return _with(PRESETS[name], settings)
+
+
+def _from_file(path: Path) -> Network:
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is no TOML: {error}.") from None
+    preset = settings.pop("preset", None)
+    if preset is not None and preset not in PRESETS:
+        raise UnknownNameError("network", preset, PRESETS)
+    try:
+        return _with(Network() if preset is None else PRESETS[preset], settings)
+    except InputError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _with(network: Network, settings: Mapping[str, Any]) -> Network:
+    known = [field.name for field in fields(Network)]
+    for name in settings:
+        if name not in known:
+            raise UnknownNameError("setting of a network", name, known)
+    return replace(network, **settings)
+
+
+def goodput_bound(values: int, frame: int, rate: float) -> float:
+    """Bits of values per second that a link of ``rate`` can carry in frames of ``frame`` bytes."""
+    return rate * 32 * values / (8 * (max(frame, SHORTEST) + OVERHEAD))

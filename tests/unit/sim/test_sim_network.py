@@ -1,0 +1,58 @@
+"""Settings of networks in simulated time."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from innet.core.errors import ConfigError, InputError, UnknownNameError
+from innet.sim import PRESETS, Network, network_of
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"rate": 0}, "rate is 0; give bits per second, from 1e3"),
+        ({"rate": math.nan}, "rate is nan"),
+        ({"trunk_rate": -1.0}, "trunk_rate is -1.0; give bits per second"),
+        ({"delay": 1e-13}, "delay is 1e-13 s, below the clock's resolution of a picosecond"),
+        ({"delay": -1e-6}, "delay is -1e-06; give seconds"),
+        ({"switch_latency": math.inf}, "switch_latency is inf; give seconds"),
+        ({"loss": 1.0}, "loss is 1.0; give a probability, 0 or more and below 1"),
+        ({"queue_packets": 0}, "queue_packets is 0; a queue holds at least 1 packet"),
+        ({"queue_packets": 2.5}, r"queue_packets is 2\.5"),
+        ({"host_cores": 0}, "host_cores is 0; give 1 to 1024"),
+    ],
+)
+def test_numbers_that_no_network_has_are_refused_by_name(settings, why):
+    with pytest.raises(InputError, match=why):
+        Network(**settings)
+
+
+def test_presets_and_what_is_added_to_them():
+    assert network_of("100g") == PRESETS["100g"]
+    assert network_of("10g:loss=1e-4,delay=2e-6") == Network(rate=10e9, loss=1e-4, delay=2e-6)
+    assert network_of({"rate": 5e9}) == Network(rate=5e9)
+    assert network_of(Network(rate=5e9)).of_trunks == 5e9
+    with pytest.raises(UnknownNameError, match=r"unknown network '100'.*100g"):
+        network_of("100")
+    with pytest.raises(UnknownNameError, match=r"unknown setting of a network 'delays'.*delay"):
+        network_of("100g:delays=1")
+
+
+def test_a_file_of_settings(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('preset = "25g"\nqueue_packets = 64\n')
+    assert network_of(file) == network_of(str(file)) == Network(rate=25e9, queue_packets=64)
+    file.write_text('preset = "25"\n')
+    with pytest.raises(UnknownNameError, match="unknown network '25'"):
+        network_of(file)
+    file.write_text("rate = 0\n")
+    with pytest.raises(ConfigError, match=r"mine\.toml: rate is 0"):
+        network_of(file)
+    file.write_text("rate = = 1")
+    with pytest.raises(ConfigError, match=r"mine\.toml is no TOML"):
+        network_of(file)
+    with pytest.raises(ConfigError, match=r"none\.toml cannot be read"):
+        network_of(tmp_path / "none.toml")

@@ -1,0 +1,235 @@
+"""All-reduces in simulated time: closed forms, exact sums under loss, and equal runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import innet
+from innet.cli.app import app
+from innet.core.errors import InputError, StalledError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
+from innet.protocol import Timing
+from innet.records import Report
+from innet.sim import Network, core, simulation
+from innet.sim.network import OVERHEAD, goodput_bound
+from innet.topology import Emulation, Request, make_plan
+
+VALUES = 32
+FRAME = 14 + 20 + 8 + 32 + 4 * VALUES
+BITS = 8 * (FRAME + OVERHEAD)
+QUIET = Network(rate=10e9, delay=1e-6, switch_latency=5e-7, host_receive=0.0, host_send=0.0)
+ON_THE_WIRE = BITS / 10e9
+
+
+def account(net):
+    """No packet is unaccounted for: it was delivered or lost, or there is an event for it."""
+    sim = net.simulation
+    counts, clock = sim.counts(), sim._state.clock
+    assert counts.unconnected == 0
+    assert int(clock[core.PACKETS]) == counts.packets
+    events = sim._state.events
+    kinds = events.kind[: int(events.size[0])]
+    assert sim.under_way() == np.isin(kinds, [core.TO_SWITCH, core.TO_HOST]).sum()
+    return counts
+
+
+def exchanged(workers, chunks, network, program="slots", **options):
+    """One round of so many chunks: the seconds that it took, and what happened."""
+    plan = make_plan(program, VALUES, Request(workers=workers, **options))
+    net = Emulation(plan, network=network)
+    for worker, end in enumerate(net.workers):
+        end.start([Segment(ReduceOp.SUM, np.full(chunks * VALUES, worker, np.int32))], net.now)
+    net.run()
+    for end in net.workers:
+        assert (end.results()[0] == workers * (workers - 1) // 2).all()
+    return net.now, account(net)
+
+
+def reduced(workers, size, network, **options):
+    """The report of an all-reduce whose sums are exact, and whose packets are all accounted for."""
+    options = {"values_per_packet": VALUES} | options
+    collective = innet.Collective(workers=workers, network=network, **options)
+    rng = np.random.default_rng(workers)
+    gradients = [rng.integers(-99, 99, size).astype(np.float32) for _ in range(workers)]
+    total, report = collective.all_reduce(gradients)
+    assert report.exact  # equal to the sum of the workers' integers, on all workers
+    np.testing.assert_allclose(total, np.sum(gradients, axis=0), atol=1e-3)
+    account(collective.network)
+    return report
+
+
+def close(seconds, expected):
+    assert seconds == pytest.approx(expected, rel=1e-9, abs=2e-12)
+
+
+def busy(counts, name):
+    """The part of the time that links of a class were busy."""
+    ticks, links = counts.busy[name]
+    return ticks / (links * counts.ticks)
+
+
+def test_one_packet_takes_two_wires_two_delays_and_a_pipeline():
+    seconds, counts = exchanged(1, 1, QUIET)
+    close(seconds, 2 * ON_THE_WIRE + 2 * 1e-6 + 5e-7)
+    assert (counts.packets, counts.bytes) == (2, 2 * BITS // 8)
+
+
+def test_hosts_take_time_for_each_packet():
+    """Of four cores, as if one were four times as fast: a microsecond out, two in."""
+    network = Network(
+        rate=10e9, delay=0.0, switch_latency=0.0, host_receive=8e-6, host_send=4e-6, host_cores=4
+    )
+    seconds, _ = exchanged(1, 5, network)
+    # All five are sent before the first result is taken, and the results have come by then.
+    close(seconds, 5 * 1e-6 + 5 * 2e-6)
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_a_large_window_fills_the_links(workers):
+    """The time of all packets on the wire, and one round trip."""
+    chunks = 900
+    seconds, counts = exchanged(workers, chunks, QUIET)
+    close(seconds, chunks * ON_THE_WIRE + ON_THE_WIRE + 2e-6 + 5e-7)
+    goodput = chunks * VALUES * 32 / seconds
+    bound = goodput_bound(VALUES, FRAME, 10e9)
+    assert 0.98 * bound < goodput < bound
+    assert busy(counts, "host_to_switch") > 0.98
+    assert counts.packets == 2 * workers * chunks
+
+
+@pytest.mark.parametrize("window", [1, 4, 16])
+def test_a_small_window_is_limited_by_the_round_trip(window):
+    chunks = 4096
+    seconds, _ = exchanged(2, chunks, QUIET, window=window)
+    round_trip = 2 * ON_THE_WIRE + 2e-6 + 5e-7
+    expected = chunks / window * max(round_trip, window * ON_THE_WIRE)
+    assert seconds == pytest.approx(expected, rel=0.01)
+
+
+def test_the_round_trip_of_a_tree_has_one_more_switch_each_way():
+    seconds, _ = exchanged(2, 1, QUIET, "tree", racks=2)
+    close(seconds, 4 * ON_THE_WIRE + 4 * 1e-6 + 3 * 5e-7)
+
+
+def test_a_slow_trunk_is_what_a_tree_waits_for():
+    chunks = 600
+    network = Network(rate=10e9, trunk_rate=1e9, delay=1e-6)
+    seconds, counts = exchanged(4, chunks, network, "tree", racks=2)
+    assert seconds == pytest.approx(chunks * BITS / 1e9, rel=0.01)
+    assert busy(counts, "trunk") > 0.98
+    assert counts.dropped == 0
+
+
+def test_a_short_queue_drops_and_workers_recover():
+    network = Network(rate=10e9, trunk_rate=1e9, queue_packets=16)
+    report = reduced(4, 600 * VALUES, network, program="tree", racks=2)
+    assert report.simulated.dropped > 100
+    assert report.simulated.retransmissions > 100
+
+
+@pytest.mark.parametrize("options", [{}, {"program": "tree", "racks": 3}])
+def test_loss_is_recovered_and_runs_of_one_seed_are_equal(options):
+    network = "100g:loss=0.02"
+    reports = [reduced(6, 9000, network, seed=seed, **options) for seed in (1, 1, 2)]
+    assert reports[0].simulated.lost > 20
+    assert reports[0].simulated == reports[1].simulated
+    assert reports[0].simulated != reports[2].simulated
+    assert reports[0].simulated.retransmissions >= reports[0].simulated.lost
+
+
+def test_memory_grows_without_a_trace(monkeypatch):
+    before = reduced(5, 3000, "100g:loss=0.01", window=64)
+    monkeypatch.setattr(simulation, "_FIRST", 1)
+    after = reduced(5, 3000, "100g:loss=0.01", window=64)
+    assert before.simulated == after.simulated
+
+
+def test_epochs_and_further_all_reduces_go_on_in_time():
+    collective = innet.Collective(workers=4, network="25g", values_per_packet=VALUES)
+    ones = [np.ones(500, np.float32)] * 4
+    times = []
+    for present in (4, 3, 4):
+        total, report = collective.all_reduce(ones[:present])
+        assert (total == present).all()
+        times.append(collective.network.now)
+        assert report.simulated.seconds > 0
+        if present == 4 and len(times) == 1:
+            collective.leave(2)
+        elif present == 3:
+            collective.rejoin(2)
+    assert times == sorted(times)
+
+
+def test_a_network_that_loses_nearly_all_is_a_stall_that_names_somebody():
+    collective = innet.Collective(
+        workers=3,
+        network="1g:loss=0.999",
+        values_per_packet=VALUES,
+        timing=Timing(timeout=1e-3, give_up=0.05),
+    )
+    with pytest.raises(StalledError, match=r"waits for worker|has counted"):
+        collective.all_reduce([np.ones(40, np.float32)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"engine": "interpret"}, "does not have the engine interpret; choose jit"),
+        ({"program": "hashed"}, "does not have parameter servers, which hashed has"),
+        ({"program": "harvest", "values_per_packet": 64}, "does not have recirculation"),
+        ({"faults": Faults(loss=0.1)}, "give the probability of a loss with the network"),
+        ({"timing": Timing(partial_after=1.0)}, "does not have partial results"),
+        ({"timing": Timing(window_control="aimd")}, "does not have windows that adapt"),
+    ],
+)
+def test_what_simulated_time_does_not_have_is_refused(options, why):
+    with pytest.raises(InputError, match=why):
+        innet.Collective(workers=2, network="10g", **{"values_per_packet": VALUES} | options)
+
+
+def test_packets_are_not_recorded():
+    collective = innet.Collective(workers=2, network="10g", values_per_packet=VALUES)
+    with (
+        pytest.raises(InputError, match="not recorded yet"),
+        collective.record_packets(),
+    ):
+        pass
+
+
+def test_the_command(tmp_path):
+    from typer.testing import CliRunner  # noqa: PLC0415 - as the others have it
+
+    command = ["allreduce", "--workers", "3", "--size", "500", "--values-per-packet", "32"]
+    shown = CliRunner().invoke(app, [*command, "--network", "10g:loss=0.01", "--json"])
+    assert shown.exit_code == 0, shown.output
+    report = Report.model_validate_json(shown.output)
+    assert report.exact
+    assert report.simulated.goodput_gbps > 0
+    assert report.transport == "simulated time"
+    refused = CliRunner().invoke(app, [*command, "--network", "10h"])
+    assert "unknown network '10h'" in str(refused.exception)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    workers=st.integers(1, 7),
+    racks=st.integers(0, 3),
+    rate=st.sampled_from([1e9, 10e9, 33.3e9, 400e9]),
+    trunk=st.sampled_from([None, 2.5e9, 100e9]),
+    delay=st.floats(0, 1e-4).filter(lambda x: x == 0 or x > 1e-12),
+    loss=st.sampled_from([0.0, 1e-3, 0.05]),
+    queue=st.sampled_from([4, 64, 4096]),
+    window=st.sampled_from([1, 8, 64]),
+    size=st.integers(1, 4000),
+)
+def test_any_network_sums_exactly(workers, racks, rate, trunk, delay, loss, queue, window, size):
+    network = Network(rate=rate, trunk_rate=trunk, delay=delay, loss=loss, queue_packets=queue)
+    racks = min(racks, workers)
+    options = {"program": "tree", "racks": racks} if racks else {}
+    report = reduced(workers, size, network, window=window, **options)
+    assert report.exact
+    assert report.simulated.seconds >= 2 * BITS / rate

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import fork_server
 from support.mininet import missing
 
 ROOT = Path(__file__).parents[2]
@@ -37,10 +38,9 @@ def commands():
             yield pytest.param(line, id=f"{parameter.id}-{line}")
 
 
-def run(arguments, folder, say=None):
-    result = subprocess.run(
-        arguments, cwd=folder, input=say, capture_output=True, text=True, timeout=240, check=False
-    )
+def run_command(arguments, folder, say=None):
+    command = [sys.executable, "-m", "innet", *arguments]
+    result = fork_server.run(command, folder, say)
     assert result.returncode == 0, result.stderr
 
 
@@ -74,15 +74,19 @@ def test_command(line, tmp_path):
         arguments += ["--epochs", "1"]  # whole trainings have tests of their own
     # What earlier commands of a page leave behind.
     if "innet-out/demo.json" in arguments:
-        run([sys.executable, "-m", "innet", "demo", "--iterations", "12"], tmp_path)
+        run_command(["demo", "--iterations", "12"], tmp_path)
     say = "exit\n" if "--cli" in arguments else None
-    run([sys.executable, "-m", "innet", *arguments[1:]], tmp_path, say)
+    run_command(arguments[1:], tmp_path, say)
 
 
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_python(text, tmp_path):
     shutil.copytree(ROOT / "p4", tmp_path / "p4")
-    run([sys.executable, "-W", "error::DeprecationWarning:innet", "-c", text], tmp_path)
+    result = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:innet", "-c", text],
+        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
 
 
 def test_there_is_something_to_run():

@@ -75,7 +75,9 @@ mininet:
 	    timeout 300 apt-get install -qq -y --no-install-recommends mininet iproute2; } >/dev/null || \
 	  echo "Mininet could not be installed; the tests that need it are skipped."; fi
 
-# mypy takes one core for a minute, beside the tests; what it says is printed after them.
+# mypy takes one core for a minute, beside the tests; what it says is printed after them. Hundreds of
+# processes import innet, and each would compile it where the environment lets Python keep nothing.
+test: export PYTHONDONTWRITEBYTECODE =
 test: style mininet
 	@types=$$(mktemp); $(BIN)/python -m mypy >"$$types" 2>&1 & mypy=$$!; \
 	$(BIN)/python -m pytest -n auto --dist loadgroup; tests=$$?; \

@@ -18,15 +18,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import types
 from collections.abc import Mapping, Sequence
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
-
-import pytest
-
-from innet.core import child_process
 
 _PRELOADED = [
     "innet.cli.app",
@@ -51,8 +46,7 @@ _PRELOADED = [
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(_PRELOADED)
 _libc = ctypes.CDLL(None, use_errno=True)
-_FORKS = os.environ.get("INNET_MININET") != "full"
-_MEMBERS = ("PIPE", "DEVNULL", "STDOUT", "TimeoutExpired", "CalledProcessError")
+FORKS = os.environ.get("INNET_MININET") != "full"
 
 gc.freeze()  # what forks of this process would otherwise look at, and so copy
 
@@ -100,6 +94,7 @@ class ForkedProgram:
                 theirs.append(opened[-1])
             else:
                 theirs.append(number if given is None else given.fileno())
+        start_server()
         start = _Start(
             module=command[2],
             arguments=list(command[3:]),
@@ -186,6 +181,18 @@ def _enter(pid: int) -> None:
         os.close(namespace)
 
 
+def start_server() -> None:
+    """Where it does not run: with this process's path, by which it finds what to import."""
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if path is not None:
+            os.environ["PYTHONPATH"] = path
+
+
 def is_python_module(command: Sequence[str]) -> bool:
     return list(command[:2]) == [sys.executable, "-m"] and command[2].split(".")[0] == "innet"
 
@@ -194,7 +201,7 @@ def run(
     command: Sequence[str], folder: str | Path, say: str | None = None, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """As ``subprocess.run`` with its output captured as text."""
-    if not _FORKS:
+    if not FORKS:
         return subprocess.run(
             command, cwd=folder, input=say or "", capture_output=True, text=True, timeout=timeout,
             check=False,
@@ -216,20 +223,9 @@ def run(
     return subprocess.CompletedProcess(command, status, *said)
 
 
-def _start_program(command: Sequence[str], **options: Any) -> Any:
+def start_program(command: Sequence[str], **options: Any) -> Any:
+    """As ``subprocess.Popen``: a ``ForkedProgram`` where the command is one of innet's."""
     words = command[3:] if command[:2] == ["mnexec", "-a"] else command
     if is_python_module(words):
         return ForkedProgram(command, **options)
     return subprocess.Popen(command, **options)
-
-
-@pytest.fixture
-def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``ChildProcess`` forks innet's own programs in this test."""
-    if not _FORKS:
-        return
-    multiprocessing.forkserver.ensure_running()
-    known = {name: getattr(subprocess, name) for name in _MEMBERS}
-    monkeypatch.setattr(
-        child_process, "subprocess", types.SimpleNamespace(Popen=_start_program, **known)
-    )

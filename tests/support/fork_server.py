@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Mapping, Sequence
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -55,7 +56,8 @@ class ForkedProgram:
     """As much of ``subprocess.Popen`` as innet's ``ChildProcess`` and the tests use.
 
     Args:
-        command: ``[PYTHON, "-m", MODULE, ...]``, perhaps after ``["mnexec", "-a", PID]``.
+        command: ``[PYTHON, "-m", MODULE, ...]``, perhaps after ``["mnexec", "-a", PID]``; or
+            ``[PYTHON, "-c", TEXT]``.
         stdin, stdout, stderr: a file, a descriptor, DEVNULL; PIPE for the first two.
         env, cwd, start_new_session, preexec_fn: as there.
     """
@@ -75,7 +77,8 @@ class ForkedProgram:
         node = None
         if command[:2] == ["mnexec", "-a"]:
             node, command = int(command[2]), command[3:]
-        assert is_python_module(command)
+        assert command[0] == sys.executable
+        assert command[1] in {"-m", "-c"}
         self.args = command
         self.stdin = self.stdout = None
         theirs = []
@@ -96,7 +99,8 @@ class ForkedProgram:
                 theirs.append(number if given is None else given.fileno())
         start_server()
         start = _Start(
-            module=command[2],
+            how=command[1],
+            program=command[2],
             arguments=list(command[3:]),
             files=theirs,
             environment=dict(os.environ if env is None else env),
@@ -164,10 +168,15 @@ class _Start:
         for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
             buffering = 1 if number == 2 else -1
             setattr(sys, name, os.fdopen(number, mode, buffering, closefd=False))
-        sys.argv = [what["module"], *what["arguments"]]
-        sys.modules.pop(what["module"], None)  # to run it as a program, without a warning
+        program = what["program"]
+        sys.argv = [program if what["how"] == "-m" else "-c", *what["arguments"]]
         try:
-            runpy.run_module(what["module"], run_name="__main__", alter_sys=True)
+            if what["how"] == "-m":
+                sys.modules.pop(program, None)  # to run it as a program, without a warning
+                runpy.run_module(program, run_name="__main__", alter_sys=True)
+            else:
+                sys.modules["__main__"] = main = types.ModuleType("__main__")
+                exec(compile(program, "<string>", "exec"), vars(main))
         finally:
             atexit._run_exitfuncs()
 

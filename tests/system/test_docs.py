@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -82,10 +81,12 @@ def test_command(line, tmp_path):
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_python(text, tmp_path):
     shutil.copytree(ROOT / "p4", tmp_path / "p4")
-    result = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:innet", "-c", text],
-        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    code = (
+        "import warnings\n"
+        "warnings.filterwarnings('error', category=DeprecationWarning, module='innet')\n"
+        f"exec(compile({text!r}, 'example', 'exec'))"
+    )
+    result = fork_server.run([sys.executable, "-c", code], tmp_path)
     assert result.returncode == 0, result.stderr
 
 

@@ -80,7 +80,8 @@ class ForkedProgram:
         assert command[0] == sys.executable
         assert command[1] in {"-m", "-c"}
         self.args = command
-        self.stdin = self.stdout = None
+        self.stdin: Any = None
+        self.stdout: Any = None
         theirs = []
         opened = []
         for number, (name, given) in enumerate(

@@ -57,10 +57,13 @@ $(VENV)/.ready-dev: pyproject.toml constraints.txt | environment
 demo: setup
 	$(BIN)/python -m innet demo
 
-lint: setup-dev
+lint: style
+	$(BIN)/python -m mypy
+
+.PHONY: style
+style: setup-dev
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
-	$(BIN)/python -m mypy
 	$(BIN)/python -c 'from importlinter.cli import lint_imports_command as run; run()'
 
 # Networks of namespaces are tested where root can have Mininet; elsewhere their tests say why not.
@@ -72,8 +75,17 @@ mininet:
 	    timeout 300 apt-get install -qq -y --no-install-recommends mininet iproute2; } >/dev/null || \
 	  echo "Mininet could not be installed; the tests that need it are skipped."; fi
 
-test: lint mininet
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+# mypy takes one core for a minute, beside the tests; what it says is printed after them. Hundreds of
+# processes import innet, and each would compile it where the environment lets Python keep nothing.
+# Some tests wait for deadlines: with a process more than there are cores, none is idle meanwhile.
+test: export PYTHONDONTWRITEBYTECODE =
+test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+test: style mininet
+	@types=$$(mktemp); $(BIN)/python -m mypy >"$$types" 2>&1 & mypy=$$!; \
+	$(BIN)/python -m pytest -n auto --dist loadgroup; tests=$$?; \
+	wait $$mypy; typed=$$?; \
+	echo "mypy:"; cat "$$types"; rm "$$types"; \
+	test $$tests -eq 0 -a $$typed -eq 0
 
 # ROOM: one or more folders of tests/unit. By default those of innet's folders that differ from the last commit.
 ROOM ?= $(shell git status --porcelain 2>/dev/null | sed -n 's,.*\(innet\|tests/unit\)/\([a-z0-9_]*\)/.*,\2,p' | sort -u | while read room; do [ -d tests/unit/$$room ] && echo $$room; done)

@@ -391,7 +391,7 @@ def _inside(
     depends = []
     for position in range(read[0] + 1, len(statements)):
         before, after = done[position]
-        if before & found and isinstance(statements[position], ir.Assign):
+        if not found.isdisjoint(before) and isinstance(statements[position], ir.Assign):
             depends.append(position)
             found |= after
         else:

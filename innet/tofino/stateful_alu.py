@@ -83,11 +83,14 @@ def unsupported_updates(
     program: ir.Program, source: Source, found: Sequence[RegisterAccess]
 ) -> Iterator[Finding]:
     """Updates that a stateful ALU cannot compute."""
+    with_branches = {
+        number for number in {each.action for each in found} if branches(program.actions[number])
+    }
     for access in found:
         name = program.registers[access.register].name
         where = source.primitive(access.action, access.first)
         action = program.actions[access.action]
-        if branches(action):
+        if access.action in with_branches:
             yield Finding(
                 Severity.WARNING,
                 _ALUS,

@@ -21,7 +21,7 @@ from innet.switch.jit.tables import box_tree
 
 #: Programs in which most packets go round until a limit stops them, which takes the interpreter a
 #: second for each.
-ENDLESS = {"switch_forever", "queue_growth", "tools_tour"}
+ENDLESS = {"switch_forever", "queue_growth", "queue_resubmit", "tools_tour"}
 #: Random traffic of each program: INNET_FUZZ_SEEDS=10 pytest tests/differential
 SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "1"))
 FOLDER = Path(__file__).parents[1] / "programs"

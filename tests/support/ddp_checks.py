@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import faulthandler
+import gc
 import io
 import json
 import math
@@ -27,6 +28,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch._dynamo  # DistributedDataParallel would, in each of the ranks
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -683,6 +685,9 @@ def launch(folder: Path, until: float, names: list[str]) -> int:
     When one fails, or when it is ``until``, all that are left write to FOLDER/RANK.txt where they
     are and are ended. Returns an exit status.
     """
+    # Otherwise each rank would look through it for garbage, and so copy it, most of all at its end.
+    gc.collect()
+    gc.freeze()
     told, tell = os.pipe()
     ranks = {}
     for rank in range(RANKS):

@@ -1,9 +1,10 @@
 """What two ranks of DistributedDataParallel meet when something is wrong, and what they learn.
 
-    python ddp_pair.py FOLDER RANK
+    python ddp_pair.py FOLDER
 
-FOLDER/places.json says where the switches are. Each rank writes what became of each case to
-FOLDER/RANK.json: {case: {"said": ..., "seconds": ...}}. After ``SECONDS`` it ends with a traceback.
+FOLDER/places.json says where the switches are. Each rank, a process, writes what became of each
+case to FOLDER/RANK.json: {case: {"said": ..., "seconds": ...}}. After ``SECONDS`` it ends with a
+traceback.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+import torch._dynamo  # DistributedDataParallel would, in each of the ranks
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -308,8 +310,7 @@ def gradients_as_pytorch_compares_them(at):
     return found
 
 
-def main():
-    folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+def run_rank(folder, rank):
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     torch.set_num_threads(1)
     at = json.loads((folder / "places.json").read_text())
@@ -329,5 +330,18 @@ def main():
     dist.destroy_process_group()
 
 
+def launch(folder):
+    """Fork the ranks, which saves each of them the import of torch; an exit status."""
+    gc.collect()
+    gc.freeze()  # a rank would look through it for garbage, and so copy it
+    ranks = []
+    for rank in range(2):
+        if (process := os.fork()) == 0:
+            run_rank(folder, rank)
+            sys.exit()  # with all that is done at exit
+        ranks.append(process)
+    return max(os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) != 0 for each in ranks)
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(launch(Path(sys.argv[1])))

@@ -6,11 +6,11 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import fork_server
 from support.mininet import missing
 
 ROOT = Path(__file__).parents[2]
@@ -37,10 +37,9 @@ def commands():
             yield pytest.param(line, id=f"{parameter.id}-{line}")
 
 
-def run(arguments, folder, say=None):
-    result = subprocess.run(
-        arguments, cwd=folder, input=say, capture_output=True, text=True, timeout=240, check=False
-    )
+def run_command(arguments, folder, say=None):
+    command = [sys.executable, "-m", "innet", *arguments]
+    result = fork_server.run(command, folder, say)
     assert result.returncode == 0, result.stderr
 
 
@@ -74,15 +73,21 @@ def test_command(line, tmp_path):
         arguments += ["--epochs", "1"]  # whole trainings have tests of their own
     # What earlier commands of a page leave behind.
     if "innet-out/demo.json" in arguments:
-        run([sys.executable, "-m", "innet", "demo", "--iterations", "12"], tmp_path)
+        run_command(["demo", "--iterations", "12"], tmp_path)
     say = "exit\n" if "--cli" in arguments else None
-    run([sys.executable, "-m", "innet", *arguments[1:]], tmp_path, say)
+    run_command(arguments[1:], tmp_path, say)
 
 
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_python(text, tmp_path):
     shutil.copytree(ROOT / "p4", tmp_path / "p4")
-    run([sys.executable, "-W", "error::DeprecationWarning:innet", "-c", text], tmp_path)
+    code = (
+        "import warnings\n"
+        "warnings.filterwarnings('error', category=DeprecationWarning, module='innet')\n"
+        f"exec(compile({text!r}, 'example', 'exec'))"
+    )
+    result = fork_server.run([sys.executable, "-c", code], tmp_path)
+    assert result.returncode == 0, result.stderr
 
 
 def test_there_is_something_to_run():

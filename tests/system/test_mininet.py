@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.mininet,
     needs_mininet,
     pytest.mark.xdist_group("mininet"),
-    pytest.mark.usefixtures("nothing_left"),
+    pytest.mark.usefixtures("forked_programs", "nothing_left"),
 ]
 
 IPV4_END = 34  # bytes of Ethernet and IPv4 headers

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 
 import pytest
+from support import fork_server
 from support.mininet import KINDS, missing, needs_mininet
 
 from innet.core.errors import ControlError, InputError, StalledError, UnknownNameError
@@ -24,20 +24,13 @@ pytestmark = [
     pytest.mark.mininet,
     needs_mininet,
     pytest.mark.xdist_group("mininet"),
-    pytest.mark.usefixtures("nothing_left"),
+    pytest.mark.usefixtures("forked_programs", "nothing_left"),
 ]
 
 
 def run_cli(arguments, lines, folder):
-    return subprocess.run(
-        [sys.executable, "-m", "innet", "net", "--cli", *arguments],
-        input="\n".join([*lines, "exit", ""]),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, "-m", "innet", "net", "--cli", *arguments]
+    return fork_server.run(command, folder, "\n".join([*lines, "exit", ""]), timeout=120)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support import fork_server
 from support.mininet import KINDS, missing, needs_mininet
 
 from innet.cli import app
@@ -31,20 +32,13 @@ pytestmark = [
     pytest.mark.mininet,
     needs_mininet,
     pytest.mark.xdist_group("mininet"),
-    pytest.mark.usefixtures("nothing_left"),
+    pytest.mark.usefixtures("forked_programs", "nothing_left"),
 ]
 
 
 def run_cli(arguments, lines, folder):
-    result = subprocess.run(
-        [sys.executable, "-m", "innet", "net", *map(str, arguments), "--cli"],
-        input="\n".join([*lines, "exit", ""]),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, "-m", "innet", "net", *map(str, arguments), "--cli"]
+    result = fork_server.run(command, folder, "\n".join([*lines, "exit", ""]), timeout=120)
     assert result.returncode == 0, result.stderr
     return result.stdout + result.stderr
 

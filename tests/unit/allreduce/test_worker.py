@@ -100,7 +100,7 @@ def test_who_is_missing_is_named(plan):
 
 # ---------------------------------------------------------------- going on after a failure
 
-GOING_ON = Timing(timeout=0.02, max_timeout=0.1, give_up=10.0, partial_after=1.0)
+GOING_ON = Timing(timeout=0.02, max_timeout=0.1, give_up=10.0, partial_after=2.0)
 
 
 @pytest.mark.parametrize("codec", ["dense", "topk", "scalecom"])

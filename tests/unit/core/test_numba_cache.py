@@ -58,6 +58,8 @@ def package(tmp_path: Path) -> Path:
 
 def start(package: Path, **environment: str) -> subprocess.Popen[str]:
     plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    # Python may take byte code for that of a source that was changed within the same second.
+    plain["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.Popen(
         [sys.executable, "-c", "import innet.caller"],
         cwd=package.parent,

@@ -237,7 +237,7 @@ def test_work_in_a_process_that_was_forked_fails(monkeypatch):
         with monkeypatch.context() as forked:
             forked.setattr("innet.torch.comm_thread.os.getpid", lambda: 0)
             all_threads[0].put(work)
-        error = work._outcome.get(timeout=2)
+        error = work._outcome.get(timeout=30)
         assert isinstance(error, StateError)
         assert "worker 0 is in its job in the process that this one was forked from" in str(error)
 

@@ -190,11 +190,20 @@ def _who(plan: Plan, found: SlotRegisters) -> tuple[str, str, str]:
     """The chunk, counted from 1 as on the wire, the workers that contributed, and those missing."""
     inside = [worker for worker in plan.job.present if found.bitmap >> worker & 1]
     missing = [worker for worker in plan.job.present if worker not in inside]
-    return str(found.sequence), _numbers(inside), _numbers(missing)
+    return str(found.sequence), worker_ranges(inside), worker_ranges(missing)
 
 
-def _numbers(workers: Sequence[int]) -> str:
-    return ", ".join(map(str, workers))
+def worker_ranges(workers: Sequence[int]) -> str:
+    """Ascending numbers as text, such as "0-31, 33, 35"."""
+    runs: list[list[int]] = []
+    for worker in workers:
+        if runs and worker == runs[-1][-1] + 1:
+            runs[-1].append(worker)
+        else:
+            runs.append([worker])
+    return ", ".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
 
 
 def _table(title: str, *columns: str) -> Table:

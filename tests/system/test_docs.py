@@ -117,7 +117,7 @@ def test_files_and_modules_are_where_the_pages_say():
         paths = r"`((?:innet|tests|benchmarks|examples|topo|workers)/[\w/.-]*)`"
         for path in re.findall(paths, text):
             assert (ROOT / path).exists(), f"{page.name} names {path}"
-        for name in re.findall(r"(?<![\w.\[\"'])innet(?:\.[a-z_0-9]+)+", text):
+        for name in re.findall(r"(?<![\w./\[\"'])innet(?:\.[a-z_0-9]+)+", text):
             folder = ROOT
             for word in name.split("."):
                 if (folder / f"{word}.py").exists() or not (folder / word).exists():

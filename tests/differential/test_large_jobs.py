@@ -1,6 +1,7 @@
 """Jobs of more than 32 workers, over trees of two and three levels, leaf-spines and fat-trees.
 
-INNET_WORKERS=all in the environment adds jobs of 4,096 and 32,768 workers, which take minutes.
+INNET_WORKERS=all in the environment adds jobs of 1,000 workers on a fat-tree, and of 4,096 and
+32,768 workers, which take minutes.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ SHAPES = [
     (100, {}),
     (100, {"racks": 12, "depth": 3}),
     (1000, {}),
-    (1000, {"topology": "fat-tree:ports=16"}),
 ]
 ALL = os.environ.get("INNET_WORKERS") == "all"
+LARGER = [(1000, {"topology": "fat-tree:ports=16"}), (4096, {})]
 BAD = Faults(loss=0.03, duplicate=0.03, reorder=0.1, hold=0.05, jitter=1e-3, tick=1e-3)
 SLOW = Faults(delay=5e-4, tick=1e-4)  # a packet takes half a millisecond on each link
 PATIENT = Timing(timeout=0.02, max_timeout=0.2, give_up=600.0)
@@ -55,7 +56,7 @@ def assert_sum(total: np.ndarray, given: list[np.ndarray]) -> None:
     np.testing.assert_allclose(total, expected, atol=step * len(given))
 
 
-@pytest.mark.parametrize(("workers", "shape"), SHAPES + [(4096, {})] * ALL, ids=str)
+@pytest.mark.parametrize(("workers", "shape"), SHAPES + LARGER * ALL, ids=str)
 def test_exact_over_bad_networks(workers, shape):
     """Twice, so that slots are taken over; bit for bit what a network without faults gives."""
     faults, size = BAD, 150

@@ -44,8 +44,12 @@ def finish(process):
 
 
 def test_a_service_workers_and_top():
-    serve, remote = lines("innet switch serve")
+    serve, remote, trees = lines("innet switch serve")
     assert "--key-file" in remote  # which needs another machine
+    with start(f"{trees} --listen 127.0.0.1:0", "127.0.0.1:0") as service:
+        assert service.stdout.readline().startswith("listening at ")
+        service.terminate()
+        assert service.wait(60) == 0
     with start(serve, "127.0.0.1:0") as service:
         try:
             address = service.stdout.readline().removeprefix("listening at ").strip()

@@ -53,6 +53,9 @@ TIME, SERIAL, PACKETS, DELIVERED, LOST, UNCONNECTED, OPEN, FINISHED = range(8)
 were put onto links, that reached their end, and that were lost there; packets that left by ports
 without a link; hosts that are not done; when the last host had taken its last result."""
 
+TOO_LONG = -1
+"""A switch's failure: its program makes packets longer than those of the job."""
+
 _QUEUED, _FLAGS = int(Stats.QUEUED), int(Stats.FLAGS)
 _UNDER_WAY = 2  # innet.protocol.slot_client.SlotState.WAITING
 
@@ -307,10 +310,12 @@ def _plan_departure(state: State, switch: int, program: InlineQueues) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sent(state: State, switch: int, program: InlineQueues, produced: int) -> None:
-    """Put what has left a switch's queues onto the links."""
+def _sent(state: State, switch: int, program: InlineQueues, produced: int) -> int:
+    """Put what has left a switch's queues onto the links; 0, or ``TOO_LONG``."""
     ways = state.ways[switch]
     for row in range(produced):
+        if program.out_length[row] > state.pool.data.shape[1]:
+            return TOO_LONG
         port = program.out_port[row]
         link = ways[port] if 0 <= port < len(ways) else -1
         if link < 0:
@@ -318,6 +323,7 @@ def _sent(state: State, switch: int, program: InlineQueues, produced: int) -> No
             continue
         packet = _keep(state.pool, program.out[row], program.out_length[row])
         _transmit(state, link, packet, program.out_time[row])
+    return 0
 
 
 @njit(cache=True, nogil=True)
@@ -335,7 +341,7 @@ def _reaches_switch(  # noqa: PLR0917 - compiled functions are called by positio
     lengths[0], ports[0], program.times[0] = length, state.links.port[link], now
     first = state.resume[switch]
     following, produced, wanted, failed = run_queues(program, first, 1, now - 1)
-    _sent(state, switch, program, produced)
+    failed = failed if failed != 0 else _sent(state, switch, program, produced)
     state.resume[switch] = following if wanted != 0 else 0
     if wanted == 0 and failed == 0:
         state.clock[DELIVERED] += 1
@@ -349,7 +355,7 @@ def _leaves(state: State, programs: Any, switch: int, now: int) -> tuple[int, in
     """Egress of what is due: the switch, what it lacks, whether it failed."""
     program = programs[switch]
     _, produced, wanted, failed = run_queues(program, 0, 0, now)
-    _sent(state, switch, program, produced)
+    failed = failed if failed != 0 else _sent(state, switch, program, produced)
     if wanted == 0 and failed == 0:
         state.leaves[switch] = FOREVER
         _plan_departure(state, switch, program)
@@ -409,6 +415,10 @@ def _reaches_host(  # noqa: PLR0917 - likewise
     """A host takes a packet, and sends what it may send then."""
     host = state.links.port[link]
     hosts = state.hosts
+    if ends[host].terms[1][2] != host:  # it takes no part, and ignores what others are told
+        state.clock[DELIVERED] += 1
+        _release(state.pool, packet)
+        return
     hosts.free[host] = max(hosts.free[host], now) + hosts.receives[host]
     taken = hosts.free[host]
     end: ClientState = ends[host]

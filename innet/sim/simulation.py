@@ -276,7 +276,11 @@ class Simulation:
         elif why == EXPIRED:
             self._retransmit(which)
         elif why == FAILED:
-            raise InputError("a switch's program went round without end.")
+            raise InputError(
+                "a switch's program makes packets longer than those of the job."
+                if lacks == core.TOO_LONG
+                else "a switch's program went round without end."
+            )
         return int(why)
 
     def _retransmit(self, worker: int) -> None:

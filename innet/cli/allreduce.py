@@ -39,7 +39,7 @@ def allreduce(
         given,
         **network,
         faults=faults_of(settings.faults, settings.workers),
-        timing=None if settings.network is not None else timing_of(settings),
+        timing=timing_of(settings),
         attempts=settings.attempts,
     )
     try:

@@ -164,12 +164,31 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
         ("  as dense float32", size(report.bytes_dense)),
         ("Compression", times(report.compression)),
         *([("Simulated time", duration(seconds.simulated))] if seconds.simulated else []),
+        *_simulated(report),
         ("Time on this machine", duration(seconds.total)),
         ("  encode, each worker", duration(seconds.encode)),
         ("  network", duration(seconds.network)),
         ("  decode, each worker", duration(seconds.decode)),
-        ("Packets through the switch", _rate(report.switch_packets, _switch_time(report))),
+        *_switched(report),
     ]
+
+
+def _simulated(report: Report) -> list[tuple[str, str]]:
+    """What a network with simulated time adds."""
+    if report.simulated is None:
+        return []
+    return [
+        ("  goodput, each worker", f"{report.simulated.goodput_gbps:.3g} Gbit/s"),
+        ("  packets lost on links", count(report.simulated.lost)),
+        ("  packets dropped by full queues", count(report.simulated.dropped)),
+    ]
+
+
+def _switched(report: Report) -> list[tuple[str, str]]:
+    """The rate of the switch; in simulated time nobody measures it."""
+    if report.simulated is not None:
+        return []
+    return [("Packets through the switch", _rate(report.switch_packets, _switch_time(report)))]
 
 
 def _largest_difference(report: Report) -> str:

@@ -37,7 +37,7 @@ class Hosted(Protocol):
         """Admit no workers at this partition."""
 
     def process(self, packets: PacketBatch) -> PacketBatch:
-        """Run packets from the ports of workers through the program, to ports of workers."""
+        """Run packets that workers sent through the program; returns those for workers, by port."""
 
     def read_register(self, partition: int, switch: str, name: str, index: int) -> int | None:
         """The value of a cell; None if there is no such switch, register or cell."""

@@ -111,15 +111,20 @@ def network_of(given: str | Path | Network | Mapping[str, Any]) -> Network:
 
     Raises:
         UnknownNameError: no such preset or setting.
-        InputError: a number that no network has.
+        InputError: a number that no network has, or something that names no network.
         ConfigError: a file that cannot be read, or is no TOML.
     """
     if isinstance(given, Network):
         return given
     if isinstance(given, Mapping):
         return _with(Network(), given)
-    if isinstance(given, Path) or str(given).endswith(".toml"):
+    if isinstance(given, Path) or (isinstance(given, str) and given.endswith(".toml")):
         return _from_file(Path(given))
+    if not isinstance(given, str):
+        raise InputError(
+            f"the network is {given!r}; give a preset such as '100g', the path of a TOML file, a "
+            "mapping of settings, or an innet.sim.Network."
+        )
     name, settings = split_name(given)
     if name not in PRESETS:
         raise UnknownNameError("network", name, PRESETS)
@@ -134,8 +139,8 @@ def _from_file(path: Path) -> Network:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no TOML: {error}.") from None
     preset = settings.pop("preset", None)
-    if preset is not None and preset not in PRESETS:
-        raise UnknownNameError("network", preset, PRESETS)
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
+        raise UnknownNameError("network", str(preset), PRESETS)
     try:
         return _with(Network() if preset is None else PRESETS[preset], settings)
     except InputError as error:

@@ -41,10 +41,19 @@ def test_presets_and_what_is_added_to_them():
         network_of("100g:delays=1")
 
 
+@pytest.mark.parametrize("given", [5, None, ["100g"]])
+def test_what_names_no_network_is_refused(given):
+    with pytest.raises(InputError, match="give a preset such as '100g'"):
+        network_of(given)
+
+
 def test_a_file_of_settings(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('preset = "25g"\nqueue_packets = 64\n')
     assert network_of(file) == network_of(str(file)) == Network(rate=25e9, queue_packets=64)
+    file.write_text("preset = [1]\n")
+    with pytest.raises(UnknownNameError, match=r"unknown network '\[1\]'"):
+        network_of(file)
     file.write_text('preset = "25"\n')
     with pytest.raises(UnknownNameError, match="unknown network '25'"):
         network_of(file)

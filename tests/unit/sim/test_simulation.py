@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import innet
 from innet.cli.app import app
@@ -203,8 +204,6 @@ def test_packets_are_not_recorded():
 
 
 def test_the_command(tmp_path):
-    from typer.testing import CliRunner  # noqa: PLC0415 - as the others have it
-
     command = ["allreduce", "--workers", "3", "--size", "500", "--values-per-packet", "32"]
     shown = CliRunner().invoke(app, [*command, "--network", "10g:loss=0.01", "--json"])
     assert shown.exit_code == 0, shown.output
@@ -212,6 +211,12 @@ def test_the_command(tmp_path):
     assert report.exact
     assert report.simulated.goodput_gbps > 0
     assert report.transport == "simulated time"
+    table = CliRunner().invoke(app, [*command, "--network", "10g"]).output
+    assert "goodput, each worker" in table
+    assert "Packets through the switch" not in table
+    for option in (["--partial-after", "0.1"], ["--window-control", "aimd"], ["--loss", "0.1"]):
+        refused = CliRunner().invoke(app, [*command, "--network", "10g", *option])
+        assert "a network in simulated time does not have" in str(refused.exception), option
     refused = CliRunner().invoke(app, [*command, "--network", "10h"])
     assert "unknown network '10h'" in str(refused.exception)
 

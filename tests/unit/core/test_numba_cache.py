@@ -58,7 +58,7 @@ def package(tmp_path: Path) -> Path:
 
 def start(package: Path, **environment: str) -> subprocess.Popen[str]:
     plain = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
-    # Python may take byte code for that of a source that was changed within the same second.
+    # Python dates sources by the second: old byte code would be taken for a source changed in it.
     plain["PYTHONDONTWRITEBYTECODE"] = "1"
     return subprocess.Popen(
         [sys.executable, "-c", "import innet.caller"],

@@ -6,7 +6,8 @@ decode the sum:
     import innet
     total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
 
-``Collective`` is the same for many iterations; ``innet.switch.Switch`` runs compiled P4 programs.
+``Collective`` is the same for many iterations; ``simulate`` says what all-reduces and training
+iterations take in simulated time; ``innet.switch.Switch`` runs compiled P4 programs.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from innet.allreduce.collective import Collective, all_reduce
+    from innet.experiments.simulate import simulate
 
 __version__ = "0.1.0"
-__all__ = ["Collective", "__version__", "all_reduce"]
+__all__ = ["Collective", "__version__", "all_reduce", "simulate"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: Numba alone takes longer to import than `innet --help` may take.
     if name in ("Collective", "all_reduce"):
         return getattr(importlib.import_module("innet.allreduce.collective"), name)
+    if name == "simulate":
+        return importlib.import_module("innet.experiments.simulate").simulate
     raise AttributeError(f"module 'innet' has no attribute {name!r}")
 
 

@@ -10,7 +10,17 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from innet import __version__
-from innet.cli import allreduce, codecs, doctor, experiments, folder_advice, net, p4, switch
+from innet.cli import (
+    allreduce,
+    codecs,
+    doctor,
+    experiments,
+    folder_advice,
+    net,
+    p4,
+    simulate,
+    switch,
+)
 from innet.cli.output import say_error
 from innet.core.errors import (
     CompositionError,
@@ -29,6 +39,7 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "train": ("innet train --codec topk:ratio=0.05 --codec qsgd --seeds 3", "training"),
     "reproduce": ("innet reproduce gtopk --quick", "results"),
     "allreduce": ("innet allreduce --codec lhc --density 0.01 --topology leaf-spine", "guide"),
+    "simulate": ("innet simulate --network 100g --model resnet50 --iterations 3", "simulate"),
     "net": ("sudo innet net --topology fat-tree --switch bmv2", "mininet"),
     "codecs": ("innet codecs --json", "codecs"),
     "report": ("innet report innet-out/demo.json --plot demo.pdf", "guide"),
@@ -80,6 +91,7 @@ app.command("demo")(experiments.demo)
 app.command("train")(experiments.train)
 app.command("reproduce")(experiments.reproduce)
 app.command("allreduce")(allreduce.allreduce)
+app.command("simulate")(simulate.simulate)
 app.command("net")(net.net)
 app.command("codecs")(codecs.codecs)
 app.command("report")(experiments.report)

@@ -209,7 +209,13 @@ def report(
     ] = False,
 ) -> None:
     """Show the record of an earlier run again."""
-    from innet.records import Record, ReproductionRecord, ThroughputRecord, TrainingRecord
+    from innet.records import (
+        Record,
+        ReproductionRecord,
+        SimulationRecord,
+        ThroughputRecord,
+        TrainingRecord,
+    )
     from innet.records import schema as record_schema
 
     if schema:
@@ -227,6 +233,8 @@ def report(
             table, draw = tables.reproduction_table, plots.draw_reproduction
         case ThroughputRecord():
             table, draw = tables.throughput_table, plots.draw_throughput
+        case SimulationRecord():
+            table, draw = tables.simulation_table, plots.draw_simulation
         case TrainingRecord(format="innet.demo"):
             table, draw = tables.demo_table, plots.draw_demo
         case TrainingRecord():

@@ -52,10 +52,12 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "topologies": ("--topology",),
     "switches": ("--switch",),
     "restarts": ("--restart",),
+    "pauses": ("--pause",),
     "link_delay": ("--delay",),
     "repeats": ("--seeds", "--repeats"),
 }
 _METAVARS: Mapping[str, str] = {
+    "pauses": "WORKER:ITERATION:SECONDS",
     "input": "FILE",
     "key_file": "FILE",
     "listen": "ADDRESS:PORT",
@@ -95,6 +97,12 @@ def models() -> list[str]:
     return MODELS.names()
 
 
+def _simulated_models() -> list[str]:
+    from innet.experiments.workload import names
+
+    return names()
+
+
 def _frameworks() -> list[str]:
     from innet.experiments.models.digits_cnn import FRAMEWORKS
 
@@ -120,6 +128,7 @@ _COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {
     "codecs": codec_names,
     "framework": _frameworks,
     "model": models,
+    "Simulation.model": _simulated_models,  # a panel and a name, where the name alone is another's
     "program": programs,
     "topology": _topologies,
     "topologies": _topologies,
@@ -228,7 +237,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
         text = f"{text} Repeatable."
     if default := _default(field):
         text = f"{text} [default: {default}]"
-    complete = _COMPLETIONS.get(name)
+    complete = _COMPLETIONS.get(f"{setting.panel}.{name}", _COMPLETIONS.get(name))
     if kind.choices:
         complete = lambda: list(map(str, kind.choices))  # noqa: E731 - a name says no more
     # A second --codec is an error instead of replacing the first.

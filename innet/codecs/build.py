@@ -140,6 +140,21 @@ def normalize(spec: CodecSpec) -> Normal:
     return {kind: _part(kind, preset[kind], spec.get(kind, {})) for kind in PARTS}
 
 
+def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
+    """The codec's description for one of several units into which a model's gradient is divided.
+
+    Args:
+        spec: the user's description, for the whole model.
+        first: whether the unit begins with the model's first parameter. Selectors with a rule for a
+            model's first layer (``first_dense``) must apply it to this unit only.
+    """
+    described = normalize(spec)
+    selector = described["selector"]
+    if not first and "first_dense" in PARTS["selector"].get(selector["name"]).settings.model_fields:
+        selector = {**selector, "first_dense": False}
+    return {**described, "selector": selector}
+
+
 def settings_of(normal: Normal) -> dict[str, Settings]:
     """The parameters of the four parts, which may still not fit each other or the layers.
 

@@ -43,6 +43,9 @@ LISTEN = "127.0.0.1:48879"  # of the switch service
 HOLD = 1e-3  # seconds; how long reordering holds a packet back at most
 TIMEOUT = 0.2  # seconds, on networks between processes
 GIVE_UP = 30.0  # seconds
+# Seconds per element, assumed: a codec on a GPU that reads or writes 100 bytes for each element
+# at 1 TB/s.
+CODEC_TIME = 1e-10
 _SHOWN = 60  # characters of a wrong value that an error message repeats
 RENAMED_KEYS = {
     "quantiser": "quantizer",
@@ -528,6 +531,81 @@ class TrainSettings(TrainingSettings):
         Literal["test", "validation"],
         Field(description="What scores are measured on; use validation to choose settings."),
     ] = "test"
+
+
+class SimulateSettings(CodecSettings, NetworkSettings):
+    """All-reduces in simulated time: of generated gradients, or of a model's training iterations.
+
+    Without ``model`` an iteration is one all-reduce of ``size`` elements. If ``compute``,
+    ``bucket_cap_mb`` or ``first_bucket_mb`` is None, the model's compute profile and the buckets
+    of DistributedDataParallel apply.
+    """
+
+    panel: ClassVar[str] = "Simulation"
+
+    network: Annotated[
+        str | dict[str, Any],
+        Field(
+            description="Rates, delays and queues: a preset (1g, 10g, 25g, 40g, 100g, 400g), with "
+            "settings as in 100g:loss=1e-4, or a TOML file of them."
+        ),
+    ] = "100g"
+    model: Annotated[
+        str | None,
+        Field(
+            description="Simulate training iterations of a model, by the shapes of its layers: "
+            "see docs/simulate.md, or a TOML file of your own."
+        ),
+    ] = None
+    iterations: Annotated[
+        int, Field(ge=1, le=1_000_000, description="Iterations, one after the other.")
+    ] = 1
+    size: Size = 1_000_000
+    density: Density = 1.0
+    compute: Annotated[
+        Duration | None,
+        Field(
+            description="Seconds of forward and backward pass in an iteration; by default those "
+            "of the model, see docs/simulate.md."
+        ),
+    ] = None
+    layer_times: Annotated[
+        Literal["flops", "parameters"],
+        Field(description="What the time of a layer is in proportion to."),
+    ] = "flops"
+    bucket_cap_mb: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="MiB of gradients after which a bucket is full; by default 25, as in "
+            "PyTorch's DistributedDataParallel.",
+        ),
+    ] = None
+    first_bucket_mb: Annotated[
+        float | None,
+        Field(gt=0, description="The same of the first bucket; by default 1, or --bucket-cap-mb."),
+    ] = None
+    encode_time: Annotated[
+        Duration, Field(description="Seconds that the codec takes to encode an element (assumed).")
+    ] = CODEC_TIME
+    decode_time: Annotated[
+        Duration, Field(description="Seconds that the codec takes to decode an element (assumed).")
+    ] = CODEC_TIME
+    straggler: Annotated[
+        str,
+        Field(
+            description="How much longer workers compute: none, exponential:mean=0.1, "
+            "lognormal:sigma=0.1 or fixed:worker=0,factor=2."
+        ),
+    ] = "none"
+    pauses: Annotated[
+        tuple[str, ...],
+        Field(
+            strict=False,
+            description="WORKER:ITERATION:SECONDS: a worker stands still before that iteration, "
+            "counted from 1.",
+        ),
+    ] = ()
 
 
 class ThroughputSettings(Settings):

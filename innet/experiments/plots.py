@@ -29,9 +29,11 @@ from innet.records import (
     Measurement,
     Metric,
     ReproductionRecord,
+    SimulationRecord,
     ThroughputRecord,
     TrainingRecord,
 )
+from innet.records.simulation import Iteration
 from innet.records.throughput import Point
 
 if TYPE_CHECKING:
@@ -830,6 +832,122 @@ def _words(name: str, value: object) -> str:
     if name == "values_per_packet":
         return f"{value} values per packet"
     return f"window {value}" if name == "window" else str(value)
+
+
+# ----------------------------------------------------------------------------
+# Simulations: who did what when in an iteration, and how long iterations took.
+
+_LANES = 8  # workers that one time-line shows at most
+_FORWARD_COLOR, _BACKWARD_COLOR = "#BBBBBB", "#777777"
+_DOING = (
+    ("forward", _FORWARD_COLOR),
+    ("backward", _BACKWARD_COLOR),
+    ("encode", "#56B4E9"),
+    ("network", "#009E73"),
+    ("decode", "#E69F00"),
+)
+
+
+def draw_simulation(record: SimulationRecord, path: str | Path) -> None:
+    """Draw the last iteration's time-line, and how long buckets and iterations took.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+        InputError: the file cannot be written.
+    """
+    save(simulation_figure(record), path)
+
+
+def simulation_figure(record: SimulationRecord) -> Figure:
+    """The picture as a matplotlib figure. The last iteration is drawn, as a run begins in step.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+    """
+    lanes = min(record.workers, _LANES)
+    figure = new_figure(13, max(3.6, 1.6 + 0.5 * lanes))
+    left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))
+    _draw_timeline(left, record.iterations[-1])
+    _draw_completion(right, record)
+    what = record.model or f"all-reduce of {record.elements:,} elements"
+    figure.suptitle(
+        f"{what}, {tables.plural(record.workers, 'worker')}, {record.report.codec}: "
+        f"{tables.duration(record.iteration_seconds)} an iteration",
+        fontsize=12,
+    )
+    return figure
+
+
+def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
+    """Two bars for each worker: what it computes above, what happens to the gradients below."""
+    workers: Sequence[int] = range(len(iteration.begin))
+    if len(workers) > _LANES:  # the slowest and others between it and the fastest
+        ordered = sorted(workers, key=iteration.backward.__getitem__)
+        step = (len(ordered) - 1) / (_LANES - 1)
+        workers = sorted(ordered[round(position * step)] for position in range(_LANES))
+    origin = min(iteration.begin)
+    factor, unit = _time_unit(max(iteration.end) - origin)
+    for lane, worker in enumerate(workers):
+        spans: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in _DOING}
+        computing = iteration.begin[worker] + iteration.paused[worker]
+        spans["forward"] = [(computing, iteration.forward[worker])]
+        spans["backward"] = [(iteration.forward[worker], iteration.backward[worker])]
+        for bucket in iteration.buckets:
+            spans["encode"].append((bucket.started[worker], bucket.encoded[worker]))
+            spans["network"].append((bucket.encoded[worker], bucket.summed[worker]))
+            spans["decode"].append((bucket.summed[worker], bucket.decoded[worker]))
+        for name, color in _DOING:
+            low = lane - 0.4 if name in {"forward", "backward"} else lane
+            bars = [
+                ((begin - origin) * factor, (end - begin) * factor) for begin, end in spans[name]
+            ]
+            axes.broken_barh(
+                bars, (low, 0.36), facecolor=color, edgecolor="white", linewidth=0.3,
+                label=name if lane == 0 else None,
+            )  # fmt: skip
+    axes.set_yticks(range(len(workers)), [f"worker {worker}" for worker in workers])
+    axes.invert_yaxis()
+    axes.set_xlim(0, (max(iteration.end) - origin) * factor)
+    axes.set_xlabel(f"simulated time in iteration {iteration.number}, {unit}")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_DOING), frameon=False)
+    hide_frame(axes)
+
+
+def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
+    """Which share of the workers' all-reduces and iterations was done after how long."""
+    found = {
+        "all-reduce of a bucket": [
+            end - begin
+            for each in record.iterations
+            for bucket in each.buckets
+            for begin, end in zip(bucket.encoded, bucket.summed, strict=True)
+        ],
+        "iteration": [
+            end - begin
+            for each in record.iterations
+            for begin, end in zip(each.begin, each.end, strict=True)
+        ],
+    }
+    factor, unit = _time_unit(max(map(max, found.values())))
+    for position, (label, seconds) in enumerate(found.items()):
+        values = [factor * each for each in sorted(seconds)]
+        shares = [(number + 1) / len(values) for number in range(len(values))]
+        axes.step([0, *values], [0, *shares], where="post", label=label, **style(position))
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"simulated time until it is complete, {unit}")
+    axes.set_ylabel("share of workers and iterations")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    axes.grid(alpha=0.3)
+    hide_frame(axes)
+
+
+def _time_unit(longest: float) -> tuple[float, str]:
+    """A unit in which so many seconds are a number that is easily read, and its name."""
+    for limit, factor, unit in ((2.0, 1.0, "s"), (2e-3, 1e3, "ms")):
+        if longest >= limit:
+            return factor, unit
+    return 1e6, "µs"
 
 
 # ----------------------------------------------------------------------------

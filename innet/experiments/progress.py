@@ -20,6 +20,7 @@ from rich.text import Text
 from innet.experiments import tables
 from innet.records import Metric, Step
 from innet.records import Progress as Event
+from innet.records.simulation import SimulationProgress
 
 _LINES_PER_RUN = 10  # where there is no terminal
 
@@ -132,3 +133,44 @@ class ProgressDisplay:
         """The first of each tenth of the run, and the last."""
         every = max(1, iterations // _LINES_PER_RUN)
         return iteration == iterations or iteration % every == 0
+
+
+class SimulationDisplay:
+    """Shows how far a simulation is, and its simulated time; pass it as ``watch``.
+
+    Args:
+        console: where to; where that is no terminal, nothing is shown.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._bars = Progress(
+            TextColumn("all-reduces"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True, compact=True),
+            TextColumn("{task.fields[simulated]}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bars.add_task("", total=None, simulated="")
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, event: SimulationProgress) -> None:
+        self._bars.update(
+            self._task,
+            completed=event.all_reduces,
+            total=event.of,
+            simulated=f"{tables.duration(event.seconds)} simulated",
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
 
 from innet.records import (
@@ -16,6 +17,7 @@ from innet.records import (
     Report,
     ReproductionRecord,
     Run,
+    SimulationRecord,
     ThroughputRecord,
     TrainingRecord,
 )
@@ -531,3 +533,77 @@ def throughput_table(record: ThroughputRecord) -> Table:
 def has_trees(record: ThroughputRecord) -> bool:
     """Whether a sweep varies the topology."""
     return any(each.point.topology != "star" for each in record.measurements)
+
+
+# ----------------------------------------------------------------------------
+# Simulations.
+
+_ITERATIONS_SHOWN = 10
+
+
+def simulation_table(record: SimulationRecord) -> Group:
+    """What a simulation took: a row for each number, and one for each of the first iterations."""
+    table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(justify="right")
+    for label, text in _simulation_rows(record):
+        table.add_row(label, text)
+    if not record.model and len(record.iterations) == 1:
+        return Group(table)
+    return Group(table, _iterations_table(record))
+
+
+def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
+    what, first = record.simulated, record.iterations[0]
+    report = record.report
+    buckets = [bucket.elements for bucket in first.buckets]
+    model = []
+    if record.model:
+        marked = " (assumed)" if record.compute_assumed else ""
+        model = [
+            ("Model", f"{record.model}, {count(record.elements)} parameters"),
+            ("Forward and backward pass from", f"{record.compute_source}{marked}"),
+            ("Buckets", f"{len(buckets)}, of {size(4 * min(buckets))} to {size(4 * max(buckets))}"),
+        ]
+    iterations = []
+    if record.model or len(record.iterations) > 1:
+        iterations = [("Time of an iteration, mean", duration(record.iteration_seconds))]
+    sums = [bucket.exact for each in record.iterations for bucket in each.buckets]
+    return [
+        *model,
+        ("Workers", count(record.workers)),
+        ("Elements", count(record.elements)),
+        ("Codec", report.codec),
+        ("Program", f"{report.program}, {report.values_per_packet} values per packet"),
+        ("Exact sums", f"{sum(each is True for each in sums)} of {len(sums)}"),
+        *iterations,
+        ("Simulated time of the network", duration(what.seconds)),
+        ("Goodput, each worker", f"{what.goodput_gbps:.4g} Gbit/s"),
+        ("  elements summed", rate(what.elements_per_second)),
+        ("Packets on links", count(what.packets)),
+        ("  lost, dropped", f"{count(what.lost)}, {count(what.dropped)}"),
+        ("  sent again", count(what.retransmissions)),
+        *(
+            (f"Utilization, {name.replace('_', ' ')}", percent(share))
+            for name, share in what.utilization.items()
+        ),
+        ("Time on this machine", duration(record.wall_seconds)),
+    ]
+
+
+def _iterations_table(record: SimulationRecord) -> Table:
+    shown = record.iterations[:_ITERATIONS_SHOWN]
+    left = len(record.iterations) - len(shown)
+    table = Table(
+        box=SIMPLE_HEAD,
+        caption="Means of the workers; exposed is what the backward pass did not hide."
+        + (f" {count(left)} more iterations are in the record." if left else ""),
+        caption_justify="left",
+    )
+    for column in ("iteration", "compute", "encode", "network", "decode", "exposed", "all"):
+        table.add_column(column, justify="right")
+    for each in shown:
+        parts = (each.compute, each.encode, each.network, each.decode, each.exposed)
+        means = [duration(statistics.fmean(part)) for part in parts]
+        table.add_row(str(each.number), *means, duration(each.seconds))
+    return table

@@ -13,6 +13,7 @@ from typing import Any
 from innet.records.record import VERSION, Machine, Record
 from innet.records.report import Report, Seconds, Simulated
 from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
+from innet.records.simulation import SIMULATION, Bucket, Iteration, SimulationRecord
 from innet.records.throughput import THROUGHPUT, Measurement, Point, ThroughputRecord
 from innet.records.training import (
     ACCURACY,
@@ -35,10 +36,13 @@ __all__ = [
     "HIT_RATE",
     "PERPLEXITY",
     "REPRODUCE",
+    "SIMULATION",
     "THROUGHPUT",
     "TRAIN",
     "VERSION",
+    "Bucket",
     "Finding",
+    "Iteration",
     "Machine",
     "Measurement",
     "Metric",
@@ -51,6 +55,7 @@ __all__ = [
     "Seconds",
     "Series",
     "Simulated",
+    "SimulationRecord",
     "Step",
     "ThroughputRecord",
     "TrainingRecord",

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import SELECTORS, Codec, CodecSpec, ModelLayers
-from innet.codecs.build import normalize
+from innet.codecs import Codec, ModelLayers
 from innet.core import buffers
 from innet.core.errors import StateError
 from innet.records import Report
@@ -93,21 +91,6 @@ def cut(sizes: Sequence[int], enough: float) -> list[range]:
     if stop:
         parts.append(range(stop))
     return parts
-
-
-def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
-    """The codec's description for one unit.
-
-    Args:
-        spec: the user's description, for the whole model.
-        first: whether the unit begins with the model's first parameter. Selectors with a rule for a
-            model's first layer (``first_dense``) must apply it to this unit only.
-    """
-    described: dict[str, dict[str, Any]] = normalize(spec)
-    selector = described["selector"]
-    if not first and "first_dense" in SELECTORS.get(selector["name"]).settings.model_fields:
-        selector = {**selector, "first_dense": False}
-    return {**described, "selector": selector}
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, check_seed
-from innet.codecs.build import normalize, settings_of
+from innet.codecs.build import normalize, settings_of, spec_of_unit
 from innet.core.errors import InputError, StateError
 from innet.records import Report
 from innet.service.process import await_end
@@ -28,7 +28,6 @@ from innet.torch.bucket_reduction import (
     cut,
     layers,
     numel,
-    spec_of_unit,
 )
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture

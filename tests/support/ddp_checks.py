@@ -35,10 +35,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 import innet
 from innet.codecs import PRESETS
+from innet.codecs.build import spec_of_unit
 from innet.core.errors import InputError, MembershipError, StateError
 from innet.service.process import local_switch
 from innet.torch import DDPHook, HookState, SwitchReduceScatter, ddp_hook
-from innet.torch.bucket_reduction import layers, spec_of_unit
+from innet.torch.bucket_reduction import layers
 
 CAP = 0.004  # megabytes: three units for the model below
 VALUES = 256  # in a packet of the switch that is started

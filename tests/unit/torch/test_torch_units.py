@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import innet.torch  # noqa: E402
+from innet.codecs.build import spec_of_unit  # noqa: E402
 from innet.codecs.checks import check_floats  # noqa: E402
 from innet.core.errors import (  # noqa: E402
     CompositionError,
@@ -24,7 +25,7 @@ from innet.core.errors import (  # noqa: E402
     UnknownNameError,
 )
 from innet.torch import DDPHook, HookState, comm_thread, ddp_hook  # noqa: E402
-from innet.torch.bucket_reduction import cut, layers, spec_of_unit  # noqa: E402
+from innet.torch.bucket_reduction import cut, layers  # noqa: E402
 from innet.torch.future import SettableFuture  # noqa: E402
 from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
 from innet.torch.tensors import DTYPES  # noqa: E402

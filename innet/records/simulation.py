@@ -1,0 +1,184 @@
+"""The record of a simulation: what each worker did when, in simulated seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from innet.records.record import Record
+from innet.records.report import Frozen, Report, Simulated
+
+SIMULATION = "innet.simulation"  # format of the record of ``innet simulate``
+PerWorker = tuple[float, ...]
+"""Simulated seconds, one number for each worker."""
+
+
+class SimulationProgress(Frozen):
+    """An event for whoever watches a simulation.
+
+    Attributes:
+        all_reduces: how many are done.
+        of: how many there will be.
+        seconds: of simulated time, since the run began.
+    """
+
+    all_reduces: int
+    of: int
+    seconds: float
+
+
+class Bucket(Frozen):
+    """The all-reduce of one bucket of gradients.
+
+    Times are simulated seconds since the run began, one for each worker.
+
+    Attributes:
+        elements: of the bucket.
+        layers: names of the first and the last layer with a gradient in it, in the order in which
+            the backward pass computes them.
+        ready: when the worker had computed the last of the gradients.
+        started: when it began to encode: it was ready, and done with the bucket before.
+        encoded: when it could send.
+        summed: when it had received the sum.
+        decoded: when it had decoded the sum.
+        bytes_sent: by the worker that sent most, retransmissions included.
+        exact: as in ``Report``.
+        simulated: what the network did for it.
+    """
+
+    elements: int
+    layers: tuple[str, str]
+    ready: PerWorker
+    started: PerWorker
+    encoded: PerWorker
+    summed: PerWorker
+    decoded: PerWorker
+    bytes_sent: int
+    exact: bool | None
+    simulated: Simulated
+
+
+class Iteration(Frozen):
+    """One training iteration. All tuples have a number for each worker, in simulated seconds.
+
+    Attributes:
+        number: counts from 1.
+        begin: when it began, since the run began.
+        forward: when the forward pass ended.
+        backward: when the backward pass ended.
+        end: when the last sum was decoded and the backward pass had ended.
+        compute: duration of forward and backward pass.
+        encode: of all buckets together.
+        network: from what could be sent to the sums, of all buckets together. It includes waiting
+            for workers who were slower.
+        decode: of all buckets together.
+        exposed: from the end of the backward pass to the end: what the backward pass did not hide.
+        paused: in which the worker stood still before the forward pass.
+        buckets: in the order in which they were summed.
+    """
+
+    number: int
+    begin: PerWorker
+    forward: PerWorker
+    backward: PerWorker
+    end: PerWorker
+    compute: PerWorker
+    encode: PerWorker
+    network: PerWorker
+    decode: PerWorker
+    exposed: PerWorker
+    paused: PerWorker
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def seconds(self) -> float:
+        """From the first worker's begin to the last worker's end."""
+        return max(self.end) - min(self.begin)
+
+
+class SimulationRecord(Record):
+    """All-reduces or training iterations in simulated time.
+
+    ``simulated`` and ``iterations`` are the same in all runs of the same settings and seed.
+
+    Attributes:
+        workers: how many.
+        model: title of the model; "" for all-reduces of generated gradients.
+        elements: of the gradient in each iteration.
+        network: all settings of the network.
+        compute_source: where the time of forward and backward pass comes from.
+        compute_assumed: whether that time is an assumption rather than a measurement.
+        simulated: of all all-reduces together; ``seconds`` is the time that the network worked.
+        seconds: from the begin of the first iteration to the last worker's end of the last.
+        iterations: what each worker did when.
+        all_reduces: how many were simulated; the others were equal to one of them.
+        report: of the last all-reduce that was simulated. Its ``seconds``, but for ``simulated``,
+            are wall time.
+        wall_seconds: wall time of the run.
+    """
+
+    formats: ClassVar[tuple[str, ...]] = (SIMULATION,)
+
+    format: Literal["innet.simulation"] = "innet.simulation"
+    workers: int
+    model: str = ""
+    elements: int
+    network: dict[str, Any] = Field(default_factory=dict)
+    compute_source: str = ""
+    compute_assumed: bool = False
+    simulated: Simulated
+    seconds: float
+    iterations: tuple[Iteration, ...]
+    all_reduces: int
+    report: Report
+    wall_seconds: float
+
+    @property
+    def iteration_seconds(self) -> float:
+        """Mean duration of an iteration."""
+        return self.seconds / len(self.iterations)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every sum that was compared was exact."""
+        return all(bucket.exact is not False for each in self.iterations for bucket in each.buckets)
+
+
+def merged(parts: Sequence[Simulated], elements: int) -> Simulated:
+    """Several all-reduces in simulated time as one.
+
+    Counts are added, utilization is weighted by time, and of what is called ``..._max`` the largest
+    counts.
+
+    Args:
+        parts: at least one.
+        elements: of all gradients together.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    seconds = sum(each.seconds for each in parts)
+    rate = elements / seconds if seconds else 0.0
+    found: dict[str, Any] = {}
+    for name in Simulated.model_fields:
+        values = [getattr(each, name) for each in parts]
+        known = [value for value in values if value is not None]
+        if not known:
+            found[name] = None
+        elif name.endswith("_max"):
+            found[name] = max(known)
+        elif isinstance(known[0], dict):
+            found[name] = {
+                key: sum(each.seconds * getattr(each, name).get(key, 0.0) for each in parts)
+                / (seconds or 1.0)
+                for key in known[0]
+            }
+        else:
+            found[name] = sum(known)
+    found |= {
+        "seconds": seconds,
+        "elements_per_second": rate,
+        "goodput_gbps": 32 * rate / 1e9,
+    }
+    return Simulated(**found)

@@ -1,0 +1,117 @@
+"""``innet.simulate``: all-reduces and training iterations in simulated time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import innet
+from innet.core.errors import ConfigError, InputError, UnknownNameError
+from innet.core.settings import AllReduceSettings
+from innet.experiments import simulate
+from innet.experiments.allreduce import gradients
+from innet.records import Record, SimulationRecord
+from innet.sim import Network
+
+
+def same(one, other):
+    """Whether all that is simulated is equal."""
+    return (one.simulated, one.iterations, one.seconds) == (
+        other.simulated,
+        other.iterations,
+        other.seconds,
+    )
+
+
+def test_one_all_reduce_takes_what_a_collective_says():
+    record = innet.simulate(workers=3, size=5000, seed=4, codec="lhc", density=0.1)
+    given = gradients(AllReduceSettings(workers=3, size=5000, seed=4, density=0.1))
+    _, report = innet.all_reduce(given, codec="lhc", seed=4, network="100g")
+    assert record.simulated == report.simulated
+    assert record.exact
+    assert record.elements == 5000
+    assert record.report.bytes_sent == report.bytes_sent
+
+
+def test_iterations_without_a_model_follow_each_other():
+    record = innet.simulate(
+        workers=2, size=1000, iterations=3, encode_time=0.0, decode_time=0.0, network="10g"
+    )
+    one = record.iterations[0].buckets[0].simulated.seconds
+    assert [each.end[0] for each in record.iterations] == pytest.approx([one, 2 * one, 3 * one])
+    assert record.seconds == pytest.approx(record.simulated.seconds)
+    assert record.simulated.packets == 3 * record.iterations[0].buckets[0].simulated.packets
+    assert record.all_reduces == 1  # the others are equal to it
+
+
+def test_two_runs_of_a_seed_are_equal_and_those_of_another_are_not():
+    settings = {
+        "workers": 3,
+        "size": 3000,
+        "network": "10g:loss=0.01",
+        "straggler": "exponential:mean=0.5",
+        "compute": 1e-3,
+        "iterations": 2,
+    }
+    first = innet.simulate(seed=1, **settings)
+    assert same(first, innet.simulate(seed=1, **settings))
+    assert not same(first, innet.simulate(seed=2, **settings))
+    assert first.simulated.lost > 0
+    assert first.all_reduces == 2  # with loss, none is taken for another
+    assert first.exact
+
+
+@pytest.mark.parametrize("codec", ["dense", "topk:ratio=0.1", "qsgd"])
+def test_equal_all_reduces_take_as_long_as_those_that_are_simulated(codec, monkeypatch):
+    settings = {"workers": 2, "size": 2000, "iterations": 3, "codec": codec}
+    short = innet.simulate(**settings)
+    assert (short.all_reduces == 1) == (codec == "dense")  # the others have a state
+    monkeypatch.setattr(simulate, "_equal", lambda *_: False)
+    long = innet.simulate(**settings)
+    assert long.all_reduces == 3
+    assert same(short, long)
+
+
+def test_the_record_is_read_back_as_it_was_written(tmp_path):
+    record = innet.simulate(workers=2, size=100, straggler="fixed:worker=1,factor=3", compute=1.0)
+    path = tmp_path / "record.json"
+    record.save(path)
+    assert Record.load(path) == record
+    assert isinstance(Record.load(path), SimulationRecord)
+    assert json.loads(path.read_text())["format"] == "innet.simulation"
+    (iteration,) = record.iterations
+    assert iteration.compute == (1.0, 3.0)
+    assert iteration.exposed[1] < iteration.exposed[0]
+
+
+def test_a_network_may_be_given_in_any_form():
+    by_name, by_value, by_mapping = (
+        innet.simulate(workers=2, size=100, network=network)
+        for network in ("25g", Network(rate=25e9), {"rate": 25e9})
+    )
+    assert same(by_name, by_value)
+    assert same(by_name, by_mapping)
+    assert by_value.network["rate"] == by_value.settings["network"]["rate"] == 25e9
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        ({"size": 0}, InputError, "at least 1 element"),
+        ({"worker": 3}, ConfigError, "Did you mean 'workers'"),
+        ({"network": "100gig"}, UnknownNameError, "100g"),
+        ({"network": "100g:rate=0"}, InputError, "rate is 0; give bits per second"),
+        ({"iterations": 0}, ConfigError, "iterations = 0 cannot be used"),
+        ({"compute": -1.0}, ConfigError, "compute = -1.0 cannot be used"),
+        ({"straggler": "slow"}, UnknownNameError, "exponential"),
+        ({"straggler": "exponential:scale=1"}, ConfigError, "unknown key 'scale'"),
+        ({"straggler": "fixed:worker=4"}, InputError, "there is no worker 4"),
+        ({"straggler": "fixed:factor=0"}, ConfigError, "above 0"),
+        ({"pauses": ("1:1",)}, ConfigError, "WORKER:ITERATION:SECONDS"),
+        ({"pauses": ("4:1:1",)}, InputError, "there is no worker 4"),
+    ],
+)
+def test_what_cannot_be_used_is_named(settings, error, said):
+    with pytest.raises(error, match=said):
+        innet.simulate(**settings)

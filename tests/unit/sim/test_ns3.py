@@ -1,0 +1,106 @@
+"""Flows of UDP packets: what ns-3 made of them, packet by packet, and the rules that this pins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.drop_tail import Rounding, Ties, simulate
+from support.flow_scenarios import Flow, Link, Outcome, Scenario, read_golden, read_scenario
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "ns3"
+NAMES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
+DECIDED = {"ties", "rounding"}
+"""Scenarios in which a rule of the simulator decides: there, innet's differs from ns-3's."""
+
+
+def golden(name: str) -> tuple[Scenario, list[Outcome]]:
+    scenario, outcomes, _ = read_golden(GOLDEN / f"{name}.json.gz")
+    return scenario, outcomes
+
+
+def differing(one: list[Outcome], other: list[Outcome]) -> int:
+    """Packets that arrive at another time, or are dropped in but one of two outcomes."""
+    return sum(
+        a != b
+        for mine, theirs in zip(one, other, strict=True)
+        for a, b in zip(mine.delays, theirs.delays, strict=True)
+    )
+
+
+def test_there_are_recordings():
+    assert len(NAMES) >= 10
+    assert sum(len(each.delays) for name in NAMES for each in golden(name)[1]) > 30_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recording_is_of_its_scenario(name):
+    scenario, outcomes = golden(name)
+    assert scenario == read_scenario(GOLDEN / f"{name}.toml"), "run tests/golden/record_ns3.py"
+    for flow, outcome in zip(scenario.flows, outcomes, strict=True):
+        assert len(outcome.delays) == len(flow.times)
+        assert set(outcome.dropped_at.values()) <= set(flow.path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reference_is_ns3_packet_by_packet(name):
+    scenario, outcomes = golden(name)
+    assert simulate(scenario) == outcomes
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - DECIDED))
+def test_innets_rules_for_ties_and_rounding_decide_nothing_here(name):
+    """So these recordings hold for whoever simulates, whatever is done at equal times."""
+    scenario, outcomes = golden(name)
+    assert simulate(scenario, ties=Ties.ARRIVALS_FIRST, rounding=Rounding.UP) == outcomes
+
+
+def test_rounding_up_adds_less_than_a_picosecond_for_each_packet_of_a_busy_link():
+    scenario, outcomes = golden("rounding")
+    mine = simulate(scenario, rounding=Rounding.UP)
+    assert differing(mine, outcomes) > 0
+    assert [each.dropped_at for each in mine] == [each.dropped_at for each in outcomes]
+    later = [
+        a - b
+        for one, other in zip(mine, outcomes, strict=True)
+        for a, b in zip(one.delays, other.delays, strict=True)
+        if a is not None and b is not None
+    ]
+    assert min(later) >= 0
+    assert max(later) < sum(len(flow.times) for flow in scenario.flows)
+
+
+def test_ties_decide_which_packets_are_dropped_and_not_how_many():
+    scenario, outcomes = golden("ties")
+    mine = simulate(scenario, ties=Ties.ARRIVALS_FIRST)
+    assert differing(mine, outcomes) > 0
+    assert sum(len(each.dropped_at) for each in mine) == sum(
+        len(each.dropped_at) for each in outcomes
+    )
+
+
+@pytest.mark.parametrize(
+    ("ties", "lost"), [(Ties.AS_MADE, 1), (Ties.ARRIVALS_FIRST, 0), (Ties.DEPARTURES_FIRST, 0)]
+)
+def test_smallest_tie(ties, lost):
+    """Three packets at one time, one to send and one to wait: whose is the third?
+
+    Flow 0 is that of host 2. As made, it comes first; by link, last.
+    """
+    cables = [(Link(h, 3, 10**10, 0, 100), Link(3, h, 10**10, 0, 1)) for h in (0, 1, 2)]
+    out = Link(3, 4, 10**10, 0, 1), Link(4, 3, 10**10, 0, 1)
+    links = tuple(link for cable in (*cables, out) for link in cable)
+    flows = tuple(Flow(1000, (2 * host, 6), (0,)) for host in (2, 0, 1))
+    outcomes = simulate(Scenario(3, 5, links, flows), ties=ties)
+    dropped = [flow for flow, outcome in enumerate(outcomes) if outcome.dropped_at]
+    assert dropped == [2 if lost else 0]
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"star-sizes"}))
+def test_recordings_pin_what_a_queue_holds(name):
+    """A queue that held the packet on the wire too, or one more, would drop others."""
+    scenario, outcomes = golden(name)
+    for more in (-1, 1):
+        links = tuple(replace(link, queue=link.queue + more) for link in scenario.links)
+        assert simulate(replace(scenario, links=links)) != outcomes

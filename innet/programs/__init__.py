@@ -7,6 +7,7 @@ from innet.programs.catalog import (
     available,
     catalogue,
     find,
+    find_thin,
     p4_directory,
 )
 from innet.programs.compile import (
@@ -27,6 +28,7 @@ __all__ = [
     "compile_p4",
     "find",
     "find_p4c",
+    "find_thin",
     "p4_directory",
     "p4c_version",
     "source_hashes",

@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from innet.core.errors import ConfigError, InputError, ProgramError, UnknownNameError
+from innet.core.numbers import is_int
 from innet.core.registry import Registry
 
 MANIFEST_FORMAT = 1
 MANIFEST = "manifest.json"  # of a folder of programs: the compiled programs
 LIST = "programs.toml"  # and the list of programs to compile
+
+MOST_ELEMENTS = 0xFFFF
+"""Most values that a thin packet stands for: what ``elements`` of innet's header holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class CompiledProgram:
     """One compiled program and its manifest entry.
 
     Attributes:
-        name: e.g. "slots-64".
+        name: e.g. "slots-64"; of a thin build "slots-thin".
         program: the name without the number of values, e.g. "slots".
         source: the main P4 file, relative to the p4 directory.
         description: one line for people.
@@ -49,6 +53,11 @@ class CompiledProgram:
     p4c: str
     sources: Mapping[str, str]
     sha256: str
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether its packets carry fewer values than they stand for; see docs/simulation.md."""
+        return "THIN" in self.parameters
 
     def json(self) -> dict[str, Any]:
         """The compiled program as BMv2 reads it. Raises as ``text``."""
@@ -187,13 +196,48 @@ def available() -> dict[str, CompiledProgram]:
 
 
 def find(program: str, values: int) -> CompiledProgram:
-    """The compiled ``program`` with ``values`` values per packet.
+    """The compiled ``program`` with ``values`` values per packet. It is no thin build.
 
     Raises:
         UnknownNameError: no program has that name.
         InputError: not compiled for that many values (the message lists the choices), or a file.
         ConfigError, ProgramError: see ``available``; of this program alone.
     """
+    variants = {each.parameters["VALUES"]: each for each in _builds_of(program) if not each.is_thin}
+    if values not in variants:
+        choices = ", ".join(map(str, sorted(variants)))
+        raise InputError(
+            f"{program} is compiled for {choices} values per packet, not for {values!r}."
+        )
+    return variants[values]
+
+
+def find_thin(program: str, values: int) -> CompiledProgram:
+    """The thin build of ``program`` whose packets stand for ones with ``values`` values.
+
+    Raises:
+        UnknownNameError: no program has that name.
+        InputError: it has no thin build, or its packets do not stand for so many values.
+        ConfigError, ProgramError: see ``available``; of this program alone.
+    """
+    found = next((each for each in _builds_of(program) if each.is_thin), None)
+    if found is None:
+        raise InputError(
+            f"{program} has no thin build. Send packets with their values, or give {LIST} an entry "
+            "'thin' for it."
+        )
+    most = found.parameters["THIN"]
+    least = 1 if most == MOST_ELEMENTS else most
+    if not is_int(values) or not least <= values <= most:
+        choices = str(most) if least == most else f"{least} to {most}"
+        raise InputError(
+            f"a thin packet of {program} stands for {choices} values, not for {values!r}."
+        )
+    return found
+
+
+def _builds_of(program: str) -> list[CompiledProgram]:
+    """All builds of a program; raises as ``find``."""
     shipped = catalogue().values()
     entries = [entry for entry in shipped if entry.program == program]
     if not entries:
@@ -207,13 +251,7 @@ def find(program: str, values: int) -> CompiledProgram:
                 "program", program, {*(entry.program for entry in shipped), *FOLDERS}
             )
         entries = _of_others(program)
-    variants = {entry.parameters["VALUES"]: entry for entry in entries}
-    if values not in variants:
-        choices = ", ".join(map(str, sorted(variants)))
-        raise InputError(
-            f"{program} is compiled for {choices} values per packet, not for {values!r}."
-        )
-    return variants[values]
+    return entries
 
 
 def _of_others(program: str) -> list[CompiledProgram]:

@@ -141,18 +141,29 @@ def compile_p4(
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """What one build of a program is compiled from.
+
+    Attributes:
+        source: the main P4 file.
+        parameters: preprocessor definitions.
+    """
+
+    source: str
+    parameters: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """One program in a folder's list.
 
     Attributes:
         description: one line for people.
-        sources: the main P4 file for each number of values.
-        parameters: preprocessor definitions besides VALUES.
+        variants: its builds, by what follows the program in their names, such as "64" or "thin".
     """
 
     description: str
-    sources: Mapping[int, str]
-    parameters: Mapping[str, int]
+    variants: Mapping[str, Variant]
 
 
 def compile_folder(
@@ -199,24 +210,24 @@ def compile_folder(
         if only not in (None, program):
             continue
         entries = {name: entry for name, entry in entries.items() if entry["program"] != program}
-        for values in item.sources:
-            name = f"{program}-{values}"
-            if changed and name in before and _is_made(directory, before[name], values, item):
-                entries[name] = {**before[name], "description": item.description}
+        for suffix, variant in item.variants.items():
+            name = f"{program}-{suffix}"
+            about = {"program": program, "description": item.description}
+            if changed and name in before and _is_made(directory, before[name], variant):
+                entries[name] = {**before[name], **about}
                 continue
-            entries[name] = _compile_variant(directory, p4c, (program, values), item, warn)
+            entries[name] = {**about, **_compile_variant(directory, p4c, name, variant, warn)}
             _write_manifest(directory / MANIFEST, entries)
             yield catalogue(directory)[name]
     _write_manifest(directory / MANIFEST, entries)
 
 
-def _is_made(directory: Path, entry: Mapping[str, Any], values: int, item: Listed) -> bool:
+def _is_made(directory: Path, entry: Mapping[str, Any], variant: Variant) -> bool:
     """Whether a variant's file matches its manifest entry, the list and the current sources."""
-    source = item.sources[values]
-    wanted = {"source": source, "parameters": {"VALUES": values, **item.parameters}}
+    wanted = {"source": variant.source, "parameters": variant.parameters}
     try:
         text = gzip.decompress((directory / entry["file"]).read_bytes())
-        wanted["sources"] = source_hashes(directory, source)
+        wanted["sources"] = source_hashes(directory, variant.source)
     except (OSError, EOFError, KeyError, TypeError, zlib.error):
         return False
     wanted["sha256"] = hashlib.sha256(text).hexdigest()
@@ -273,7 +284,8 @@ def _listed(path: Path) -> dict[str, Listed]:
             raise ConfigError(
                 f"{path}: [{program}] needs a source (a file, or one for each number of values), a "
                 "description and values, a list of numbers; it may have parameters, which are "
-                "numbers, and nothing else."
+                "numbers, and thin, with the numbers values and stands_for and perhaps a source, "
+                "and nothing else."
             )
     return {program: item for program, item in listed.items() if item is not None}
 
@@ -284,45 +296,48 @@ def _read(item: Any) -> Listed | None:
         rest = dict(item)
         source, numbers = rest.pop("source"), rest.pop("values")
         description, parameters = rest.pop("description"), rest.pop("parameters", {})
+        thin = dict(rest.pop("thin", {}))
         files: dict[str, Any] = (
             source if isinstance(source, dict) else dict.fromkeys(map(str, numbers), source)
         )
-        sources = {number: files[str(number)] for number in numbers}
-        integers = [*sources, *parameters.values()]
+        variants = {
+            str(number): Variant(files[str(number)], {"VALUES": number, **parameters})
+            for number in numbers
+        }
+        if thin:
+            sizes = {"VALUES": thin.pop("values"), "THIN": thin.pop("stands_for")}
+            variants["thin"] = Variant(thin.pop("source", source), {**sizes, **parameters})
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    if rest or not all(isinstance(each, str) for each in (description, *sources.values())):
+    texts = [description, *(each.source for each in variants.values())]
+    integers = [number for each in variants.values() for number in each.parameters.values()]
+    if rest or thin or not all(isinstance(text, str) for text in texts):
         return None
-    return (
-        Listed(description, sources, parameters) if all(type(n) is int for n in integers) else None
-    )
+    if not all(type(number) is int for number in (*integers, *parameters.values())):
+        return None
+    return Listed(description, variants)
 
 
 def _compile_variant(
     directory: Path,
     p4c: Path,
-    name: tuple[str, int],
-    item: Listed,
+    name: str,
+    variant: Variant,
     warn: Callable[[str], object],
 ) -> dict[str, Any]:
-    """Compile one variant, write its file and return its manifest entry."""
-    program, values = name
-    parameters = {"VALUES": values, **item.parameters}
-    source = item.sources[values]
-    document = compile_p4(directory / source, parameters, p4c, warn)
+    """Compile one variant, write its file and return what its manifest entry says of it."""
+    document = compile_p4(directory / variant.source, variant.parameters, p4c, warn)
     text = json.dumps(document, separators=(",", ":")).encode()
-    file = f"compiled/{program}-{values}.json.gz"
+    file = f"compiled/{name}.json.gz"
     # Without a time stamp, so that equal programs give equal files.
     with atomic_write(directory / file) as temporary:
         temporary.write_bytes(gzip.compress(text, mtime=0))
     return {
-        "program": program,
-        "description": item.description,
-        "source": source,
-        "parameters": parameters,
+        "source": variant.source,
+        "parameters": dict(variant.parameters),
         "file": file,
         "p4c": p4c_version(p4c),
-        "sources": source_hashes(directory, source),
+        "sources": source_hashes(directory, variant.source),
         "sha256": hashlib.sha256(text).hexdigest(),
     }
 

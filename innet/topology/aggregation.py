@@ -62,6 +62,8 @@ class Request:
         racks: switches with workers; None lets the topology choose.
         depth: levels of switches of a tree, likewise.
         ports: ports of each switch of a fat-tree, likewise.
+        thin: packets carry next to no values, and stand for ones that do, in time and bytes; for
+            networks in simulated time.
         beside: jobs that are already on the network, with the same parameters. This job gets other
             hosts, ports and slots.
     """
@@ -77,6 +79,7 @@ class Request:
     depth: int | None = None
     topology: str | None = None
     ports: int | None = None
+    thin: bool = False
     beside: tuple[Plan, ...] = ()
 
 
@@ -217,13 +220,26 @@ def aggregation_of(program: str) -> Aggregation:
 def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
     """The plan for a program by its name.
 
+    Args:
+        program: its name.
+        values_per_packet: values in a packet; of a thin plan, in the packet that it stands for.
+        request: parameters of the network.
+
     Raises:
         UnknownNameError: no such program, or it does not aggregate.
         ConfigError, ProgramError: another distribution's program is incomplete.
         InputError: not compiled for so many values, or the request exceeds its resources.
     """
-    compiled = programs.find(program, values_per_packet)
-    return aggregation_of(program).plan(compiled, request)
+    compiled = _compiled(program, values_per_packet, request)
+    plan = aggregation_of(program).plan(compiled, request)
+    if not request.thin:
+        return plan
+    return replace(plan, layout=replace(plan.layout, stands_for=values_per_packet))
+
+
+def _compiled(program: str, values_per_packet: int, request: Request) -> CompiledProgram:
+    find = programs.find_thin if request.thin else programs.find
+    return find(program, values_per_packet)
 
 
 def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int = 1) -> SharedPlan:
@@ -241,7 +257,7 @@ def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int 
             f"{jobs} jobs: {program} serves one job of a network; choose slots or tree for several."
         )
     if jobs > 1 and request.window is None:
-        slots = programs.find(program, values_per_packet).dimensions().slots
+        slots = _compiled(program, values_per_packet, request).dimensions().slots
         request = replace(request, window=1 << (slots // jobs).bit_length() - 1)
     planned: list[Plan] = []
     for number in range(jobs):

@@ -23,6 +23,7 @@ MAGIC = 0x494E  # "IN"
 VERSION = 3
 UDP_PORT = 48879  # 0xBEEF, where the switch listens
 ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
+MAX_ELEMENTS = 0xFFFF  # that a thin packet stands for: as many as the header's field holds
 MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # limited by IPv4's 16-bit length
 
 ETHERTYPE_IPV4 = 0x0800
@@ -102,9 +103,14 @@ def _frame_dtype(values: int, framing: Framing) -> np.dtype[np.void]:
 class Layout:
     """The shape of all packets of one program: how many values, under which outer headers.
 
+    A thin packet carries fewer values than the packet that it stands for, and their sums mean
+    nothing. Times and bytes are those of the packet that it stands for: ``wire_size``.
+
     Args:
-        values: int32 values per packet, 1 .. MAX_VALUES. Read it from the compiled program.
+        values: int32 values in a frame, 1 .. MAX_VALUES. Read it from the compiled program.
         framing: "udp" or "raw".
+        stands_for: of a thin packet: the values of the packet that it stands for, ``values`` to
+            MAX_ELEMENTS. None for packets that are not thin.
 
     Raises:
         InputError: a number of values out of range, or an unknown framing.
@@ -112,6 +118,7 @@ class Layout:
 
     values: int
     framing: Framing = "udp"
+    stands_for: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.values <= MAX_VALUES:
@@ -119,6 +126,26 @@ class Layout:
         if self.framing not in get_args(Framing):
             known = " or ".join(repr(name) for name in get_args(Framing))
             raise InputError(f"unknown framing {self.framing!r}; choose {known}.")
+        if not self.values <= self.elements <= MAX_ELEMENTS:
+            raise InputError(
+                f"a thin packet with {self.values} values stands for one with {self.values} to "
+                f"{MAX_ELEMENTS}, not with {self.elements}."
+            )
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether packets stand for longer ones."""
+        return self.stands_for is not None
+
+    @property
+    def elements(self) -> int:
+        """Words of a message in each packet: ``values``, or what a thin packet stands for."""
+        return self.values if self.stands_for is None else self.stands_for
+
+    @property
+    def wire_size(self) -> int:
+        """Bytes of the frame that a frame stands for: ``frame_size`` if it is not thin."""
+        return self.frame_size + 4 * (self.elements - self.values)
 
     @property
     def dtype(self) -> np.dtype[np.void]:
@@ -127,7 +154,7 @@ class Layout:
 
     @property
     def frame_size(self) -> int:
-        """Bytes of a frame, without preamble and frame check sequence."""
+        """Bytes of a frame in memory, without preamble and frame check sequence."""
         return self.dtype.itemsize
 
     @property
@@ -160,7 +187,7 @@ def limits(name: str, layout: Layout) -> tuple[int, int]:
     if name == "slot_version":
         return 0, 1
     if name == "elements":
-        return 1, layout.values
+        return 1, layout.elements
     return 0, 256 ** HEADER[name].itemsize - 1
 
 

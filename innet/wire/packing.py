@@ -127,7 +127,7 @@ def pack(
         slot: within the job's slots.
         slot_version: 0 or 1.
         worker: index of the sender; in a result, of the addressee.
-        elements: how many values are used, 1 .. layout.values; by default all.
+        elements: how many values are used, 1 .. layout.elements; by default all.
         flags: a Flag.
         bitmap: of a result: the workers or switches of the sender in it.
         count: of a sum or a result: how many workers are in it.
@@ -158,7 +158,7 @@ def pack(
         "bitmap": bitmap,
         "worker": worker,
         "count": count,
-        "elements": layout.values if elements is None else elements,
+        "elements": layout.elements if elements is None else elements,
         "exponent": exponent,
         "message": message,
     }

@@ -44,7 +44,17 @@
 #define REPEAT_1000_1023(M) REPEAT_TEN(M, 100) REPEAT_TEN(M, 101) M(1020) M(1021) M(1022) M(1023)
 #define REPEAT_768_1023(M) REPEAT_768_799(M) REPEAT_HUNDRED(M, 8) REPEAT_HUNDRED(M, 9) REPEAT_1000_1023(M)
 
-#if PER_PASS == 32
+#if PER_PASS == 1 // thin builds: packets stand for longer ones, see malformed.p4
+#define QUARTER_0(M) M(0)
+#define QUARTER_1(M)
+#define QUARTER_2(M)
+#define QUARTER_3(M)
+#elif PER_PASS == 2
+#define QUARTER_0(M) M(0)
+#define QUARTER_1(M) M(1)
+#define QUARTER_2(M)
+#define QUARTER_3(M)
+#elif PER_PASS == 32
 #define QUARTER_0(M) REPEAT_0_7(M)
 #define QUARTER_1(M) REPEAT_8_15(M)
 #define QUARTER_2(M) REPEAT_16_23(M)
@@ -65,7 +75,7 @@
 #define QUARTER_2(M) REPEAT_512_767(M)
 #define QUARTER_3(M) REPEAT_768_1023(M)
 #else
-#error "a pass takes 32, 64, 256 or 1024 values"
+#error "a pass takes 32, 64, 256 or 1024 values, or 1 or 2 in a thin build"
 #endif
 
 #define REPEAT(M) QUARTER_0(M) QUARTER_1(M) QUARTER_2(M) QUARTER_3(M)

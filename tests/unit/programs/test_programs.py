@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_compile_folder_rewrites_manifest_and_files(checkout):
     same = manifest["programs"]["tree-32"]["p4c"] == programs.p4c_version(p4c)
     (checkout / "manifest.json").unlink()
     done = [program.name for program in programs.compile_folder(checkout, only="tree")]
-    assert sorted(done) == ["tree-32", "tree-64"]
+    assert sorted(done) == ["tree-32", "tree-64", "tree-thin"]
     if same:
         entries = manifest["programs"].items()
         manifest["programs"] = {name: each for name, each in entries if each["program"] == "tree"}
@@ -260,3 +261,67 @@ def test_packets_of_another_version_are_dropped_and_counted(name):
     assert switch.process([(1, frame[0].tobytes()), (1, older[0].tobytes())]) == []
     dropped = switch.counters["dropped"].packets
     assert {int(i): int(dropped[i]) for i in np.flatnonzero(dropped)} == {1: 1, 5: 1}
+
+
+def test_thin_builds_are_found_by_the_values_they_stand_for():
+    assert programs.find_thin("slots", 64) == programs.find_thin("slots", 2229)
+    found = programs.find_thin("tree", 100)
+    assert found.is_thin
+    assert found.name == "tree-thin"
+    assert found.dimensions() == programs.Dimensions(1, 1024, 32)
+    assert programs.find_thin("harvest", 64).dimensions() == programs.Dimensions(2, 1024, 32)
+    assert not programs.find("slots", 64).is_thin
+
+
+def test_what_has_no_thin_build_says_so(checkout, monkeypatch):
+    with pytest.raises(InputError, match=r"thin packet of slots stands for 1 to 65535.* not for 0"):
+        programs.find_thin("slots", 0)
+    with pytest.raises(InputError, match="of harvest stands for 64 values, not for 256"):
+        programs.find_thin("harvest", 256)
+    with pytest.raises(InputError, match="compiled for 32, 64, 256, 1024 values per packet, not"):
+        programs.find("slots", 1)
+    manifest = json.loads((checkout / "manifest.json").read_text())
+    del manifest["programs"]["slots-thin"]
+    (checkout / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setattr(programs.catalog, "p4_directory", lambda: checkout)
+    with pytest.raises(InputError, match=r"slots has no thin build\. .*programs\.toml"):
+        programs.find_thin("slots", 64)
+
+
+@pytest.mark.parametrize("program", ["slots", "tree", "hashed", "harvest"])
+def test_a_thin_build_differs_in_its_values_alone(program):
+    full, thin = programs.find(program, 64).json(), programs.find_thin(program, 64).json()
+
+    def registers(document):
+        return [
+            (each["name"], each["size"], each["bitwidth"])
+            for each in document["register_arrays"]
+            if not re.search(r"\.(value|pair)\d+$", each["name"])
+        ]
+
+    def graphs(document):
+        return [
+            (
+                [
+                    (each["name"], each["actions"], each["key"], each["next_tables"])
+                    for each in pipeline["tables"]
+                ],
+                [
+                    (each["name"], each["true_next"], each["false_next"])
+                    for each in pipeline["conditionals"]
+                ],
+            )
+            for pipeline in document["pipelines"]
+        ]
+
+    def actions(document):
+        return [
+            (each["name"], [primitive["op"] for primitive in each["primitives"]])
+            for each in document["actions"]
+            if not re.search(r"\.values\.|\.clear$", each["name"])
+        ]
+
+    assert registers(thin) == registers(full)
+    assert graphs(thin) == graphs(full)
+    assert actions(thin) == actions(full)
+    assert len(thin["register_arrays"]) < len(full["register_arrays"])

@@ -349,3 +349,35 @@ def test_views_do_not_copy() -> None:
     start = layout.header_offset + 8
     assert frames[1, start : start + 4].tolist() == [1, 2, 3, 4]
     assert not frames[0].any()
+
+
+def test_a_thin_packet_stands_for_a_longer_one():
+    thin = Layout(1, "udp", stands_for=2229)
+    assert thin.is_thin
+    assert not Layout(64).is_thin
+    assert (thin.values, thin.elements) == (1, 2229)
+    assert thin.frame_size == Layout(1).frame_size
+    assert thin.wire_size == Layout(2229).frame_size
+    assert Layout(64).wire_size == Layout(64).frame_size
+    assert Layout(64).elements == 64
+
+
+def test_a_thin_packet_names_the_elements_of_the_one_it_stands_for():
+    thin = Layout(1, "raw", stands_for=256)
+
+    def packed(*elements):
+        fields = {**FIELDS, "elements": np.array(elements, np.uint16)}
+        values = np.zeros((len(elements), 1), np.int32)
+        return pack(thin, Endpoint.of_worker(0), Endpoint.of_switch(), values, **fields)
+
+    frames = packed(256, 200, 1)
+    assert parse_strict(thin, frames).header["elements"].tolist() == [256, 200, 1]
+    assert not parse(Layout(1, "raw"), frames).valid[:2].any()
+    with pytest.raises(InputError, match="elements cannot be 257"):
+        packed(257)
+
+
+@pytest.mark.parametrize("number", [0, 65536])
+def test_a_thin_packet_stands_for_what_its_header_can_say(number):
+    with pytest.raises(InputError, match="stands for one with 1 to 65535"):
+        Layout(1, "udp", stands_for=number)

@@ -12,6 +12,7 @@ sequence and gap), and at least 84 in all. So ns-3 is given packets with more pa
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,6 @@ struct Packets {
     std::vector<int64_t> sent, arrived;   // picoseconds, by ns-3's number of the packet; -1
     std::vector<int> flow, number, dropped_at;
     int64_t first = -1;                   // the number of the first packet sent
-    int64_t transmissions = 0;
 };
 
 struct FlowState {
@@ -95,8 +95,6 @@ static void dropped(int link, Ptr<const Packet> packet) {
     network->packets.dropped_at[packet->GetUid() - network->packets.first] = link;
 }
 
-static void transmitted(Ptr<const Packet>) { network->packets.transmissions += 1; }
-
 static void use_picoseconds() { Time::SetResolution(Time::PS); }
 
 static void build(int count) {
@@ -127,7 +125,6 @@ static void cable(int a, int b, uint64_t rate, int64_t delay, int queue_a, int q
         queue->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, queues[end]));
         device->SetQueue(queue);
         device->TraceConnectWithoutContext("MacTxDrop", MakeBoundCallback(&dropped, link));
-        device->TraceConnectWithoutContext("PhyTxBegin", MakeCallback(&transmitted));
         nodes[ends[end]]->AddDevice(device);
         device->Attach(channel);
         Ptr<Ipv4> ip = nodes[ends[end]]->GetObject<Ipv4>();
@@ -165,9 +162,9 @@ static void flow(uint32_t size, const std::vector<int>& path, const std::vector<
 }
 
 static double run() {
-    auto begun = std::chrono::steady_clock::now();
+    std::clock_t begun = std::clock();
     Simulator::Run();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    return double(std::clock() - begun) / CLOCKS_PER_SEC;
 }
 
 static void clear() {
@@ -186,14 +183,14 @@ def load() -> Any:
     import cppyy  # noqa: PLC0415 - likewise
     from ns import ns  # noqa: F401, PLC0415 - loads ns-3's libraries and headers
 
-    cppyy.cppdef("#include <chrono>\n" + RUN)
+    cppyy.cppdef("#include <ctime>\n" + RUN)
     ns3 = cppyy.gbl.innet_flows
     ns3.use_picoseconds()
     return ns3, version("ns3")
 
 
-def run(ns3: Any, scenario: Scenario) -> tuple[list[Outcome], int, float]:
-    """What ns-3 makes of a scenario: outcomes, packets put onto links, seconds that it ran."""
+def run(ns3: Any, scenario: Scenario) -> tuple[list[Outcome], float]:
+    """What ns-3 makes of a scenario, and the seconds of processor time of ``Simulator::Run``."""
     ns3.build(scenario.nodes)
     for one, other in zip(scenario.links[::2], scenario.links[1::2], strict=True):
         ns3.cable(one.source, one.target, one.rate, one.delay, one.queue, other.queue)
@@ -211,23 +208,44 @@ def run(ns3: Any, scenario: Scenario) -> tuple[list[Outcome], int, float]:
             outcomes[flow].delays[number] = arrived - sent
         else:
             outcomes[flow].dropped_at[number] = dropped
-    transmissions = int(found.transmissions)
     ns3.clear()
-    return outcomes, transmissions, float(seconds)
+    return outcomes, float(seconds)
+
+
+def packet_hops(scenario: Scenario, outcomes: list[Outcome]) -> int:
+    """Packets that were put onto links."""
+    return sum(
+        len(flow.path) * len(outcome.delays)
+        - sum(len(flow.path) - flow.path.index(link) for link in outcome.dropped_at.values())
+        for flow, outcome in zip(scenario.flows, outcomes, strict=True)
+    )
+
+
+def measure(path: Path, repeats: int) -> None:
+    """Print packets put onto links, and seconds of each of ``repeats`` runs, as JSON."""
+    ns3, version = load()
+    scenario = read_scenario(path)
+    found = [run(ns3, scenario) for _ in range(repeats)]
+    hops = packet_hops(scenario, found[0][0])
+    print(json.dumps({"ns3": version, "hops": hops, "seconds": [took for _, took in found]}))
 
 
 def main() -> None:
-    """Record all scenarios, or those named."""
+    """Record all scenarios, or those named; or ``measure``, for benchmarks/ns3.py."""
+    if sys.argv[1:2] == ["--measure"]:
+        measure(Path(sys.argv[2]), int(sys.argv[3]))
+        return
     ns3, version = load()
     for path in sorted((HERE / "ns3").glob("*.toml")):
         if len(sys.argv) > 1 and path.stem not in sys.argv[1:]:
             continue
         scenario = read_scenario(path)
-        outcomes, transmissions, _ = run(ns3, scenario)
+        outcomes, _ = run(ns3, scenario)
         size = write_golden(path.with_suffix(".json.gz"), scenario, outcomes, version)
         sent = sum(len(outcome.delays) for outcome in outcomes)
         lost = sum(len(outcome.dropped_at) for outcome in outcomes)
-        print(f"{path.stem}: {sent} sent, {lost} dropped, {transmissions} over links, {size} bytes")
+        hops = packet_hops(scenario, outcomes)
+        print(f"{path.stem}: {sent} sent, {lost} dropped, {hops} over links, {size} bytes")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ class Ties(Enum):
     """In the order in which they were made, as in ns-3: a packet's first bit on the wire makes the
     event of its last bit on the wire, then that of its arrival at the other end."""
     ARRIVALS_FIRST = "arrivals first"
-    """What arrives finds the queue as it was before; by link, then by number."""
+    """As innet: by link, then by number. What arrives finds the queue as it was before; and of what
+    arrives at a link that is idle, the first is still in the queue when the next one comes."""
     DEPARTURES_FIRST = "departures first"
     """What arrives finds the queue as it is after; by link, then by number."""
 
@@ -87,10 +88,13 @@ def simulate(
     def queue(now: int, packet: tuple[int, int, int]) -> None:
         flow, number, hop = packet
         link = flows[flow].path[hop]
-        if not busy[link]:
+        if not busy[link] and ties is not Ties.ARRIVALS_FIRST:
             transmit(now, packet)
         elif len(waiting[link]) < links[link].queue:
             waiting[link].append(packet)
+            if not busy[link]:
+                busy[link] = True
+                make(now, _SENT, link, sent[link], packet)
         else:
             outcomes[flow].dropped_at[number] = link
 

@@ -73,7 +73,7 @@ def build_report(
     counts = list(packets)
     layout = plan.layout
     elements = outcomes[0].sum.size
-    chunks = -(-elements // layout.values)
+    chunks = -(-elements // layout.elements)
     without = {"without": list(reduction.without)} if reduction.without else {}
     return Report(
         exact=None,
@@ -82,13 +82,13 @@ def build_report(
         program=plan.switches[0].program.name,
         engine=engine,
         transport=transport,
-        values_per_packet=layout.values,
+        values_per_packet=layout.elements,
         elements=elements,
         rounds=outcomes[0].rounds,
         packets_sent=sum(each.sent for each in counts),
         packets_received=sum(each.received for each in counts),
         bytes_sent=max(each.bytes_sent for each in counts),
-        bytes_dense=chunks * layout.frame_size,
+        bytes_dense=chunks * layout.wire_size,
         retransmissions=sum(each.retransmissions for each in counts),
         seconds=Seconds(
             encode=sum(each.encode_seconds for each in outcomes) / len(outcomes),

@@ -33,6 +33,14 @@ class Segment:
     words: NDArray[np.int32]
 
 
+@dataclass(frozen=True, slots=True)
+class ThinSegment:
+    """A segment of ``size`` words, without the words: for thin packets, which carry none."""
+
+    operation: ReduceOp
+    size: int
+
+
 def combine(operation: ReduceOp, contributions: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     """What the network must answer: the oracle for tests and for loop-back use.
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core import buffers
-from innet.core.errors import InputError
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.errors import InputError, StateError
+from innet.core.numbers import is_int
+from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 
 
 def sequence_of(chunk: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -93,11 +94,7 @@ class Message:
     """
 
     def __init__(self, segments: Sequence[Segment], values: int) -> None:
-        if not isinstance(segments, list | tuple):
-            raise InputError(
-                f"a round is of type {type(segments).__name__}; expected a list of "
-                "innet.core.reduce_op.Segment."
-            )
+        _check_list(segments, Segment)
         for index, segment in enumerate(segments):
             _check(index, segment)
         shape = tuple([(int(segment.operation), len(segment.words)) for segment in segments])
@@ -140,6 +137,60 @@ class Message:
         return zlib.crc32(f"({label}, {first_chunk}, {self._cut.shape})".encode()) & 0xFFFF
 
 
+class ThinMessage(Message):
+    """A message without words, for thin packets. Workers that send the same one share its memory.
+
+    Args:
+        segments: what a message with words would have.
+        elements: words that a packet stands for.
+
+    Attributes:
+        chunks, operation, elements: as of a ``Message`` with words.
+        words, combined: empty.
+
+    Raises:
+        InputError: not thin segments, a size below 0, or an unknown operation.
+    """
+
+    def __init__(self, segments: Sequence[ThinSegment], elements: int) -> None:
+        _check_list(segments, ThinSegment)
+        for index, segment in enumerate(segments):
+            if not isinstance(segment, ThinSegment) or not is_int(segment.size) or segment.size < 0:
+                raise InputError(
+                    f"segment {index} is {segment!r}; these packets are thin, so expected an "
+                    "innet.core.reduce_op.ThinSegment with a number of words."
+                )
+            _check_operation(index, segment.operation)
+        shape = tuple([(int(segment.operation), segment.size) for segment in segments])
+        self._cut = _cut(shape, elements)
+        self.chunks = self._cut.first[-1]
+        self.combined = np.empty((self.chunks, 0), np.int32)
+        self.operation, self.elements = self._cut.operation, self._cut.elements
+        self.words = np.empty(0, np.int32)
+
+    def results(self) -> list[NDArray[np.int32]]:
+        """Nothing is in thin packets.
+
+        Raises:
+            StateError: always.
+        """
+        raise StateError("thin packets have no sums; leave thin out to have them.")
+
+
+def _check_list(segments: object, kind: type[Segment | ThinSegment]) -> None:
+    if not isinstance(segments, list | tuple):
+        raise InputError(
+            f"a round is of type {type(segments).__name__}; expected a list of "
+            f"innet.core.reduce_op.{kind.__name__}."
+        )
+
+
+def _check_operation(index: int, operation: object) -> None:
+    if operation not in _OPERATIONS:
+        known = ", ".join(each.name for each in ReduceOp)
+        raise InputError(f"segment {index} has the operation {operation!r}; choose one of {known}.")
+
+
 def _check(index: int, segment: Segment) -> None:
     if not (isinstance(segment, Segment) and isinstance(segment.words, np.ndarray)):
         raise InputError(
@@ -151,8 +202,4 @@ def _check(index: int, segment: Segment) -> None:
             f"segment {index} holds {segment.words.dtype} of shape {segment.words.shape}; "
             "expected int32 of shape (n,)."
         )
-    if segment.operation not in _OPERATIONS:
-        known = ", ".join(each.name for each in ReduceOp)
-        raise InputError(
-            f"segment {index} has the operation {segment.operation!r}; choose one of {known}."
-        )
+    _check_operation(index, segment.operation)

@@ -121,7 +121,7 @@ class ParameterServer:
         frames = np.concatenate(self._answers)
         self._answers.clear()
         self.counters.sent += len(frames)
-        self.counters.bytes_sent += frames.size
+        self.counters.bytes_sent += len(frames) * self.layout.wire_size
         return frames
 
     def receive(self, packets: Frames | PacketBatch, now: float) -> int:
@@ -135,6 +135,9 @@ class ParameterServer:
         self.counters.received += len(batch)
         self.counters.bytes_received += int(
             packets.length.sum() if isinstance(packets, PacketBatch) else packets.size
+        )
+        self.counters.bytes_received += len(batch) * (
+            self.layout.wire_size - self.layout.frame_size
         )
         for why, number in batch.refusals().items():
             self.counters.refused[why.label] += number

@@ -46,11 +46,11 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.core.settings import WindowControl
 from innet.protocol.counters import Counters, Stats, Verdict
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
-from innet.protocol.message import Message, sequence_of
+from innet.protocol.message import Message, ThinMessage, sequence_of
 from innet.protocol.settings import Membership, Timing
 from innet.wire import ETHERNET_HEADER, HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
 from innet.wire.layout import offset_of
@@ -241,7 +241,8 @@ class SlotClient:
         self._flags = 0  # see result_flags
         self._message: Message | None = None
         self._head = self._new_head()
-        self._frame_size = layout.frame_size
+        self._wire_size = layout.wire_size
+        self._unseen = layout.wire_size - layout.frame_size  # bytes that a thin frame stands for
         self._terms = rules(layout), self._me()
         self._slots = (self._chunk, self._state, self._queue), self._timers.state
         self._notes = np.zeros(Stats.LENGTH, np.int64), np.zeros(5)
@@ -250,11 +251,11 @@ class SlotClient:
 
     # ------------------------------------------------------------------ one all-reduce
 
-    def start(self, segments: Sequence[Segment], now: float) -> None:
+    def start(self, segments: Sequence[Segment] | Sequence[ThinSegment], now: float) -> None:
         """Begin an all-reduce of ``segments``, whose words must not change until it is done.
 
         All workers of the job start the same all-reduces, each with segments of the same
-        operations and lengths, in the same order.
+        operations and lengths, in the same order. With a thin layout they are thin segments.
 
         Raises:
             StateError: the previous one is not done.
@@ -265,7 +266,9 @@ class SlotClient:
                 f"{self._open} chunks of the previous all-reduce have no result yet; go on with "
                 "it until it is done, or begin the next epoch with a new worker's end."
             )
-        message = self._message = Message(segments, self.layout.values)
+        kind: Any = ThinMessage if self.layout.is_thin else Message
+        message: Message = kind(segments, self.layout.elements)
+        self._message = message
         self._now = now
         self._open = message.chunks
         self._base = self._cursor
@@ -304,7 +307,7 @@ class SlotClient:
         They stay valid after the next ``start``.
 
         Raises:
-            StateError: no all-reduce was started, or results are missing.
+            StateError: no all-reduce was started, results are missing, or packets are thin.
         """
         if self._message is None or self._open:
             raise StateError(f"no results: {self._open} chunks wait, or nothing was started.")
@@ -383,7 +386,7 @@ class SlotClient:
             (message.words, message.operation, message.elements),
         )
         self.counters.sent += len(frames)
-        self.counters.bytes_sent += frames.size
+        self.counters.bytes_sent += len(frames) * self._wire_size
         self.counters.retransmissions += len(again)
         return frames
 
@@ -487,7 +490,7 @@ class SlotClient:
         """Add the counts of compiled code for ``received`` packets of ``size`` bytes."""
         counters = self.counters
         counters.received += received
-        counters.bytes_received += size
+        counters.bytes_received += size + received * self._unseen
         counters.results += answers
         stats = self._notes[0]
         self._queued = int(stats[_IN_QUEUE])
@@ -541,7 +544,7 @@ class SlotClient:
         self._waiting += progress.sent
         self._took(progress.answers, progress.received, progress.bytes)
         self.counters.sent += progress.sent
-        self.counters.bytes_sent += progress.sent * self._frame_size
+        self.counters.bytes_sent += progress.sent * self._wire_size
 
     def extend_deadlines(self, seconds: float) -> None:
         """Extend all give-up deadlines by the time for which this process was stopped."""

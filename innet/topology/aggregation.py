@@ -15,7 +15,7 @@ from innet import programs
 from innet.codecs import Codec
 from innet.core.errors import CompositionError, ConfigError, InputError, StateError
 from innet.core.packets import MAX_PORT
-from innet.core.reduce_op import Segment
+from innet.core.reduce_op import Segment, ThinSegment
 from innet.core.registry import Registry
 from innet.core.settings import too_many_workers
 from innet.network import Faults, Host
@@ -100,7 +100,7 @@ class WorkerEnd(Host, Protocol):
     @property
     def missing(self) -> tuple[int, ...]: ...
 
-    def start(self, segments: Sequence[Segment], now: float) -> None: ...
+    def start(self, segments: Sequence[Segment] | Sequence[ThinSegment], now: float) -> None: ...
 
     def results(self) -> list[NDArray[np.int32]]: ...
 

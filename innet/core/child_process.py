@@ -31,7 +31,8 @@ PYTHON = sys.executable
 _libc = ctypes.CDLL(None)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Let the kernel end this process with the thread that has started it."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -74,7 +75,7 @@ class ChildProcess:
                 env=os.environ | dict(environment or {}),
                 start_new_session=True,  # Ctrl-C is for who started it, who then ends it in order
                 # Not where there may be several threads, of which only this one is forked.
-                preexec_fn=_die_with_parent if dies_with_parent else None,  # noqa: PLW1509
+                preexec_fn=die_with_parent if dies_with_parent else None,  # noqa: PLW1509
             )
         self._said = b""
 

@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from innet.core.errors import InputError, MissingToolError
 from innet.core.files import atomic_write
+from innet.core.numbers import is_real
 from innet.experiments import tables
 from innet.experiments.tables import MethodRuns, methods_of
 from innet.records import (
+    Axis,
     Finding,
     Measurement,
     Metric,
     ReproductionRecord,
     SimulationRecord,
+    SweepRecord,
     ThroughputRecord,
     TrainingRecord,
 )
@@ -167,6 +170,12 @@ def log_scale(
 def bytes_tick(value: float, _: object = None) -> str:
     """Bytes at an axis: 10 MB instead of 10.0 MB."""
     digits, _, unit = tables.size(value).partition(" ")
+    return f"{float(digits.replace(',', '')):g} {unit}"
+
+
+def duration_tick(value: float, _: object = None) -> str:
+    """Seconds at an axis: 10 ms instead of 10.0 ms."""
+    digits, _, unit = tables.duration(value).partition(" ")
     return f"{float(digits.replace(',', '')):g} {unit}"
 
 
@@ -948,6 +957,124 @@ def _time_unit(longest: float) -> tuple[float, str]:
         if longest >= limit:
             return factor, unit
     return 1e6, "µs"
+
+
+# ----------------------------------------------------------------------------
+# Sweeps in simulated time.
+
+_METRICS = {
+    "seconds": "simulated time",
+    "goodput_gbps": "goodput of each worker, Gbit/s",
+    "elements_per_second": "elements of each worker per second",
+    "dropped": "packets that found a queue full",
+    "lost": "packets lost on links",
+    "retransmissions": "packets sent again",
+    "packets": "packets on links",
+}
+_ROOM = 40  # characters of numbers side by side below a panel
+_SPREAD = 8.0  # largest number over smallest, from which an axis is logarithmic
+
+
+def draw_sweep(record: SweepRecord, path: str | Path, metrics: Sequence[str] = ()) -> None:
+    """Draw metrics over the first axis of a sweep, a line for each combination of the others.
+
+    Args:
+        record: of the sweep.
+        path: a PNG, PDF or SVG file.
+        metrics: as ``SweepPoint.metric`` takes them, a panel for each; by default goodput and
+            seconds, as far as all points have them.
+
+    Raises:
+        InputError: there is no point or no such metric, or the file cannot be written.
+        MissingToolError: matplotlib is not installed.
+    """
+    save(sweep_figure(record, metrics), path)
+
+
+def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
+    """The picture of ``draw_sweep`` as a matplotlib figure.
+
+    Raises:
+        InputError, MissingToolError: as ``draw_sweep``.
+    """
+    if not record.points:
+        raise InputError("no point of the sweep has a record to draw.")
+    known = record.shown_metrics()
+    metrics = metrics or [name for name in ("goodput_gbps", "seconds") if name in known]
+    if not metrics:
+        raise InputError("the records have neither goodput nor seconds; name a metric to draw.")
+    for each in record.points:
+        for name in metrics:
+            each.metric(name)
+    figure = new_figure(5 * len(metrics) + 0.5, 4)
+    panels = figure.subplots(1, len(metrics), squeeze=False)[0]
+    for axes, metric in zip(panels, metrics, strict=True):
+        _draw_swept(axes, record, metric)
+    handles, labels = panels[0].get_legend_handles_labels()
+    if len(labels) > 1:
+        columns = max(
+            1, min(len(labels), int(10 * figure.get_figwidth() / (8 + max(map(len, labels)))))
+        )
+        rows = -(-len(labels) // columns)
+        figure.set_figheight(4 + 0.2 * rows)
+        names = ", ".join(axis.name for axis in record.axes[1:])
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=columns, handlelength=3, title=names
+        )
+    return figure
+
+
+def _draw_swept(axes: Axes, record: SweepRecord, metric: str) -> None:
+    first, *others = record.axes
+    positions, logarithmic = _positions(first)
+    second = others[0].values if others else (None,)
+    rest = [*itertools.product(*(axis.values for axis in others[1:]))]
+    for (color, value), (dashes, more) in itertools.product(enumerate(second), enumerate(rest)):
+        fixed = dict(zip([axis.name for axis in others], [value, *more], strict=False))
+        found = sorted(
+            (positions[first.values.index(point.values[first.name])], point.metric(metric))
+            for point in record.at(**fixed)
+        )
+        if not found:  # each of them failed
+            continue
+        axes.plot(
+            *zip(*found, strict=True),
+            label=", ".join(map(str, fixed.values())),
+            color=COLORS[color % len(COLORS)],
+            linestyle=DASHES[(dashes + color // len(COLORS)) % len(DASHES)],
+            marker=_MARKERS[color % len(_MARKERS)],
+            markersize=max(4, 9 - 1.5 * color),  # equal results do not hide each other
+        )
+    if logarithmic:
+        axes.set_xscale("log", base=2)
+    labels = [tables.setting(value) for value in first.values]
+    axes.set_xticks(positions, labels, rotation=0 if sum(map(len, labels)) < _ROOM else 30)
+    axes.minorticks_off()
+    axes.set_xlabel(first.name)
+    numbers = [point.metric(metric) for point in record.points]
+    if min(numbers) > 0 and max(numbers) / min(numbers) > _SPREAD:
+        log_scale(axes, "y", duration_tick if metric == "seconds" else "{x:,g}")
+    else:
+        axes.set_ylim(bottom=0)
+        if metric == "seconds":
+            axes.yaxis.set_major_formatter(duration_tick)
+    axes.set_ylabel(_METRICS.get(metric, metric.replace("_", " ")))
+    axes.grid(alpha=0.3)
+    hide_frame(axes)
+
+
+def _positions(axis: Axis) -> tuple[list[float], bool]:
+    """Where the values of an axis stand, and whether in logarithms. Text, and zero beside numbers
+    of several magnitudes, stand at equal distances.
+    """
+    if not all(map(is_real, axis.values)):
+        return [float(position) for position in range(len(axis.values))], False
+    numbers = [float(value) for value in axis.values]
+    above = [number for number in numbers if number > 0]
+    wide = bool(above) and max(above) / min(above) >= _SPREAD
+    if wide and len(above) < len(numbers):
+        return [float(sorted(numbers).index(number)) for number in numbers], False
+    return numbers, wide
 
 
 # ----------------------------------------------------------------------------

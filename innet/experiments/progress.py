@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import Self
 
@@ -17,11 +18,13 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from innet.experiments import tables
+from innet.experiments import sweeps, tables
 from innet.records import Metric, Step
 from innet.records import Progress as Event
 from innet.records.simulation import SimulationProgress
+from innet.records.sweep import label
 
+_LINES_PER_SWEEP = 40  # where there is no terminal
 _LINES_PER_RUN = 10  # where there is no terminal
 
 
@@ -174,3 +177,64 @@ class SimulationDisplay:
             total=event.of,
             simulated=f"{tables.duration(event.seconds)} simulated",
         )
+
+
+class SweepDisplay:
+    """Shows how far a sweep is and how long it still takes; pass it as ``watch`` of a sweep.
+
+    Args:
+        console: where to; by default standard error.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, emoji=False)
+        self._live = self._console.is_terminal
+        self._bar = Progress(
+            TextColumn("sweep"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True, compact=True),
+            TextColumn("{task.fields[point]}", markup=False),
+            console=self._console,
+        )
+        self._task: TaskID | None = None
+        self._began = time.monotonic()
+        self._kept = 0
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._bar.stop()
+
+    def __call__(self, event: sweeps.Event) -> None:
+        point = label(event.point)
+        self._kept += event.what == "kept"
+        if event.what in ("again", "failed"):
+            outcome = "failed" if event.what == "failed" else "failed, and is tried again"
+            self._print(f"{point}: {outcome}: {event.error}")
+        if self._live:
+            if self._task is None:
+                self._task = self._bar.add_task("", total=event.total, point="")
+            self._bar.update(self._task, completed=event.number, point=point)
+        elif event.what == "done" and self._is_due(event):
+            self._print(f"{event.number} of {event.total} points: {point}{self._left(event)}")
+
+    def _is_due(self, event: sweeps.Event) -> bool:
+        every = max(1, event.total // _LINES_PER_SWEEP)
+        return event.number % every == 0 or event.number == event.total
+
+    def _left(self, event: sweeps.Event) -> str:
+        """How long it takes if the other points take as long."""
+        left = event.total - event.number
+        made = event.number - self._kept
+        if not left or not made:
+            return ""
+        seconds = (time.monotonic() - self._began) * left / made
+        return f"; about {tables.duration(seconds)} left"
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
@@ -18,9 +19,11 @@ from innet.records import (
     ReproductionRecord,
     Run,
     SimulationRecord,
+    SweepRecord,
     ThroughputRecord,
     TrainingRecord,
 )
+from innet.records.sweep import label as point_label
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SMALL = 0.995  # below, all three digits are behind the point
@@ -62,6 +65,11 @@ def duration(seconds: float) -> str:
         if seconds >= 0.9995 * factor:
             return f"{_three_digits(seconds / factor)} {unit}"
     return f"{seconds * 1e9:.0f} ns" if seconds else "0 s"
+
+
+def setting(value: object) -> str:
+    """The value of a setting, as it is typed: 0.001, 1e+10, topk."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def percent(share: float) -> str:
@@ -607,3 +615,38 @@ def _iterations_table(record: SimulationRecord) -> Table:
         means = [duration(statistics.fmean(part)) for part in parts]
         table.add_row(str(each.number), *means, duration(each.seconds))
     return table
+
+
+# ----------------------------------------------------------------------------
+# Sweeps.
+
+
+def sweep_table(record: SweepRecord) -> Table:
+    """A row for each point: the values of the axes, then the metrics that all points have."""
+    metrics = [name for name in record.shown_metrics() if name != "packets"]
+    table = Table(box=SIMPLE_HEAD)
+    for axis in record.axes:
+        table.add_column(axis.name, no_wrap=True)
+    for metric in metrics:
+        table.add_column(_SWEPT.get(metric, (metric, count))[0], justify="right", no_wrap=True)
+    for point in record.points:
+        numbers = ((_SWEPT.get(name, (name, count))[1], point.metric(name)) for name in metrics)
+        table.add_row(
+            *map(setting, point.values.values()), *(said(number) for said, number in numbers)
+        )
+    return table
+
+
+_SWEPT: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "seconds": ("time", duration),
+    "goodput_gbps": ("goodput\nGbit/s", lambda number: f"{number:.2f}"),
+    "retransmissions": ("sent\nagain", count),
+}
+
+
+def failures(record: SweepRecord) -> list[str]:
+    """A line for each point that failed."""
+    return [
+        f"{point_label(each.values)} failed: {each.error} ({plural(each.attempts, 'attempt')})"
+        for each in record.failures
+    ]

@@ -14,6 +14,14 @@ from innet.records.record import VERSION, Machine, Record
 from innet.records.report import Report, Seconds, Simulated
 from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
 from innet.records.simulation import SIMULATION, Bucket, Iteration, SimulationRecord
+from innet.records.sweep import (
+    SWEEP,
+    Axis,
+    PointRecord,
+    SweepFailure,
+    SweepPoint,
+    SweepRecord,
+)
 from innet.records.throughput import THROUGHPUT, Measurement, Point, ThroughputRecord
 from innet.records.training import (
     ACCURACY,
@@ -37,9 +45,11 @@ __all__ = [
     "PERPLEXITY",
     "REPRODUCE",
     "SIMULATION",
+    "SWEEP",
     "THROUGHPUT",
     "TRAIN",
     "VERSION",
+    "Axis",
     "Bucket",
     "Finding",
     "Iteration",
@@ -47,6 +57,7 @@ __all__ = [
     "Measurement",
     "Metric",
     "Point",
+    "PointRecord",
     "Progress",
     "Record",
     "Report",
@@ -57,6 +68,9 @@ __all__ = [
     "Simulated",
     "SimulationRecord",
     "Step",
+    "SweepFailure",
+    "SweepPoint",
+    "SweepRecord",
     "ThroughputRecord",
     "TrainingRecord",
     "Watcher",
@@ -69,7 +83,9 @@ def schema() -> dict[str, Any]:
     """The JSON schema of every record, and of the report that ``innet allreduce --json`` prints."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - only this function needs it
 
-    every = TypeAdapter[Any](TrainingRecord | ReproductionRecord | ThroughputRecord | Report)
+    every = TypeAdapter[Any](
+        TrainingRecord | ReproductionRecord | ThroughputRecord | SweepRecord | PointRecord | Report
+    )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Records and reports of innet",

@@ -84,7 +84,13 @@ def schema() -> dict[str, Any]:
     from pydantic import TypeAdapter  # noqa: PLC0415 - only this function needs it
 
     every = TypeAdapter[Any](
-        TrainingRecord | ReproductionRecord | ThroughputRecord | SweepRecord | PointRecord | Report
+        TrainingRecord
+        | ReproductionRecord
+        | ThroughputRecord
+        | SimulationRecord
+        | SweepRecord
+        | PointRecord
+        | Report
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -230,8 +230,11 @@ class TestFamily:
         document = schema()
         models = document["$defs"]
         assert {each["$ref"].rpartition("/")[2] for each in document["anyOf"]} == {
+            "PointRecord",
             "Report",
             "ReproductionRecord",
+            "SimulationRecord",
+            "SweepRecord",
             "ThroughputRecord",
             "TrainingRecord",
         }

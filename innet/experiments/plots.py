@@ -852,6 +852,7 @@ _DOING = (
     ("forward", _FORWARD_COLOR),
     ("backward", _BACKWARD_COLOR),
     ("encode", "#56B4E9"),
+    ("wait for slower workers", "#BFE3D6"),
     ("network", "#009E73"),
     ("decode", "#E69F00"),
 )
@@ -902,8 +903,10 @@ def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
         spans["forward"] = [(computing, iteration.forward[worker])]
         spans["backward"] = [(iteration.forward[worker], iteration.backward[worker])]
         for bucket in iteration.buckets:
+            slowest = max(bucket.encoded)
             spans["encode"].append((bucket.started[worker], bucket.encoded[worker]))
-            spans["network"].append((bucket.encoded[worker], bucket.summed[worker]))
+            spans["wait for slower workers"].append((bucket.encoded[worker], slowest))
+            spans["network"].append((slowest, bucket.summed[worker]))
             spans["decode"].append((bucket.summed[worker], bucket.decoded[worker]))
         for name, color in _DOING:
             low = lane - 0.4 if name in {"forward", "backward"} else lane

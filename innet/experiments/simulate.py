@@ -179,10 +179,11 @@ class _Run:
     def _recorded(self, number: int, times: IterationTimes, taken: list[_Taken]) -> Iteration:
         names = [layer.name for layer in self.workload.backward]
         buckets = []
-        encode = network = decode = np.zeros(self.settings.workers)
+        encode = network = waited = decode = np.zeros(self.settings.workers)
         for shape, when, what in zip(self._buckets, times.buckets, taken, strict=True):
             encode = encode + (when.encoded - when.started)
             network = network + (when.summed - when.encoded)
+            waited = waited + (when.encoded.max() - when.encoded)
             decode = decode + (when.decoded - when.summed)
             first, last = shape.layers
             buckets.append(
@@ -208,6 +209,7 @@ class _Run:
             compute=_listed(times.backward - times.begin - times.paused),
             encode=_listed(encode),
             network=_listed(network),
+            waited=_listed(waited),
             decode=_listed(decode),
             exposed=_listed(times.end - times.backward),
             paused=_listed(times.paused),
@@ -284,10 +286,11 @@ class _BucketNetwork:
         if (is_last, shapes) in self._known:
             return self._known[is_last, shapes]
         if bucket not in self._codecs:
-            # The bucket that is summed last holds the model's first parameter.
+            # The bucket summed last begins with the model's first parameter. Within a bucket,
+            # parameters are in the order of the model, as in innet.torch.
             spec = spec_of_unit(settings.codec, first=is_last)
             self._codecs[bucket] = [
-                build_codec(spec, seed=settings.seed, worker=worker, layers=shapes)
+                build_codec(spec, seed=settings.seed, worker=worker, layers=shapes[::-1])
                 for worker in range(settings.workers)
             ]
         codecs = self._collective.codecs = self._codecs[bucket]

@@ -71,8 +71,8 @@ class Iteration(Frozen):
         end: when the last sum was decoded and the backward pass had ended.
         compute: duration of forward and backward pass.
         encode: of all buckets together.
-        network: from what could be sent to the sums, of all buckets together. It includes waiting
-            for workers who were slower.
+        network: from what could be sent to the sums, of all buckets together.
+        waited: the part of ``network`` in which a slower worker could not send yet.
         decode: of all buckets together.
         exposed: from the end of the backward pass to the end: what the backward pass did not hide.
         paused: in which the worker stood still before the forward pass.
@@ -87,6 +87,7 @@ class Iteration(Frozen):
     compute: PerWorker
     encode: PerWorker
     network: PerWorker
+    waited: PerWorker
     decode: PerWorker
     exposed: PerWorker
     paused: PerWorker

@@ -13,6 +13,7 @@ from innet.cli.app import app
 from innet.core.settings import (
     AllReduceSettings,
     DemoSettings,
+    SimulateSettings,
     ThroughputSettings,
     TrainSettings,
 )
@@ -32,6 +33,7 @@ COMMANDS = walk(typer.main.get_command(app))
 SETTINGS = {
     ("allreduce",): AllReduceSettings,
     ("demo",): DemoSettings,
+    ("simulate",): SimulateSettings,
     ("train",): TrainSettings,
     ("experiment", "throughput"): ThroughputSettings,
 }
@@ -73,6 +75,7 @@ def test_flags_have_no_type(path):
         ("innet net --program tre", {"tree"}),
         ("innet train --model digits", {"digits-cnn"}),
         ("innet train --engine j", {"jit"}),
+        ("innet simulate --model res", {"resnet20", "resnet50"}),
         ("innet net --switch b", {"builtin", "bmv2"}),
         ("innet switch explain slots-3", {"slots-32"}),
         ("innet p4 export slots-3", {"slots-32"}),

@@ -95,10 +95,77 @@ def test_a_network_may_be_given_in_any_form():
     assert by_value.network["rate"] == by_value.settings["network"]["rate"] == 25e9
 
 
+MODEL = """
+title = "three layers"
+source = "here"
+parameters = 60_000
+[compute]
+seconds = {seconds}
+source = "here"
+[[blocks]]
+name = "fc{{}}"
+numbers = [0, 1, 2]
+parameters = [{{ name = "weight", shape = [100, 200], positions = 1 }}]
+"""
+
+
+def trained(tmp_path, seconds, **settings):
+    """Three iterations of a model with three buckets of 20,000 elements."""
+    path = tmp_path / "model.toml"
+    path.write_text(MODEL.format(seconds=seconds))
+    return innet.simulate(model=str(path), workers=2, iterations=3, bucket_cap_mb=0.01, **settings)
+
+
+def test_where_computing_takes_longest_an_iteration_is_that_and_the_last_bucket(tmp_path):
+    record = trained(tmp_path, 1.0, encode_time=1e-9, decode_time=2e-9)
+    for each in record.iterations:
+        assert [bucket.elements for bucket in each.buckets] == [20_000] * 3
+        assert [bucket.layers[0] for bucket in each.buckets] == ["fc2", "fc1", "fc0"]
+        last = each.buckets[-1].simulated.seconds + 20_000 * 3e-9
+        assert each.seconds == pytest.approx(1 + last, rel=1e-12)
+        assert each.exposed == pytest.approx((last, last), rel=1e-6)
+    assert record.iteration_seconds == pytest.approx(1 + last)
+
+
+def test_where_the_network_takes_longest_an_iteration_is_the_sum_of_the_buckets(tmp_path):
+    record = trained(tmp_path, 3e-9, encode_time=0.0, decode_time=0.0, network="1g")
+    first = record.iterations[0]
+    buckets = sum(bucket.simulated.seconds for bucket in first.buckets)
+    # 1 ns forward, and 2/3 ns until the first bucket is ready
+    assert first.seconds == pytest.approx(1e-9 + 2e-9 / 3 + buckets, rel=1e-12)
+    assert record.simulated.seconds == pytest.approx(3 * buckets)
+    assert record.elements == 60_000
+
+
+def test_time_that_is_given_replaces_the_models(tmp_path):
+    record = trained(tmp_path, 1.0, compute=0.25)
+    assert record.iterations[0].compute == (0.25, 0.25)
+    assert record.compute_source == "given with the settings"
+
+
+def test_codecs_with_a_residual_have_one_for_each_bucket(tmp_path):
+    record = trained(tmp_path, 1e-3, codec="topk:ratio=0.01")
+    assert record.all_reduces == 9
+    assert record.exact
+
+
+def test_a_rule_for_the_first_layer_is_for_the_bucket_that_has_it(tmp_path):
+    path = tmp_path / "model.toml"
+    four = MODEL.replace("60_000", "80_000").replace("0, 1, 2", "0, 1, 2, 3")
+    path.write_text(four.format(seconds=1.0))
+    record = innet.simulate(model=str(path), workers=2, bucket_cap_mb=0.1, codec="scalecom")
+    other, first = record.iterations[0].buckets
+    assert (other.layers, first.layers) == (("fc3", "fc2"), ("fc1", "fc0"))
+    assert first.bytes_sent > 20_000 * 4  # all of fc0
+    assert other.bytes_sent < 20_000
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "said"),
     [
         ({"size": 0}, InputError, "at least 1 element"),
+        ({"size": 9, "model": "resnet20"}, InputError, "leave size or model out"),
+        ({"model": "resnet21"}, UnknownNameError, "resnet20"),
         ({"worker": 3}, ConfigError, "Did you mean 'workers'"),
         ({"network": "100gig"}, UnknownNameError, "100g"),
         ({"network": "100g:rate=0"}, InputError, "rate is 0; give bits per second"),

@@ -7,7 +7,8 @@ decode the sum:
     total, report = innet.all_reduce([gradient_0, gradient_1], codec="lhc")
 
 ``Collective`` is the same for many iterations; ``simulate`` says what all-reduces and training
-iterations take in simulated time; ``innet.switch.Switch`` runs compiled P4 programs.
+iterations take in simulated time, ``sweep`` what they take over many settings;
+``innet.switch.Switch`` runs compiled P4 programs.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from innet.allreduce.collective import Collective, all_reduce
     from innet.experiments.simulate import simulate
+    from innet.experiments.sweeps import sweep
 
 __version__ = "0.1.0"
-__all__ = ["Collective", "__version__", "all_reduce", "simulate"]
+__all__ = ["Collective", "__version__", "all_reduce", "simulate", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +31,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("innet.allreduce.collective"), name)
     if name == "simulate":
         return importlib.import_module("innet.experiments.simulate").simulate
+    if name == "sweep":
+        return importlib.import_module("innet.experiments.sweeps").sweep
     raise AttributeError(f"module 'innet' has no attribute {name!r}")
 
 

@@ -213,6 +213,7 @@ def report(
         Record,
         ReproductionRecord,
         SimulationRecord,
+        SweepRecord,
         ThroughputRecord,
         TrainingRecord,
     )
@@ -235,6 +236,8 @@ def report(
             table, draw = tables.throughput_table, plots.draw_throughput
         case SimulationRecord():
             table, draw = tables.simulation_table, plots.draw_simulation
+        case SweepRecord():
+            table, draw = tables.sweep_table, plots.draw_sweep
         case TrainingRecord(format="innet.demo"):
             table, draw = tables.demo_table, plots.draw_demo
         case TrainingRecord():

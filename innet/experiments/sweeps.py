@@ -26,6 +26,7 @@ from innet import __version__
 from innet.core.errors import ConfigError, InnetError, InputError, UnknownNameError
 from innet.core.files import atomic_write
 from innet.core.registry import literal
+from innet.core.settings import SimulateSettings, validate
 from innet.core.threads import cores
 from innet.experiments.outputs import folder_for
 from innet.experiments.sweep_workers import (
@@ -131,6 +132,62 @@ def axis_of(text: str) -> tuple[str, list[Any]]:
             f"--sweep {text[:60]}: write it as NAME=VALUE,VALUE, such as workers=8,16,32."
         )
     return name.strip(), [literal(piece) for piece in pieces]
+
+
+def sweep(
+    settings: Mapping[str, Any],
+    axes: Mapping[str, Sequence[Any]],
+    *,
+    out_dir: str | Path | None = None,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    attempts: int = ATTEMPTS,
+    watch: Watch | None = None,
+) -> SweepRecord:
+    """Run ``innet.simulate`` at each combination of the values of some settings.
+
+        record = innet.sweep({"network": "100g"}, {"workers": [8, 16], "loss": [0, 1e-4]})
+        for point in record.points:
+            print(point.values, point.metric("goodput_gbps"))
+
+    Args:
+        settings: of ``innet.simulate``, by name, which all points share.
+        axes: values by name of a setting of ``innet.simulate`` or of its network, as "loss" or
+            "network.loss". The last axis varies fastest.
+        out_dir: see ``run``.
+        jobs: see ``run``.
+        scheduler: see ``run``.
+        attempts: see ``run``.
+        watch: see ``run``.
+
+    Returns:
+        The record. A point that failed is among its ``failures``; the others are complete.
+
+    Raises:
+        InputError, MissingToolError, NetworkError: see ``run``.
+    """
+    return run(
+        simulation(),
+        settings,
+        axes,
+        out_dir=out_dir,
+        jobs=jobs,
+        scheduler=scheduler,
+        attempts=attempts,
+        watch=watch,
+    )
+
+
+def simulation() -> Task:
+    """``innet.simulate`` as what a sweep runs."""
+    from innet.codecs import build_codec  # noqa: PLC0415 - it brings Numba
+    from innet.experiments.simulate import simulate, workload_of  # noqa: PLC0415 - likewise
+
+    def check(settings: dict[str, Any]) -> None:
+        checked = validate(SimulateSettings, settings)
+        build_codec(checked.codec, layers=((workload_of(checked).elements,),))
+
+    return Task(simulate, tuple(SimulateSettings.model_fields), check)
 
 
 def run(
@@ -292,8 +349,9 @@ def _settings_at(settings: Mapping[str, Any], point: Mapping[str, Any]) -> dict[
             changes[setting] = value
         else:
             given[name] = value
-    if changes:
-        base = given.get(_NETWORK)
+    base = given.get(_NETWORK)
+    # What a file says goes along, as another machine may not have it.
+    if changes or not (base is None or (isinstance(base, str) and not base.endswith(_FILES))):
         network = Network() if base is None else network_of(base)
         given[_NETWORK] = asdict(network_of({**asdict(network), **changes}))
     return given

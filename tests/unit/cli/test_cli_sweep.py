@@ -1,0 +1,85 @@
+"""``innet simulate --sweep``, and ``innet report`` of what it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+import innet
+from innet.cli.app import app
+from innet.core.errors import InnetError
+from innet.records import SweepRecord
+
+SMALL = ["--size", "2000", "--network", "10g", "--workers", "2", "--jobs", "1"]
+
+
+def innet_simulate(*words):
+    return CliRunner().invoke(app, ["simulate", *map(str, words)])
+
+
+def test_a_sweep_writes_records_table_and_plot_and_goes_on(tmp_path):
+    words = [*SMALL, "--sweep", "codec=dense,topk:ratio=0.1", "--output", tmp_path / "out"]
+    words += ["--plot", tmp_path / "x.svg"]
+    first = innet_simulate(*words, "--sweep", "loss=0")
+    assert first.exit_code == 0, first.output
+    assert re.search(r"topk:ratio=0\.1 +0 +\d", first.stdout)
+    assert (tmp_path / "x.svg").read_text().startswith("<?xml")
+    files = {each.name: each.read_bytes() for each in (tmp_path / "out").iterdir()}
+    assert {"sweep.json", "sweep.csv"} < files.keys()
+    assert len(files) == 4
+    second = innet_simulate(*words, "--sweep", "loss=0,0.01", "--json")
+    record = SweepRecord.model_validate_json(second.stdout)
+    assert len(record.points) == 4
+    for name in files.keys() - {"sweep.json", "sweep.csv"}:
+        assert (tmp_path / "out" / name).read_bytes() == files[name]
+    shown = CliRunner().invoke(app, ["report", str(tmp_path / "out" / "sweep.json")])
+    assert shown.stdout.count("topk:ratio=0.1") == 2
+
+
+def test_a_sweep_is_that_of_python():
+    said = innet_simulate(*SMALL, "--sweep", "queue_packets=2,4096", "--json")
+    record = innet.sweep(
+        {"size": 2000, "workers": 2, "network": "10g"}, {"queue_packets": [2, 4096]}, jobs=1
+    )
+    assert [each["record"]["simulated"] for each in json.loads(said.stdout)["points"]] == [
+        each.record["simulated"] for each in record.points
+    ]
+    direct = innet.simulate(size=2000, workers=2, network="10g:queue_packets=2")
+    assert record.points[0].record["simulated"] == direct.simulated.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--jobs", "2"], "--jobs is for sweeps; add --sweep"),
+        (["--metric", "seconds"], "--metric is for sweeps"),
+        (["--sweep", "wrkers=2"], "wrkers.*Did you mean 'workers'"),
+        (["--sweep", "workers=2", "--sweep", "workers=3"], "workers is given twice"),
+        (["--sweep", "workers"], "NAME=VALUE"),
+        (["--sweep", "codec=dense,lhhc"], "codec=lhhc cannot be run: .*'lhc'"),
+        (["--sweep", "queue_packets=0,1"], "network.queue_packets=0 cannot be run"),
+        (["--sweep", "size=1,x"], "size=x cannot be run"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(words, message):
+    found = innet_simulate(*words)
+    assert isinstance(found.exception, InnetError)
+    assert re.search(message, str(found.exception))
+
+
+def test_an_unknown_metric_is_told_after_the_table(tmp_path):
+    words = ["--sweep", "seed=1", "--plot", tmp_path / "x.png", "--metric", "speed"]
+    found = innet_simulate(*SMALL, *words)
+    assert "goodput" in found.stdout
+    assert "no metric 'speed'" in str(found.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_point_that_fails_is_named_and_the_status_is_1():
+    words = ["--size", "1000", "--workers", "33", "--program", "slots", "--jobs", "1"]
+    found = innet_simulate(*words, "--sweep", "seed=1")
+    assert found.exit_code == 1
+    assert "seed=1 failed: " in found.stderr

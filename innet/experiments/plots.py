@@ -852,7 +852,7 @@ _DOING = (
     ("forward", _FORWARD_COLOR),
     ("backward", _BACKWARD_COLOR),
     ("encode", "#56B4E9"),
-    ("wait for slower workers", "#BFE3D6"),
+    ("wait for others", "#BFE3D6"),
     ("network", "#009E73"),
     ("decode", "#E69F00"),
 )
@@ -905,7 +905,7 @@ def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
         for bucket in iteration.buckets:
             slowest = max(bucket.encoded)
             spans["encode"].append((bucket.started[worker], bucket.encoded[worker]))
-            spans["wait for slower workers"].append((bucket.encoded[worker], slowest))
+            spans["wait for others"].append((bucket.encoded[worker], slowest))
             spans["network"].append((slowest, bucket.summed[worker]))
             spans["decode"].append((bucket.summed[worker], bucket.decoded[worker]))
         for name, color in _DOING:
@@ -921,7 +921,10 @@ def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, (max(iteration.end) - origin) * factor)
     axes.set_xlabel(f"simulated time in iteration {iteration.number}, {unit}")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_DOING), frameon=False)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_DOING), frameon=False,
+        handlelength=1.2, columnspacing=1.2, fontsize=9,
+    )  # fmt: skip
     hide_frame(axes)
 
 
@@ -949,7 +952,10 @@ def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
     axes.set_xlim(left=0)
     axes.set_xlabel(f"simulated time until it is complete, {unit}")
     axes.set_ylabel("share of workers and iterations")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False,
+        handlelength=1.2, columnspacing=1.2, fontsize=9,
+    )  # fmt: skip
     axes.grid(alpha=0.3)
     hide_frame(axes)
 

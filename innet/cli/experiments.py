@@ -96,6 +96,10 @@ def show(
         say_json(record.model_dump(mode="json"))
         return
     out.print(table(record))
+    if getattr(record, "networks", ()):
+        from innet.experiments.tables import simulated_table
+
+        out.print(simulated_table(record))
     for what, path in (files or {}).items():
         if path is not None:
             out.print(f"{what}: {path}", highlight=False, soft_wrap=True)

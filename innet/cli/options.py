@@ -47,6 +47,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "codecs": ("--codec", "-c"),
     "engine": ("--engine", "-e"),
     "model": ("--model", "-m"),
+    "networks": ("--network",),
+    "baselines": ("--baseline",),
     "input": ("--input", "-i"),
     "windows": ("--window",),
     "topologies": ("--topology",),

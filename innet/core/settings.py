@@ -46,6 +46,9 @@ GIVE_UP = 30.0  # seconds
 # Seconds per element, assumed: a codec on a GPU that reads or writes 100 bytes for each element
 # at 1 TB/s.
 CODEC_TIME = 1e-10
+# Seconds of a worker for the gradient of a small network, assumed: some forty kernels of a GPU, one
+# after the other, and 5 microseconds to start each; its arithmetic takes less.
+COMPUTE_TIME = 200e-6
 _SHOWN = 60  # characters of a wrong value that an error message repeats
 RENAMED_KEYS = {
     "quantiser": "quantizer",
@@ -204,6 +207,17 @@ LearningRate: TypeAlias = Annotated[
     float, Field(gt=0, le=10, description="Step size of SGD, for the mean gradient.")
 ]
 Momentum: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="Momentum of SGD.")]
+SimulatedNetworks: TypeAlias = tuple[
+    Annotated[
+        str,
+        Field(
+            description="Say what the training takes on this network, in simulated time: a preset "
+            "(1g, 10g, 25g, 40g, 100g, 400g), with settings as in 100g:delay=2e-6, or a TOML file "
+            "of them."
+        ),
+    ],
+    ...,
+]
 
 
 def default_program(topology: str | None, workers: int = 1) -> str:
@@ -481,7 +495,48 @@ class TrainingSettings(RunSettings):
     ] = None
 
 
-class DemoSettings(TrainingSettings):
+class SimulatedTrainingSettings(TrainingSettings):
+    """What an iteration takes in simulated time; see ``innet.experiments.simulated_time``."""
+
+    panel: ClassVar[str] = "Simulated time"
+
+    networks: SimulatedNetworks = Field(default=(), strict=False)
+    compute: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=3600,
+            description="Seconds that a worker takes for a gradient (assumed).",
+        ),
+    ] = COMPUTE_TIME
+    codec_times: Annotated[
+        Literal["assumed", "measured"],
+        Field(
+            description="Codecs take --encode-time and --decode-time, or what they take on "
+            "this machine; then no two runs are equal."
+        ),
+    ] = "assumed"
+    encode_time: Annotated[
+        float,
+        Field(ge=0, le=1, description="Seconds that a codec takes to encode an element (assumed)."),
+    ] = CODEC_TIME
+    decode_time: Annotated[
+        float,
+        Field(ge=0, le=1, description="Seconds that a codec takes to decode an element (assumed)."),
+    ] = CODEC_TIME
+    baselines: tuple[
+        Annotated[
+            Literal["ring-float16", "ring-bfloat16"],
+            Field(
+                description="Train with a ring all-reduce of numbers of 16 bits, too. Plain "
+                "float32 sums take the time of a ring anyway."
+            ),
+        ],
+        ...,
+    ] = Field(default=(), strict=False)
+
+
+class DemoSettings(SimulatedTrainingSettings):
     """The demonstration: one training with three ways to sum gradients."""
 
     panel: ClassVar[str] = "Training"
@@ -495,9 +550,10 @@ class DemoSettings(TrainingSettings):
     ratio: Annotated[
         float, Field(gt=0, le=1, description="Share of the elements that top-k sends.")
     ] = 0.01
+    networks: SimulatedNetworks = Field(default=("10g", "100g"), strict=False)
 
 
-class TrainSettings(TrainingSettings):
+class TrainSettings(SimulatedTrainingSettings):
     """One training for each codec and seed, compared with plain float32 sums.
 
     If ``batch_size``, ``learning_rate``, ``momentum`` or ``epochs`` is None, the model's recipe

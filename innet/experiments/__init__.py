@@ -40,7 +40,9 @@ def train(
         watch: called for each step and each preparation.
         **settings: the other fields of ``innet.core.settings.TrainSettings``: ``workers``,
             ``epochs``, ``batch_size``, ``learning_rate``, ``momentum``, ``repeats``, ``seed``,
-            ``evaluate``, ``framework``, ``engine``, ``values_per_packet``.
+            ``evaluate``, ``framework``, ``engine``, ``values_per_packet``; ``networks``, on which
+            it takes simulated time, with ``compute``, ``codec_times``, ``encode_time``,
+            ``decode_time`` and ``baselines``.
 
     Returns:
         The record: every step of every run.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from innet.core.files import atomic_write
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.models.model import Data, Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
+from innet.experiments.simulated_time import RINGS, described, networks_of
 from innet.experiments.tables import plural, training_notes
 from innet.experiments.training import (
     MakeAllReducer,
@@ -33,12 +35,13 @@ from innet.experiments.training import (
     steps_per_epoch,
 )
 from innet.records import TRAIN, Progress, Run, TrainingRecord, Watcher
+from innet.sim.network import Network
 
 RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
 
 
 def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Method]:
-    """Plain sums, then each codec by its preset's name, or its description if it has none.
+    """Plain sums, each codec by its preset's name or its description if it has none, and baselines.
 
     Args:
         settings: see ``TrainSettings``.
@@ -46,8 +49,11 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
 
     Raises:
         UnknownNameError, ConfigError, CompositionError: a codec that cannot be built, or is given
-            twice.
+            twice, as a baseline may not be either.
     """
+    baselines = settings.baselines
+    if twice := {name for name in baselines if baselines.count(name) > 1}:
+        raise ConfigError(f"the baseline {min(twice)} is given twice; give each once.")
     found = [Method("plain", "plain float32", None)]
     specs: list[object] = []
     presets = [_name(description) for description in settings.codecs]
@@ -64,7 +70,7 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
         # twice.
         codec_momentum = built.spec["error_feedback"]["name"] == "momentum"
         found.append(Method(name, name, description, codec_momentum))
-    return found
+    return found + [Method(name, RINGS[name].title, None, False, name) for name in baselines]
 
 
 def run(
@@ -100,12 +106,14 @@ def run(
     """
     model = model_of(settings.model, settings.framework)
     compared = methods(settings, tuple(model.shapes.values()))
+    networks = networks_of(settings)
     settings = with_recipe(settings, model)
     data = data_of(model, settings.evaluate)
     per_epoch = iterations_per_epoch(settings, data)
     folder = None if out_dir is None else folder_for(out_dir, (RECORD, PLOT))
     runs: list[Run] = []
     about = {"title": model.title, "iterations_per_epoch": per_epoch, "chance": model.chance}
+    about |= described(networks)
 
     def kept() -> Result:
         record = record_of(TRAIN, settings.model_dump(mode="json") | about, runs, created)
@@ -117,7 +125,13 @@ def run(
         with one_thread():
             for seed in range(settings.seed, settings.seed + settings.repeats):
                 trial = make_trial(
-                    settings, model=model, data=data, seed=seed, watch=watch, make=make
+                    settings,
+                    model=model,
+                    data=data,
+                    seed=seed,
+                    watch=watch,
+                    make=make,
+                    networks=networks,
                 )
                 for method in compared:
                     runs.append(_named(method, trial))  # noqa: PERF401 - kept where a later one fails
@@ -165,6 +179,7 @@ def make_trial(
     seed: int,
     watch: Watcher | None = None,
     make: MakeAllReducer | None = None,
+    networks: Mapping[str, Network] | None = None,
 ) -> Trial:
     """What the runs of one seed share, from completed settings."""
     assert settings.epochs is not None
@@ -185,6 +200,7 @@ def make_trial(
         data=data,
         make=make or make_collective,
         watch=watch or (lambda _: None),
+        networks=networks or {},
     )
 
 
@@ -195,6 +211,7 @@ def run_seed(method: Method, trial: Trial) -> Run:
         f"{method.title}, seed {trial.seed}",
         method.codec,
         method.codec_momentum,
+        method.baseline,
     )
     done, _ = run_method(named, trial)
     kept = {**done.settings, "method": method.title, "seed": trial.seed}

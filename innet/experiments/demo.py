@@ -15,6 +15,7 @@ from pathlib import Path
 from innet.core.settings import DemoSettings
 from innet.experiments.models.model import data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
+from innet.experiments.simulated_time import described, networks_of
 from innet.experiments.training import (
     Frame,
     MakeAllReducer,
@@ -74,6 +75,7 @@ def run(
         MissingToolError: the framework is not installed.
     """
     model = model_of("digits-cnn", settings.framework)
+    networks = networks_of(settings)
     folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE))
     trial = Trial(
         settings=settings,
@@ -89,6 +91,7 @@ def run(
         data=data_of(model, "test"),
         make=make or make_collective,
         watch=watch or (lambda _: None),
+        networks=networks,
     )
     runs, frames = [], list[Frame]()
     with one_thread():
@@ -96,7 +99,8 @@ def run(
             done, seen = run_method(method, trial)
             runs.append(done)
             frames = seen or frames  # the capture shows the last method that sends packets
-    record = record_of(DEMO, settings.model_dump(mode="json"), runs, created)
+    about = settings.model_dump(mode="json") | described(networks)
+    record = record_of(DEMO, about, runs, created)
     made = saved(record, folder / RECORD, folder / PLOT, draw)
     _save_capture(folder / CAPTURE, frames)
     return DemoResult(made.record, made.record_path, made.plot_path, made.notes, folder / CAPTURE)

@@ -41,7 +41,7 @@ from innet.records.throughput import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
     from innet.topology import Plan, SharedPlan
 
@@ -191,8 +191,10 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 _MANY = 6  # curves that one panel can show at most; more have a panel each
 _PANELS = 4  # of those, beside each other
+_TIME_COLUMNS = 3  # panels with simulated time beside each other
 _PARTS_OF_TIME = (("encode", "#56B4E9"), ("network", "#999999"), ("decode", "#E69F00"))
-_CLOSE = {"share": 0.01, "number": 0.05}  # scores that make no difference; of the number, a share
+_RING: dict[str, Any] = {"color": "#000000", "linestyle": "dashed"}  # plain sums, over time
+_NEAR = 20.0  # ends of lines; further apart, their axis is logarithmic
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +234,7 @@ class _Curve:
 
 
 def draw_demo(record: TrainingRecord, path: str | Path) -> None:
-    """Draw accuracy and loss over iterations and over bytes, and bytes and times as bars.
+    """Draw accuracy and loss over iterations, bytes and simulated time; bytes and times as bars.
 
     Raises:
         MissingToolError: matplotlib is not installed.
@@ -249,8 +251,11 @@ def demo_figure(record: TrainingRecord) -> Figure:
     """
     curves = _curves(record)
     sent = [curve for curve in curves if curve.measured]
-    figure = new_figure(13, 7)
-    (score, score_bytes, volume), (loss, loss_bytes, times) = figure.subplots(
+    figure = new_figure(13, 7 + _height_over_time(record))
+    over_time, rest = _divided(figure, record, 7)
+    if over_time is not None:
+        _draw_over_time(over_time, record, curves)
+    (score, score_bytes, volume), (loss, loss_bytes, times) = rest.subplots(
         2, 3, width_ratios=(5, 5, 4)
     )
     _draw_scores(score, curves, by_bytes=False)
@@ -273,7 +278,7 @@ def demo_figure(record: TrainingRecord) -> Figure:
 
 
 def draw_training(record: TrainingRecord, path: str | Path) -> None:
-    """Draw scores and losses of all seeds, over iterations and over bytes.
+    """Draw scores and losses of all seeds, over iterations, bytes and simulated time.
 
     Raises:
         MissingToolError: matplotlib is not installed.
@@ -292,10 +297,18 @@ def training_figure(record: TrainingRecord) -> Figure:
     """
     curves = _curves(record)
     if len(curves) > _MANY:
-        figure = _small_multiples(curves)
+        rows = -(-sum(curve.measured for curve in curves) // _PANELS)
+        height = 1.9 * rows + 5
     else:
-        figure = new_figure(13, 7)
-        (score, traffic), (loss, final) = figure.subplots(2, 2)
+        height = 7.0
+    figure = new_figure(13, height + _height_over_time(record))
+    over_time, rest = _divided(figure, record, height)
+    if over_time is not None:
+        _draw_over_time(over_time, record, curves)
+    if len(curves) > _MANY:
+        _small_multiples(rest, curves)
+    else:
+        (score, traffic), (loss, final) = rest.subplots(2, 2)
         _draw_scores(score, curves, by_bytes=False)
         _draw_scores(traffic, [curve for curve in curves if curve.measured], by_bytes=True)
         _draw_losses(loss, curves, by_bytes=False)
@@ -304,11 +317,10 @@ def training_figure(record: TrainingRecord) -> Figure:
     return figure
 
 
-def _small_multiples(curves: Sequence[_Curve]) -> Figure:
+def _small_multiples(figure: FigureBase, curves: Sequence[_Curve]) -> None:
     """A panel for each curve, and one for the final scores of all."""
     measured = [curve for curve in curves if curve.measured]
     rows = -(-len(measured) // _PANELS)
-    figure = new_figure(13, 1.9 * rows + 5)
     grid = figure.add_gridspec(rows + 1, _PANELS, height_ratios=[1.0] * rows + [2.2])
     first: Axes | None = None
     for position, curve in enumerate(measured):
@@ -337,16 +349,136 @@ def _small_multiples(curves: Sequence[_Curve]) -> Figure:
     if first is not None:
         _clip(first, curves, lambda curve: chain.from_iterable(curve.scores()[2]))
     _draw_final(figure.add_subplot(grid[rows, :]), curves)
-    return figure
+
+
+def _height_over_time(record: TrainingRecord) -> float:
+    """Inches of the panels with simulated time; none without any."""
+    if not record.networks:
+        return 0.0
+    return 4.0 * -(-(len(record.networks) + 1) // _TIME_COLUMNS)
+
+
+def _divided(
+    figure: Figure, record: TrainingRecord, height: float
+) -> tuple[FigureBase | None, FigureBase]:
+    """The part of the figure for simulated time, if the record has any, and the rest below it."""
+    if not record.networks:
+        return None, figure
+    parts: Any = figure.subfigures(2, 1, height_ratios=(_height_over_time(record), height))
+    return parts[0], parts[1]
+
+
+def _draw_over_time(figure: FigureBase, record: TrainingRecord, curves: Sequence[_Curve]) -> None:
+    """A panel with the scores over simulated time for each network, and bars of an iteration."""
+    networks = record.networks
+    shown = [
+        curve for curve in curves if any(curve.method.simulated(name).seconds for name in networks)
+    ]
+    columns = min(_TIME_COLUMNS, len(networks) + 1)
+    panels = figure.subplots(-(-(len(networks) + 1) // columns), columns, squeeze=False).ravel()
+    target = tables.Target.of([curve.method for curve in curves])
+    for network, axes in zip(networks, panels, strict=False):
+        _draw_scores_over_time(axes, network, shown, target)
+    _draw_iteration(panels[len(networks)], networks, shown)
+    for axes in panels[len(networks) + 1 :]:
+        axes.set_visible(False)
+
+
+def _draw_scores_over_time(
+    axes: Axes, network: str, curves: Sequence[_Curve], target: tables.Target | None
+) -> None:
+    """The scores over simulated seconds on one network."""
+    drawn = [curve for curve in curves if curve.method.simulated(network).seconds]
+    metric = drawn[0].method.metric
+    ends = []
+    for curve in drawn:
+        points = curve.method.scores_over_time(network)
+        seeds = list(zip(*(scores for _, scores in points), strict=True))
+        scaled = [[metric.factor * each for each in scores] for scores in seeds]
+        look = _RING if curve.method.is_plain else curve.look
+        _band(axes, [seconds for seconds, _ in points], scaled, look, marker="o")
+        ends.append(points[-1][0])
+    if target is not None:
+        axes.axhline(metric.factor * target.score, color="#777777", linewidth=0.8, linestyle=":")
+    verdict = "" if target is None else _verdict([each.method for each in drawn], network, target)
+    axes.set_title(
+        f"{metric.name.capitalize()} over simulated time, {network}\n{verdict}",
+        loc="left",
+        fontsize=9,
+    )
+    axes.set_ylabel(_axis(metric))
+    axes.set_xlabel("simulated seconds")
+    _clip(axes, drawn, lambda curve: chain.from_iterable(curve.scores()[2]))
+    if max(ends) > _NEAR * min(ends):
+        log_scale(axes, "x")
+    else:
+        axes.set_xlim(left=0)
+    axes.grid(alpha=0.3)
+    hide_frame(axes)
+    axes.legend(
+        axes.lines[: len(drawn)],
+        [_timed_as(curve.method) for curve in drawn],
+        frameon=False,
+        fontsize=8,
+        loc="lower right" if metric.higher_is_better else "upper right",
+    )
+
+
+def _timed_as(method: MethodRuns) -> str:
+    """The method's name, and how its time on the network was found."""
+    return f"{method.title} (ring, closed form)" if method.is_plain else method.title
+
+
+def _verdict(methods: Sequence[MethodRuns], network: str, target: tables.Target) -> str:
+    """Which method is first at the target, beside plain float32, in words."""
+    reached = tables.fastest(methods, network, target)
+    score = tables.score(target.score, target.metric)
+    plain = next((seconds for method, seconds in reached if method.is_plain), None)
+    if not reached or plain is None:
+        return ""
+    best, seconds = reached[0]
+    if not best.is_plain:
+        return f"to {score}: {best.title} first, {tables.times(plain / seconds)} before the ring"
+    if len(reached) == 1:
+        return f"to {score}: the ring alone"
+    second, later = reached[1]
+    return f"to {score}: the ring first, {second.title} takes {tables.times(later / plain)} as long"
+
+
+def _draw_iteration(axes: Axes, networks: Sequence[str], curves: Sequence[_Curve]) -> None:
+    """What an iteration is spent on, for each network and method."""
+    labels: list[str] = []
+    widest = 0.0
+    for network in networks:
+        for curve in curves:
+            times = curve.method.simulated(network)
+            if not times.seconds:
+                continue
+            row, left = len(labels), 0.0
+            steps = sum(len(run.steps) for run in curve.method.runs)
+            for field, color in (("compute", "#DDDDDD"), *_PARTS_OF_TIME):
+                width = getattr(times, field) / steps * 1e3
+                axes.barh(row, width, left=left, color=color, label=None if row else field)
+                left += width
+            axes.text(left, row, f"  {tables.duration(left / 1e3)}", va="center", fontsize=8)
+            labels.append(f"{curve.method.title}, {network}")
+            widest = max(widest, left)
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, widest * 1.25 or 1)
+    axes.set_title("An iteration in simulated time", loc="left", fontsize=10)
+    axes.set_xlabel("milliseconds")
+    axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.17))
+    hide_frame(axes)
 
 
 def _curves(record: TrainingRecord) -> list[_Curve]:
     """The record's methods with their styles."""
     methods = methods_of(record)
-    looks = iter(codec_styles([each.preset for each in methods if each.measured]))
+    looks = iter(codec_styles([each.preset for each in methods if not each.is_plain]))
     chance = record.settings.get("chance")
     return [
-        _Curve(each, next(looks) if each.measured else BAND, each.failure(chance))
+        _Curve(each, BAND if each.is_plain else next(looks), each.failure(chance))
         for each in methods
     ]
 
@@ -360,27 +492,27 @@ def _head(figure: Figure, title: str, curves: Sequence[_Curve]) -> None:
 
 def _result(curves: Sequence[_Curve]) -> str:
     """Which codec saves most bytes without a loss, in words; "" if there is nothing to compare."""
-    plain = next((curve.method for curve in curves if not curve.measured), None)
-    if plain is None or not plain.scores():
+    target = tables.Target.of([curve.method for curve in curves])
+    if target is None:
         return ""
-    metric, goal = plain.metric, statistics.fmean(plain.scores())
-    margin = _CLOSE[metric.unit] * (1.0 if metric.unit == "share" else abs(goal))
-    sign = 1 if metric.higher_is_better else -1
-    said = "1 point" if metric.unit == "share" else "5 %"
+    metric = target.metric
     kept = [
         curve.method
         for curve in curves
         if curve.measured
         and curve.method.compression > 1.05
         and curve.method.scores()
-        and sign * (goal - statistics.fmean(curve.method.scores())) <= margin
+        and target.reached_by(statistics.fmean(curve.method.scores()))
     ]
     if not kept:
-        return f"no codec saves bytes and stays within {said} of plain float32's {metric.name}"
+        return (
+            f"no codec saves bytes and stays within {target.margin} of plain float32's "
+            f"{metric.name}"
+        )
     best = max(kept, key=lambda method: method.compression)
     return (
-        f"{best.title}: {tables.times(best.compression)} fewer bytes, {metric.name} within {said} "
-        "of plain float32"
+        f"{best.title}: {tables.times(best.compression)} fewer bytes, {metric.name} within "
+        f"{target.margin} of plain float32"
     )
 
 
@@ -530,7 +662,7 @@ def _draw_times(axes: Axes, curves: Sequence[_Curve]) -> None:
         axes.text(left, row, f"  {tables.duration(left / 1e3)}", va="center")
         widest = max(widest, left)
     axes.set_xlim(0, widest * 1.3 or 1)
-    axes.set_title("Time of one all-reduce", loc="left", fontsize=10)
+    axes.set_title("One all-reduce, on this machine", loc="left", fontsize=10)
     axes.set_xlabel("milliseconds, codec of one worker")
     if curves:
         axes.legend(frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.4, -0.16))

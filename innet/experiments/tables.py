@@ -18,6 +18,7 @@ from innet.records import (
     Report,
     ReproductionRecord,
     Run,
+    SimulatedTime,
     SimulationRecord,
     SweepRecord,
     ThroughputRecord,
@@ -308,6 +309,51 @@ class MethodRuns:
         return any(run.summed_by_network for run in self.runs)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether these are plain float32 sums."""
+        return not self.measured and "baseline" not in self.runs[0].settings
+
+    def simulated(self, network: str) -> SimulatedTime:
+        """Simulated time on a network, over all seeds; none where it has no time."""
+        total = SimulatedTime()
+        for run in self.runs:
+            if network in run.simulated:
+                more = run.simulated[network]
+                total = SimulatedTime(
+                    compute=total.compute + more.compute,
+                    encode=total.encode + more.encode,
+                    network=total.network + more.network,
+                    decode=total.decode + more.decode,
+                    network_by=more.network_by,
+                    lost=total.lost + more.lost,
+                    dropped=total.dropped + more.dropped,
+                    retransmissions=total.retransmissions + more.retransmissions,
+                )
+        return total
+
+    def scores_over_time(self, network: str) -> list[tuple[float, list[float]]]:
+        """Simulated seconds and the scores of all seeds, where they were evaluated."""
+        seeds = [
+            [
+                (step.simulated_seconds[network], step.score)
+                for step in run.steps
+                if step.score is not None and network in step.simulated_seconds
+            ]
+            for run in self.runs
+        ]
+        return [
+            (statistics.fmean(seconds for seconds, _ in column), [score for _, score in column])
+            for column in zip(*seeds, strict=True)
+        ]
+
+    def seconds_to(self, target: Target, network: str) -> float | None:
+        """Simulated seconds until the mean score first reaches a target; None if it does not."""
+        for seconds, scores in self.scores_over_time(network):
+            if target.reached_by(statistics.fmean(scores)):
+                return seconds
+        return None
+
+    @property
     def compression(self) -> float:
         """Bytes of float32 in packets over bytes sent, over all seeds."""
         sent = sum(run.total("bytes_sent") for run in self.runs)
@@ -356,6 +402,119 @@ def methods_of(record: TrainingRecord) -> list[MethodRuns]:
     for run in record.runs:
         groups.setdefault(str(run.settings.get("method", run.title)), []).append(run)
     return [MethodRuns(title, tuple(runs)) for title, runs in groups.items()]
+
+
+CLOSE = {"share": 0.01, "number": 0.05}
+"""Scores that make no difference: by so much, of a plain number by such a share of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The score that a training is to reach: within a point, or 5 %, of plain float32's last one.
+
+    Attributes:
+        score: a mean of the seeds.
+        metric: of all runs.
+    """
+
+    score: float
+    metric: Metric
+
+    @classmethod
+    def of(cls, methods: Sequence[MethodRuns]) -> Target | None:
+        """From the runs of plain float32 sums; None if there are none with a score."""
+        plain = next((each for each in methods if each.is_plain), None)
+        if plain is None or not plain.scores():
+            return None
+        metric, last = plain.metric, statistics.fmean(plain.scores())
+        margin = CLOSE[metric.unit] * (1.0 if metric.unit == "share" else abs(last))
+        return cls(last - margin if metric.higher_is_better else last + margin, metric)
+
+    @property
+    def margin(self) -> str:
+        """How far it is from plain float32's, as text."""
+        return "1 point" if self.metric.unit == "share" else "5 %"
+
+    def reached_by(self, score: float) -> bool:
+        """Whether a score is as good."""
+        return score >= self.score if self.metric.higher_is_better else score <= self.score
+
+
+def fastest(
+    methods: Sequence[MethodRuns], network: str, target: Target
+) -> list[tuple[MethodRuns, float]]:
+    """The methods that reach the target on a network and their simulated seconds, soonest first."""
+    found = [(each, each.seconds_to(target, network)) for each in methods]
+    reached = [(each, seconds) for each, seconds in found if seconds is not None]
+    return sorted(reached, key=lambda pair: pair[1])
+
+
+def simulated_table(record: TrainingRecord) -> Table:
+    """What the record's trainings take in simulated time, on each network."""
+    methods = methods_of(record)
+    target = Target.of(methods)
+    table = Table(
+        title="Simulated time",
+        caption=_assumptions(record, methods, target),
+        box=SIMPLE_HEAD,
+        title_style="bold",
+        caption_justify="left",
+    )
+    table.add_column("", no_wrap=True)
+    names = ("Iteration", "Codec", "Network", "Whole run")
+    for name in (*names, *([] if target is None else [f"To {score(target.score, target.metric)}"])):
+        table.add_column(name, justify="right", no_wrap=True)
+    for network in record.networks:
+        table.add_row(network, style="bold")
+        for method in methods:
+            if any(network in run.simulated for run in method.runs):
+                table.add_row(f"  {method.title}", *_simulated_cells(method, network, target))
+        table.add_section()
+    return table
+
+
+def _simulated_cells(method: MethodRuns, network: str, target: Target | None) -> list[str]:
+    parts = method.simulated(network)
+    steps = sum(len(run.steps) for run in method.runs)
+    found = [
+        duration(seconds / steps)
+        for seconds in (
+            parts.seconds,
+            parts.encode + parts.decode,
+            parts.network,
+        )
+    ]
+    found.append(duration(parts.seconds / len(method.runs)))
+    if target is not None:
+        seconds_to = method.seconds_to(target, network)
+        found.append(_NOT_SENT if seconds_to is None else duration(seconds_to))
+    return found
+
+
+def _assumptions(
+    record: TrainingRecord, methods: Sequence[MethodRuns], target: Target | None
+) -> str:
+    """What the simulated times rest on."""
+    settings = record.settings
+    compute = settings.get("compute")
+    said = ["Computing, codec and network one after the other."]
+    if isinstance(compute, float):
+        said.append(f"Computing takes {duration(compute)} (a setting).")
+    encode, decode = settings.get("encode_time"), settings.get("decode_time")
+    if settings.get("codec_times") == "measured":
+        said.append("Codecs take what they take on this machine.")
+    elif isinstance(encode, float) and isinstance(decode, float):
+        said.append(
+            f"Codecs take {duration(encode)} and {duration(decode)} per element (settings)."
+        )
+    kinds = {
+        time.network_by for each in methods for run in each.runs for time in run.simulated.values()
+    }
+    if "closed form" in kinds:
+        said.append("Sums without a codec are a ring, by a closed form.")
+    if target is not None:
+        said.append(f"The last column: until within {target.margin} of plain float32's last score.")
+    return " ".join(said)
 
 
 def training_notes(record: TrainingRecord) -> tuple[str, ...]:

@@ -9,18 +9,20 @@ from __future__ import annotations
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from innet.codecs.checks import check_array
-from innet.core.errors import DivergedError, InputError
+from innet.core.errors import DivergedError, InputError, StateError
 from innet.core.settings import CodecDescription, TrainingSettings
 from innet.experiments.models.model import Data, Model, Samples, Vector
-from innet.records import Progress, Report, Run, Step, Watcher
+from innet.experiments.simulated_time import RINGS, Timer, ring_times
+from innet.records import Progress, Report, Run, Simulated, Step, Watcher
+from innet.sim.network import Network
 
 EVALUATIONS = 10  # of a training at least, if it has as many iterations
 
@@ -286,12 +288,15 @@ class Method:
         title: its name for display.
         codec: None for plain float32 sums without a network.
         codec_momentum: the codec has momentum, so the optimizer must have none.
+        baseline: a name of ``innet.experiments.simulated_time.RINGS``, whose sums these are; "" for
+            plain float32 sums, or a codec's.
     """
 
     name: str
     title: str
     codec: CodecDescription | None
     codec_momentum: bool = False
+    baseline: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +311,7 @@ class Trial:
         data: what to train on.
         make: makes the object that sums the gradients.
         watch: called for each step and each preparation.
+        networks: by name, those on which the runs take simulated time.
     """
 
     settings: TrainingSettings
@@ -315,14 +321,18 @@ class Trial:
     data: Data
     make: MakeAllReducer
     watch: Watcher
+    networks: Mapping[str, Network] = field(default_factory=dict)
 
 
 class NetworkReducer:
     """A reducer that sends packets. It keeps those of its first all-reduce.
 
+    The gradients are summed without simulated time, and once more on each network that has one.
+
     Attributes:
         frames: the packets, both directions.
         codec: description of the codec, from the first report.
+        simulated: what the last all-reduce took, by network.
     """
 
     def __init__(self, codec: CodecDescription, trial: Trial) -> None:
@@ -331,6 +341,7 @@ class NetworkReducer:
         settings = trial.settings
         self.frames: list[Frame] = []
         self.codec = ""
+        self.simulated: dict[str, Simulated] = {}
         arguments = {
             "workers": settings.workers,
             "codec": codec,
@@ -348,8 +359,24 @@ class NetworkReducer:
         trial.make(**arguments).all_reduce(samples)
         compile_repairs(codec)
         self._collective = trial.make(**arguments)
+        self._timed = {
+            name: trial.make(**arguments, network=network, verify=False)
+            for name, network in trial.networks.items()
+        }
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:
+        total, report = self._sum(gradients)
+        for name, collective in self._timed.items():
+            same, timed = collective.all_reduce(gradients)
+            if not np.array_equal(same, total) or timed.simulated is None:
+                raise StateError(
+                    f"the network {name} gave another sum than the one without simulated time, or "
+                    "has no simulated time; its times are not those of this training."
+                )
+            self.simulated[name] = timed.simulated
+        return total, report
+
+    def _sum(self, gradients: list[Vector]) -> tuple[Vector, Report]:
         if self.frames:
             return self._collective.all_reduce(gradients)
         with self._collective.record_packets() as frames:
@@ -379,20 +406,29 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
         tell(note="preparing the switch program and the codec (compiled once, then kept)")
         network = NetworkReducer(method.codec, trial)
     schedule = replace(trial.schedule, momentum=0.0) if method.codec_momentum else trial.schedule
+    elements, baseline = trial.model.size, method.baseline
+    reduce: Reducer = network or (RINGS[baseline].sum if baseline else plain_sum)
+    rings = {} if network else ring_times(trial.settings, trial.networks, elements, baseline)
+    timer = Timer(trial.settings, elements, has_codec=bool(network or baseline))
     begun = time.perf_counter()
     steps = []
-    for step in train(schedule, trial.model, trial.data, network or plain_sum, trial.seed):
+    for trained in train(schedule, trial.model, trial.data, reduce, trial.seed):
+        step = timer.add(trained, network.simulated if network else rings)
         steps.append(step)
         tell(step)
+    about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}
+    if baseline:
+        about["baseline"] = baseline
     done = Run(
         name=method.name,
         title=method.title,
         codec=network.codec if network else "",
         elements=trial.model.size,
         metric=trial.model.metric,
-        settings={} if method.codec is None else {"codec": method.codec},
+        settings=about,
         steps=tuple(steps),
         wall_seconds=time.perf_counter() - begun,
+        simulated=timer.times,
     )
     return done, network.frames if network else []
 

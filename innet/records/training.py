@@ -39,6 +39,35 @@ PERPLEXITY = Metric(name="perplexity", unit="number", higher_is_better=False)
 HIT_RATE = Metric(name="hit rate at 10")
 
 
+class SimulatedTime(Frozen):
+    """Simulated seconds of all iterations of a run on one network, by what they were spent on.
+
+    Attributes:
+        compute: gradients; the workers compute at the same time.
+        encode: codec, float32 to words, of one worker.
+        network: all-reduces.
+        decode: codec, words to float32, of one worker.
+        network_by: how ``network`` was found: by simulated packets, or by a closed form.
+        lost: packets that were lost on links.
+        dropped: packets that found an egress queue full.
+        retransmissions: packets sent again, all workers together.
+    """
+
+    compute: float = 0.0
+    encode: float = 0.0
+    network: float = 0.0
+    decode: float = 0.0
+    network_by: Literal["packets", "closed form"] = "packets"
+    lost: int = 0
+    dropped: int = 0
+    retransmissions: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """All together: nothing overlaps."""
+        return self.compute + self.encode + self.network + self.decode
+
+
 class Step(Frozen):
     """One iteration of a training run.
 
@@ -59,6 +88,8 @@ class Step(Frozen):
         max_abs_error: largest difference from the float64 sum of the gradients.
         max_abs_error_sent: the same from the float64 sum of what the selectors sent.
         seconds: wall time.
+        simulated_seconds: from the beginning of the training to the end of this step, by the name
+            of the network.
     """
 
     iteration: int
@@ -77,6 +108,7 @@ class Step(Frozen):
     max_abs_error: float | None = None
     max_abs_error_sent: float | None = None
     seconds: Seconds | None = None
+    simulated_seconds: dict[str, float] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, iteration: int, loss: float, score: float | None, report: Report | None) -> Step:
@@ -122,7 +154,8 @@ class Run(Frozen):
         metric: what the steps' scores are.
         settings: those of this run alone.
         steps: one for each iteration, in order.
-        wall_seconds: of the whole run, gradients and evaluation included.
+        wall_seconds: of the whole run, gradients, evaluation and simulated networks included.
+        simulated: what the run takes in simulated time, by the name of the network.
     """
 
     name: str
@@ -133,6 +166,7 @@ class Run(Frozen):
     settings: dict[str, Any] = Field(default_factory=dict)
     steps: tuple[Step, ...]
     wall_seconds: float
+    simulated: dict[str, SimulatedTime] = Field(default_factory=dict)
 
     @field_validator("steps")
     @classmethod
@@ -196,6 +230,11 @@ class TrainingRecord(Record):
         if not names or len(set(names)) != len(names):
             raise ValueError("a record needs runs, each with a unique name")
         return runs
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Networks on which some run has a simulated time, in order of appearance."""
+        return tuple(dict.fromkeys(name for run in self.runs for name in run.simulated))
 
     def run(self, name: str) -> Run:
         """The run of that name.

@@ -17,7 +17,7 @@ from innet.records import DEMO, Progress, TrainingRecord
 from innet.wire.scapy_layers import read_pcap
 
 CREATED = datetime(2030, 1, 2, tzinfo=UTC)
-SHORT = DemoSettings(iterations=24)
+SHORT = DemoSettings(iterations=24, networks=())  # the oracle has no simulated time
 
 pytestmark = pytest.mark.xdist_group("demo")  # which is set up once, not by each process
 
@@ -114,7 +114,7 @@ def test_without_matplotlib_it_goes_on_and_says_how_to_get_it(tmp_path: Path) ->
     def draw(record: TrainingRecord, path: Path) -> None:
         raise MissingToolError("matplotlib", "the plot", "pip install 'innet[plot]'")
 
-    settings = DemoSettings(iterations=1)
+    settings = DemoSettings(iterations=1, networks=())
     result = demo.run(settings, tmp_path, created=CREATED, draw=draw, make=OracleSumming)
     assert result.plot_path is None
     assert "pip install 'innet[plot]'" in result.notes[0]
@@ -153,7 +153,9 @@ def test_a_batch_larger_than_a_shard_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_default_settings_reach_the_promised_accuracy(seed: int, tmp_path: Path) -> None:
-    result = demo.run(DemoSettings(seed=seed), tmp_path, created=CREATED, make=OracleSumming)
+    result = demo.run(
+        DemoSettings(seed=seed, networks=()), tmp_path, created=CREATED, make=OracleSumming
+    )
     plain, dense, topk = (run.final_score for run in result.record.runs)
     assert min(plain, dense, topk) >= 0.97
     assert abs(plain - dense) <= 0.01

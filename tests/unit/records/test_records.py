@@ -114,7 +114,7 @@ class TestFile:
         a_record().save(tmp_path / "record.json")
         document = json.loads((tmp_path / "record.json").read_text())
         assert list(document)[:2] == ["format", "version"]
-        assert (document["format"], document["version"]) == ("innet.demo", 3)
+        assert (document["format"], document["version"]) == ("innet.demo", 4)
 
     def test_every_field_is_written_whether_it_is_the_default_or_not(self, tmp_path: Any) -> None:
         a_record().save(tmp_path / "record.json")
@@ -134,7 +134,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 4}, "version 4; this innet reads up to version 3. Use a newer innet"),
+            ({"version": 5}, "version 5; this innet reads up to version 4. Use a newer innet"),
             ({"version": "1"}, "its version is '1'"),
             ({"version": True}, "its version is True"),
             ({"version": 0}, "its version is 0"),
@@ -280,13 +280,24 @@ class TestOlderVersions:
         assert (now.encode, now.decode) == (then.encode / 4, then.decode / 4)
         assert (now.network, now.total) == (then.network, then.total)
 
+    def test_version_3_had_no_simulated_time(self, tmp_path: Any) -> None:
+        document = json.loads(a_record().model_dump_json(round_trip=True))
+        for run in document["runs"]:
+            del run["simulated"]
+            for step in run["steps"]:
+                del step["simulated_seconds"]
+        loaded = self.old(tmp_path, 3, document)
+        assert loaded == a_record()
+        assert isinstance(loaded, TrainingRecord)
+        assert loaded.networks == ()
+
     def test_version_2_had_other_names(self, tmp_path: Any) -> None:
         codec = {"selector": "topk", "quantiser": "fixed", "feedback": "residual"}
         run = a_run("dense").model_copy(update={"settings": {"way": "dense", "codec": codec}})
         document = json.loads(a_record(runs=[run]).model_dump_json(round_trip=True))
         loaded = self.old(tmp_path, 2, document)
         assert isinstance(loaded, TrainingRecord)
-        assert loaded.version == 3
+        assert loaded.version == 4
         assert loaded.runs[0].settings == {
             "method": "dense",
             "codec": {"selector": "topk", "quantizer": "fixed", "error_feedback": "residual"},

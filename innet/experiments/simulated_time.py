@@ -1,0 +1,237 @@
+"""What the iterations of a training take in simulated time, on one or several networks.
+
+An iteration is computing, encoding, the network and decoding, one after the other: nothing
+overlaps. Workers are equally fast. Sums do not depend on the network, so that one training says
+what it would take on each: its gradients are summed on all of them.
+
+Plain float32 sums, and those of 16 bits, take the time of a ring all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from innet.core.errors import ConfigError, InputError
+from innet.core.settings import (
+    BITMAP_BITS,
+    SimulatedTrainingSettings,
+    TrainingSettings,
+    default_program,
+)
+from innet.experiments.models.model import Vector
+from innet.records import Simulated, SimulatedTime, Step
+from innet.sim.closed_forms import ring_seconds
+from innet.sim.network import Network, network_of
+
+
+def networks_of(settings: TrainingSettings) -> dict[str, Network]:
+    """The networks on which a training takes simulated time, by the names that the user gave.
+
+    Raises:
+        ConfigError: a network is given twice, or its file cannot be used.
+        UnknownNameError: no such preset or setting.
+        InputError: a number that no network has, or an engine that is not simulated.
+    """
+    if not isinstance(settings, SimulatedTrainingSettings):
+        return {}
+    twice = {name for name in settings.networks if settings.networks.count(name) > 1}
+    if twice:
+        raise ConfigError(f"the network {min(twice)!r} is given twice; give each once.")
+    if settings.networks and settings.engine != "jit":
+        raise InputError(
+            f"a network in simulated time runs compiled programs, not the engine "
+            f"{settings.engine!r}; leave the engine out."
+        )
+    if settings.baselines and not settings.networks:
+        raise ConfigError(
+            "baselines are compared by simulated time; give a network too, such as "
+            'networks = ["10g"] or --network 10g.'
+        )
+    return {name: network_of(name) for name in settings.networks}
+
+
+def described(networks: Mapping[str, Network]) -> dict[str, Any]:
+    """All settings of the networks, for the settings of a record."""
+    if not networks:
+        return {}
+    return {"network_settings": {name: asdict(network) for name, network in networks.items()}}
+
+
+class Timer:
+    """Adds up what the iterations of a run take on each network.
+
+    Args:
+        settings: compute and codec times.
+        elements: of the gradient.
+        has_codec: elements are encoded and decoded.
+
+    Attributes:
+        times: the sums so far, by network.
+    """
+
+    def __init__(self, settings: TrainingSettings, elements: int, *, has_codec: bool) -> None:
+        self.times: dict[str, SimulatedTime] = {}
+        self._compute = self._encode = self._decode = 0.0
+        self._measured = False
+        if isinstance(settings, SimulatedTrainingSettings):
+            self._compute = settings.compute
+            self._measured = settings.codec_times == "measured"
+            if has_codec:
+                self._encode = elements * settings.encode_time
+                self._decode = elements * settings.decode_time
+
+    def add(self, step: Step, found: Mapping[str, Simulated | float]) -> Step:
+        """The step, with the simulated seconds from the beginning to its end.
+
+        Args:
+            step: what was trained.
+            found: what its all-reduce took, by network: seconds where packets are not simulated.
+        """
+        encode, decode = self._encode, self._decode
+        if self._measured and step.seconds is not None:
+            encode, decode = step.seconds.encode, step.seconds.decode
+        for name, took in found.items():
+            before = self.times.get(name)
+            if isinstance(took, Simulated):
+                before = before or SimulatedTime(network_by="packets")
+                changes: dict[str, Any] = {
+                    "network": before.network + took.seconds,
+                    "lost": before.lost + took.lost,
+                    "dropped": before.dropped + took.dropped,
+                    "retransmissions": before.retransmissions + took.retransmissions,
+                }
+            else:
+                before = before or SimulatedTime(network_by="closed form")
+                changes = {"network": before.network + took}
+            changes |= {
+                "compute": before.compute + self._compute,
+                "encode": before.encode + encode,
+                "decode": before.decode + decode,
+            }
+            self.times[name] = before.model_copy(update=changes)
+        ends = {name: self.times[name].seconds for name in found}
+        return step.model_copy(update={"simulated_seconds": ends})
+
+
+# ----------------------------------------------------------------------------
+# Baselines: sums without a switch program, around a ring of workers.
+
+
+class Ring(NamedTuple):
+    """A ring all-reduce of numbers of 16 bits.
+
+    Attributes:
+        title: for people.
+        rounded: float32 to the nearest number of 16 bits, as float32.
+    """
+
+    title: str
+    rounded: Callable[[Vector], Vector]
+
+    @property
+    def sum(self) -> Callable[[list[Vector]], tuple[Vector, None]]:
+        """A reducer."""
+        return partial(_ring_reducer, self.rounded)
+
+
+def _ring_reducer(
+    rounded: Callable[[Vector], Vector], gradients: list[Vector]
+) -> tuple[Vector, None]:
+    return ring_sum(gradients, rounded), None
+
+
+def to_float16(numbers: Vector) -> Vector:
+    """The nearest float16; infinite beyond its range."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float16).astype(np.float32)
+
+
+def to_bfloat16(numbers: Vector) -> Vector:
+    """The nearest bfloat16, ties to even: the upper half of a float32."""
+    bits = np.ascontiguousarray(numbers).view(np.uint32)
+    nearest = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(numbers), nearest.view(np.float32), numbers)
+
+
+RINGS: Mapping[str, Ring] = {
+    "ring-float16": Ring("float16 (ring)", to_float16),
+    "ring-bfloat16": Ring("bfloat16 (ring)", to_bfloat16),
+}
+
+
+def ring_sum(gradients: list[Vector], rounded: Callable[[Vector], Vector]) -> Vector:
+    """The sum as a ring makes it: part i begins at worker i, and each worker adds and rounds.
+
+    Args:
+        gradients: shape (d,) of each worker.
+        rounded: what a worker sends on.
+    """
+    total = np.empty_like(gradients[0])
+    workers = len(gradients)
+    for first, part in enumerate(np.array_split(np.arange(total.size), workers)):
+        rows = slice(part[0], part[-1] + 1) if part.size else slice(0)
+        here = rounded(gradients[first][rows])
+        for hop in range(1, workers):
+            # Both are numbers of 16 bits, so that rounding their float32 sum is rounding once.
+            here = rounded(here + rounded(gradients[(first + hop) % workers][rows]))
+        total[rows] = here
+    return total
+
+
+def ring_times(
+    settings: TrainingSettings, networks: Mapping[str, Network], elements: int, baseline: str = ""
+) -> dict[str, float]:
+    """Seconds of a ring all-reduce, by network; none for networks that lose packets.
+
+    This is a closed form, not a simulation of packets.
+
+    Args:
+        settings: of the training.
+        networks: by name.
+        elements: of the gradient.
+        baseline: a name of ``RINGS``; "" for float32.
+    """
+    lossless = {name: network for name, network in networks.items() if not network.loss}
+    if not lossless:
+        return {}
+    size = elements * (2 if baseline else 4)
+    switches = _switches_between(settings)
+    return {
+        name: ring_seconds(network, settings.workers, size, switches=switches)
+        for name, network in lossless.items()
+    }
+
+
+def _switches_between(settings: TrainingSettings) -> int:
+    """Switches between the two workers that are farthest apart, in the tree that codecs use."""
+    if settings.workers <= BITMAP_BITS:
+        return 1
+    from innet.topology import Request, make_plan  # noqa: PLC0415 - it brings Numba
+
+    program = default_program(None, settings.workers)
+    plan = make_plan(program, settings.values_per_packet, Request(workers=settings.workers))
+    beside = defaultdict(set)
+    for link in plan.links:
+        beside[link.a.node].add(link.b.node)
+        beside[link.b.node].add(link.a.node)
+    # In a tree, whoever is farthest from anyone is an end of the longest way.
+    end, _ = _farthest(beside, plan.workers[0].name)
+    _, links = _farthest(beside, end)
+    return links - 1
+
+
+def _farthest(beside: Mapping[str, set[str]], begin: str) -> tuple[str, int]:
+    """The node farthest from ``begin``, and the number of links to it."""
+    seen, here, links = {begin}, [begin], 0
+    while True:
+        there = sorted({node for each in here for node in beside[each]} - seen)
+        if not there:
+            return here[0], links
+        seen.update(there)
+        here, links = there, links + 1

@@ -1,0 +1,398 @@
+"""Trainings over simulated time: what an iteration takes, and rings as baselines."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from support.records import a_record, a_report, a_run
+from typer.testing import CliRunner
+
+from innet.cli.app import app
+from innet.core.errors import ConfigError, InnetError
+from innet.core.settings import DemoSettings, TrainSettings
+from innet.experiments import comparison, demo, train
+from innet.experiments.plots import demo_figure, training_figure
+from innet.experiments.simulated_time import (
+    Timer,
+    networks_of,
+    ring_sum,
+    ring_times,
+    to_bfloat16,
+    to_float16,
+)
+from innet.experiments.tables import Target, fastest, methods_of, simulated_table
+from innet.experiments.training import make_collective
+from innet.records import ACCURACY, PERPLEXITY, Run, Simulated, SimulatedTime, Step, TrainingRecord
+from innet.sim.closed_forms import ring_seconds
+
+NOW = datetime(2030, 1, 2, tzinfo=UTC)
+pytestmark = pytest.mark.xdist_group("simulated time")  # a training is made once
+QUICK: dict[str, Any] = {"epochs": 1, "batch_size": 179, "workers": 2}
+
+
+def simulated(seconds: float, **changes: int) -> Simulated:
+    return Simulated(
+        seconds=seconds,
+        goodput_gbps=1.0,
+        elements_per_second=1.0,
+        packets=1,
+        bytes=1,
+        lost=changes.get("lost", 0),
+        dropped=changes.get("dropped", 0),
+        retransmissions=changes.get("retransmissions", 0),
+        utilization={},
+    )
+
+
+class TestTimer:
+    def test_an_iteration_is_the_sum_of_its_parts(self) -> None:
+        settings = TrainSettings(compute=1.0, encode_time=0.25, decode_time=0.5)
+        timer = Timer(settings, 4, has_codec=True)
+        first = timer.add(Step(iteration=1, loss=1), {"a": simulated(8.0, lost=3), "b": 16.0})
+        second = timer.add(Step(iteration=2, loss=1), {"a": simulated(8.0, lost=4), "b": 16.0})
+        assert first.simulated_seconds == {"a": 1 + 1 + 2 + 8, "b": 1 + 1 + 2 + 16}
+        assert second.simulated_seconds == {"a": 24, "b": 40}
+        times = timer.times["a"]
+        assert (times.compute, times.encode, times.network, times.decode) == (2, 2, 16, 4)
+        assert (times.lost, times.network_by) == (7, "packets")
+        assert timer.times["b"].network_by == "closed form"
+
+    def test_plain_sums_have_no_codec(self) -> None:
+        timer = Timer(TrainSettings(compute=1.0), 10**9, has_codec=False)
+        step = timer.add(Step(iteration=1, loss=1), {"a": 2.0})
+        assert step.simulated_seconds == {"a": 3}
+
+
+class TestRings:
+    def test_bfloat16_is_the_nearest_with_ties_to_even(self) -> None:
+        bits = np.array([0x3F80_8000, 0x3F81_8000, 0x3F80_8001, 0x7F7F_FFFF], np.uint32)
+        found = to_bfloat16(bits.view(np.float32)).view(np.uint32)
+        assert found.tolist() == [0x3F80_0000, 0x3F82_0000, 0x3F81_0000, 0x7F80_0000]
+        special = np.array([np.nan, np.inf, -np.inf, 0.0], np.float32)
+        np.testing.assert_array_equal(to_bfloat16(special), special)
+
+    def test_bfloat16_errs_by_half_a_unit_at_most(self) -> None:
+        numbers = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+        found = to_bfloat16(numbers)
+        assert not (found.view(np.uint32) & 0xFFFF).any()
+        assert (np.abs(found - numbers) <= np.abs(numbers) * 2.0**-8).all()
+
+    def test_float16_is_numpys(self) -> None:
+        numbers = np.array([1.0005, 70_000.0, 1e-8], np.float32)
+        assert to_float16(numbers).tolist() == [float(np.float16(1.0005)), np.inf, 0.0]
+
+    @pytest.mark.parametrize("workers", [1, 2, 3, 5])
+    @pytest.mark.parametrize("size", [2, 7, 100])
+    def test_each_part_is_added_from_another_worker_on(self, workers: int, size: int) -> None:
+        rng = np.random.default_rng(size)
+        gradients = [rng.standard_normal(size).astype(np.float32) for _ in range(workers)]
+        expected = np.zeros(size, np.float16)
+        for first, rows in enumerate(np.array_split(np.arange(size), workers)):
+            for row in rows:
+                total = np.float16(gradients[first][row])
+                for hop in range(1, workers):
+                    more = np.float16(gradients[(first + hop) % workers][row])
+                    # exact, then rounded once
+                    exact = Fraction(float(total)) + Fraction(float(more))
+                    total = np.float16(float(exact))
+                expected[row] = total
+        found = ring_sum(gradients, to_float16)
+        np.testing.assert_array_equal(found, expected.astype(np.float32))
+
+    def test_times_are_of_as_many_bytes_as_the_numbers_have(self) -> None:
+        settings = TrainSettings(networks=("10g", "100g", "10g:loss=0.1"), workers=8)
+        networks = networks_of(settings)
+        expected = ring_seconds(networks["10g"], 8, 4000)
+        found = ring_times(settings, networks, 1000)
+        assert found == {"10g": expected, "100g": ring_seconds(networks["100g"], 8, 4000)}
+        half = ring_times(settings, networks, 1000, "ring-float16")
+        assert half["10g"] == ring_seconds(networks["10g"], 8, 2000)
+
+    def test_many_workers_are_several_switches_apart(self) -> None:
+        settings = TrainSettings(networks=("10g",), workers=64)
+        networks = networks_of(settings)
+        expected = ring_seconds(networks["10g"], 64, 4000, switches=3)
+        assert ring_times(settings, networks, 1000) == {"10g": expected}
+
+
+COMPARED = TrainSettings(
+    codecs=("dense", "topk"),
+    networks=("10g", "1g:delay=1e-5"),
+    baselines=("ring-float16", "ring-bfloat16"),
+    **QUICK,
+)
+
+
+@pytest.fixture(scope="module")
+def record() -> TrainingRecord:
+    return comparison.run(COMPARED, None, created=NOW).record
+
+
+class TestTraining:
+    def test_each_run_has_a_time_on_each_network(self, record: TrainingRecord) -> None:
+        assert record.networks == ("10g", "1g:delay=1e-5")
+        for run in record.runs:
+            assert run.simulated.keys() == set(record.networks)
+            for network, times in run.simulated.items():
+                seconds = [step.simulated_seconds[network] for step in run.steps]
+                assert seconds == sorted(seconds)
+                assert seconds[-1] == times.seconds
+                assert times.compute == pytest.approx(len(run.steps) * 200e-6)
+                by = "packets" if run.summed_by_network else "closed form"
+                assert times.network_by == by
+
+    def test_codec_times_are_per_element(self, record: TrainingRecord) -> None:
+        for run in record.runs:
+            expected = 0 if run.settings["method"] == "plain float32" else 55_018e-10
+            for times in run.simulated.values():
+                assert times.encode == pytest.approx(len(run.steps) * expected)
+                assert times.decode == times.encode
+
+    def test_a_slower_network_takes_longer_and_sums_the_same(self, record: TrainingRecord) -> None:
+        for run in record.runs:
+            fast, slow = (run.simulated[name] for name in record.networks)
+            assert slow.network > 2 * fast.network > 0
+            assert (slow.compute, slow.encode) == (fast.compute, fast.encode)
+
+    def test_sixteen_bits_take_half_the_time_and_learn_the_same(
+        self, record: TrainingRecord
+    ) -> None:
+        plain, *_, half, brain = record.runs
+        for run in (half, brain):
+            ratio = (
+                run.simulated["1g:delay=1e-5"].network / plain.simulated["1g:delay=1e-5"].network
+            )
+            assert 0.45 < ratio < 0.65
+            losses = [[step.loss for step in each.steps] for each in (run, plain)]
+            assert losses[0] != losses[1]
+            np.testing.assert_allclose(*losses, rtol=0.02)
+
+    def test_two_trainings_are_equal(self, record: TrainingRecord) -> None:
+        again = comparison.run(COMPARED, None, created=NOW).record
+        for one, other in zip(record.runs, again.runs, strict=True):
+            assert one.simulated == other.simulated
+            for a, b in zip(one.steps, other.steps, strict=True):
+                assert (a.score, a.simulated_seconds) == (b.score, b.simulated_seconds)
+
+    def test_a_network_takes_what_it_takes_alone(self, record: TrainingRecord) -> None:
+        settings = TrainSettings(codecs=("topk",), networks=("10g",), **QUICK)
+        alone = comparison.run(settings, None, created=NOW).record
+        assert alone.runs[1].simulated["10g"] == record.runs[2].simulated["10g"]
+
+    def test_the_record_says_what_the_networks_were(
+        self, record: TrainingRecord, tmp_path: Path
+    ) -> None:
+        assert record.settings["network_settings"]["1g:delay=1e-5"]["delay"] == 1e-5
+        record.save(tmp_path / "train.json")
+        assert TrainingRecord.load(tmp_path / "train.json") == record
+
+    def test_lost_packets_are_counted_and_a_ring_has_no_time(self) -> None:
+        network = "10g:loss=0.01"
+        record = train(codecs=["dense"], networks=[network], **QUICK)
+        plain, dense = record.runs
+        assert plain.simulated == {}
+        times = dense.simulated[network]
+        assert times.retransmissions >= times.lost > 0
+        assert dense.steps[-1].simulated_seconds == {network: times.seconds}
+        assert dense.exact_steps == len(dense.steps)
+
+    def test_measured_codec_times_are_those_of_the_steps(self) -> None:
+        record = train(codecs=["dense"], networks=["10g"], codec_times="measured", **QUICK)
+        times = record.runs[1].simulated["10g"]
+        assert times.encode == pytest.approx(record.runs[1].total_seconds("encode"))
+        assert times.decode == pytest.approx(record.runs[1].total_seconds("decode"))
+
+    def test_the_demonstration_has_two_networks(self, tmp_path: Path) -> None:
+        result = demo.run(DemoSettings(iterations=2), tmp_path, created=NOW)
+        assert result.record.networks == ("10g", "100g")
+        assert all(len(run.simulated) == 2 for run in result.record.runs)
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"networks": ("12g",)}, "12g"),
+            ({"networks": ("10g:rate=0",)}, "rate is 0"),
+            ({"networks": ("10g", "10g")}, "the network '10g' is given twice"),
+            ({"networks": ("nowhere.toml",)}, "nowhere.toml cannot be read"),
+            ({"networks": ("10g",), "engine": "interpret"}, "leave the engine out"),
+            ({"baselines": ("ring-float16",)}, "give a network too"),
+            (
+                {"networks": ("10g",), "baselines": ("ring-float16", "ring-float16")},
+                "ring-float16 is given twice",
+            ),
+        ],
+    )
+    def test_before_anything_is_trained(self, settings: dict[str, Any], message: str) -> None:
+        events: list[Any] = []
+        with pytest.raises(InnetError, match=message):
+            comparison.run(TrainSettings(**settings), None, created=NOW, watch=events.append)
+        assert events == []
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"compute": -1.0}, "compute = -1.0 cannot be used"),
+            ({"encode_time": 2.0}, "encode_time = 2.0 cannot be used"),
+            ({"baselines": ["tree"]}, "baselines.0 = 'tree' cannot be used"),
+            ({"codec_times": "none"}, "'assumed' or 'measured'"),
+            ({"network": ["10g"]}, "Did you mean 'networks'"),
+        ],
+    )
+    def test_by_name(self, settings: dict[str, Any], message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            train(**settings)
+
+    def test_another_sum_on_the_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Times of other sums would not be those of the training."""
+
+        def make(**arguments: Any) -> Any:
+            made = make_collective(**arguments)
+            if arguments.get("network") is not None:
+                reduce = made.all_reduce
+                made.all_reduce = lambda gradients: (
+                    reduce(gradients)[0] + np.float32(1),
+                    reduce(gradients)[1],
+                )
+            return made
+
+        settings = TrainSettings(codecs=("dense",), networks=("10g",), **QUICK)
+        with pytest.raises(InnetError, match="another sum"):
+            comparison.run(settings, None, created=NOW, make=make)
+
+
+# ----------------------------------------------------------------------------
+# Tables and pictures.
+
+
+def timed(run: Run, seconds: dict[str, float]) -> Run:
+    """The run with so many simulated seconds for each iteration."""
+    steps = [
+        step.model_copy(
+            update={"simulated_seconds": {k: v * step.iteration for k, v in seconds.items()}}
+        )
+        for step in run.steps
+    ]
+    by = "packets" if run.summed_by_network else "closed form"
+    times = {k: SimulatedTime(network=v * len(steps), network_by=by) for k, v in seconds.items()}
+    return run.model_copy(update={"steps": tuple(steps), "simulated": times})
+
+
+@pytest.fixture
+def timed_record() -> TrainingRecord:
+    """LHC is as good in each iteration, and four times as fast on the slow network only."""
+    report = a_report(codec="topk", bytes_sent=28000)
+    return a_record(
+        runs=[
+            timed(a_run("plain"), {"slow": 0.4, "fast": 0.04}),
+            timed(a_run("dense", report=a_report()), {"slow": 0.5, "fast": 0.05}),
+            timed(a_run("topk", report=report), {"slow": 0.1, "fast": 0.06}),
+        ]
+    )
+
+
+class TestTarget:
+    def test_of_a_share_is_a_point_below_plain_sums(self, timed_record: TrainingRecord) -> None:
+        target = Target.of(methods_of(timed_record))
+        assert target is not None
+        last = timed_record.runs[0].final_score
+        assert last is not None
+        assert (target.score, target.margin) == (pytest.approx(last - 0.01), "1 point")
+        assert target.reached_by(last)
+        assert not target.reached_by(last - 0.02)
+
+    def test_of_a_perplexity_is_above(self) -> None:
+        runs = [a_run("plain").model_copy(update={"metric": PERPLEXITY})]
+        target = Target.of(methods_of(a_record(runs=runs)))
+        last = runs[0].final_score
+        assert target is not None
+        assert last is not None
+        assert target.score == pytest.approx(1.05 * last)
+        assert target.reached_by(1.04 * last)
+        assert not target.reached_by(1.06 * last)
+
+    def test_without_plain_sums_there_is_none(self) -> None:
+        assert Target.of(methods_of(a_record(runs=[a_run("dense", report=a_report())]))) is None
+
+    def test_who_is_first_depends_on_the_network(self, timed_record: TrainingRecord) -> None:
+        methods, target = methods_of(timed_record), Target(0.8, ACCURACY)
+        # 1 - exp(-11 / 6) is 84 %: all reach it at the eleventh iteration.
+        slow = [(each.title, s) for each, s in fastest(methods, "slow", target)]
+        assert slow == [
+            ("top-k 1 %, LHC", pytest.approx(1.1)),
+            ("plain float32", pytest.approx(4.4)),
+            ("dense", pytest.approx(5.5)),
+        ]
+        assert fastest(methods, "fast", target)[0][0].title == "plain float32"
+        assert fastest(methods, "fast", Target(0.999, ACCURACY)) == []
+
+
+def test_the_table_has_a_row_for_each_method_on_each_network(timed_record: TrainingRecord) -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(simulated_table(timed_record))
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    rows = [line.split() for line in text.splitlines() if line.split()[:1] == ["dense"]]
+    assert [row[1:3] for row in rows] == [["500", "ms"], ["50.0", "ms"]]
+    assert "Sums without a codec are a ring, by a closed form" in " ".join(text.split())
+
+
+def test_the_picture_has_a_panel_for_each_network(timed_record: TrainingRecord) -> None:
+    pytest.importorskip("matplotlib")
+    demo_axes = demo_figure(timed_record).axes
+    slow, fast, bars = demo_axes[:3]
+    plain, *_ = slow.lines
+    np.testing.assert_allclose(plain.get_xdata(), [4.4, 8.8])
+    scores = [step.score for step in timed_record.runs[0].steps if step.score is not None]
+    np.testing.assert_allclose(plain.get_ydata(), [100 * score for score in scores])
+    assert "top-k 1 %, LHC first, 4.00\N{MULTIPLICATION SIGN} before the ring" in slow.get_title(
+        "left"
+    )
+    assert "the ring first, dense takes 1.25\N{MULTIPLICATION SIGN} as long" in fast.get_title(
+        "left"
+    )
+    assert sum(bar.get_width() for bar in bars.patches) == pytest.approx(
+        1e3 * (0.4 + 0.5 + 0.1 + 0.04 + 0.05 + 0.06)
+    )
+    assert len(training_figure(timed_record).axes) == 3 + 4
+    without = a_record()
+    assert len(demo_figure(without).axes) == len(demo_axes) - 3
+
+
+def test_far_times_have_a_logarithmic_axis() -> None:
+    pytest.importorskip("matplotlib")
+    runs = [
+        timed(a_run("plain"), {"slow": 4.0}),
+        timed(a_run("topk", report=a_report(bytes_sent=28000)), {"slow": 0.1}),
+    ]
+    assert training_figure(a_record(runs=runs)).axes[0].get_xscale() == "log"
+
+
+def test_the_command_shows_times_and_draws_them(tmp_path: Path) -> None:
+    config = tmp_path / "train.toml"
+    config.write_text('networks = ["1g"]\ncompute = 0.25\nepochs = 1\nbatch_size = 300\n')
+    arguments = ["train", "--config", str(config), "--codec", "dense", "-o", str(tmp_path)]
+    arguments += ["--network", "10g", "--network", "25g", "--baseline", "ring-bfloat16"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "Computing takes 250 ms (a setting)" in said
+    assert "bfloat16 (ring)" in said
+    record = TrainingRecord.load(tmp_path / "train.json")
+    assert record.networks == ("10g", "25g")
+    assert (tmp_path / "train.png").stat().st_size > 10_000
+    shown = CliRunner().invoke(app, ["report", str(tmp_path / "train.json"), "--json"])
+    steps = json.loads(shown.stdout)["runs"][0]["steps"]
+    assert steps[-1]["simulated_seconds"]["10g"] > 0.25
+    wrong = CliRunner().invoke(app, ["train", "--network", "12g", "-o", str(tmp_path)])
+    assert wrong.exit_code != 0
+    assert wrong.exception is not None
+    assert "12g" in str(wrong.exception)

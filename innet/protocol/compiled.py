@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
 from innet.protocol.counters import Stats
-from innet.protocol.timers import SLOTS, TIMERS, TimerState, hear, overtake
+from innet.protocol.timers import PACE_REORDERING, SLOTS, TIMERS, TimerState, hear, overtake
 from innet.wire import CONGESTED, HEADER, Flag
 from innet.wire.compiled import check_frame, read_values, write_values
 from innet.wire.layout import offset_of
@@ -52,7 +52,7 @@ def _long(header: Any, offset: int) -> Any:
     return _short(header, offset) << 16 | _short(header, offset + 2)
 
 
-@njit("i8(u1[::1], i8[::1], i8)", cache=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _addressed(header: Any, member: Any, window: int) -> int:
     """Whether a packet is a complete or partial result of this job for this worker; a Verdict."""
     flags = header[_AT_FLAGS]
@@ -79,7 +79,7 @@ def _awaited(header: Any, chunk: int, state: int) -> int:
     return _SEQUENCE
 
 
-@njit("i8(u1[::1], i8[::1], i8[::1], u1[::1], Tuple((u1[::1], u2[::1])))", cache=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int:
     """The Verdict for a readable packet."""
     window = len(chunk)
@@ -104,6 +104,64 @@ _TAKE = (
     f"i8(Tuple((u1[:,::1], i4[::1])), Tuple((i8[:,::1], i8[::1])), Tuple(({SLOTS}, {TIMERS})),"
     " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1])), Tuple((i8[::1], f8[::1])))"
 )
+
+
+@njit(inline="always", nogil=True)
+def take_frame(  # noqa: PLR0917 - compiled functions are called by position
+    frame: NDArray[np.uint8],
+    length: int,
+    terms: tuple[NDArray[np.int64], Member],
+    slots: tuple[tuple[NDArray[Any], ...], TimerState],
+    chunks: tuple[NDArray[Any], ...],
+    notes: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> int:
+    """``take`` of one packet, within the caller: its arguments are too many to be handed over."""
+    rules, member = terms
+    (chunk, state, queue), timers = slots
+    sends, first_sent, _, _, resend_at, give_up_at, _, _ = timers
+    operation, elements, words, who = chunks
+    stats, clock = notes
+    at = rules[0, 1]
+    values_at = at + _HEADER_BYTES
+    window = len(chunk)
+    reason = check_frame(frame, length, rules)
+    if reason != 0:
+        stats[_UNREADABLE] += 1
+        stats[_REFUSED + reason] += 1
+        return 0
+    header = frame[at:values_at]
+    verdict = _judged(header, member, chunk, state, (operation, elements))
+    stats[verdict] += 1
+    if verdict != _ANSWER:
+        return 0
+    slot = _short(header, _AT_SLOT)
+    number = chunk[slot]
+    index = number - member[4]
+    read_values(frame, values_at, words[index])
+    who[index] = _long(header, _AT_BITMAP)
+    flags = np.int64(header[_AT_FLAGS])
+    stats[_FLAGS] |= flags
+    marked = flags & _ECN != 0
+    if member[6] >= 0 and frame[member[6]] & _CONGESTED == _CONGESTED:
+        marked = True
+    if marked:
+        stats[_MARKED] = max(stats[_MARKED], number)
+    sent = first_sent[slot]
+    if (sends[slot] == 1 or number == member[5] - 1) and (
+        sent > clock[3] or (sent == clock[3] and number > clock[4])
+    ):
+        clock[3], clock[4] = sent, number
+    waited = clock[0] - sent
+    if sends[slot] == 1 and (index >= window or waited <= clock[1]):
+        clock[2] = max(clock[2], waited)
+    resend_at[slot] = give_up_at[slot] = np.inf
+    state[slot] = _IDLE
+    if number + window < member[5]:
+        chunk[slot] = number + window
+        state[slot] = _QUEUED
+        queue[stats[_IN_QUEUE]] = slot
+        stats[_IN_QUEUE] += 1
+    return 1
 
 
 @njit(_TAKE, cache=True, nogil=True)
@@ -135,57 +193,30 @@ def take(
         How many packets were answers.
     """
     data, length = packets
-    rules, member = terms
-    (chunk, state, queue), timers = slots
-    sends, first_sent, _, _, resend_at, give_up_at, _, _ = timers
-    operation, elements, words, who = chunks
-    stats, clock = notes
-    asked = operation, elements
-    at = rules[0, 1]
-    values_at = at + _HEADER_BYTES
-    window = len(chunk)
     answers = 0
     for row in range(len(length)):
-        frame = data[row]
-        reason = check_frame(frame, length[row], rules)
-        if reason != 0:
-            stats[_UNREADABLE] += 1
-            stats[_REFUSED + reason] += 1
-            continue
-        header = frame[at:values_at]
-        verdict = _judged(header, member, chunk, state, asked)
-        stats[verdict] += 1
-        if verdict != _ANSWER:
-            continue
-        answers += 1
-        slot = _short(header, _AT_SLOT)
-        number = chunk[slot]
-        index = number - member[4]
-        read_values(frame, values_at, words[index])
-        who[index] = _long(header, _AT_BITMAP)
-        flags = np.int64(header[_AT_FLAGS])
-        stats[_FLAGS] |= flags
-        marked = flags & _ECN != 0
-        if member[6] >= 0 and frame[member[6]] & _CONGESTED == _CONGESTED:
-            marked = True
-        if marked:
-            stats[_MARKED] = max(stats[_MARKED], number)
-        sent = first_sent[slot]
-        if (sends[slot] == 1 or number == member[5] - 1) and (
-            sent > clock[3] or (sent == clock[3] and number > clock[4])
-        ):
-            clock[3], clock[4] = sent, number
-        waited = clock[0] - sent
-        if sends[slot] == 1 and (index >= window or waited <= clock[1]):
-            clock[2] = max(clock[2], waited)
-        resend_at[slot] = give_up_at[slot] = np.inf
-        state[slot] = _IDLE
-        if number + window < member[5]:
-            chunk[slot] = number + window
-            state[slot] = _QUEUED
-            queue[stats[_IN_QUEUE]] = slot
-            stats[_IN_QUEUE] += 1
+        answers += take_frame(data[row], length[row], terms, slots, chunks, notes)
     return answers
+
+
+@njit(inline="always", nogil=True)
+def receive_frame(  # noqa: PLR0917 - likewise
+    frame: NDArray[np.uint8],
+    length: int,
+    terms: tuple[NDArray[np.int64], Member],
+    slots: tuple[tuple[NDArray[Any], ...], TimerState],
+    chunks: tuple[NDArray[Any], ...],
+    notes: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> int:
+    """``receive`` of one packet, within the caller."""
+    answered = take_frame(frame, length, terms, slots, chunks, notes)
+    if answered > 0:
+        clock = notes[1]
+        if slots[1][7][PACE_REORDERING] < np.inf:
+            overtake(slots[0], slots[1], clock)
+        hear(slots[1], clock[0], clock[2])
+        clock[2] = -1.0
+    return answered
 
 
 @njit(_TAKE, cache=True, nogil=True)
@@ -239,10 +270,42 @@ def begin(
     return count
 
 
-_FILL = (
-    "void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), Tuple((i8[::1], i8)),"
-    " Tuple((i4[::1], u1[::1], u2[::1])))"
-)
+_MESSAGE = "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1]))"
+
+
+@njit(f"void(u1[::1], u1[::1], i8, i8, {_MESSAGE})", cache=True, nogil=True)
+def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
+    frame: NDArray[np.uint8],
+    head: NDArray[np.uint8],
+    slot: int,
+    flags: int,
+    where: tuple[NDArray[np.int64], int],
+    message: tuple[NDArray[Any], ...],
+) -> None:
+    """Write the frame of the chunk in a slot; the arguments are those of ``fill``."""
+    chunks, base = where
+    words, operation, elements = message
+    at = len(head) - _HEADER_BYTES
+    values = (len(frame) - len(head)) // 4
+    for byte in range(len(head)):
+        frame[byte] = head[byte]
+    chunk = chunks[slot]
+    index = chunk - base
+    frame[at + _AT_OPERATION] = operation[index]
+    sequence = chunk + 1
+    for byte in range(4):
+        frame[at + _AT_SEQUENCE + byte] = sequence >> (24 - 8 * byte) & 0xFF
+    frame[at + _AT_SLOT] = slot >> 8
+    frame[at + _AT_SLOT + 1] = slot & 0xFF
+    frame[at + _AT_VERSION] = chunk // len(chunks) & 1
+    frame[at + _AT_FLAGS] = flags
+    frame[at + _AT_ELEMENTS] = elements[index] >> 8
+    frame[at + _AT_ELEMENTS + 1] = elements[index] & 0xFF
+    begin = index * values
+    write_values(frame, at, words[begin : min(begin + values, len(words))])
+
+
+_FILL = f"void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), {_MESSAGE})"
 
 
 @njit(_FILL, cache=True, nogil=True)
@@ -264,26 +327,5 @@ def fill(
             operation and uint16 elements of each.
     """
     slots, flags = which
-    chunks, base = where
-    words, operation, elements = message
-    window = len(chunks)
-    at = len(head) - _HEADER_BYTES
-    values = (frames.shape[1] - len(head)) // 4
     for row in range(len(slots)):
-        frame = frames[row]
-        for byte in range(len(head)):
-            frame[byte] = head[byte]
-        chunk = chunks[slots[row]]
-        index = chunk - base
-        frame[at + _AT_OPERATION] = operation[index]
-        sequence = chunk + 1
-        for byte in range(4):
-            frame[at + _AT_SEQUENCE + byte] = sequence >> (24 - 8 * byte) & 0xFF
-        frame[at + _AT_SLOT] = slots[row] >> 8
-        frame[at + _AT_SLOT + 1] = slots[row] & 0xFF
-        frame[at + _AT_VERSION] = chunk // window & 1
-        frame[at + _AT_FLAGS] = flags[row]
-        frame[at + _AT_ELEMENTS] = elements[index] >> 8
-        frame[at + _AT_ELEMENTS + 1] = elements[index] & 0xFF
-        begin = index * values
-        write_values(frame, at, words[begin : min(begin + values, len(words))])
+        fill_frame(frames[row], head, slots[row], flags[row], where, message)

@@ -546,6 +546,12 @@ class SlotClient:
         self.counters.sent += progress.sent
         self.counters.bytes_sent += progress.sent * self._wire_size
 
+    def note_resent(self, frames: int) -> None:
+        """Count frames that compiled code has sent again."""
+        self.counters.sent += frames
+        self.counters.bytes_sent += frames * self._frame_size
+        self.counters.retransmissions += frames
+
     def extend_deadlines(self, seconds: float) -> None:
         """Extend all give-up deadlines by the time for which this process was stopped."""
         self._timers.give_up_at += seconds

@@ -23,6 +23,8 @@ Pace: TypeAlias = NDArray[np.float64]
 _TIMEOUT, _PROBE, _MEAN, _DEVIATION, _HEARD, _BEGUN, _HELD = range(7)
 _GIVE_UP, _PARTIAL, _REORDERING, _ADAPTIVE, _LEAST, _MOST, _BACKOFF, _TAIL = range(7, 15)
 
+PACE_REORDERING = _REORDERING
+
 TimerState: TypeAlias = tuple[NDArray[Any], ...]
 """Arrays (window,), one item per slot: int32 transmissions of its chunk; float64 time of the first
 transmission, time of the last one, timeout (negative once a later chunk has overtaken it), time of
@@ -142,7 +144,7 @@ def _next_asking(first_sent: float, now: float, after: float) -> float:
     return np.inf
 
 
-@njit(f"f8({TIMERS}, i8, f8)", cache=True, nogil=True)
+@njit(f"f8({TIMERS}, i8, f8)", cache=True, nogil=True, inline="always")
 def _until_next(timers: TimerState, slot: int, now: float) -> float:
     """Seconds until the slot's chunk is sent again."""
     _, first_sent, _, timeout, _, _, _, pace = timers
@@ -162,7 +164,7 @@ def next_deadline(timers: TimerState) -> float:
     return earliest
 
 
-@njit(f"f8({TIMERS})", cache=True, nogil=True)
+@njit(f"f8({TIMERS})", cache=True, nogil=True, inline="always")
 def shortest_wait(timers: TimerState) -> float:
     """The shortest wait of a chunk after its first transmission."""
     pace = timers[7]
@@ -172,7 +174,7 @@ def shortest_wait(timers: TimerState) -> float:
 # ------------------------------------------------------------------ events that set the timers
 
 
-@njit(f"void({TIMERS}, i8[::1], i8[::1], f8, i8)", cache=True, nogil=True)
+@njit(f"void({TIMERS}, i8[::1], i8[::1], f8, i8)", cache=True, nogil=True, inline="always")
 def start(timers: TimerState, chunk: Slots, slots: Slots, now: float, last: int) -> None:
     """Set the timers of chunks that are sent for the first time.
 
@@ -243,7 +245,7 @@ def overtake(slots: tuple[NDArray[Any], ...], timers: TimerState, clock: Pace) -
     return found
 
 
-@njit(f"b1({TIMERS}, f8, f8)", cache=True, nogil=True)
+@njit(f"b1({TIMERS}, f8, f8)", cache=True, nogil=True, inline="always")
 def hear(timers: TimerState, now: float, waited: float) -> bool:
     """Note that results have arrived: measure, and release the chunks that were held back.
 

@@ -1,236 +1,398 @@
 """The event loop in simulated time, compiled: links, hosts, and switches that run their program.
 
-Times are whole picoseconds. Events of the same time happen in the order in which they were made, so
-a run is the same on every machine. An event is one of three:
+Times are whole picoseconds. Time passes in windows that are no longer than what any packet needs to
+its next node. So what a node does within a window changes nothing that another one does in it, and
+each node runs its own events of the window, in order of time, before the next node does (a
+conservative simulation with synchronous windows; Lubachevsky, CACM 32(1), 1989). A switch can then
+take all packets of a window in one call of its compiled program.
 
-* a packet reaches a switch: the program's ingress runs, and the traffic manager queues its copies;
-* packets leave a switch's queues: the program's egress runs, and they go onto their links;
-* a packet reaches a host: the worker's end takes it, and sends the chunks that it may send now.
+Events of one node at the same time happen in the order: arrivals by the number of their link,
+departures from its queues, a start, a flow's packet, a timer. Draws depend on seed, link and number
+of the packet. So a run is the same on every machine.
 
-A host's timers are the fourth. What they do when they expire is rare, and done in Python, as are
-all other things that need memory or a decision. ``run`` says what it returns for.
+Packets lie in the ring of the link that they are on, from the moment they are put onto it until the
+node at its end takes them. A packet is one of two kinds. The program's packets carry their bytes.
+Packets of flows (``flow >= 0``) carry a number only; switches forward them by themselves, through
+the same queues.
 
-The switch's egress queue is the queue of the link behind it: a packet leaves it when the one before
-is on the wire, so its departure there is when its first bit is sent.
+``run`` does all that needs neither memory nor a decision, and says what it returns for.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba.typed import List
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
-from innet.protocol.compiled import fill, receive
+from innet.core.views import viewer
+from innet.protocol.compiled import fill_frame, receive_frame
 from innet.protocol.counters import Stats
-from innet.protocol.slot_client import ClientState
-from innet.protocol.timers import next_deadline, shortest_wait, start
+from innet.protocol.timers import (
+    PACE_REORDERING,
+    next_deadline,
+    send_again,
+    shortest_wait,
+    start,
+    take_due,
+)
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
-from innet.switch.jit.inline import InlineQueues, next_departure, run_queues
-from innet.switch.traffic_manager import FOREVER
+from innet.switch import traffic_manager
+from innet.switch.jit.inline import InlineQueues, run_queues
+from innet.switch.jit.traits import TRAFFIC_WORDS
+from innet.switch.traffic_manager import FOREVER, PORTS
+from innet.wire import Flag
 
 Ints = NDArray[np.int64]
+Records = NDArray[Any]
 
-TO_SWITCH, LEAVES, TO_HOST, TIMER = range(4)
-"""Kinds of events. Their subject is a link, a switch, a link, and a host."""
-
-DONE, IDLE, NEEDS_ROOM, NEEDS_SWITCH, EXPIRED, PAUSED, FAILED = range(7)
-"""Why ``run`` returns. All hosts are done; no event is left; the heap or the pool is too full; a
-switch needs memory; a host's timer has expired; so many events have passed; a switch's program
-failed."""
-
-LINK_PACKETS, LINK_BYTES, LINK_LOST, LINK_BUSY = range(4)
-"""Columns of ``Links.counts``: packets and bytes on the wire, packets lost, picoseconds busy."""
-
-HOST_SENT, HOST_RECEIVED, HOST_BYTES, HOST_ANSWERS, HOST_WAITING = range(5)
-"""Columns of ``Hosts.counts``: what ``slot_client.Progress`` calls sent, received, bytes, answers
-and waiting."""
-
-TIME, SERIAL, PACKETS, DELIVERED, LOST, UNCONNECTED, OPEN, FINISHED = range(8)
-"""Words of ``State.clock``: the time of the last event; how many events were made; packets that
-were put onto links, that reached their end, and that were lost there; packets that left by ports
-without a link; hosts that are not done; when the last host had taken its last result."""
+DONE, IDLE, REACHED, FAILED, FULL_TRACE = range(5)
+NEEDS_RING, NEEDS_WAITING, NEEDS_SWITCH, NEEDS_HOST = range(5, 9)
+"""Why ``run`` returns. A group is done; nothing will ever happen; the time limit; a switch's program
+failed; the trace is full; a link's ring, or the room for packets of flows in a switch's queues, is
+full; a switch needs memory; a host has something for Python to do."""
 
 TOO_LONG = -1
 """A switch's failure: its program makes packets longer than those of the job."""
 
+LINK = np.dtype(
+    [
+        ("rate", "i8"),  # bits per second
+        ("delay", "i8"),  # picoseconds, with what the pipeline of the switch at its end takes
+        ("switch", "i8"),  # at its end; -1: a host
+        ("port", "i8"),  # of that switch; or the number of the host
+        ("free", "i8"),  # when the last bit of what was sent is on the wire
+        ("loss", "f8"),  # probability of the loss of a packet
+        ("first", "i8"),  # its ring: slots first .. first + mask
+        ("mask", "i8"),
+        ("head", "i8"),  # packets taken from the ring
+        ("tail", "i8"),  # packets put into it
+        ("outages", "i8"),  # the first of its outages; they end with another link's
+        ("is_traced", "i8"),
+        ("packets", "i8"),  # put onto it, lost ones included
+        ("bytes", "i8"),  # of them, with preamble, frame check sequence and gap
+        ("lost", "i8"),
+        ("busy", "i8"),  # picoseconds
+    ],
+    align=True,
+)
+"""A directed link."""
+
+SLOT = np.dtype(
+    [
+        ("time", "i8"),  # when its last bit has come, and the pipeline of a switch has taken it
+        ("sent", "i8"),  # packets of flows: when the host sent it
+        ("number", "i8"),  # packets of flows: which one
+        ("flow", "i4"),  # -1: a packet of the program
+        ("length", "i4"),  # bytes of the frame, without check sequence
+        ("carried", "i4"),  # bytes that stand in ``data``
+        ("host", "i4"),  # packets of flows: where it goes
+    ],
+    align=True,
+)
+"""A packet on a link."""
+
+HOST = np.dtype(
+    [
+        ("up", "i8"),  # the link to its switch
+        ("down", "i8"),  # the link from it
+        ("kind", "i8"),  # see COMPILED
+        ("group", "i8"),  # whom it is done with
+        ("receives", "i8"),  # picoseconds that a packet takes of it
+        ("sends", "i8"),
+        ("byte", "i8"),  # picoseconds that a byte takes of it, both ways
+        ("carried", "i8"),  # bytes of its frames of the program
+        ("free", "i8"),  # when it has done with what came before
+        ("start", "i8"),  # when it begins; FOREVER: it has, or does not
+        ("timer", "i8"),  # its next timer event; FOREVER for none
+        ("flow", "i8"),  # when the next packet of its flows is due
+        ("is_open", "i8"),  # it expects more
+        ("sent", "i8"),  # what ``slot_client.Progress`` calls so
+        ("received", "i8"),
+        ("bytes", "i8"),
+        ("answers", "i8"),
+        ("waiting", "i8"),
+        ("resent", "i8"),
+    ],
+    align=True,
+)
+"""A host: a worker, a server, or the end of flows."""
+
+NONE, COMPILED, PYTHON = range(3)
+"""Kinds of hosts: one that takes no packets of the program, a client that runs here, and one whose
+events Python handles."""
+
+SWITCH = np.dtype(
+    [
+        ("runs", "i8"),  # it has a program
+        ("following", "i8"),  # the next packet of a batch that is being run
+        ("batch", "i8"),  # packets of it
+        ("until", "i8"),
+        ("is_running", "i8"),
+        ("wanted", "i8"),  # memory that its program lacks
+        ("row", "i8"),  # the next row of ``out`` to be put onto a link
+        ("rows", "i8"),
+        ("waiting", "i8"),  # packets of flows in its queues
+        ("serial", "i8"),  # how many have been
+        ("unconnected", "i8"),  # packets that left by ports without a link
+        ("dropped", "i8"),  # packets of the program at a switch without one
+        ("queues", "i8"),  # words of a port in its traffic manager
+    ],
+    align=True,
+)
+
+WAITING = np.dtype(
+    [
+        ("time", "i8"),
+        ("serial", "i8"),
+        ("link", "i8"),
+        ("sent", "i8"),
+        ("number", "i8"),
+        ("flow", "i4"),
+        ("length", "i4"),
+        ("host", "i4"),
+        ("port", "i4"),
+    ],
+    align=True,
+)
+"""A packet of a flow in a queue; per switch they are a heap by departure, then by number."""
+
+FLOW = np.dtype(
+    [
+        ("source", "i8"),  # hosts
+        ("target", "i8"),
+        ("length", "i8"),  # bytes of a frame, without check sequence
+        ("next", "i8"),  # when the next packet is due; FOREVER: none
+        ("interval", "i8"),  # mean picoseconds between packets
+        ("is_random", "i8"),  # Poisson: the intervals are drawn
+        ("gap", "i8"),  # picoseconds that the intervals have left over, see ``_follow``
+        ("left", "i8"),  # packets to be sent
+        ("at", "i8"),  # the next of its listed times; -1: it has none
+        ("sent", "i8"),
+        ("received", "i8"),
+        ("dropped", "i8"),  # by full queues
+        ("lost", "i8"),  # on links
+        ("delay", "i8"),  # of received packets: sum
+        ("longest", "i8"),
+        ("log", "i8"),  # where the delays of its packets are noted; -1: they are not
+    ],
+    align=True,
+)
+"""A flow of packets from one host to another."""
+
+TRACE = np.dtype(
+    [("time", "i8"), ("link", "i4"), ("length", "i4"), ("carried", "i4"), ("flow", "i4")],
+    align=True,
+)
+"""A packet whose first bit was put onto a traced link at a time."""
+
+CLIENT = np.dtype(
+    [
+        # Addresses, and how many there are of what lies there: see ``slot_client.ClientState``.
+        ("rules", "i8"),
+        ("rule_count", "i8"),
+        ("member", "i8"),
+        ("window", "i8"),
+        ("chunk", "i8"),
+        ("state", "i8"),
+        ("queue", "i8"),
+        ("timers", "i8", 8),
+        ("chunks", "i8"),
+        ("operation", "i8"),
+        ("elements", "i8"),
+        ("combined", "i8"),
+        ("values", "i8"),
+        ("who", "i8"),
+        ("stats", "i8"),
+        ("clock", "i8"),
+        ("head", "i8"),
+        ("head_bytes", "i8"),
+        ("words", "i8"),
+        ("word_count", "i8"),
+        ("held", "i8"),
+        ("halts", "i8"),
+        ("last", "i8"),
+    ],
+    align=True,
+)
+"""A client's state, by addresses."""
+
+PROGRAM = np.dtype(
+    [
+        # Addresses, and how many there are of what lies there: see ``jit.inline.InlineQueues``.
+        ("entry", "i8"),
+        ("frame", "i8"),
+        ("frame_words", "i8"),
+        ("starts", "i8"),
+        ("start_words", "i8"),
+        ("out", "i8"),
+        ("rows", "i8"),
+        ("stride", "i8"),
+        ("out_length", "i8"),
+        ("out_port", "i8"),
+        ("out_origin", "i8"),
+        ("out_time", "i8"),
+        ("times", "i8"),
+        ("batch", "i8"),
+        ("traffic", "i8"),
+        ("traffic_words", "i8"),
+        ("waiting", "i8"),
+        ("waiting_words", "i8"),
+        ("received", "i8"),
+        # The memory of received packets, and the traffic manager's words.
+        ("data", "i8"),
+        ("lengths", "i8"),
+        ("ports", "i8"),
+        ("queues", "i8"),
+        ("queue_words", "i8"),
+    ],
+    align=True,
+)
+"""A switch's program and queues, by addresses."""
+
+GROUP = np.dtype([("open", "i8"), ("finished", "i8")], align=True)
+"""Hosts that exchange something: how many of them are open, and when the last one was done."""
+
+OUTAGE = np.dtype([("link", "i8"), ("since", "i8"), ("until", "i8")], align=True)
+
+STATE = np.dtype(
+    [
+        # Addresses of arrays.
+        ("links", "i8"),  # LINK
+        ("hosts", "i8"),  # HOST
+        ("switches", "i8"),  # SWITCH
+        ("flows", "i8"),  # FLOW
+        ("clients", "i8"),  # CLIENT of each host
+        ("programs", "i8"),  # PROGRAM of each switch
+        ("slots", "i8"),  # SLOT: the rings of all links
+        ("data", "i8"),  # uint8 (slots, stride): their bytes
+        ("nodes", "i8"),  # when the next event of each node is: switches, then hosts
+        ("ways", "i8"),  # (switches, PORTS): the link behind a port, or -1
+        ("into", "i8"),  # the links into switches, by switch
+        ("first_into", "i8"),  # where those of a switch begin
+        ("routes", "i8"),  # ports by which packets of flows may go from a switch to a host
+        ("first_route", "i8"),  # where those of ``switch * hosts + host`` begin
+        ("host_flows", "i8"),  # the flows of hosts, by host
+        ("first_flow", "i8"),  # where those of a host begin
+        ("waiting", "i8"),  # (switches, waiting_room) WAITING
+        ("groups", "i8"),  # GROUP
+        ("outages", "i8"),  # OUTAGE, by link, then by time
+        ("times", "i8"),  # flows' listed times
+        ("log", "i8"),  # delays of flows' packets
+        ("trace", "i8"),  # TRACE
+        ("traced", "i8"),  # uint8 (trace_room, stride): bytes of the packets in the trace
+        ("heap_times", "i8"),  # for the merging of links
+        ("heap_links", "i8"),
+        # How much there is.
+        ("switch_count", "i8"),
+        ("host_count", "i8"),
+        ("stride", "i8"),
+        ("waiting_room", "i8"),
+        ("outage_count", "i8"),
+        ("trace_room", "i8"),
+        ("extra", "i8"),  # bytes by which the program's frames are longer than what they carry
+        ("seed", "i8"),
+        # What changes.
+        ("begin", "i8"),  # the window
+        ("end", "i8"),
+        ("is_open", "i8"),  # whether it is being run, and its next node
+        ("node", "i8"),
+        ("lookahead", "i8"),  # its longest length
+        ("limit", "i8"),  # until when to run
+        ("completed", "i8"),  # groups that are done
+        ("packets", "i8"),  # put onto links
+        ("delivered", "i8"),  # taken from them
+        ("lost", "i8"),  # lost on them
+        ("traced_packets", "i8"),
+    ],
+    align=True,
+)
+"""Everything, by addresses."""
+
 _QUEUED, _FLAGS = int(Stats.QUEUED), int(Stats.FLAGS)
+_NOTES = int(Stats.LENGTH)
 _UNDER_WAY = 2  # innet.protocol.slot_client.SlotState.WAITING
+_RESEND = int(Flag.RESEND)
+_MEMBER_WORDS, _RULE_WORDS, _PACE_WORDS = 7, 7, 15
+WAITING_BYTES = WAITING.itemsize
+TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
+BATCH = 1 << 10
+"""Packets that a switch takes at once, at most."""
+_MANY = 1 << 40  # what has its length elsewhere: nothing here asks for it
+
+_bytes, _shorts, _bools = viewer("u1"), viewer("u2"), viewer("?")
+_ints, _words, _signed, _floats = viewer("i8"), viewer("u4"), viewer("i4"), viewer("f8")
+_byte_rows, _rules, _value_rows = viewer("u1", 2), viewer("i8", 2), viewer("i4", 2)
+_links, _hosts, _switches, _flows = viewer(LINK), viewer(HOST), viewer(SWITCH), viewer(FLOW)
+_clients, _programs, _slots = viewer(CLIENT), viewer(PROGRAM), viewer(SLOT)
+_waiting, _groups, _outages = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
+_traces = viewer(TRACE)
+
+admit = njit(cache=True, nogil=True)(traffic_manager.admit)
+withdraw = njit(cache=True, nogil=True)(traffic_manager.withdraw)
 
 
-class Events(NamedTuple):
-    """A heap of events by time, then by number.
-
-    Attributes:
-        time, serial: int64 (n,): when it happens, and its number.
-        kind, subject, packet: int64 (n,): see above; packet is a row of the pool, or -1.
-        size: shape (1,): how many there are.
-    """
-
-    time: Ints
-    serial: Ints
-    kind: Ints
-    subject: Ints
-    packet: Ints
-    size: Ints
-
-
-class Pool(NamedTuple):
-    """Packets under way.
-
-    Attributes:
-        data: (n, stride) uint8. length: (n,) int32.
-        free: (n,): rows that are free; as many as ``left[0]`` says.
-        left: shape (1,).
-    """
-
-    data: NDArray[np.uint8]
-    length: NDArray[np.int32]
-    free: Ints
-    left: Ints
-
-
-class Links(NamedTuple):
-    """Directed links, (n,) each.
-
-    Attributes:
-        rate: bits per second. delay: picoseconds, with what the receiving switch's pipeline takes.
-        switch: the switch at its end, or -1. port: of that switch, or the number of the host.
-        free: when the last bit of what was sent is on the wire.
-        loss: probability of the loss of a packet.
-        counts: (n, 4), see ``LINK_PACKETS``.
-    """
-
-    rate: Ints
-    delay: Ints
-    switch: Ints
-    port: Ints
-    free: Ints
-    loss: NDArray[np.float64]
-    counts: Ints
-
-
-class Hosts(NamedTuple):
-    """Hosts, (n,) each.
-
-    Attributes:
-        link: to its switch.
-        receives, sends: picoseconds that a packet takes of it.
-        free: when it has done with what came before.
-        timer: the time of its next timer event; FOREVER for none.
-        is_done: it expects no more.
-        counts: (n, 5), see ``HOST_SENT``.
-    """
-
-    link: Ints
-    receives: Ints
-    sends: Ints
-    free: Ints
-    timer: Ints
-    is_done: NDArray[np.bool_]
-    counts: Ints
-
-
-class State(NamedTuple):
-    """Everything but the programs and the hosts' ends.
-
-    Attributes:
-        events, pool, links, hosts: as above.
-        ways: (switches, ports): the link behind a port, or -1.
-        leaves: (switches,): the time of the next event LEAVES of a switch; FOREVER for none.
-        resume: (switches,): 1 if a switch has taken the packet in its inbox and then lacked memory.
-        clock: see ``TIME``.
-        seed: of losses.
-    """
-
-    events: Events
-    pool: Pool
-    links: Links
-    hosts: Hosts
-    ways: Ints
-    leaves: Ints
-    resume: Ints
-    clock: Ints
-    seed: int
-
-
-@njit(cache=True)
-def listed(first: Any) -> Any:
-    """A list for ``run`` with one item; ``add`` and ``put`` change it."""
-    return List([first])
-
-
-@njit(cache=True)
-def add(items: Any, item: Any) -> None:
-    """Append to a list that ``listed`` made."""
-    items.append(item)
-
-
-@njit(cache=True)
-def put(items: Any, index: int, item: Any) -> None:
-    """Replace an item of such a list."""
-    items[index] = item
-
-
-# ------------------------------------------------------------------ the heap
+# ------------------------------------------------------------------ where things are
 
 
 @njit(cache=True, nogil=True)
-def push(state: State, time: int, kind: int, subject: int, packet: int) -> None:
-    """Make an event. There must be room for it."""
-    events = state.events
-    serial = state.clock[SERIAL]
-    state.clock[SERIAL] = serial + 1
-    at = events.size[0]
-    events.size[0] = at + 1
-    while at > 0:
-        above = (at - 1) >> 1
-        if events.time[above] <= time:  # an earlier number, too
-            break
-        _move(events, above, at)
-        at = above
-    events.time[at], events.serial[at] = time, serial
-    events.kind[at], events.subject[at], events.packet[at] = kind, subject, packet
+def link_at(state: Any, link: int) -> Any:
+    """A LINK, by number; the functions below are alike."""
+    return _links(state.links, _MANY)[link]
 
 
 @njit(cache=True, nogil=True)
-def _move(events: Events, source: int, target: int) -> None:
-    events.time[target], events.serial[target] = events.time[source], events.serial[source]
-    events.kind[target], events.subject[target] = events.kind[source], events.subject[source]
-    events.packet[target] = events.packet[source]
+def host_at(state: Any, host: int) -> Any:
+    """A HOST."""
+    return _hosts(state.hosts, _MANY)[host]
 
 
 @njit(cache=True, nogil=True)
-def _pop(events: Events) -> None:
-    """Remove the first event."""
-    last = events.size[0] - 1
-    events.size[0] = last
-    if last == 0:
-        return
-    time, serial = events.time[last], events.serial[last]
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= last:
-            break
-        other = below + 1
-        if other < last and (
-            events.time[other] < events.time[below]
-            or (
-                events.time[other] == events.time[below]
-                and events.serial[other] < events.serial[below]
-            )
-        ):
-            below = other
-        if events.time[below] > time or (
-            events.time[below] == time and events.serial[below] > serial
-        ):
-            break
-        _move(events, below, at)
-        at = below
-    _move(events, last, at)
+def _switch_at(state: Any, switch: int) -> Any:
+    return _switches(state.switches, _MANY)[switch]
+
+
+@njit(cache=True, nogil=True)
+def _flow_at(state: Any, flow: int) -> Any:
+    return _flows(state.flows, _MANY)[flow]
+
+
+@njit(cache=True, nogil=True)
+def _client_at(state: Any, host: int) -> Any:
+    return _clients(state.clients, _MANY)[host]
+
+
+@njit(cache=True, nogil=True)
+def _program_at(state: Any, switch: int) -> Any:
+    return _programs(state.programs, _MANY)[switch]
+
+
+@njit(cache=True, nogil=True)
+def _slot_at(state: Any, row: int) -> Any:
+    return _slots(state.slots, _MANY)[row]
+
+
+@njit(cache=True, nogil=True)
+def _waiting_at(state: Any, switch: int, at: int) -> Any:
+    return _waiting(state.waiting, _MANY)[switch * state.waiting_room + at]
+
+
+@njit(cache=True, nogil=True)
+def _int_at(address: int, at: int) -> int:
+    return int(_ints(address, _MANY)[at])
+
+
+@njit(cache=True, nogil=True)
+def _data_at(state: Any, row: int, length: int) -> Any:
+    """The bytes of a slot."""
+    return _bytes(state.data + row * state.stride, length)
+
+
+@njit(cache=True, nogil=True)
+def _copy(target: NDArray[np.uint8], source: NDArray[np.uint8], length: int) -> None:
+    for byte in range(length):
+        target[byte] = source[byte]
 
 
 # ------------------------------------------------------------------ links
@@ -244,11 +406,11 @@ def wire_time(length: int, rate: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _uniform(seed: int, link: int, number: int) -> float:
-    """A number in [0, 1) from seed, link and packet number (splitmix64's finalizer)."""
+def draw(seed: int, stream: int, number: int) -> float:
+    """A number in [0, 1) from seed, link or flow, and packet number (splitmix64's finalizer)."""
     word = (
         np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
-        + np.uint64(link + 1) * np.uint64(0xD1B54A32D192ED03)
+        + np.uint64(stream + 1) * np.uint64(0xD1B54A32D192ED03)
         + np.uint64(number + 1) * np.uint64(0x8CB92BA72F3D8DD7)
     )
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -258,259 +420,751 @@ def _uniform(seed: int, link: int, number: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _transmit(state: State, link: int, packet: int, now: int) -> None:
-    """Put a packet onto a link at ``now``, or as soon as the link is free."""
-    links, length = state.links, state.pool.length[packet]
-    took = wire_time(length, links.rate[link])
-    begun = max(now, links.free[link])
-    links.free[link] = begun + took
-    counts = links.counts[link]
-    number = counts[LINK_PACKETS]
-    counts[LINK_PACKETS] = number + 1
-    counts[LINK_BYTES] += max(length, SHORTEST) + OVERHEAD
-    counts[LINK_BUSY] += took
-    state.clock[PACKETS] += 1
-    if links.loss[link] > 0 and _uniform(state.seed, link, number) < links.loss[link]:
-        counts[LINK_LOST] += 1
-        state.clock[LOST] += 1
-        _release(state.pool, packet)
-        return
-    kind = TO_HOST if links.switch[link] < 0 else TO_SWITCH
-    push(state, begun + took + links.delay[link], kind, link, packet)
+def is_full(state: Any, link: int) -> bool:
+    """Whether a link's ring has no room for another packet."""
+    wire = link_at(state, link)
+    return bool(wire.tail - wire.head > wire.mask)
 
 
 @njit(cache=True, nogil=True)
-def _release(pool: Pool, packet: int) -> None:
-    pool.free[pool.left[0]] = packet
-    pool.left[0] += 1
+def _is_down(state: Any, link: int, time: int) -> bool:
+    for at in range(link_at(state, link).outages, state.outage_count):
+        outage = _outages(state.outages, _MANY)[at]
+        if outage.link != link:
+            break
+        if outage.since <= time < outage.until:
+            return True
+    return False
 
 
 @njit(cache=True, nogil=True)
-def _keep(pool: Pool, data: NDArray[np.uint8], length: int) -> int:
-    """Copy a packet into the pool; returns its row."""
-    pool.left[0] -= 1
-    row = pool.free[pool.left[0]]
-    kept = pool.data[row]
-    for byte in range(length):
-        kept[byte] = data[byte]
-    pool.length[row] = length
+def transmit(  # noqa: PLR0917 - compiled functions are called by position
+    state: Any, link: int, length: int, carried: int, flow: int, now: int
+) -> int:
+    """Put a packet onto a link at ``now``, or as soon as the link is free.
+
+    Its ring must have room.
+
+    Returns:
+        Its slot, for the packet's bytes and, with a flow, ``sent``, ``number`` and ``host``. They
+        are overwritten by the next packet if this one is lost.
+    """
+    wire = link_at(state, link)
+    took = wire_time(length, wire.rate)
+    begun = max(now, wire.free)
+    wire.free = begun + took
+    number = wire.packets
+    wire.packets = number + 1
+    wire.bytes += max(length, SHORTEST) + OVERHEAD
+    wire.busy += took
+    state.packets += 1
+    row = wire.first + (wire.tail & wire.mask)
+    slot = _slot_at(state, row)
+    slot.time = begun + took + wire.delay
+    slot.flow, slot.length, slot.carried = flow, length, carried
+    if (wire.loss > 0 and draw(state.seed, link, number) < wire.loss) or (
+        wire.outages >= 0 and _is_down(state, link, begun)
+    ):
+        wire.lost += 1
+        state.lost += 1
+        if flow >= 0:
+            _flow_at(state, flow).lost += 1
+    else:
+        wire.tail += 1
+    if wire.is_traced:
+        traced = _traces(state.trace, _MANY)[state.traced_packets]
+        traced.time, traced.link, traced.length = begun, link, length
+        traced.carried, traced.flow = carried, flow
     return int(row)
+
+
+@njit(cache=True, nogil=True)
+def written(state: Any, link: int, row: int) -> None:
+    """Note the bytes of a packet in the trace, if its link is traced."""
+    if link_at(state, link).is_traced:
+        at = state.traced_packets
+        length = _slot_at(state, row).carried
+        kept = _bytes(state.traced + at * state.stride, length)
+        _copy(kept, _data_at(state, row, length), length)
+        state.traced_packets = at + 1
+
+
+@njit(cache=True, nogil=True)
+def _lacks(state: Any, link: int) -> int:
+    """Why a link cannot take a packet now: 0, NEEDS_RING or FULL_TRACE."""
+    if is_full(state, link):
+        return NEEDS_RING
+    if link_at(state, link).is_traced and state.traced_packets >= state.trace_room:
+        return FULL_TRACE
+    return 0
+
+
+# ------------------------------------------------------------------ heaps
+
+
+@njit(cache=True, nogil=True)
+def _sink(times: Ints, links: Ints, size: int, time: int, link: int) -> None:
+    """Put a pair into the root of a heap whose root is free."""
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and (
+            times[below + 1] < times[below]
+            or (times[below + 1] == times[below] and links[below + 1] < links[below])
+        ):
+            below += 1
+        if times[below] > time or (times[below] == time and links[below] > link):
+            break
+        times[at], links[at] = times[below], links[below]
+        at = below
+    times[at], links[at] = time, link
+
+
+@njit(cache=True, nogil=True)
+def _rise(times: Ints, links: Ints, size: int, time: int, link: int) -> None:
+    """Add a pair to a heap of ``size``."""
+    at = size
+    while at > 0:
+        above = (at - 1) >> 1
+        if times[above] < time or (times[above] == time and links[above] < link):
+            break
+        times[at], links[at] = times[above], links[above]
+        at = above
+    times[at], links[at] = time, link
+
+
+@njit(cache=True, nogil=True)
+def _is_before(a: Any, b: Any) -> bool:
+    return bool(a.time < b.time or (a.time == b.time and a.serial < b.serial))
+
+
+@njit(cache=True, nogil=True)
+def _wait(heap: Records, size: int) -> None:
+    """Let the packet in place ``size`` of a heap of WAITING rise to its place."""
+    at = size
+    while at > 0:
+        above = (at - 1) >> 1
+        if _is_before(heap[above], heap[at]):
+            break
+        _swap(heap, above, at)
+        at = above
+
+
+@njit(cache=True, nogil=True)
+def _swap(heap: Records, a: int, b: int) -> None:
+    x, y = heap[a], heap[b]
+    x.time, y.time = y.time, x.time
+    x.serial, y.serial = y.serial, x.serial
+    x.link, y.link = y.link, x.link
+    x.sent, y.sent = y.sent, x.sent
+    x.number, y.number = y.number, x.number
+    x.flow, y.flow = y.flow, x.flow
+    x.length, y.length = y.length, x.length
+    x.host, y.host = y.host, x.host
+    x.port, y.port = y.port, x.port
+
+
+@njit(cache=True, nogil=True)
+def _remove(heap: Records, size: int) -> None:
+    """Remove the first packet of a heap of WAITING of ``size``."""
+    last = size - 1
+    _swap(heap, 0, last)
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        if below + 1 < last and _is_before(heap[below + 1], heap[below]):
+            below += 1
+        if _is_before(heap[at], heap[below]):
+            break
+        _swap(heap, at, below)
+        at = below
 
 
 # ------------------------------------------------------------------ switches
 
 
 @njit(cache=True, nogil=True)
-def _plan_departure(state: State, switch: int, program: InlineQueues) -> None:
-    """Make an event for the next packet that leaves a queue, unless there is one."""
-    due = next_departure(program)
-    if due < state.leaves[switch]:
-        state.leaves[switch] = due
-        push(state, due, LEAVES, switch, -1)
+def _way(state: Any, number: int, port: int) -> int:
+    """The link behind a port of a switch, or -1."""
+    return _int_at(state.ways, number * PORTS + port) if 0 <= port < PORTS else -1
 
 
 @njit(cache=True, nogil=True)
-def _sent(state: State, switch: int, program: InlineQueues, produced: int) -> int:
-    """Put what has left a switch's queues onto the links; 0, or ``TOO_LONG``."""
-    ways = state.ways[switch]
-    for row in range(produced):
-        if program.out_length[row] > state.pool.data.shape[1]:
-            return TOO_LONG
-        port = program.out_port[row]
-        link = ways[port] if 0 <= port < len(ways) else -1
+def _leave(state: Any, number: int) -> tuple[int, int]:
+    """Put what has left a program onto the links: why it stops, and the link."""
+    switch, program = _switch_at(state, number), _program_at(state, number)
+    lengths, ports = _signed(program.out_length, _MANY), _signed(program.out_port, _MANY)
+    times = _ints(program.out_time, _MANY)
+    while switch.row < switch.rows:
+        row = switch.row
+        length = lengths[row]
+        if length > state.stride:
+            return FAILED, TOO_LONG
+        link = _way(state, number, ports[row])
         if link < 0:
-            state.clock[UNCONNECTED] += 1
-            continue
-        packet = _keep(state.pool, program.out[row], program.out_length[row])
-        _transmit(state, link, packet, program.out_time[row])
+            switch.unconnected += 1
+        else:
+            lacks = _lacks(state, link)
+            if lacks != 0:
+                return lacks, link
+            at = transmit(state, link, length + state.extra, length, -1, times[row])
+            came = _bytes(program.out + row * program.stride, length)
+            _copy(_data_at(state, at, length), came, length)
+            written(state, link, at)
+        switch.row += 1
+    switch.row = switch.rows = 0
+    return 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _route(state: Any, number: int, flow: int, host: int) -> int:
+    """The port by which a switch sends packets of a flow; one of several by a hash of the flow."""
+    pair = number * state.host_count + host
+    first, end = _int_at(state.first_route, pair), _int_at(state.first_route, pair + 1)
+    if end == first:
+        return -1
+    choice = int(draw(0, flow, number) * (end - first))
+    return _int_at(state.routes, first + choice)
+
+
+@njit(cache=True, nogil=True)
+def _forward(state: Any, number: int, slot: Any, now: int) -> int:
+    """Put a packet of a flow into the queue of its port; why it cannot, or 0."""
+    switch, program = _switch_at(state, number), _program_at(state, number)
+    port = _route(state, number, slot.flow, slot.host)
+    link = _way(state, number, port)
+    if link < 0:
+        switch.unconnected += 1
+        return 0
+    if switch.waiting == state.waiting_room:
+        return NEEDS_WAITING
+    queues = _ints(program.queues, program.queue_words)
+    departure = admit(queues, port * switch.queues, now)
+    if departure < 0:
+        _flow_at(state, slot.flow).dropped += 1
+        return 0
+    first = state.waiting + number * state.waiting_room * WAITING_BYTES
+    heap = _waiting(first, state.waiting_room)
+    kept = heap[switch.waiting]
+    kept.time, kept.serial, kept.link, kept.port = departure, switch.serial, link, port
+    kept.sent, kept.number, kept.flow = slot.sent, slot.number, slot.flow
+    kept.length, kept.host = slot.length, slot.host
+    _wait(heap, switch.waiting)
+    switch.waiting += 1
+    switch.serial += 1
     return 0
 
 
 @njit(cache=True, nogil=True)
-def _reaches_switch(  # noqa: PLR0917 - compiled functions are called by position
-    state: State, programs: Any, inbox: Any, link: int, packet: int, now: int
-) -> tuple[int, int, int]:
-    """Ingress of a packet; see ``_leaves`` for what is returned."""
-    switch = state.links.switch[link]
-    program, (data, lengths, ports) = programs[switch], inbox[switch]
-    length = state.pool.length[packet]
-    came = state.pool.data[packet]
-    row = data[0]
-    for byte in range(length):
-        row[byte] = came[byte]
-    lengths[0], ports[0], program.times[0] = length, state.links.port[link], now
-    first = state.resume[switch]
-    following, produced, wanted, failed = run_queues(program, first, 1, now - 1)
-    failed = failed if failed != 0 else _sent(state, switch, program, produced)
-    state.resume[switch] = following if wanted != 0 else 0
-    if wanted == 0 and failed == 0:
-        state.clock[DELIVERED] += 1
-        _release(state.pool, packet)
-        _plan_departure(state, switch, program)
-    return switch, wanted, failed
+def _depart(state: Any, number: int) -> tuple[int, int]:
+    """Send the first packet of a flow that waits: why it cannot, and the link."""
+    switch, program = _switch_at(state, number), _program_at(state, number)
+    first = _waiting_at(state, number, 0)
+    lacks = _lacks(state, first.link)
+    if lacks != 0:
+        return lacks, first.link
+    withdraw(_ints(program.queues, program.queue_words), first.port * switch.queues)
+    row = transmit(state, first.link, first.length, 0, first.flow, first.time)
+    slot = _slot_at(state, row)
+    slot.sent, slot.number, slot.host = first.sent, first.number, first.host
+    written(state, first.link, row)
+    start = state.waiting + number * state.waiting_room * WAITING_BYTES
+    _remove(_waiting(start, state.waiting_room), switch.waiting)
+    switch.waiting -= 1
+    return 0, 0
 
 
 @njit(cache=True, nogil=True)
-def _leaves(state: State, programs: Any, switch: int, now: int) -> tuple[int, int, int]:
-    """Egress of what is due: the switch, what it lacks, whether it failed."""
-    program = programs[switch]
-    _, produced, wanted, failed = run_queues(program, 0, 0, now)
-    failed = failed if failed != 0 else _sent(state, switch, program, produced)
-    if wanted == 0 and failed == 0:
-        state.leaves[switch] = FOREVER
-        _plan_departure(state, switch, program)
-    return switch, wanted, failed
+def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
+    """Prepare the merging of a switch's links: those with packets of the window, as a heap."""
+    size = 0
+    for at in range(_int_at(state.first_into, number), _int_at(state.first_into, number + 1)):
+        link = _int_at(state.into, at)
+        time = next_arrival(state, link)
+        if time < state.end:
+            _rise(times, links, size, time, link)
+            size += 1
+    return size
+
+
+@njit(cache=True, nogil=True)
+def next_arrival(state: Any, link: int) -> int:
+    """When the next packet of a link arrives; FOREVER if none is on it."""
+    wire = link_at(state, link)
+    if wire.head == wire.tail:
+        return FOREVER
+    return int(_slot_at(state, wire.first + (wire.head & wire.mask)).time)
+
+
+@njit(cache=True, nogil=True)
+def _departure(state: Any, number: int) -> int:
+    """When the next packet leaves a switch's program; FOREVER if none waits."""
+    program = _program_at(state, number)
+    if _switch_at(state, number).runs and _int_at(program.traffic, TRAFFIC_ENTRIES):
+        return _int_at(program.waiting, 0)
+    return FOREVER
+
+
+@njit(cache=True, nogil=True)
+def _run_batch(state: Any, number: int) -> int:
+    """Run a switch's batch, or the rest of it; returns what failed, or 0."""
+    switch, program = _switch_at(state, number), _program_at(state, number)
+    queues = InlineQueues(
+        program.entry,
+        _ints(program.frame, program.frame_words),
+        _ints(program.starts, program.start_words),
+        _byte_rows(program.out, program.rows, program.stride),
+        _signed(program.out_length, program.rows),
+        _signed(program.out_port, program.rows),
+        _signed(program.out_origin, program.rows),
+        _ints(program.out_time, program.rows),
+        _ints(program.times, program.batch),
+        _ints(program.traffic, program.traffic_words),
+        _ints(program.waiting, program.waiting_words),
+        _ints(program.received, 1),
+    )
+    following, produced, wanted, failed = run_queues(
+        queues, switch.following, switch.batch, switch.until
+    )
+    switch.following, switch.row, switch.rows = following, 0, produced
+    switch.wanted = wanted
+    if wanted == 0:
+        switch.is_running = switch.batch = switch.following = 0
+    return int(failed)
+
+
+@njit(cache=True, nogil=True)
+def _run_switch(  # noqa: PLR0912, PLR0915 - the order of events at a switch, in one place
+    state: Any, number: int
+) -> tuple[int, int]:
+    """A switch's events of the window: why it stops, and which link or switch that is about."""
+    switch, program, end = _switch_at(state, number), _program_at(state, number), state.end
+    heap_times, heap_links = _ints(state.heap_times, _MANY), _ints(state.heap_links, _MANY)
+    lengths, ports = _signed(program.lengths, _MANY), _signed(program.ports, _MANY)
+    times = _ints(program.times, _MANY)
+    size = _merge(state, number, heap_times, heap_links)
+    while True:
+        if switch.row < switch.rows:
+            why, link = _leave(state, number)
+            if why != 0:
+                return why, link
+        if switch.wanted != 0:
+            return NEEDS_SWITCH, number
+        if switch.is_running:
+            failed = _run_batch(state, number)
+            if failed != 0:
+                return FAILED, failed
+            continue
+        # Gather packets of the program, until something else comes in between.
+        comes = heap_times[0] if size > 0 else FOREVER
+        departs = _waiting_at(state, number, 0).time if switch.waiting > 0 else FOREVER
+        now = min(comes, departs)
+        if now >= end:
+            if switch.batch == 0 and _departure(state, number) >= end:
+                return 0, 0
+            switch.is_running, switch.until = 1, end - 1
+            continue
+        link = heap_links[0]
+        wire = link_at(state, link)
+        row = wire.first + (wire.head & wire.mask)
+        slot = _slot_at(state, row)
+        is_flow = departs < comes or slot.flow >= 0
+        if (is_flow and (switch.batch > 0 or _departure(state, number) < now)) or (
+            switch.batch == BATCH
+        ):
+            switch.is_running, switch.until = 1, now - 1
+            continue
+        if departs < comes:
+            why, link = _depart(state, number)
+            if why != 0:
+                return why, link
+            continue
+        if is_flow:
+            why = _forward(state, number, slot, now)
+            if why != 0:
+                return why, number
+        elif not switch.runs:
+            switch.dropped += 1
+        else:
+            at = switch.batch
+            kept = _bytes(program.data + at * state.stride, slot.carried)
+            _copy(kept, _data_at(state, row, slot.carried), slot.carried)
+            lengths[at], ports[at], times[at] = slot.carried, wire.port, now
+            switch.batch = at + 1
+        wire.head += 1
+        state.delivered += 1
+        following = next_arrival(state, link)
+        if following < end:
+            _sink(heap_times, heap_links, size, following, link)
+        else:
+            size -= 1
+            if size > 0:
+                _sink(heap_times, heap_links, size, heap_times[size], heap_links[size])
 
 
 # ------------------------------------------------------------------ hosts
 
 
 @njit(cache=True, nogil=True)
-def set_timer(state: State, host: int, time: int) -> None:
+def set_timer(state: Any, host: int, time: int) -> None:
     """Let a host's timers be looked at, at ``time`` at the latest."""
-    if time < state.hosts.timer[host]:
-        state.hosts.timer[host] = time
-        push(state, time, TIMER, host, -1)
+    host_at(state, host).timer = min(host_at(state, host).timer, time)
 
 
 @njit(cache=True, nogil=True)
-def send_frame(state: State, host: int, frame: NDArray[np.uint8], now: int) -> None:
-    """A host sends a frame as soon as it can."""
-    hosts = state.hosts
-    hosts.free[host] = max(hosts.free[host], now) + hosts.sends[host]
-    packet = _keep(state.pool, frame, len(frame))
-    _transmit(state, hosts.link[host], packet, hosts.free[host])
+def _busy(state: Any, host: int, per_packet: int, length: int, now: int) -> int:
+    """Let a host work on a packet; returns when it has done."""
+    here = host_at(state, host)
+    here.free = max(here.free, now) + per_packet + here.byte * length
+    return int(here.free)
 
 
 @njit(cache=True, nogil=True)
-def send_queued(state: State, ends: Any, frames: NDArray[np.uint8], host: int, now: int) -> None:
-    """Send the chunks that a host may send; ``frames`` has room for one frame."""
-    end: ClientState = ends[host]
-    stats = end.notes[0]
+def send_frame(states: Records, host: int, frame: NDArray[np.uint8], now: int) -> int:
+    """Python's host sends a frame as soon as it can; why it cannot at all, or 0."""
+    state = states[0]
+    here = host_at(state, host)
+    lacks = _lacks(state, here.up)
+    if lacks != 0:
+        return int(lacks)
+    carried = len(frame)
+    length = carried + state.extra
+    leaves = _busy(state, host, here.sends, length, now)
+    row = transmit(state, here.up, length, carried, -1, leaves)
+    _copy(_data_at(state, row, carried), frame, carried)
+    written(state, here.up, row)
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def close_host(states: Records, host: int, now: int) -> None:
+    """Python's host is done."""
+    close(states[0], host, now)
+
+
+@njit(cache=True, nogil=True)
+def _room(state: Any, host: int) -> int:
+    """How many packets a host can send before memory is needed."""
+    wire = link_at(state, host_at(state, host).up)
+    room = wire.mask + 1 - (wire.tail - wire.head)
+    if wire.is_traced:
+        room = min(room, state.trace_room - state.traced_packets)
+    return int(room)
+
+
+@njit(cache=True, nogil=True)
+def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> None:
+    """Send the chunk of a slot. There must be room."""
+    here, client = host_at(state, host), _client_at(state, host)
+    carried = here.carried
+    length = carried + state.extra
+    leaves = _busy(state, host, here.sends, length, now)
+    row = transmit(state, here.up, length, carried, -1, leaves)
+    fill_frame(
+        _data_at(state, row, carried),
+        _bytes(client.head, client.head_bytes),
+        slot,
+        flag,
+        (_ints(client.chunk, client.window), _int_at(client.member, 4)),
+        (
+            _signed(client.words, client.word_count),
+            _bytes(client.operation, client.chunks),
+            _shorts(client.elements, client.chunks),
+        ),
+    )
+    written(state, here.up, row)
+
+
+@njit(inline="always", nogil=True)
+def _timers_of(client: Any) -> Any:
+    """A client's ``TimerState``."""
+    at, window = client.timers, client.window
+    return (
+        _signed(at[0], window),
+        _floats(at[1], window),
+        _floats(at[2], window),
+        _floats(at[3], window),
+        _floats(at[4], window),
+        _floats(at[5], window),
+        _bools(at[6], window),
+        _floats(at[7], _PACE_WORDS),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _send_queued(state: Any, host: int, now: int) -> None:
+    """Send the chunks that a host may send. There must be room."""
+    here, client = host_at(state, host), _client_at(state, host)
+    stats = _ints(client.stats, _NOTES)
     queued = stats[_QUEUED]
-    if queued == 0 or end.held or stats[_FLAGS] & end.halts != 0:
+    if queued == 0 or client.held or stats[_FLAGS] & client.halts != 0:
         return
-    (chunk, doing, queue), timers = end.slots
-    operation, elements, _, _ = end.chunks
-    where, message = (chunk, end.terms[1][4]), (end.words, operation, elements)
-    no_flags = np.zeros(1, np.uint8)
+    timers = _timers_of(client)
+    chunk, queue = _ints(client.chunk, client.window), _ints(client.queue, client.window)
+    doing = _bytes(client.state, client.window)
     for index in range(queued):
-        slots = queue[index : index + 1]
-        doing[slots[0]] = _UNDER_WAY
-        leaving = max(state.hosts.free[host], now) + state.hosts.sends[host]
-        start(timers, chunk, slots, leaving / SECOND, end.last)
-        fill(frames, end.head, (slots, no_flags), where, message)
-        send_frame(state, host, frames[0], now)
+        doing[queue[index]] = _UNDER_WAY
+        _send_chunk(state, host, queue[index], 0, now)
+        start(timers, chunk, queue[index : index + 1], here.free / SECOND, client.last)
     stats[_QUEUED] = 0
-    counts = state.hosts.counts[host]
-    counts[HOST_SENT] += queued
-    counts[HOST_WAITING] += queued
-    set_timer(state, host, state.hosts.free[host] + int(shortest_wait(timers) * SECOND))
+    here.sent += queued
+    here.waiting += queued
+    set_timer(state, host, here.free + int(shortest_wait(timers) * SECOND))
 
 
 @njit(cache=True, nogil=True)
-def _reaches_host(  # noqa: PLR0917 - likewise
-    state: State, ends: Any, frames: NDArray[np.uint8], link: int, packet: int, now: int
-) -> None:
-    """A host takes a packet, and sends what it may send then."""
-    host = state.links.port[link]
-    hosts = state.hosts
-    if ends[host].terms[1][2] != host:  # it takes no part, and ignores what others are told
-        state.clock[DELIVERED] += 1
-        _release(state.pool, packet)
-        return
-    hosts.free[host] = max(hosts.free[host], now) + hosts.receives[host]
-    taken = hosts.free[host]
-    end: ClientState = ends[host]
-    stats, clock = end.notes
+def close(state: Any, host: int, now: int) -> None:
+    """A host is done; perhaps its group is."""
+    here = host_at(state, host)
+    here.is_open = 0
+    group = _groups(state.groups, _MANY)[here.group]
+    group.open -= 1
+    group.finished = max(group.finished, now)
+    if group.open == 0:
+        state.completed += 1
+
+
+@njit(cache=True, nogil=True)
+def _take(state: Any, host: int, row: int, now: int) -> None:
+    """A client takes a packet, and sends what it may send then. There must be room."""
+    here, client = host_at(state, host), _client_at(state, host)
+    carried, window = _slot_at(state, row).carried, client.window
+    taken = _busy(state, host, here.receives, _slot_at(state, row).length, now)
+    stats, clock = _ints(client.stats, _NOTES), _floats(client.clock, 5)
     clock[0], clock[2], clock[3], clock[4] = taken / SECOND, -1.0, -np.inf, -1.0
-    length = state.pool.length[packet]
-    packets = state.pool.data[packet : packet + 1], state.pool.length[packet : packet + 1]
-    answers = receive(packets, end.terms, end.slots, end.chunks, end.notes)
-    counts = hosts.counts[host]
-    counts[HOST_RECEIVED] += 1
-    counts[HOST_BYTES] += length
-    counts[HOST_ANSWERS] += answers
-    counts[HOST_WAITING] -= answers
-    state.clock[DELIVERED] += 1
-    _release(state.pool, packet)
+    timers = _timers_of(client)
+    answers = receive_frame(
+        _data_at(state, row, carried),
+        carried,
+        (
+            _rules(client.rules, client.rule_count, _RULE_WORDS),
+            _ints(client.member, _MEMBER_WORDS),
+        ),
+        (
+            (
+                _ints(client.chunk, window),
+                _bytes(client.state, window),
+                _ints(client.queue, window),
+            ),
+            timers,
+        ),
+        (
+            _bytes(client.operation, client.chunks),
+            _shorts(client.elements, client.chunks),
+            _value_rows(client.combined, client.chunks, client.values),
+            _words(client.who, client.chunks),
+        ),
+        (stats, clock),
+    )
+    here.received += 1
+    here.bytes += carried
+    here.answers += answers
+    here.waiting -= answers
     if answers > 0:
-        timers = end.slots[1]
-        pace = timers[7]
-        soonest = min(shortest_wait(timers), pace[9])  # a chunk that was overtaken waits less
+        # A chunk that was overtaken waits less than others.
+        soonest = min(shortest_wait(timers), timers[7][PACE_REORDERING])
         set_timer(state, host, taken + int(soonest * SECOND))
-        send_queued(state, ends, frames, host, taken)
-    if counts[HOST_WAITING] == 0 and stats[_QUEUED] == 0 and not hosts.is_done[host]:
-        hosts.is_done[host] = True
-        state.clock[OPEN] -= 1
-        state.clock[FINISHED] = max(state.clock[FINISHED], taken)
+        _send_queued(state, host, taken)
+    if here.waiting == 0 and stats[_QUEUED] == 0 and here.is_open:
+        close(state, host, taken)
 
 
 @njit(cache=True, nogil=True)
-def _expires(state: State, ends: Any, host: int, now: int) -> bool:
-    """Whether a timer of a host has expired; otherwise the next one is awaited."""
-    state.hosts.timer[host] = FOREVER
-    if state.hosts.is_done[host]:
-        return False
-    deadline = next_deadline(ends[host].slots[1])
-    if deadline * SECOND <= now:
-        return True
+def _expires(state: Any, host: int, now: int) -> int:
+    """A host's timers are looked at: chunks are sent again; why they cannot, or 0."""
+    here, client = host_at(state, host), _client_at(state, host)
+    if not here.is_open:
+        here.timer = FOREVER
+        return 0
+    timers = _timers_of(client)
+    deadline = next_deadline(timers)
+    seconds = np.nextafter(now / SECOND, np.inf)  # not before the deadline, as floats go
+    if deadline <= seconds:
+        give_up = np.inf
+        for slot in range(client.window):
+            give_up = min(give_up, timers[5][slot])
+        if give_up <= seconds:
+            return NEEDS_HOST
+        if _room(state, host) < client.window:
+            return NEEDS_RING
+        due = take_due(timers, _ints(client.chunk, client.window), seconds)
+        send_again(timers, due, seconds)
+        for slot in due:
+            _send_chunk(state, host, slot, _RESEND, now)
+        here.resent += len(due)
+        deadline = next_deadline(timers)
+    here.timer = FOREVER
     if deadline < np.inf:
-        set_timer(state, host, max(now + 1, int(deadline * SECOND) + 1))
-    return False
+        here.timer = max(now + 1, int(deadline * SECOND) + 1)
+    return 0
 
 
 @njit(cache=True, nogil=True)
-def run(  # noqa: PLR0911, PLR0917 - likewise; each return is another reason
-    state: State,
-    programs: Any,
-    inbox: Any,
-    ends: Any,
-    frames: NDArray[np.uint8],
-    limits: tuple[int, int],
-) -> tuple[int, int, int]:
-    """Let events happen until there is something for Python to do.
+def _follow(state: Any, number: int) -> None:
+    """Set when the next packet of a flow is due, after one was sent."""
+    flow = _flow_at(state, number)
+    flow.left -= 1
+    flow.sent += 1
+    if flow.left == 0:
+        flow.next = FOREVER
+    elif flow.at >= 0:
+        flow.at += 1
+        flow.next = _int_at(state.times, flow.at)
+    elif flow.is_random:
+        wait = -np.log1p(-draw(state.seed, number + (1 << 32), flow.sent)) * flow.interval
+        flow.next += max(1, int(wait))
+    else:
+        flow.next += flow.interval
+
+
+@njit(cache=True, nogil=True)
+def plan_flows(state: Any, host: int) -> None:
+    """Set when the next packet of a host's flows is due."""
+    soonest = FOREVER
+    for at in range(_int_at(state.first_flow, host), _int_at(state.first_flow, host + 1)):
+        soonest = min(soonest, _flow_at(state, _int_at(state.host_flows, at)).next)
+    host_at(state, host).flow = soonest
+
+
+@njit(cache=True, nogil=True)
+def _send_flows(state: Any, host: int, now: int) -> int:
+    """Send the packets of flows that are due; why they cannot be sent, or 0."""
+    here = host_at(state, host)
+    for at in range(_int_at(state.first_flow, host), _int_at(state.first_flow, host + 1)):
+        number = _int_at(state.host_flows, at)
+        flow = _flow_at(state, number)
+        if flow.next != now:
+            continue
+        lacks = _lacks(state, here.up)
+        if lacks != 0:
+            return lacks
+        leaves = _busy(state, host, here.sends, flow.length, now)
+        row = transmit(state, here.up, flow.length, 0, number, leaves)
+        slot = _slot_at(state, row)
+        slot.sent, slot.number, slot.host = now, flow.sent, flow.target
+        written(state, here.up, row)
+        _follow(state, number)
+    plan_flows(state, host)
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def arrive(state: Any, row: int, now: int) -> None:
+    """A packet of a flow reaches its host."""
+    slot = _slot_at(state, row)
+    flow = _flow_at(state, slot.flow)
+    delay = now - slot.sent
+    flow.received += 1
+    flow.delay += delay
+    flow.longest = max(flow.longest, delay)
+    if flow.log >= 0:
+        _ints(state.log, _MANY)[flow.log + slot.number] = delay
+
+
+@njit(cache=True, nogil=True)
+def _run_host(  # noqa: PLR0911, PLR0912 - likewise
+    state: Any, host: int
+) -> tuple[int, int]:
+    """A host's events of the window: why it stops, and which link or host that is about."""
+    here, client = host_at(state, host), _client_at(state, host)
+    wire, until = link_at(state, here.down), state.end
+    while True:
+        comes = next_arrival(state, here.down)
+        own = min(here.start, here.flow, here.timer)
+        now = min(comes, own)
+        if now >= until:
+            return 0, 0
+        if comes <= own:
+            row = wire.first + (wire.head & wire.mask)
+            if _slot_at(state, row).flow >= 0:
+                arrive(state, row, now)
+            elif here.kind == PYTHON:
+                return NEEDS_HOST, host
+            elif here.kind == COMPILED:
+                if _room(state, host) < _int_at(client.stats, _QUEUED) + 1:
+                    return NEEDS_RING, here.up
+                _take(state, host, row, now)
+            wire.head += 1
+            state.delivered += 1
+        elif here.flow == now and here.start != now:
+            lacks = _send_flows(state, host, now)
+            if lacks != 0:
+                return lacks, here.up
+        elif here.kind == PYTHON:
+            return NEEDS_HOST, host
+        elif here.start == now:
+            if _room(state, host) < _int_at(client.stats, _QUEUED):
+                return NEEDS_RING, here.up
+            here.start = FOREVER
+            _send_queued(state, host, now)
+        else:
+            why = _expires(state, host, now)
+            if why != 0:
+                return why, host if why == NEEDS_HOST else here.up
+
+
+# ------------------------------------------------------------------ windows
+
+
+@njit(cache=True, nogil=True)
+def _plan(state: Any) -> int:
+    """Find out when each node's next event is; returns the time of the first one."""
+    nodes = _ints(state.nodes, _MANY)
+    first = FOREVER
+    for number in range(state.switch_count):
+        due = _departure(state, number)
+        if _switch_at(state, number).waiting > 0:
+            due = min(due, _waiting_at(state, number, 0).time)
+        for at in range(_int_at(state.first_into, number), _int_at(state.first_into, number + 1)):
+            due = min(due, next_arrival(state, _int_at(state.into, at)))
+        nodes[number] = due
+        first = min(first, due)
+    for number in range(state.host_count):
+        here = host_at(state, number)
+        due = min(here.start, here.flow, here.timer, next_arrival(state, here.down))
+        nodes[state.switch_count + number] = due
+        first = min(first, due)
+    return first
+
+
+@njit(cache=True, nogil=True)
+def run(states: Records, most: int) -> tuple[int, int]:
+    """Let time pass until there is something for Python to do.
 
     Args:
-        state: the network.
-        programs: an ``InlineQueues`` of each switch.
-        inbox: of each switch, the memory of its received packets, one row.
-        ends: a ``ClientState`` of each host.
-        frames: (1, bytes of a frame), used for what hosts send.
-        limits: most events of this call, and most packets that an event sends.
+        states: a STATE.
+        most: windows of this call, after which it returns REACHED.
 
     Returns:
-        why it returns; the switch or the host that this is about; what that switch lacks.
+        why it returns; the link, switch or host that this is about, or what has failed.
     """
-    events, pool, clock = state.events, state.pool, state.clock
-    most, copies = limits
+    state = states[0]
+    nodes = _ints(state.nodes, _MANY)
     for _ in range(most):
-        if clock[OPEN] == 0:
-            return DONE, -1, 0
-        if events.size[0] == 0:
-            return IDLE, -1, 0
-        if pool.left[0] < copies or len(events.time) - events.size[0] < 2 * copies + 2:
-            return NEEDS_ROOM, -1, 0
-        now, kind = events.time[0], events.kind[0]
-        subject, packet = events.subject[0], events.packet[0]
-        clock[TIME] = now
-        if kind == TO_SWITCH:
-            switch, wanted, failed = _reaches_switch(state, programs, inbox, subject, packet, now)
-        elif kind == LEAVES:
-            if state.leaves[subject] != now:
-                _pop(events)
+        if not state.is_open:
+            if state.completed > 0:
+                return DONE, 0
+            first = _plan(state)
+            if first == FOREVER:
+                return IDLE, 0
+            if first >= state.limit:
+                return REACHED, 0
+            state.begin = first
+            state.end = min(first + state.lookahead, state.limit)
+            state.node, state.is_open = 0, 1
+        for node in range(state.node, state.switch_count + state.host_count):
+            if nodes[node] >= state.end:
                 continue
-            switch, wanted, failed = _leaves(state, programs, subject, now)
-        else:
-            _pop(events)
-            if kind == TO_HOST:
-                _reaches_host(state, ends, frames, subject, packet, now)
-            elif state.hosts.timer[subject] == now and _expires(state, ends, subject, now):
-                return EXPIRED, int(subject), 0
-            continue
-        if failed != 0:
-            return FAILED, int(switch), int(failed)
-        if wanted != 0:
-            return NEEDS_SWITCH, int(switch), int(wanted)
-        _pop(events)  # it is still the first: those that it made have later numbers
-    return PAUSED, -1, 0
+            if node < state.switch_count:
+                why, which = _run_switch(state, node)
+            else:
+                why, which = _run_host(state, node - state.switch_count)
+            if why != 0:
+                state.node = node
+                return why, which
+        state.is_open = 0
+    return REACHED, 0

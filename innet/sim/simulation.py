@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,48 +13,47 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
+from innet.network import Host
 from innet.protocol import SlotClient, Timing
-from innet.protocol.slot_client import Progress
+from innet.protocol.slot_client import ClientState, Progress
 from innet.sim import core
 from innet.sim.core import (
-    DELIVERED,
+    BATCH,
+    CLIENT,
+    COMPILED,
     DONE,
-    EXPIRED,
     FAILED,
-    FINISHED,
-    HOST_ANSWERS,
-    HOST_BYTES,
-    HOST_RECEIVED,
-    HOST_SENT,
-    HOST_WAITING,
+    FLOW,
+    FULL_TRACE,
+    GROUP,
+    HOST,
     IDLE,
-    LINK_BUSY,
-    LINK_BYTES,
-    LINK_LOST,
-    LINK_PACKETS,
-    LOST,
-    NEEDS_ROOM,
+    LINK,
+    NEEDS_HOST,
+    NEEDS_RING,
     NEEDS_SWITCH,
-    OPEN,
-    PACKETS,
-    TIME,
-    UNCONNECTED,
-    Events,
-    Hosts,
-    Links,
-    Pool,
-    State,
+    NEEDS_WAITING,
+    NONE,
+    OUTAGE,
+    PROGRAM,
+    PYTHON,
+    SLOT,
+    STATE,
+    SWITCH,
+    TRACE,
+    WAITING,
     wire_time,
 )
 from innet.sim.network import SECOND, Network
 from innet.switch import Switch
 from innet.switch.engine import InlineQueueSwitch
-from innet.switch.traffic_manager import FOREVER, PORTS
+from innet.switch.jit.inline import InlineQueues
+from innet.switch.jit.native import address_of
+from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS
 from innet.wire import Layout
 
-_EVENTS = 1 << 22  # of one call of compiled code, after which Python handles Ctrl-C
-_FIRST = 1 << 12  # events and packets that there is room for at first
-
+_WINDOWS = 1 << 14  # of one call of compiled code, after which Python handles Ctrl-C
+_FIRST = 1 << 4  # packets that a link's ring has room for at first, at least
 
 TIMING = Timing(timeout=1e-3, min_timeout=1e-3)
 """Default timeouts of workers: a millisecond, as SwitchML has it (NSDI 2021, section 4)."""
@@ -111,14 +112,14 @@ class Counts(NamedTuple):
 
 
 class Simulation:
-    """Workers at switches, in simulated time.
+    """Hosts at switches, in simulated time.
 
     Args:
         network: rates, delays and queues.
-        layout: of all packets.
+        layout: of all packets of the program.
         switches: by name, with their tables, which run compiled programs.
         cables: all links.
-        workers: number of workers; they are the hosts 0, 1, ...
+        hosts: number of hosts; they are 0, 1, ...
         seed: of losses.
 
     Attributes:
@@ -134,237 +135,351 @@ class Simulation:
         layout: Layout,
         switches: Mapping[str, Switch],
         cables: Sequence[Cable],
-        workers: int,
+        hosts: int,
         *,
         seed: int = 0,
     ) -> None:
         self._switches = list(switches.values())
+        self._layout = layout
         number = {name: index for index, name in enumerate(switches)}
         links, ways = _links(network, number, cables)
         self._is_trunk = np.repeat([cable.host is None for cable in cables], 2)
-        host_link = np.zeros(workers, np.int64)
-        for index, cable in enumerate(cables):
-            if cable.host is not None:
-                host_link[cable.host] = 2 * index
-        self._programs: Any = None
-        self._clients: Any = None
-        self._copies = PORTS
+        self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed)
         self._running: list[InlineQueueSwitch] = []
-        memories = []
-        for switch, here in zip(self._switches, ways, strict=True):
-            memory = PacketBatch(
-                np.zeros((1, layout.frame_size), np.uint8),
-                np.zeros(1, np.int32),
-                np.zeros(1, np.int32),
+        self._received: list[PacketBatch] = []
+        for index, (switch, here) in enumerate(zip(self._switches, ways, strict=True)):
+            received = PacketBatch(
+                np.zeros((BATCH, layout.frame_size), np.uint8),
+                np.zeros(BATCH, np.int32),
+                np.zeros(BATCH, np.int32),
             )
-            running = switch.inline_queues(memory)
+            running = switch.inline_queues(received)
             if running is None:
                 raise InputError(
                     "a network in simulated time runs compiled programs without ageing entries; "
                     "choose the engine jit."
                 )
-            memories.append((memory.data, memory.length, memory.port))
+            self._received.append(received)
             self._running.append(running)
             for port in np.flatnonzero(here >= 0).tolist():
-                interval = int(wire_time(layout.frame_size, int(links.rate[here[port]])))
+                interval = int(wire_time(layout.frame_size, int(links["rate"][here[port]])))
                 switch.traffic_manager.set_interval(interval, port)
                 switch.traffic_manager.set_depth(network.queue_packets, port)
-        self._inbox = _typed(memories)
-        self._state = State(
-            _events(_FIRST),
-            _pool(_FIRST, layout.frame_size),
-            links,
-            Hosts(
-                host_link,
-                np.full(workers, _ticks(network.host_receive / network.host_cores), np.int64),
-                np.full(workers, _ticks(network.host_send / network.host_cores), np.int64),
-                np.zeros(workers, np.int64),
-                np.full(workers, FOREVER, np.int64),
-                np.ones(workers, np.bool_),
-                np.zeros((workers, 5), np.int64),
-            ),
-            ways,
-            np.full(len(switches), FOREVER, np.int64),
-            np.zeros(len(switches), np.int64),
-            np.zeros(8, np.int64),
-            seed,
-        )
-        self._frames = np.zeros((1, layout.frame_size), np.uint8)
-        self._ends: dict[int, SlotClient] = {}
+            memory.switches["queues"][index] = switch.traffic_manager.priorities * QUEUE_WORDS
+        # Compiled code has addresses only, so these are what keeps its arrays.
+        self._begun: list[InlineQueues] = [each.begin() for each in self._running]
+        self._kept: dict[int, ClientState] = {}
+        self._ends: dict[int, Host] = {}
+        self._groups: dict[int, list[int]] = {}
+        self._schedule: list[tuple[int, int, Callable[[], None]]] = []
+        self._serial = itertools.count()
+        self._last = 0  # when the last group was done
 
     @property
     def now(self) -> float:
         """Seconds since the beginning."""
-        return self._tick / SECOND
+        return self._last / SECOND
 
-    @property
-    def _tick(self) -> int:
-        """The same in picoseconds. Packets that nobody waits for any more may be under way."""
-        return int(max(self._state.clock[TIME], self._state.clock[FINISHED]))
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        """Let ``action`` be done at a time, before what else happens then."""
+        heapq.heappush(self._schedule, (_ticks(seconds), next(self._serial), action))
 
-    def run(self, ends: Mapping[int, SlotClient]) -> None:
-        """Let time pass until all workers have their results.
+    def run(self, ends: Mapping[int, Host], others: Mapping[int, Host] | None = None) -> None:
+        """Let time pass until all of ``ends`` have what they expect.
 
         Args:
-            ends: the workers that take part, started at ``now``.
+            ends: the hosts that take part, started at ``now``.
+            others: hosts that answer, such as parameter servers; nobody waits for them.
 
         Raises:
-            StalledError: a worker gave up, or nothing will ever happen.
-            InputError: a worker whose end does not run in compiled code.
+            StalledError: a host gave up, or nothing will ever happen.
         """
-        for end in ends.values():
-            if not end.runs_compiled:
-                raise InputError(
-                    "a network in simulated time has workers with a fixed window that wait for "
-                    "all; leave partial_after and window_control out."
-                )
-        self._ends = dict(ends)
-        begun = [each.begin() for each in self._running]
-        self._programs = _typed(begun)
-        self._copies = max(len(each.out) for each in begun)
-        self._copies = max(self._copies, *(end.member.window for end in ends.values()), PORTS)
-        self._make_room()
+        group = self.launch(ends, others=others)
+        while self.wait() != group:
+            pass
+
+    def launch(
+        self,
+        ends: Mapping[int, Host],
+        starts: Mapping[int, float] | None = None,
+        others: Mapping[int, Host] | None = None,
+    ) -> int:
+        """Let hosts begin an exchange; ``wait`` lets time pass.
+
+        Args:
+            ends: by number.
+            starts: when each of them begins, seconds, not before ``now``; by default now.
+            others: as for ``run``.
+
+        Returns:
+            the number by which ``wait`` calls them.
+        """
+        memory, group = self._memory, self._free_group()
+        begins = dict.fromkeys(ends, self._last)
+        for host, seconds in (starts or {}).items():
+            begins[host] = max(self._last, _ticks(seconds))
+        memory.groups[group] = 0, self._last
+        self._groups[group] = list(ends)
+        for host, end in {**(others or {}), **ends}.items():
+            here = memory.hosts[host]
+            self._ends[host] = end
+            here["kind"] = COMPILED if _is_compiled(end) else PYTHON
+            here["group"] = group
+            here["start"] = here["timer"] = FOREVER
+            here["is_open"] = host in ends and not end.done
+            for name in ("sent", "received", "bytes", "answers", "waiting", "resent"):
+                here[name] = 0
+            memory.groups["open"][group] += here["is_open"]
+            if here["is_open"] or host not in ends:
+                here["start"] = begins.get(host, self._last)
+            if here["kind"] == COMPILED:
+                self._hand_over(host)
+        if memory.groups["open"][group] == 0:
+            memory.state["completed"] += 1
+        return group
+
+    def wait(self) -> int:
+        """Let time pass until a group is done; returns its number.
+
+        Raises:
+            StalledError: as for ``run``.
+        """
+        memory, state = self._memory, self._memory.state
+        self._begin_programs()
         try:
-            self._begin()
-            while (why := self._turn()) != DONE:
-                if why == IDLE:
-                    waiting = [worker for worker, end in self._ends.items() if not end.done]
-                    raise StalledError(f"no packet is under way, but workers {waiting} wait.")
+            while True:
+                state["limit"] = self._schedule[0][0] if self._schedule else FOREVER
+                why, which = core.run(memory.states, _WINDOWS)
+                if why == DONE:
+                    break
+                self._handle(why, which)
         finally:
-            self._sync()
+            for host, end in self._ends.items():
+                if memory.hosts["kind"][host] == COMPILED:
+                    self._take_up(host, end)
             for each in self._running:
                 each.end()
+        state["completed"] -= 1
+        done = next(each for each in self._groups if memory.groups["open"][each] == 0)
+        for host in self._groups.pop(done):
+            memory.hosts["kind"][host] = NONE
+            memory.hosts["timer"][host] = FOREVER
+            del self._ends[host]
+        self._last = max(self._last, int(memory.groups["finished"][done]))
+        return done
 
-    def _begin(self) -> None:
-        """Let all workers send their first chunks."""
-        state, hosts = self._state, self._state.hosts
-        clients = []
-        idle = next(iter(self._ends.values()))
-        hosts.is_done[:] = True
-        hosts.counts[:] = 0
-        for worker in range(len(hosts.link)):
-            end = self._ends.get(worker, idle)
-            clients.append(end.compiled_state(self.now))
-            if worker in self._ends:
-                hosts.is_done[worker] = end.done
-                hosts.counts[worker, HOST_WAITING] = clients[worker].waiting
-        state.clock[OPEN] = int((~hosts.is_done).sum())
-        self._clients = _typed(clients)
-        now = self._tick
-        for worker in self._ends:
-            if not hosts.is_done[worker]:
-                core.send_queued(self._state, self._clients, self._frames, worker, now)
-                self._make_room()
+    def _free_group(self) -> int:
+        groups = self._memory.groups
+        for group in range(len(groups)):
+            if group not in self._groups:
+                return group
+        self._memory.keep("groups", np.concatenate([groups, np.zeros(1, GROUP)]))
+        return len(groups)
 
-    def _turn(self) -> int:
-        state = self._state
-        why, which, lacks = core.run(
-            state,
-            self._programs,
-            self._inbox,
-            self._clients,
-            self._frames,
-            (_EVENTS, self._copies),
-        )
-        if why == NEEDS_ROOM:
-            self._make_room()
+    def _begin_programs(self) -> None:
+        for index, each in enumerate(self._running):
+            self._put_program(index, each.begin())
+
+    def _put_program(self, index: int, begun: InlineQueues) -> None:
+        """Hand a switch's program over to compiled code."""
+        self._begun[index] = begun
+        received, queues = self._received[index], self._switches[index].traffic_manager.queues
+        there = self._memory.programs[index]
+        there["entry"] = begun.entry
+        for name in begun._fields[1:]:
+            there[name] = address_of(getattr(begun, name))
+        there["frame_words"], there["start_words"] = len(begun.frame), len(begun.starts)
+        there["rows"], there["stride"] = begun.out.shape
+        there["batch"], there["traffic_words"] = len(begun.times), len(begun.traffic)
+        there["waiting_words"], there["queue_words"] = len(begun.waiting), len(queues)
+        there["data"], there["lengths"] = address_of(received.data), address_of(received.length)
+        there["ports"], there["queues"] = address_of(received.port), address_of(queues)
+
+    def _handle(self, why: int, which: int) -> None:
+        """Do what compiled code returned for."""
+        memory = self._memory
+        if why == NEEDS_HOST:
+            self._run_host(which)
+        elif why == NEEDS_RING:
+            self._extend_ring(which)
+        elif why == NEEDS_WAITING:
+            memory.widen_waiting()
         elif why == NEEDS_SWITCH:
-            program = self._running[which].make_room(lacks)
-            core.put(self._programs, which, program)
-            self._copies = max(self._copies, len(program.out))
-            self._make_room()
-        elif why == EXPIRED:
-            self._retransmit(which)
+            lacks = int(memory.switches["wanted"][which])
+            self._put_program(which, self._running[which].make_room(lacks))
+            memory.switches["wanted"][which] = 0
+        elif why == FULL_TRACE:
+            self._take_trace()
         elif why == FAILED:
             raise InputError(
                 "a switch's program makes packets longer than those of the job."
-                if lacks == core.TOO_LONG
+                if which == core.TOO_LONG
                 else "a switch's program went round without end."
             )
-        return int(why)
+        elif why == IDLE and not self._schedule:
+            self._last = max(self._last, int(memory.state["begin"]))
+            waiting = [host for host, end in self._ends.items() if not end.done]
+            raise StalledError(f"no packet is under way, but workers {waiting} wait.")
+        elif self._schedule and (why == IDLE or not memory.state["is_open"]):
+            self._do_next(idle=why == IDLE)
 
-    def _retransmit(self, worker: int) -> None:
-        """What a worker does when a timer has expired."""
-        end, clock = self._ends[worker], int(self._state.clock[TIME])
-        self._take_up(worker)
-        now = math.nextafter(clock / SECOND, math.inf)  # not before the deadline, as floats go
-        for frame in end.outgoing(now):
-            core.send_frame(self._state, worker, frame, clock)
-            self._make_room()
-        self._hand_over(worker)
+    def _do_next(self, *, idle: bool) -> None:
+        """Do what is scheduled next, if all that comes before has happened."""
+        time, _, action = self._schedule[0]
+        if idle or int(self._memory.nodes.min()) >= time:
+            heapq.heappop(self._schedule)
+            for each in self._running:
+                each.end()
+            action()
+            self._begin_programs()
+
+    # ------------------------------------------------------------------ hosts
+
+    def _run_host(self, host: int) -> None:
+        """Handle a host's events of the window in Python."""
+        memory, end = self._memory, self._ends[host]
+        here = memory.hosts[host]
+        if here["kind"] == COMPILED:
+            self._retransmit(host)
+            return
+        until = int(memory.state["end"])
+        while True:
+            wire = memory.links[int(here["down"])]
+            row = int(wire["first"] + (wire["head"] & wire["mask"]))
+            comes = int(memory.slots["time"][row]) if wire["head"] < wire["tail"] else FOREVER
+            own = int(min(here["start"], here["timer"]))
+            now = min(comes, own)
+            if now >= until or here["flow"] <= now:
+                return
+            if comes <= own:
+                slot = memory.slots[row]
+                if slot["flow"] >= 0:
+                    return
+                done = max(int(here["free"]), now) + int(here["receives"])
+                here["free"] = now = done + int(here["byte"]) * int(slot["length"])
+                carried = int(slot["carried"])
+                frame = memory.data[row : row + 1, :carried].copy()
+                wire["head"] += 1
+                memory.state["delivered"] += 1
+                batch = PacketBatch(frame, np.array([carried], np.int32), np.zeros(1, np.int32))
+                end.receive(batch, now / SECOND)
+            elif here["start"] == now:
+                here["start"] = FOREVER
+            else:
+                here["timer"] = FOREVER
+            self._send(host, end, now)
+
+    def _send(self, host: int, end: Host, now: int) -> None:
+        """Send what a host has to send, set its timer, and notice that it is done."""
+        here = self._memory.hosts[host]
+        seconds = math.nextafter(now / SECOND, math.inf)  # not before a deadline, as floats go
+        for frame in end.outgoing(seconds):
+            while (why := core.send_frame(self._memory.states, host, frame, now)) != 0:
+                self._handle(why, int(here["up"]))
         deadline = end.next_deadline()
-        if deadline is not None:
-            core.set_timer(self._state, worker, max(clock, int(deadline * SECOND)) + 1)
+        if deadline is not None and deadline < math.inf:
+            due = max(now, int(deadline * SECOND)) + 1
+            here["timer"] = min(int(here["timer"]), due)
+        if end.done and here["is_open"]:
+            core.close_host(self._memory.states, host, now)
 
-    def _take_up(self, worker: int) -> None:
-        """Update a worker's end after compiled code has used its state."""
-        counts = self._state.hosts.counts[worker]
-        self._ends[worker].take_up(
-            Progress(
-                answers=int(counts[HOST_ANSWERS]),
-                received=int(counts[HOST_RECEIVED]),
-                bytes=int(counts[HOST_BYTES]),
-                sent=int(counts[HOST_SENT]),
-                waiting=0,
-                first=0,
-                end=0,
-                lost=0,
-                error=0,
-            )
+    def _retransmit(self, host: int) -> None:
+        """What a client does when a timer has expired that compiled code leaves to Python."""
+        end, here = self._ends[host], self._memory.hosts[host]
+        now = int(here["timer"])
+        self._take_up(host, end)
+        here["timer"] = FOREVER
+        self._send(host, end, now)
+        self._hand_over(host)
+
+    def _take_up(self, host: int, end: Host) -> None:
+        """Update a client after compiled code has used its state."""
+        assert isinstance(end, SlotClient), "others are not compiled"
+        here = self._memory.hosts[host]
+        progress = Progress(
+            answers=int(here["answers"]),
+            received=int(here["received"]),
+            bytes=int(here["bytes"]),
+            sent=int(here["sent"]),
+            waiting=0,
+            first=0,
+            end=0,
+            lost=0,
+            error=0,
         )
-        counts[:HOST_WAITING] = 0
+        end.take_up(progress)
+        end.note_resent(int(here["resent"]))
+        for name in ("answers", "received", "bytes", "sent", "resent"):
+            here[name] = 0
 
-    def _hand_over(self, worker: int) -> None:
-        client = self._ends[worker].compiled_state(self.now)
-        self._state.hosts.counts[worker, HOST_WAITING] = client.waiting
-        core.put(self._clients, worker, client)
+    def _hand_over(self, host: int) -> None:
+        """Hand a client's state over to compiled code."""
+        end = self._ends[host]
+        assert isinstance(end, SlotClient), "others are not compiled"
+        client = self._kept[host] = end.compiled_state(self._last / SECOND)
+        self._memory.hosts["waiting"][host] = client.waiting
+        there = self._memory.clients[host]
+        (rules, member), ((chunk, state, queue), timers) = client.terms, client.slots
+        operation, elements, combined, who = client.chunks
+        there["rules"], there["rule_count"] = address_of(rules), len(rules)
+        there["member"], there["window"] = address_of(member), len(chunk)
+        there["chunk"], there["state"] = address_of(chunk), address_of(state)
+        there["queue"] = address_of(queue)
+        there["timers"] = [address_of(each) for each in timers]
+        there["chunks"], there["operation"] = len(operation), address_of(operation)
+        there["elements"], there["combined"] = address_of(elements), address_of(combined)
+        there["values"], there["who"] = combined.shape[1], address_of(who)
+        there["stats"], there["clock"] = map(address_of, client.notes)
+        there["head"], there["head_bytes"] = address_of(client.head), len(client.head)
+        there["words"], there["word_count"] = address_of(client.words), len(client.words)
+        there["held"], there["halts"], there["last"] = client.held, client.halts, client.last
 
-    def _sync(self) -> None:
-        for worker in self._ends:
-            self._take_up(worker)
+    # ------------------------------------------------------------------ memory
 
-    def _make_room(self) -> None:
-        """Make room for the packets and events of a few more steps."""
-        state = self._state
-        if state.pool.left[0] < 2 * self._copies:
-            rows = len(state.pool.data)
-            more = _pool(2 * rows + 4 * self._copies, state.pool.data.shape[1])
-            more.data[:rows], more.length[:rows] = state.pool.data, state.pool.length
-            left = int(state.pool.left[0])
-            fresh = np.arange(rows, len(more.data))
-            more.free[:left] = state.pool.free[:left]
-            more.free[left : left + len(fresh)] = fresh
-            more.left[0] = left + len(fresh)
-            state = state._replace(pool=more)
-        if len(state.events.time) - int(state.events.size[0]) < 4 * self._copies + 2:
-            more_events = _events(2 * len(state.events.time) + 8 * self._copies)
-            for old, new in zip(state.events, more_events, strict=True):
-                new[: len(old)] = old
-            state = state._replace(events=more_events)
-        self._state = state
+    def _extend_ring(self, link: int) -> None:
+        """Give a link's ring twice its room, at the end of all rings."""
+        memory = self._memory
+        wire = memory.links[link]
+        size, used = int(wire["mask"]) + 1, memory.used
+        if used + 2 * size > len(memory.slots):
+            rows = 2 * (used + 2 * size)
+            slots = np.zeros(rows, SLOT)
+            data = np.zeros((rows, memory.data.shape[1]), np.uint8)
+            slots[:used], data[:used] = memory.slots[:used], memory.data[:used]
+            memory.keep("slots", slots)
+            memory.keep("data", data)
+        index = np.arange(int(wire["head"]), int(wire["tail"]))
+        old = int(wire["first"]) + (index & (size - 1))
+        new = used + (index & (2 * size - 1))
+        memory.slots[new], memory.data[new] = memory.slots[old], memory.data[old]
+        wire["first"], wire["mask"] = used, 2 * size - 1
+        memory.used = used + 2 * size
+
+    def _take_trace(self) -> None:
+        """Hand over the packets of the trace."""
+        raise NotImplementedError
 
     # ------------------------------------------------------------------ what there is to know
 
     def counts(self) -> Counts:
         """What has happened since the beginning."""
-        state = self._state
-        links = state.links.counts
+        links = self._memory.links
         is_trunk = self._is_trunk
-        to_host = state.links.switch < 0
+        to_host = links["switch"] < 0
         classes = {
             "host_to_switch": ~is_trunk & ~to_host,
             "switch_to_host": ~is_trunk & to_host,
             "trunk": is_trunk,
         }
         return Counts(
-            ticks=self._tick,
-            packets=int(links[:, LINK_PACKETS].sum()),
-            bytes=int(links[:, LINK_BYTES].sum()),
-            lost=int(links[:, LINK_LOST].sum()),
+            ticks=self._last,
+            packets=int(links["packets"].sum()),
+            bytes=int(links["bytes"].sum()),
+            lost=int(links["lost"].sum()),
             dropped=sum(switch.traffic_manager.dropped for switch in self._switches),
-            unconnected=int(state.clock[UNCONNECTED]),
+            unconnected=int(self._memory.switches["unconnected"].sum()),
             busy={
-                name: (int(links[rows, LINK_BUSY].sum()), int(rows.sum()))
+                name: (int(links["busy"][rows].sum()), int(rows.sum()))
                 for name, rows in classes.items()
                 if rows.any()
             },
@@ -372,57 +487,139 @@ class Simulation:
 
     def under_way(self) -> int:
         """Packets on links: put onto one, and neither delivered nor lost."""
-        clock = self._state.clock
-        return int(clock[PACKETS] - clock[DELIVERED] - clock[LOST])
+        state = self._memory.state
+        return int(state["packets"] - state["delivered"] - state["lost"])
 
 
 def _ticks(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-def _typed(items: Sequence[Any]) -> Any:
-    found = core.listed(items[0])
-    for item in items[1:]:
-        core.add(found, item)
-    return found
+def _is_compiled(end: Host) -> bool:
+    return isinstance(end, SlotClient) and end.runs_compiled
 
 
 def _links(
     network: Network, number: Mapping[str, int], cables: Sequence[Cable]
-) -> tuple[Links, NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Two links for each cable, the one to its first end first; and ``State.ways``."""
-    count = 2 * len(cables)
-    rate, delay, switch, port = (np.zeros(count, np.int64) for _ in range(4))
+    links = np.zeros(2 * len(cables), LINK)
     ways = np.full((len(number), PORTS), -1, np.int64)
     pipeline = _ticks(network.switch_latency)
+    links["delay"], links["loss"], links["outages"] = _ticks(network.delay), network.loss, -1
     for index, cable in enumerate(cables):
-        here, to, back = number[cable.switch], 2 * index, 2 * index + 1
-        rate[to] = rate[back] = round(network.rate if cable.host is not None else network.of_trunks)
-        delay[to] = delay[back] = _ticks(network.delay)
-        switch[to], port[to] = here, cable.port
-        delay[to] += pipeline
-        ways[here, cable.port] = back
+        here, to, back = number[cable.switch], links[2 * index], links[2 * index + 1]
+        to["rate"] = back["rate"] = round(
+            network.rate if cable.host is not None else network.of_trunks
+        )
+        to["switch"], to["port"] = here, cable.port
+        to["delay"] += pipeline
+        ways[here, cable.port] = 2 * index + 1
         if cable.host is not None:
-            switch[back], port[back] = -1, cable.host
+            back["switch"], back["port"] = -1, cable.host
         else:
             there = number[cable.other]
-            switch[back], port[back] = there, cable.other_port
-            delay[back] += pipeline
-            ways[there, cable.other_port] = to
-    free, loss = np.zeros(count, np.int64), np.full(count, network.loss)
-    counts = np.zeros((count, 4), np.int64)
-    return Links(rate, delay, switch, port, free, loss, counts), ways
+            back["switch"], back["port"] = there, cable.other_port
+            back["delay"] += pipeline
+            ways[there, cable.other_port] = 2 * index
+    return links, ways
 
 
-def _events(size: int) -> Events:
-    time, serial, kind, subject, packet = (np.zeros(size, np.int64) for _ in range(5))
-    return Events(time, serial, kind, subject, packet, np.zeros(1, np.int64))
+class _Memory:
+    """The arrays of a network, and a STATE with their addresses."""
+
+    links: NDArray[Any]
+    hosts: NDArray[Any]
+    switches: NDArray[Any]
+    clients: NDArray[Any]
+    programs: NDArray[Any]
+    slots: NDArray[Any]
+    data: NDArray[np.uint8]
+    nodes: NDArray[np.int64]
+    waiting: NDArray[Any]
+    groups: NDArray[Any]
+
+    def __init__(self, **arrays: NDArray[Any]) -> None:
+        self.states = np.zeros(1, STATE)
+        self.state = self.states[0]
+        self.used = 0  # slots that belong to rings
+        for name, array in arrays.items():
+            self.keep(name, array)
+
+    def keep(self, name: str, array: NDArray[Any]) -> None:
+        """Replace an array."""
+        setattr(self, name, array)
+        self.state[name] = address_of(array)
+
+    def widen_waiting(self) -> None:
+        """Make room for twice as many packets of flows in switches' queues."""
+        switches, room = self.waiting.shape
+        waiting = np.zeros((switches, 2 * room), WAITING)
+        waiting[:, :room] = self.waiting
+        self.keep("waiting", waiting)
+        self.state["waiting_room"] = 2 * room
 
 
-def _pool(size: int, stride: int) -> Pool:
-    return Pool(
-        np.zeros((size, stride), np.uint8),
-        np.zeros(size, np.int32),
-        np.arange(size, dtype=np.int64),
-        np.array([size], np.int64),
+def _memory(  # noqa: PLR0917 - one caller
+    network: Network,
+    layout: Layout,
+    links: NDArray[Any],
+    ways: NDArray[np.int64],
+    cables: Sequence[Cable],
+    hosts: int,
+    seed: int,
+) -> _Memory:
+    """A network without packets."""
+    shortest = np.array([wire_time(0, int(rate)) for rate in links["rate"]])
+    lookahead = int((links["delay"] + shortest).min())
+    frame = np.array([wire_time(layout.frame_size, int(rate)) for rate in links["rate"]])
+    flying = np.minimum((links["delay"] + lookahead) // frame + 2, 1 << 16)
+    sizes = np.maximum(_FIRST, 1 << np.ceil(np.log2(flying)).astype(np.int64))
+    links["mask"] = sizes - 1
+    links["first"] = np.cumsum(sizes) - sizes
+    here = np.zeros(hosts, HOST)
+    here["start"] = here["timer"] = here["flow"] = FOREVER
+    here["carried"] = layout.frame_size
+    here["receives"] = _ticks(network.host_receive / network.host_cores)
+    here["sends"] = _ticks(network.host_send / network.host_cores)
+    for index, cable in enumerate(cables):
+        if cable.host is not None:
+            here["up"][cable.host], here["down"][cable.host] = 2 * index, 2 * index + 1
+    switches = np.zeros(len(ways), SWITCH)
+    switches["runs"] = 1
+    into = [np.flatnonzero(links["switch"] == switch) for switch in range(len(ways))]
+    most = max(len(each) for each in into) + 1
+    memory = _Memory(
+        links=links,
+        hosts=here,
+        switches=switches,
+        flows=np.zeros(1, FLOW),
+        clients=np.zeros(hosts, CLIENT),
+        programs=np.zeros(len(ways), PROGRAM),
+        slots=np.zeros(int(sizes.sum()), SLOT),
+        data=np.zeros((int(sizes.sum()), layout.frame_size), np.uint8),
+        nodes=np.full(len(ways) + hosts, FOREVER, np.int64),
+        ways=ways,
+        into=np.concatenate(into).astype(np.int64),
+        first_into=np.concatenate([[0], np.cumsum([len(each) for each in into])]),
+        routes=np.zeros(1, np.int64),
+        first_route=np.zeros(len(ways) * hosts + 1, np.int64),
+        host_flows=np.zeros(1, np.int64),
+        first_flow=np.zeros(hosts + 1, np.int64),
+        waiting=np.zeros((len(ways), 4), WAITING),
+        groups=np.zeros(1, GROUP),
+        outages=np.zeros(1, OUTAGE),
+        times=np.zeros(1, np.int64),
+        log=np.zeros(1, np.int64),
+        trace=np.zeros(1, TRACE),
+        traced=np.zeros((1, layout.frame_size), np.uint8),
+        heap_times=np.zeros(most, np.int64),
+        heap_links=np.zeros(most, np.int64),
     )
+    memory.used = int(sizes.sum())
+    state = memory.state
+    state["switch_count"], state["host_count"] = len(ways), hosts
+    state["stride"], state["waiting_room"], state["trace_room"] = layout.frame_size, 4, 1
+    state["extra"], state["seed"] = layout.frame_size - layout.frame_size, seed & (1 << 63) - 1
+    state["lookahead"] = lookahead
+    return memory

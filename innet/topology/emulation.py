@@ -65,7 +65,7 @@ class Emulation:
     ) -> None:
         if network is not None:
             timing = TIMING if timing is None else timing
-            _check_simulated(plan, engine, faults, timing)
+            _check_simulated(plan, engine, faults)
         self.plan = plan
         self.now = 0.0
         self.switch_seconds = 0.0
@@ -92,7 +92,7 @@ class Emulation:
         self.simulation: Simulation | None = None
         if network is not None:
             self.simulation = Simulation(
-                network, plan.layout, self.switches, _cables(plan), len(plan.workers), seed=seed
+                network, plan.layout, self.switches, _cables(plan), len(plan.hosts), seed=seed
             )
         # The trunks have a generator of their own: the faults on the workers' links are then the
         # same with any switches behind them.
@@ -198,16 +198,6 @@ class Emulation:
         """Packets that all switches have received."""
         return sum(switch.statistics.packets_in for switch in self.switches.values())
 
-    def _client(self, worker: int) -> SlotClient:
-        """A worker's end, which runs in compiled code."""
-        end = self.workers[worker]
-        if not isinstance(end, SlotClient):
-            raise InputError(
-                f"workers of {self.plan.aggregation} do not run in compiled code, which simulated "
-                "time needs; choose slots or tree."
-            )
-        return end
-
     def run(self) -> None:
         """Move packets until all hosts are done.
 
@@ -219,9 +209,14 @@ class Emulation:
             if self.simulation is None:
                 self.now = drive(self.hosts, self.transport, self.now)
             else:
-                ends = {index: self._client(index) for index in self.plan.job.present}
+                ends = {index: self.workers[index] for index in self.plan.job.present}
+                servers = {
+                    number - 1: end
+                    for number, end in self.hosts.items()
+                    if number > len(self.plan.workers)
+                }
                 try:
-                    self.simulation.run(ends)
+                    self.simulation.run(ends, servers)
                 finally:
                     self.now = self.simulation.now
         except StalledError as error:
@@ -238,27 +233,20 @@ def _cables(plan: Plan) -> list[Cable]:
     attached = plan.attachments()
     cables = [
         Cable(attached[number].node, attached[number].port, number - 1)
-        for number, host in enumerate(plan.hosts, start=1)
-        if host.role == "worker"
+        for number in range(1, len(plan.hosts) + 1)
     ]
     return cables + [Cable(*link.a, None, *link.b) for link in plan.trunks()]
 
 
-def _check_simulated(plan: Plan, engine: EngineName, faults: Faults | None, timing: Timing) -> None:
+def _check_simulated(plan: Plan, engine: EngineName, faults: Faults | None) -> None:
     """Refuse what a network in simulated time does not have."""
     program = plan.switches[0].program
     why = None
     if engine != "jit":
         why = f"the engine {engine}; choose jit"
-    elif plan.servers:
-        why = f"parameter servers, which {program.program} has; choose slots or tree"
     elif needs_queue(load_text(program.text())):
         why = f"recirculation, which {program.program} has; choose slots or tree"
     elif faults is not None:
         why = "faults; give the probability of a loss with the network, such as 100g:loss=1e-4"
-    elif timing.partial_after is not None:
-        why = "partial results; leave partial_after out"
-    elif timing.window_control != "fixed":
-        why = "windows that adapt; leave window_control out"
     if why is not None:
         raise InputError(f"a network in simulated time does not have {why}.")

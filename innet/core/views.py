@@ -1,0 +1,59 @@
+"""Arrays at addresses, for compiled code that works on much memory in small functions.
+
+Numba counts the references to an array's memory with atomic operations, and hands an array over as
+seven words. Where many small functions work on the same twenty arrays, that is most of the time. A
+record of addresses is handed over as one word, and has nothing to be counted: Numba leaves the
+counting out of functions whose arguments are numbers, records and arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import from_dtype, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+
+def viewer(dtype: Any, dimensions: int = 1) -> Any:
+    """A function for compiled code: ``view(address, n)``, or ``view(address, n, m)``.
+
+    It makes a C-contiguous array of ``dtype`` over memory that somebody else keeps.
+    """
+    item = from_dtype(np.dtype(dtype))
+    kind = types.Array(item, dimensions, "C")
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ARG001
+        word = context.get_value_type(types.intp)
+        array = make_array(kind)(context, builder)
+        size = context.get_abi_sizeof(context.get_data_type(item))
+        shape = list(values[1:])
+        strides = [ir.Constant(word, size)]
+        for length in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        populate_array(
+            array,
+            data=builder.inttoptr(values[0], array.data.type),
+            shape=cgutils.pack_array(builder, shape),
+            strides=cgutils.pack_array(builder, strides),
+            itemsize=ir.Constant(word, size),
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    if dimensions == 1:
+
+        def view(context: Any, address: Any, n: Any) -> Any:  # noqa: ARG001 - as Numba calls it
+            """An array of one dimension."""
+            return kind(types.intp, types.intp), code
+
+        return intrinsic(view)
+
+    def matrix(context: Any, address: Any, n: Any, m: Any) -> Any:  # noqa: ARG001 - likewise
+        """An array of two dimensions."""
+        return kind(types.intp, types.intp, types.intp), code
+
+    return intrinsic(matrix)

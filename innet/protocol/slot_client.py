@@ -549,7 +549,7 @@ class SlotClient:
     def note_resent(self, frames: int) -> None:
         """Count frames that compiled code has sent again."""
         self.counters.sent += frames
-        self.counters.bytes_sent += frames * self._frame_size
+        self.counters.bytes_sent += frames * self._wire_size
         self.counters.retransmissions += frames
 
     def extend_deadlines(self, seconds: float) -> None:

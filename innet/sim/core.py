@@ -49,9 +49,9 @@ Records = NDArray[Any]
 
 DONE, IDLE, REACHED, FAILED, FULL_TRACE = range(5)
 NEEDS_RING, NEEDS_WAITING, NEEDS_SWITCH, NEEDS_HOST = range(5, 9)
-"""Why ``run`` returns. A group is done; nothing will ever happen; the time limit; a switch's program
-failed; the trace is full; a link's ring, or the room for packets of flows in a switch's queues, is
-full; a switch needs memory; a host has something for Python to do."""
+"""Why ``run`` returns. A group is done; nothing will ever happen; the limit; a program failed; the
+trace is full; a link's ring, or the room for packets of flows in a switch's queues, is full; a
+switch needs memory; a host has something for Python to do."""
 
 TOO_LONG = -1
 """A switch's failure: its program makes packets longer than those of the job."""

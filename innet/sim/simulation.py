@@ -162,7 +162,7 @@ class Simulation:
             self._received.append(received)
             self._running.append(running)
             for port in np.flatnonzero(here >= 0).tolist():
-                interval = int(wire_time(layout.frame_size, int(links["rate"][here[port]])))
+                interval = int(wire_time(layout.wire_size, int(links["rate"][here[port]])))
                 switch.traffic_manager.set_interval(interval, port)
                 switch.traffic_manager.set_depth(network.queue_packets, port)
             memory.switches["queues"][index] = switch.traffic_manager.priorities * QUEUE_WORDS
@@ -572,7 +572,7 @@ def _memory(  # noqa: PLR0917 - one caller
     """A network without packets."""
     shortest = np.array([wire_time(0, int(rate)) for rate in links["rate"]])
     lookahead = int((links["delay"] + shortest).min())
-    frame = np.array([wire_time(layout.frame_size, int(rate)) for rate in links["rate"]])
+    frame = np.array([wire_time(layout.wire_size, int(rate)) for rate in links["rate"]])
     flying = np.minimum((links["delay"] + lookahead) // frame + 2, 1 << 16)
     sizes = np.maximum(_FIRST, 1 << np.ceil(np.log2(flying)).astype(np.int64))
     links["mask"] = sizes - 1
@@ -620,6 +620,6 @@ def _memory(  # noqa: PLR0917 - one caller
     state = memory.state
     state["switch_count"], state["host_count"] = len(ways), hosts
     state["stride"], state["waiting_room"], state["trace_room"] = layout.frame_size, 4, 1
-    state["extra"], state["seed"] = layout.frame_size - layout.frame_size, seed & (1 << 63) - 1
+    state["extra"], state["seed"] = layout.wire_size - layout.frame_size, seed & (1 << 63) - 1
     state["lookahead"] = lookahead
     return memory

@@ -11,7 +11,7 @@ from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
 from innet.core.settings import EngineName
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
-from innet.protocol import SlotClient, Timing
+from innet.protocol import Timing
 from innet.sim import Network
 from innet.sim.simulation import TIMING, Cable, Simulation
 from innet.switch import Switch

@@ -15,7 +15,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
 from innet.protocol import Timing
 from innet.records import Report
-from innet.sim import Network, core, simulation
+from innet.sim import Network, simulation
 from innet.sim.network import OVERHEAD, goodput_bound
 from innet.topology import Emulation, Request, make_plan
 

@@ -1,0 +1,682 @@
+"""Message graphs: what baselines send, and what each message waits for.
+
+A collective without a switch that sums (ring, halving-doubling, parameter server, all-gather,
+gTop-k's tree) is a set of messages between hosts. A message waits for messages that its source
+receives, and for messages that its source sends: for the former until they are delivered, for the
+latter until the source knows so. It starts when it waits for none any more, its time ``earliest``
+has come, and ``delay`` has passed since then. A message whose source is its destination takes no
+network: it is work at that host, or a point where others are waited for.
+
+Gradients are cut into chunks of elements as MPI and Gloo cut them: of n chunks, the first ones
+have an element more if n does not divide. A chunk without elements is a message without bytes,
+which is sent all the same.
+
+The graph also says what each message carries, so that it can be run on arrays: a range of
+elements, which the destination sums to its own or takes over in place of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from innet.core.errors import InputError, UnknownNameError
+from innet.core.numbers import is_int, is_real
+from innet.sim.network import SECOND
+
+Ints = NDArray[np.int64]
+
+ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"float32": 4, "float16": 2, "bfloat16": 2})
+"""Bytes of an element, by the name of its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageGraph:
+    """Messages, (n,) each, in an order in which none depends on a later one.
+
+    Attributes:
+        source, destination: int32, numbers of hosts. Equal for work that takes no network.
+        bytes: int64, payload.
+        dependencies: int32, how many messages it waits for.
+        first, dependents: int64 (n + 1,) and (m,): those that wait for message i are
+            ``dependents[first[i] : first[i + 1]]``.
+        delay: int64, picoseconds from when it may start to its start: the cost of summing what
+            came. Delays at a host overlap.
+        earliest: int64, picoseconds before which it does not start.
+        offset, elements: int64, the range that it carries.
+        reduces: bool, whether the destination sums the range to its own.
+    """
+
+    source: NDArray[np.int32]
+    destination: NDArray[np.int32]
+    bytes: Ints
+    dependencies: NDArray[np.int32]
+    first: Ints
+    dependents: Ints
+    delay: Ints
+    earliest: Ints
+    offset: Ints
+    elements: Ints
+    reduces: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def hosts(self) -> int:
+        """The highest number of a host, plus 1."""
+        return int(max(self.source.max(initial=-1), self.destination.max(initial=-1))) + 1
+
+    def connections(self) -> tuple[NDArray[np.int32], int]:
+        """Which messages share a connection: those of the same source and destination.
+
+        Returns:
+            int32 (n,), the number of each message's connection; how many there are.
+        """
+        pairs = self.source.astype(np.int64) * self.hosts + self.destination
+        found, number = np.unique(pairs, return_inverse=True)
+        return number.astype(np.int32), len(found)
+
+    def starting(self, seconds: ArrayLike) -> MessageGraph:
+        """The same, where no host sends before its time.
+
+        Args:
+            seconds: of each host, or one for all.
+
+        Raises:
+            InputError: a time that is none, or not one for each host.
+        """
+        times = np.asarray(seconds, np.float64)
+        if times.ndim > 1 or (times.ndim == 1 and len(times) < self.hosts):
+            raise InputError(
+                f"start times have the shape {times.shape}; give one for each of the "
+                f"{self.hosts} hosts, or one for all."
+            )
+        if not (np.isfinite(times).all() and (times >= 0).all() and (times < 1e6).all()):
+            raise InputError("a start time is not from 0 to 1e6 seconds; give seconds.")
+        ticks = np.broadcast_to(np.rint(times * SECOND).astype(np.int64), max(times.size, 1))
+        at_source = ticks[self.source] if times.ndim else np.full(len(self), ticks[0])
+        return replace(self, earliest=np.maximum(self.earliest, at_source))
+
+
+class _Builder:
+    """Messages and their dependencies, added in blocks."""
+
+    def __init__(self, element_bytes: int) -> None:
+        self._element_bytes = element_bytes
+        self._columns: list[tuple[NDArray[np.int64], ...]] = []
+        self._edges: list[tuple[Ints, Ints]] = []
+        self._size = 0
+
+    def add(
+        self,
+        source: ArrayLike,
+        destination: ArrayLike,
+        offset: ArrayLike,
+        elements: ArrayLike,
+        *,
+        reduces: bool = False,
+        delay: ArrayLike = 0,
+    ) -> Ints:
+        """Add messages; returns their numbers, in the shape that the arguments have together."""
+        given = np.broadcast_arrays(source, destination, offset, elements, reduces, delay)
+        self._columns.append(tuple(np.asarray(each, np.int64).ravel() for each in given))
+        numbers = self._size + np.arange(given[0].size).reshape(given[0].shape)
+        self._size += given[0].size
+        return numbers
+
+    def wait(self, later: ArrayLike, earlier: ArrayLike) -> None:
+        """Let each of ``later`` wait for the one of ``earlier`` at its place."""
+        pairs = np.broadcast_arrays(np.asarray(earlier, np.int64), np.asarray(later, np.int64))
+        self._edges.append((pairs[0].ravel(), pairs[1].ravel()))
+
+    def build(self) -> MessageGraph:
+        columns = [np.concatenate(column) for column in zip(*self._columns, strict=True)]
+        if not columns:
+            columns = [np.zeros(0, np.int64)] * 6
+        source, destination, offset, elements, reduces, delay = columns
+        return _graph(
+            source,
+            destination,
+            elements * self._element_bytes,
+            _joined([earlier for earlier, _ in self._edges]),
+            _joined([later for _, later in self._edges]),
+            delay=delay,
+            earliest=np.zeros(self._size, np.int64),
+            offset=offset,
+            elements=elements,
+            reduces=reduces != 0,
+        )
+
+
+def _joined(parts: Sequence[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _graph(
+    source: Ints,
+    destination: Ints,
+    size: Ints,
+    earlier: Ints,
+    later: Ints,
+    **columns: NDArray[np.generic],
+) -> MessageGraph:
+    """A graph from its edges: ``later[i]`` waits for ``earlier[i]``."""
+    count = len(source)
+    order = np.argsort(earlier, kind="stable")
+    first = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(earlier, minlength=count), out=first[1:])
+    return MessageGraph(
+        source=source.astype(np.int32),
+        destination=destination.astype(np.int32),
+        bytes=size,
+        dependencies=np.bincount(later, minlength=count).astype(np.int32),
+        first=first,
+        dependents=later[order],
+        **columns,  # type: ignore[arg-type] # the caller's, by their names
+    )
+
+
+# ------------------------------------------------------------------ collectives
+
+
+def ring_all_reduce(
+    hosts: int | Sequence[int],
+    elements: int,
+    *,
+    dtype: str = "float32",
+    reduce_cost: float = 0.0,
+) -> MessageGraph:
+    """Reduce-scatter and all-gather around a ring (Patarasuk and Yuan 2009), as NCCL's and Gloo's.
+
+    In step s of 2(n − 1), host i sends chunk i − s to host i + 1; it has received that chunk in
+    step s − 1.
+
+    Args:
+        hosts: their numbers in the order of the ring, or how many.
+        elements: of the gradient.
+        dtype: of its elements, see ``ELEMENT_BYTES``.
+        reduce_cost: picoseconds that a host takes to sum a byte of what came.
+
+    Raises:
+        InputError, UnknownNameError: arguments that are none.
+    """
+    ring = _hosts(hosts)
+    width = _element_bytes(dtype)
+    offset, length = chunks(_count(elements, "elements"), len(ring))
+    built, n = _Builder(width), len(ring)
+    before = np.zeros(0, np.int64)
+    for step in range(2 * (n - 1)):
+        which = (np.arange(n) - step) % n
+        delay = _cost(length[which] * width, reduce_cost) if 0 < step < n else 0
+        now = built.add(
+            ring,
+            np.roll(ring, -1),
+            offset[which],
+            length[which],
+            reduces=step < n - 1,
+            delay=delay,
+        )
+        if step:
+            built.wait(now, np.roll(before, 1))
+        before = now
+    return built.build()
+
+
+def halving_doubling_all_reduce(
+    hosts: int | Sequence[int],
+    elements: int,
+    *,
+    dtype: str = "float32",
+    reduce_cost: float = 0.0,
+) -> MessageGraph:
+    """Recursive halving and doubling (Thakur, Rabenseifner and Gropp 2005, section 4.5).
+
+    With n no power of two, of the first 2r hosts the even ones give all they have to the odd ones
+    before, and are given the sum after; r is n less the power of two below it.
+
+    Arguments and errors are those of ``ring_all_reduce``.
+    """
+    every, width = _hosts(hosts), _element_bytes(dtype)
+    total, n = _count(elements, "elements"), len(every)
+    power = 1 << (n.bit_length() - 1)
+    rest = n - power
+    givers, takers = every[0 : 2 * rest : 2], every[1 : 2 * rest : 2]
+    within = np.concatenate([takers, every[2 * rest :]])
+    built = _Builder(width)
+    received: list[Ints] = []  # numbers of the messages to each of ``within``, -1 for none
+    costs = np.zeros(power, np.int64)  # of the summing before the next message
+    if rest:
+        now = built.add(givers, takers, 0, total, reduces=True)
+        received.append(np.concatenate([now, np.full(power - rest, -1)]))
+        costs[:rest] = _cost(np.full(rest, total * width), reduce_cost)
+    rank = np.arange(power)
+    bounds = np.append(chunks(total, power)[0], total)
+    distances = [power >> step for step in range(1, power.bit_length())]
+    for halving in (True, False):
+        for distance in distances if halving else reversed(distances):
+            # Chunks that host and partner share, and the half of them that is the other's.
+            low = rank // distance * distance
+            if halving:
+                low ^= distance
+            begin, end = bounds[low], bounds[low + distance]
+            partner = rank ^ distance
+            now = built.add(
+                within, within[partner], begin, end - begin, reduces=halving, delay=costs
+            )
+            _after(built, now, received)
+            received.append(now[partner])
+            costs = np.zeros(power, np.int64)
+            if halving:
+                costs = _cost((end - begin)[partner] * width, reduce_cost)
+    if rest:
+        now = built.add(takers, givers, 0, total, delay=costs[:rest])
+        _after(built, now, [each[:rest] for each in received])
+    return built.build()
+
+
+def _after(built: _Builder, now: Ints, received: Sequence[Ints]) -> None:
+    """Messages wait for all that their sources have received."""
+    for each in received:
+        built.wait(now[each >= 0], each[each >= 0])
+
+
+def parameter_server(
+    hosts: int | Sequence[int],
+    servers: Sequence[int],
+    elements: int,
+    *,
+    dtype: str = "float32",
+    reduce_cost: float = 0.0,
+) -> MessageGraph:
+    """Workers push gradients to servers, which sum them and send the sums back.
+
+    Args:
+        hosts: the workers, or how many.
+        servers: hosts of the servers, each of which sums a chunk of the gradient: other hosts, or
+            workers (all of them: as BytePS without hosts of its own). A server's own gradient
+            takes no network.
+        elements: of the gradient.
+        dtype: of its elements.
+        reduce_cost: picoseconds that a server takes to sum a byte. What came earlier is summed
+            while the next comes, so the last gradient's summing delays the answer.
+
+    Raises:
+        InputError, UnknownNameError: arguments that are none.
+    """
+    workers, width = _hosts(hosts), _element_bytes(dtype)
+    places = _hosts(servers)
+    offset, length = chunks(_count(elements, "elements"), len(places))
+    built = _Builder(width)
+    # Each worker begins with another server, so that they do not all send to one at first; and so
+    # do the servers with the workers.
+    turn = (np.arange(len(workers))[:, None] + np.arange(len(places))) % len(places)
+    source = np.broadcast_to(workers[:, None], turn.shape)
+    away = source != places[turn]
+    pushes = built.add(
+        source[away], places[turn][away], offset[turn][away], length[turn][away], reduces=True
+    )
+    # A message of the server to itself: all have come, and are summed.
+    summed = built.add(places, places, 0, 0, delay=_cost(length * width, reduce_cost))
+    built.wait(summed[turn[away]], pushes)
+    turn = (np.arange(len(places))[:, None] + np.arange(len(workers))) % len(workers)
+    which = np.broadcast_to(np.arange(len(places))[:, None], turn.shape)
+    away = workers[turn] != places[:, None]
+    pulls = built.add(
+        places[which][away], workers[turn][away], offset[which][away], length[which][away]
+    )
+    built.wait(pulls, summed[which[away]])
+    return built.build()
+
+
+def all_gather(
+    hosts: int | Sequence[int], elements_per_host: ArrayLike, *, dtype: str = "float32"
+) -> MessageGraph:
+    """Each host's elements to all hosts, around a ring: sparse gradients that no one sums.
+
+    A sparse gradient's element is an index and a value: with 32 bits each, count them as two.
+
+    Args:
+        hosts: as of ``ring_all_reduce``.
+        elements_per_host: how many each of them has. The range of a message is that in the
+            concatenation of all.
+        dtype: of the elements.
+
+    Raises:
+        InputError, UnknownNameError: arguments that are none.
+    """
+    ring, width = _hosts(hosts), _element_bytes(dtype)
+    length = np.asarray(elements_per_host)
+    if length.dtype.kind not in "iu" or length.shape != (len(ring),) or (length < 0).any():
+        raise InputError(
+            f"elements_per_host must be {len(ring)} integers of 0 or more, one for each host."
+        )
+    length = length.astype(np.int64)
+    offset = np.concatenate([[0], np.cumsum(length)[:-1]])
+    built, n = _Builder(width), len(ring)
+    before = np.zeros(0, np.int64)
+    for step in range(n - 1):
+        which = (np.arange(n) - step) % n
+        now = built.add(ring, np.roll(ring, -1), offset[which], length[which])
+        if step:
+            built.wait(now, np.roll(before, 1))
+        before = now
+    return built.build()
+
+
+def gtopk_tree(
+    hosts: int | Sequence[int],
+    elements: int,
+    *,
+    dtype: str = "float32",
+    reduce_cost: float = 0.0,
+) -> MessageGraph:
+    """gTop-k's all-reduce (Shi et al., ICDCS 2019): pairs merge up a tree, and the root broadcasts.
+
+    In step j of ⌈log₂ n⌉, host i + 2^j gives its gradient to host i, for each i that 2^(j+1)
+    divides, and the two are merged to as many elements. The sum goes back by the same tree, one
+    message of a host after the other. With k values and k indices of 32 bits, ``elements`` is 2k.
+    On dense arrays, merging is summing.
+
+    Arguments and errors are those of ``ring_all_reduce``; ``reduce_cost`` is that of merging.
+    """
+    every, width = _hosts(hosts), _element_bytes(dtype)
+    total, n = _count(elements, "elements"), len(every)
+    steps = (n - 1).bit_length()
+    merging = int(_cost(np.array([total * width]), reduce_cost)[0])
+    built = _Builder(width)
+    received: list[list[int]] = [[] for _ in range(n)]
+    given = np.full(n, -1)  # the last message that a host sent down
+    for step in range(steps):
+        targets = np.arange(0, n - (1 << step), 2 << step)
+        sources = targets + (1 << step)
+        now = built.add(
+            every[sources], every[targets], 0, total, reduces=True, delay=merging if step else 0
+        )
+        for message, source, target in zip(now.tolist(), sources, targets, strict=True):
+            built.wait(np.full(len(received[source]), message), received[source])
+            received[target].append(message)
+    for step in reversed(range(steps)):
+        sources = np.arange(0, n - (1 << step), 2 << step)
+        targets = sources + (1 << step)
+        first = step == steps - 1  # from the root, which has merged
+        now = built.add(every[sources], every[targets], 0, total, delay=merging if first else 0)
+        for message, source, target in zip(now.tolist(), sources, targets, strict=True):
+            if given[source] >= 0:
+                built.wait(message, given[source])
+            built.wait(np.full(len(received[source]), message), received[source])
+            received[target].append(message)
+            given[source] = message
+    return built.build()
+
+
+def hierarchical_all_reduce(
+    groups: Sequence[Sequence[int]],
+    elements: int,
+    *,
+    dtype: str = "float32",
+    reduce_cost: float = 0.0,
+) -> MessageGraph:
+    """A ring's reduce-scatter in each group, rings across groups for each chunk, and all-gathers.
+
+    As NCCL and Horovod do it with the GPUs of a machine, here with hosts of a rack: trunks between
+    groups carry each chunk once around a ring of groups.
+
+    Args:
+        groups: hosts of each, all of the same number.
+        elements: of the gradient.
+        dtype: of its elements.
+        reduce_cost: as of ``ring_all_reduce``.
+
+    Raises:
+        InputError, UnknownNameError: arguments that are none, or groups of different sizes.
+    """
+    sizes = {len(group) for group in groups}
+    if len(sizes) != 1:
+        raise InputError(f"groups have {sorted(sizes)} hosts; give groups of the same size.")
+    every = _hosts([host for group in groups for host in group]).reshape(len(groups), -1)
+    width, (several, members) = _element_bytes(dtype), every.shape
+    offset, length = chunks(_count(elements, "elements"), members)
+    built = _Builder(width)
+    group, member = np.arange(several)[:, None], np.arange(members)[None, :]
+    before: list[Ints] = []  # messages to each host that the next step waits for
+
+    def ring(steps: range, *, reduces: bool) -> None:
+        nonlocal before
+        for step in steps:
+            which = np.broadcast_to((member - step) % members, every.shape)
+            cost = _cost(length[which] * width, reduce_cost) if step and reduces else 0
+            if step == members - 1 and several == 1:
+                cost = _cost(length[which] * width, reduce_cost)
+            now = built.add(
+                every, np.roll(every, -1, 1), offset[which], length[which],
+                reduces=reduces, delay=cost,
+            )  # fmt: skip
+            for each in before:
+                built.wait(now, each)
+            before = [np.roll(now, 1, 1)]
+
+    ring(range(members - 1), reduces=True)
+    # Member m of each group now has the group's sum of chunk m + 1: a ring of groups for each.
+    own = np.broadcast_to((member + 1) % members, every.shape)
+    summed = before
+    for step in range(2 * (several - 1)):
+        within_first, within_count = _within(offset[own], length[own], several, group - step)
+        cost = _cost(within_count * width, reduce_cost) if 0 < step < several else 0
+        if step == 0 and members > 1:
+            cost = _cost(length[own] * width, reduce_cost)
+        now = built.add(
+            every, np.roll(every, -1, 0), within_first, within_count,
+            reduces=step < several - 1, delay=cost,
+        )  # fmt: skip
+        for each in [*before[-1:], *(summed if 0 < step < several else [])]:
+            built.wait(now, each)
+        # All parts of the chunk, which may come in any order, are there before it is given on.
+        before = [*(before if step >= several - 1 else []), np.roll(now, 1, 0)]
+    ring(range(members - 1, 2 * (members - 1)), reduces=False)
+    return built.build()
+
+
+def _within(offset: Ints, length: Ints, parts: int, which: Ints) -> tuple[Ints, Ints]:
+    """Part ``which`` (modulo) of so many of each range: its offset and length."""
+    number = which % parts
+    small, more = length // parts, length % parts
+    return offset + number * small + np.minimum(number, more), small + (number < more)
+
+
+# ------------------------------------------------------------------ several of them
+
+
+def together(graphs: Sequence[MessageGraph], *, in_order: bool = False) -> MessageGraph:
+    """One graph of several, such as those of a model's buckets.
+
+    Args:
+        graphs: of the same hosts. Their ranges of elements are those of separate arrays.
+        in_order: whether a host begins with a graph when it has received all of the one before,
+            as the collectives of one stream do. Otherwise they run side by side.
+    """
+    if not graphs:
+        raise InputError("no graphs are given; give at least one.")
+    names = ("source", "destination", "bytes", "delay", "earliest", "offset", "elements", "reduces")
+    columns = {name: [getattr(graph, name) for graph in graphs] for name in names}
+    earlier, later, base, ends = [], [], 0, []
+    for graph in graphs:
+        earlier.append(base + np.repeat(np.arange(len(graph)), np.diff(graph.first)))
+        later.append(base + graph.dependents)
+        ends.append(base)
+        base += len(graph)
+    hosts = max(graph.hosts for graph in graphs)
+    order = np.zeros(base, np.int64)
+    for number, graph in enumerate(graphs):
+        order[ends[number] : ends[number] + len(graph)] = 2 * number
+        if in_order and number + 1 < len(graphs):
+            # A message of each host to itself: it has received all of this graph.
+            gates = base + np.arange(hosts)
+            for name in names:
+                columns[name].append(np.zeros(hosts, getattr(graph, name).dtype))
+            columns["source"][-1] = columns["destination"][-1] = np.arange(hosts, dtype=np.int32)
+            earlier.append(ends[number] + np.arange(len(graph)))
+            later.append(gates[graph.destination])
+            following = graphs[number + 1]
+            earlier.append(gates[following.source])
+            later.append(ends[number] + len(graph) + np.arange(len(following)))
+            if number:  # hosts that receive nothing of this one have waited for the one before
+                earlier.append(gates - hosts)
+                later.append(gates)
+            order = np.append(order, np.full(hosts, 2 * number + 1))
+            base += hosts
+    # Gates stand between the graphs, so that none depends on a later one.
+    place = np.argsort(order, kind="stable")
+    new = np.empty_like(place)
+    new[place] = np.arange(base)
+    joined = {name: np.concatenate(parts)[place] for name, parts in columns.items()}
+    return _graph(
+        joined.pop("source"),
+        joined.pop("destination"),
+        joined.pop("bytes"),
+        new[_joined(earlier)],
+        new[_joined(later)],
+        **joined,
+    )
+
+
+# ------------------------------------------------------------------ closed forms
+
+
+def ring_seconds(
+    n: int, size: float, rate: float, latency: float = 0.0, reduce_cost: float = 0.0
+) -> float:
+    """How long a ring takes over ideal links, with chunks of the same size.
+
+    Args:
+        n: hosts.
+        size: bytes of the gradient, or bytes on the wire.
+        rate: bits per second of each host's link.
+        latency: seconds from a message's last bit on the wire to its delivery.
+        reduce_cost: picoseconds per byte.
+    """
+    chunk = size / n
+    steps = 2 * (n - 1)
+    return steps * (8 * chunk / rate + latency) + (n - 1) * chunk * reduce_cost / SECOND
+
+
+def halving_doubling_seconds(
+    n: int, size: float, rate: float, latency: float = 0.0, reduce_cost: float = 0.0
+) -> float:
+    """The same of recursive halving and doubling, on a network without oversubscription.
+
+    With n no power of two, hosts that have a part of their own from the start begin at once and
+    share links with others, which takes a few percent more.
+    """
+    power = 1 << (n.bit_length() - 1)
+    steps, part = power.bit_length() - 1, size * (power - 1) / power
+    seconds = 2 * (8 * part / rate + steps * latency) + part * reduce_cost / SECOND
+    if power < n:
+        seconds += 2 * (8 * size / rate + latency) + size * reduce_cost / SECOND
+    return seconds
+
+
+def parameter_server_seconds(
+    n: int,
+    size: float,
+    rate: float,
+    latency: float = 0.0,
+    *,
+    servers: int = 1,
+    colocated: bool = False,
+    reduce_cost: float = 0.0,
+) -> float:
+    """The same of a parameter server: its links, or the workers', are the bottleneck.
+
+    Args:
+        n: workers.
+        size: bytes of the gradient.
+        rate: bits per second of each host's link.
+        latency: seconds from a message's last bit on the wire to its delivery.
+        servers: hosts among which the gradient is divided.
+        colocated: whether they are workers; as many as those, then.
+        reduce_cost: picoseconds per byte.
+    """
+    shard = size / servers
+    at_server = (n - 1 if colocated else n) * shard
+    at_worker = size - shard if colocated else size
+    once = 8 * max(at_server, at_worker) / rate + latency
+    return 2 * once + shard * reduce_cost / SECOND
+
+
+def all_gather_seconds(sizes: ArrayLike, rate: float, latency: float = 0.0) -> float:
+    """The same of an all-gather around a ring; a lower bound if sizes differ.
+
+    Args:
+        sizes: bytes of each host.
+        rate: bits per second of each host's link.
+        latency: as of ``ring_seconds``.
+    """
+    given = np.asarray(sizes, np.float64)
+    return float(8 * (given.sum() - given.min()) / rate + (len(given) - 1) * latency)
+
+
+def gtopk_seconds(
+    n: int, size: float, rate: float, latency: float = 0.0, reduce_cost: float = 0.0
+) -> float:
+    """The same of gTop-k's tree, for n a power of two.
+
+    ``size`` is the bytes of k values and indices. ``latency`` is also that of an acknowledgement,
+    which the root waits for before it sends to the next host.
+    """
+    steps = (n - 1).bit_length()
+    once = 8 * size / rate
+    return 2 * steps * once + (3 * steps - 1) * latency + steps * size * reduce_cost / SECOND
+
+
+# ------------------------------------------------------------------ by name
+
+ALGORITHMS: Mapping[str, Callable[..., MessageGraph]] = MappingProxyType(
+    {
+        "ring": ring_all_reduce,
+        "halving-doubling": halving_doubling_all_reduce,
+        "gtopk-tree": gtopk_tree,
+    }
+)
+"""All-reduces that are called with hosts and elements alone."""
+
+
+def chunks(elements: int, parts: int) -> tuple[Ints, Ints]:
+    """Offsets and lengths of a gradient's chunks: the first ones have an element more."""
+    length = np.full(parts, elements // parts, np.int64)
+    length[: elements % parts] += 1
+    return np.concatenate([[0], np.cumsum(length)[:-1]]).astype(np.int64), length
+
+
+def _hosts(hosts: int | Sequence[int]) -> Ints:
+    given = range(hosts) if is_int(hosts) else hosts
+    numbers = [int(host) if is_int(host) else -1 for host in given]  # type: ignore[union-attr] # an int is a range by now
+    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise InputError(
+            f"hosts are {hosts!r}; give how many (1 or more), or different numbers of 0 or more."
+        )
+    return np.array(numbers, np.int64)
+
+
+def _count(number: int, name: str) -> int:
+    if not is_int(number) or number < 0:
+        raise InputError(f"{name} is {number!r}; give an integer of 0 or more.")
+    return int(number)
+
+
+def _element_bytes(dtype: str) -> int:
+    if dtype not in ELEMENT_BYTES:
+        raise UnknownNameError("element type", dtype, ELEMENT_BYTES)
+    return ELEMENT_BYTES[dtype]
+
+
+def _cost(size: Ints, reduce_cost: float) -> Ints:
+    if not is_real(reduce_cost) or not math.isfinite(reduce_cost) or reduce_cost < 0:
+        raise InputError(f"reduce_cost is {reduce_cost!r}; give picoseconds per byte, 0 or more.")
+    ticks: Ints = np.rint(size * float(reduce_cost)).astype(np.int64)
+    return ticks

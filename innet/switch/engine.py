@@ -376,7 +376,10 @@ class Engine(Protocol):
 
     @property
     def next_departure(self) -> int | None:
-        """When the next of them leaves, in nanoseconds; None: nothing waits."""
+        """When the next of them leaves, in nanoseconds; None: nothing waits.
+
+        With bit rates and priorities, packets of higher priorities may postpone it.
+        """
         ...
 
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:

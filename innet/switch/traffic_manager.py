@@ -9,9 +9,14 @@ first. Ports do not wait for each other.
 
 Time here is in nanoseconds, as in BMv2's queues. Programs see microseconds.
 
-``admit`` and ``withdraw`` are all that happens to a queue. The interpreter calls them; the compiled
-engine compiles the same functions into the program (``jit.runtime.queue``). Nothing here waits:
-the engines keep the packets, and calls without times pass the queues by.
+Simulated networks set what BMv2 does not have, and count time in ticks of their own: lines with a
+bit rate under strict priority, limits in bytes, a shared buffer with dynamic thresholds, marks of
+congestion, and recirculation that takes time. Without these settings the rules are BMv2's.
+
+``admit``, ``postponement`` and ``withdraw`` are all that happens to a queue. The interpreter calls
+them; the compiled engine compiles the same functions into the program (``jit.runtime.queue``), and
+other compiled code may do so, too (``jit.inline``). Nothing here waits: the engines keep the
+packets, and calls without times pass the queues by.
 """
 
 from __future__ import annotations
@@ -37,22 +42,49 @@ MICROSECOND = 1000  # nanoseconds
 #: Words of a queue: packets that wait; how many may; nanoseconds between two departures; the last
 #: departure, ``NEVER`` before the queue is used; packets dropped because the queue was full.
 DEPTH, CAPACITY, INTERVAL, LAST_DEPARTURE, DROPS = range(5)
-QUEUE_WORDS = 5
+#: Then: its priority; bytes that wait, how many may, and the most that ever did; the line's bits
+#: per second, 0 without one, and eight times the ticks of a second; when the line has sent all that
+#: waits in this queue and those of higher priorities; ticks that packets of higher priorities took
+#: of the line so far; bytes above which packets are marked; packets that were.
+PRIORITY, BYTES, CAPACITY_BYTES, BYTES_MAX, BIT_RATE, TICK_BITS, FREE, PRECEDED = range(5, 13)
+ECN_THRESHOLD, MARKED = 13, 14
+QUEUE_WORDS = 16
+#: Words of the whole switch, behind those of all queues, counted from the end: priorities per
+#: port; bytes of the shared buffer (0 without one), those in use, and 65,536 times alpha; 1 if
+#: recirculation takes time, then its line as above, and its latency.
+PRIORITIES, BUFFER, BUFFER_USED, ALPHA = 1, 2, 3, 4
+RECIRCULATES, LOOP_RATE, LOOP_TICK_BITS, LOOP_FREE, LOOP_LATENCY = range(5, 10)
+SWITCH_WORDS = 16  # less than PORTS, so that len(queues) // PORTS are the words of a port
+ALPHA_ONE = 1 << 16
+
 NEVER = -(1 << 62)
-#: Later than everything.
+#: Later than everything, and more than everything.
 FOREVER = 1 << 62
 
+#: A frame of fewer bytes is padded to these; its check sequence is not among them (IEEE 802.3).
+SHORTEST_FRAME = 60
+#: Bytes on the wire beside a frame: preamble, check sequence, and the gap between frames.
+FRAME_OVERHEAD = 24
+#: The most bytes that ``set_extra_bytes`` adds, so that wire times fit 64 bits.
+MOST_EXTRA_BYTES = 1 << 19
+_MOST_BYTES = 1 << 40  # of a buffer, so that its products with alpha fit 64 bits
+_MOST_RATE = 10**15  # bits per second
+_MOST_TICKS = 10**12  # per second
 
-def admit(queues: Any, queue: int, now: int) -> int:
-    """Enqueue a packet at time ``now``.
+
+def admit(queues: Any, queue: int, now: int, length: int) -> int:
+    """Enqueue a packet at time ``now``. What is due by then must have been withdrawn.
+
+    A packet on a line with a bit rate may leave later than it says: see ``postponement``.
 
     Args:
-        queues: int64, ``QUEUE_WORDS`` for each queue.
+        queues: int64, ``QUEUE_WORDS`` for each queue, then ``SWITCH_WORDS``.
         queue: the number of the first of its words.
-        now: nanoseconds.
+        now: nanoseconds, or ticks of ``set_bit_rate``.
+        length: bytes, without what ``FRAME_OVERHEAD`` counts.
 
     Returns:
-        when the packet leaves, in nanoseconds; -1 if the queue is full and the packet is dropped.
+        when the packet leaves, in the same unit; -1 if there is no room, and it is dropped.
     """
     # BMv2 makes all queues of a port when one is first used, as if a packet had just left each.
     if queues[queue + LAST_DEPARTURE] == NEVER:
@@ -60,20 +92,101 @@ def admit(queues: Any, queue: int, now: int) -> int:
         first = queue - queue % words
         for word in range(first + LAST_DEPARTURE, first + words, QUEUE_WORDS):
             queues[word] = now
-    if queues[queue + DEPTH] >= queues[queue + CAPACITY]:
+    end = len(queues)
+    held = queues[queue + BYTES] + length
+    room = queues[queue + CAPACITY_BYTES]
+    if queues[end - BUFFER] != 0:
+        # Dynamic thresholds: a queue may hold alpha times what is free.
+        free = queues[end - BUFFER] - queues[end - BUFFER_USED]
+        room = min(room, free * queues[end - ALPHA] // ALPHA_ONE, queues[queue + BYTES] + free)
+    if queues[queue + DEPTH] >= queues[queue + CAPACITY] or held > room:
         queues[queue + DROPS] += 1
         return -1
     queues[queue + DEPTH] += 1
-    departure: int = max(now, queues[queue + LAST_DEPARTURE] + queues[queue + INTERVAL])
+    queues[queue + BYTES] = held
+    queues[queue + BYTES_MAX] = max(held, queues[queue + BYTES_MAX])
+    queues[end - BUFFER_USED] += length
+    rate = queues[queue + BIT_RATE]
+    if rate == 0:
+        departure: int = max(now, queues[queue + LAST_DEPARTURE] + queues[queue + INTERVAL])
+    else:
+        bits = (max(length, SHORTEST_FRAME) + FRAME_OVERHEAD) * queues[queue + TICK_BITS]
+        took = (bits + rate - 1) // rate
+        departure = max(now, queues[queue + FREE])
+        queues[queue + FREE] = departure + took
+        # Packets of lower priorities wait for this one.
+        for lower in range(queues[queue + PRIORITY]):
+            other = queue - (lower + 1) * QUEUE_WORDS
+            queues[other + FREE] = max(now, queues[other + FREE]) + took
+            queues[other + PRECEDED] += took
     queues[queue + LAST_DEPARTURE] = departure
     return departure
 
 
-def withdraw(queues: Any, queue: int) -> int:
-    """Take a packet from its queue; returns how many still wait there."""
+def is_congested(queues: Any, queue: int) -> bool:
+    """Whether a packet that comes now finds more bytes than the threshold, and so is marked.
+
+    To be asked before ``admit``. Whoever marks the packet counts it in the word ``MARKED``.
+    """
+    found: bool = queues[queue + BYTES] > queues[queue + ECN_THRESHOLD]
+    return found
+
+
+def postponement(queues: Any, queue: int, preceded: int) -> int:
+    """How much later than planned a packet leaves, since others of higher priorities came.
+
+    To be asked when its departure has come: if it is not 0 the packet waits for so much longer,
+    and is asked again.
+
+    Args:
+        queues: as for ``admit``.
+        queue: the number of the first of its words.
+        preceded: the word ``PRECEDED`` of its queue after ``admit``, or when it was last asked.
+    """
+    later: int = queues[queue + PRECEDED] - preceded
+    return later
+
+
+def withdraw(queues: Any, queue: int, now: int, length: int) -> int:
+    """Take a packet of ``length`` bytes from its queue as it leaves, at ``now``.
+
+    Returns:
+        how many packets still wait there.
+    """
+    end = len(queues)
     queues[queue + DEPTH] -= 1
+    queues[queue + BYTES] -= length
+    queues[end - BUFFER_USED] -= length
+    above = queues[end - PRIORITIES] - 1 - queues[queue + PRIORITY]
+    rate = queues[queue + BIT_RATE]
+    if above > 0 and rate != 0:
+        # Packets of higher priorities that come now wait until this one is sent.
+        bits = (max(length, SHORTEST_FRAME) + FRAME_OVERHEAD) * queues[queue + TICK_BITS]
+        sent = now + (bits + rate - 1) // rate
+        for higher in range(above):
+            other = queue + (higher + 1) * QUEUE_WORDS
+            queues[other + FREE] = max(sent, queues[other + FREE])
     left: int = queues[queue + DEPTH]
     return left
+
+
+def recirculate(queues: Any, now: int, length: int) -> int:
+    """Send a packet of ``length`` bytes through the recirculation port at ``now``.
+
+    Returns:
+        when its ingress runs, in ticks; -1: at once, since recirculation takes no time.
+    """
+    end = len(queues)
+    if queues[end - RECIRCULATES] == 0:
+        return -1
+    sent = max(now, queues[end - LOOP_FREE])
+    rate = queues[end - LOOP_RATE]
+    if rate != 0:
+        bits = (max(length, SHORTEST_FRAME) + FRAME_OVERHEAD) * queues[end - LOOP_TICK_BITS]
+        sent += (bits + rate - 1) // rate
+    queues[end - LOOP_FREE] = sent
+    arrival: int = sent + queues[end - LOOP_LATENCY]
+    return arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +199,10 @@ class QueueState:
         capacity: packets that may wait.
         rate: packets per second; 0 without a limit.
         dropped: packets that found it full.
+        bytes, bytes_max: bytes that wait, and the most that ever did.
+        capacity_bytes: bytes that may wait; None without a limit.
+        bit_rate: bits per second of its port's line; 0 without a limit.
+        marked: packets that it marked with "congestion experienced".
     """
 
     port: int
@@ -94,19 +211,25 @@ class QueueState:
     capacity: int
     rate: int
     dropped: int
+    bytes: int = 0
+    bytes_max: int = 0
+    capacity_bytes: int | None = None
+    bit_rate: int = 0
+    marked: int = 0
 
 
 class TrafficManager:
-    """Capacities, rates and counters of all egress queues.
+    """Capacities, rates and counters of all egress queues, and what recirculation takes.
 
     Args:
         priorities: queues per port, as ``--priority-queues`` of simple_switch. A packet whose
             ``standard_metadata.priority`` is this or more is dropped.
 
     Attributes:
-        queues: int64, flat: ``QUEUE_WORDS`` words for each queue, by port, then priority. Engines
-            read and write it.
-        now: nanoseconds: how far calls with times have come.
+        queues: int64, flat: ``QUEUE_WORDS`` words for each queue, by port, then priority, and
+            ``SWITCH_WORDS`` for all. Engines read and write it.
+        now: nanoseconds, or ticks of ``set_bit_rate``: how far calls with times have come.
+        extra_bytes: see ``set_extra_bytes``.
 
     Raises:
         InputError: priorities that are no whole number from 1 to ``MAX_PRIORITIES``.
@@ -119,10 +242,15 @@ class TrafficManager:
                 f"a switch has 1 to {MAX_PRIORITIES} priority queues per port, not "
                 f"{self.priorities}"
             )
-        self.queues: NDArray[np.int64] = np.zeros(PORTS * self.priorities * QUEUE_WORDS, np.int64)
-        self._cells = self.queues.reshape(PORTS, self.priorities, QUEUE_WORDS)
+        words = PORTS * self.priorities * QUEUE_WORDS
+        self.queues: NDArray[np.int64] = np.zeros(words + SWITCH_WORDS, np.int64)
+        self.queues[-PRIORITIES] = self.priorities
+        self._cells = self.queues[:words].reshape(PORTS, self.priorities, QUEUE_WORDS)
         self._cells[..., CAPACITY] = DEFAULT_DEPTH
         self._cells[..., LAST_DEPARTURE] = NEVER
+        self._cells[..., PRIORITY] = np.arange(self.priorities)
+        self._cells[..., [CAPACITY_BYTES, ECN_THRESHOLD]] = FOREVER
+        self.extra_bytes = 0
         self._rates = np.zeros((PORTS, self.priorities), np.int64)
         self.now = 0
 
@@ -172,6 +300,66 @@ class TrafficManager:
         self._select(port, None)[..., INTERVAL] = interval
         self._rates[port] = NANOSECONDS // interval if interval else 0
 
+    def set_bit_rate(
+        self, rate: int, port: int | None = None, ticks_per_second: int = NANOSECONDS
+    ) -> None:
+        """Give ports a line that sends ``rate`` bits per second; 0: none, as BMv2.
+
+        All queues of a port share its line. When it is free, the packet that was enqueued first in
+        the queue of the highest priority leaves, and takes the line for its time on the wire: at
+        least ``SHORTEST_FRAME`` bytes, and ``FRAME_OVERHEAD``, rounded up to a tick. Rates and
+        intervals in packets do not count then. Packets that already wait keep their departures.
+
+        Args:
+            rate: bits per second.
+            port: all ports without it.
+            ticks_per_second: of the times that the caller passes in.
+
+        Raises:
+            ControlError: there is no such port, or a number out of range.
+        """
+        rate = _number("the bit rate of a port", rate, _MOST_RATE)
+        ticks = _number("the ticks of a second", ticks_per_second, _MOST_TICKS, least=1)
+        cells = self._select(port, None)
+        cells[..., BIT_RATE] = rate
+        cells[..., TICK_BITS] = 8 * ticks
+        # The line is busy until the last of those that wait has left.
+        waiting = np.where(cells[..., DEPTH] > 0, cells[..., LAST_DEPARTURE], 0)
+        cells[..., FREE] = np.maximum(cells[..., FREE], waiting.max(-1)[..., np.newaxis])
+        self._make(port)
+
+    def set_depth_bytes(
+        self, depth: int | None, port: int | None = None, priority: int | None = None
+    ) -> None:
+        """Let queues hold ``depth`` bytes, beside the limit in packets; None: any number.
+
+        Raises:
+            ControlError: there is no such port or priority, or the depth is negative.
+        """
+        limit = (
+            FOREVER if depth is None else _number("the depth of a queue in bytes", depth, FOREVER)
+        )
+        self._select(port, priority)[..., CAPACITY_BYTES] = limit
+        self._make(port)
+
+    def set_extra_bytes(self, extra: int) -> None:
+        """Count each packet as ``extra`` bytes longer than it is: with payload it does not carry.
+
+        Lengths in queues and on lines, ``standard_metadata.packet_length``, and bytes that the
+        program counts or meters include them.
+
+        Raises:
+            ControlError: a number that is not 0 to ``MOST_EXTRA_BYTES``, or packets wait that were
+                counted otherwise.
+        """
+        extra = _number("the extra bytes of a packet", extra, MOST_EXTRA_BYTES)
+        if extra != self.extra_bytes and self._cells[..., DEPTH].any():
+            raise ControlError(
+                "packets wait in the switch's egress queues, which were counted with "
+                f"{self.extra_bytes} extra bytes; let them leave first"
+            )
+        self.extra_bytes = extra
+
     def _make(self, port: int | None) -> None:
         """As ``admit`` does, which BMv2 does for commands that name a port, too."""
         if port is not None:
@@ -203,7 +391,8 @@ class TrafficManager:
 
     def clear(self) -> None:
         """Nothing waits any more: whoever held the packets has dropped them."""
-        self._cells[..., DEPTH] = 0
+        self._cells[..., [DEPTH, BYTES, FREE]] = 0
+        self.queues[[-BUFFER_USED, -LOOP_FREE]] = 0
 
     def queue(self, port: int, priority: int = 0) -> QueueState:
         """What is to be known of one queue; ControlError when there is none."""
@@ -215,6 +404,11 @@ class TrafficManager:
             int(cell[CAPACITY]),
             int(self._rates[port, priority]),
             int(cell[DROPS]),
+            int(cell[BYTES]),
+            int(cell[BYTES_MAX]),
+            None if cell[CAPACITY_BYTES] == FOREVER else int(cell[CAPACITY_BYTES]),
+            int(cell[BIT_RATE]),
+            int(cell[MARKED]),
         )
 
     def used_queues(self) -> list[QueueState]:
@@ -232,8 +426,9 @@ class TrafficManager:
         self._cells[..., DROPS] = 0
 
 
-def _number(what: str, value: int) -> int:
+def _number(what: str, value: int, most: int = (1 << 63) - 1, least: int = 0) -> int:
     number = require_int(value, what, ControlError)
-    if not 0 <= number < 1 << 63:
-        raise ControlError(f"{what} is 0 to 2**63 - 1, not {number}")
+    if not least <= number <= most:
+        shown = "2**63 - 1" if most == (1 << 63) - 1 else f"{most:,}"
+        raise ControlError(f"{what} is {least} to {shown}, not {number}")
     return number

@@ -44,6 +44,14 @@ def test_random_traffic_with_times(name: str, seed: int) -> None:
     assert state.traffic_manager.now > 0
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_traffic_with_bit_rates(name: str, seed: int) -> None:
+    program = load_program(FOLDER / f"{name}.json")
+    state = check_timed_traffic(program, 100 + seed, rounds=8, bit_rates=True)
+    assert state.traffic_manager.now > 0
+
+
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
 @pytest.mark.parametrize(("op", "counted"), [(0, "resubmitted"), (1, "recirculated")])
 def test_packets_that_never_end_are_stopped_with_times_too(

@@ -45,9 +45,12 @@ def check_random_traffic(
 
 
 def check_timed_traffic(
-    program: ir.Program, seed: int, largest: int = 60, rounds: int = 4
+    program: ir.Program, seed: int, largest: int = 60, rounds: int = 4, *, bit_rates: bool = False
 ) -> SwitchState:
     """The same with times: random rates, capacities, arrivals and ends of calls.
+
+    Args:
+        bit_rates: with what BMv2 does not have, too.
 
     Returns the interpreter's state after it.
     """
@@ -55,10 +58,15 @@ def check_timed_traffic(
     fuzzer = StateFuzzer(program, rng)
     states = [SwitchState(program, np.random.default_rng(0), 3) for _ in range(2)]
     engines = [InterpretEngine(program, states[0]), JitEngine(program, states[1])]
+    if bit_rates:
+        for state in states:
+            state.traffic_manager.set_extra_bytes(int(np.random.default_rng(seed).integers(1000)))
     for _ in range(rounds):
         fuzzer.fill(states, entries=12)
         fuzzer.registers(states)
         _limit_queues(states, rng)
+        if bit_rates:
+            _set_lines(states, rng)
         for size in (1, largest, 0):
             batch = PacketBatch.from_packets(fuzzer.packets(size))
             now = states[0].traffic_manager.now
@@ -85,6 +93,18 @@ def _limit_queues(states: list[SwitchState], rng: np.random.Generator) -> None:
         for state in states:
             state.traffic_manager.set_depth(depth, *where)
             state.traffic_manager.set_rate(rate, *where)
+
+
+def _set_lines(states: list[SwitchState], rng: np.random.Generator) -> None:
+    """Bit rates, limits in bytes, and packets that count as longer than they are."""
+    rates = [int(rng.choice([0, 10**7, 10**9, 10**11])) for _ in range(3)]
+    depths = [None, *rng.integers(0, 3000, 2).tolist()]
+    ports = [None, *rng.integers(0, 8, 2).tolist()]
+    for state in states:
+        manager = state.traffic_manager
+        for port, rate, depth in zip(ports, rates, depths, strict=True):
+            manager.set_bit_rate(rate, port)
+            manager.set_depth_bytes(depth, port)
 
 
 def agree_on_time(first: SwitchState, second: SwitchState) -> None:

@@ -84,7 +84,7 @@ class ManagedQueues(Driven):
         self.packets += 1
         queue = (port * manager.priorities + priority) * QUEUE_WORDS
         depth = int(manager.queues[queue + DEPTH])
-        departure = int(self.admit(manager.queues, queue, manager.now))
+        departure = int(self.admit(manager.queues, queue, manager.now, 100))
         if departure < 0:
             return False, depth
         heappush(self.waiting, (departure, -priority, packet, port))
@@ -94,7 +94,8 @@ class ManagedQueues(Driven):
         manager, left = self.manager, []
         while self.waiting and self.waiting[0][0] <= time:
             departure, priority, packet, port = heappop(self.waiting)
-            self.withdraw(manager.queues, (port * manager.priorities - priority) * QUEUE_WORDS)
+            queue = (port * manager.priorities - priority) * QUEUE_WORDS
+            self.withdraw(manager.queues, queue, departure, 100)
             left.append((port, packet, departure))
         manager.now = time
         return left

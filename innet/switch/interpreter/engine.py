@@ -32,7 +32,15 @@ from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionErr
 from innet.switch.state import hashes
 from innet.switch.state.replication import MirrorSession
 from innet.switch.trace import Trace
-from innet.switch.traffic_manager import DEPTH, FOREVER, MICROSECOND, admit, withdraw
+from innet.switch.traffic_manager import (
+    DEPTH,
+    FOREVER,
+    MICROSECOND,
+    PRECEDED,
+    admit,
+    postponement,
+    withdraw,
+)
 
 _MARKED = "marked to drop"
 _FAILED_ASSERTION = "an assertion failed"
@@ -44,12 +52,14 @@ class _Waiting:
     """A copy that waits for egress; the order is that of departure.
 
     Attributes:
-        departure: time at which it leaves its queue, in nanoseconds.
+        departure: time at which it leaves its queue, in nanoseconds, unless it is postponed.
         rank: 0 for the highest priority.
         number: how many copies were enqueued before it.
         port, priority: its queue.
         depth: packets in the queue before it.
         enqueued: time in nanoseconds.
+        length: bytes.
+        planned: the word ``PRECEDED`` of its queue when its departure was planned.
     """
 
     departure: int
@@ -59,6 +69,8 @@ class _Waiting:
     priority: int = field(compare=False)
     depth: int = field(compare=False)
     enqueued: int = field(compare=False)
+    length: int = field(compare=False)
+    planned: int = field(compare=False)
     packet: Packet = field(compare=False)
 
 
@@ -208,10 +220,17 @@ class InterpretEngine:
         packet = Packet(self.layout, data, port, Origin(self._received))
         self._received += 1
         self.standard.ingress_port(packet, port)
-        self.standard.packet_length(packet, len(data))
+        self._lengthen(packet)
+        self.standard.packet_length(packet, packet.length)
         self.standard.ingress_global_timestamp(packet, self.state.clock)
         self._ingress.append(packet)
         self._run_all_ingress()
+
+    def _lengthen(self, packet: Packet) -> None:
+        """Count the bytes of a packet's payload that it does not carry."""
+        extra = self.state.traffic_manager.extra_bytes
+        packet.length += extra
+        packet.ingress_length += extra
 
     def _run_all_ingress(self) -> None:
         try:
@@ -241,6 +260,9 @@ class InterpretEngine:
         out: list[_Sent] = []
         while self._egress and self._egress[0].departure <= limit:
             waiting = heapq.heappop(self._egress)
+            if self._is_postponed(waiting):
+                heapq.heappush(self._egress, waiting)
+                continue
             if self._timed:
                 self._set_time(waiting.departure)
             try:
@@ -254,6 +276,17 @@ class InterpretEngine:
                 statistics.bytes_out += len(sent)
             self._run_all_ingress()
         return out
+
+    def _is_postponed(self, waiting: _Waiting) -> bool:
+        """Whether packets of higher priorities go before it; its departure is planned anew then."""
+        if not self._timed:
+            return False
+        manager = self.state.traffic_manager
+        queue = manager.first_word(waiting.port, waiting.priority)
+        later = int(postponement(manager.queues, queue, waiting.planned))
+        waiting.departure += later
+        waiting.planned += later
+        return later != 0
 
     # ── Ingress ──
 
@@ -421,23 +454,25 @@ class InterpretEngine:
         if priority >= manager.priorities:
             self._drop("ingress", "no queue of that priority")
             return
-        depth, departure = 0, self._now
+        depth, departure, planned = 0, self._now, 0
+        length = max(packet.length, 0)
         if self._timed:
             queue = manager.first_word(port, priority)
             depth = int(manager.queues[queue + DEPTH])
-            departure = int(admit(manager.queues, queue, self._now))
+            departure = int(admit(manager.queues, queue, self._now, length))
             if departure < 0:
                 self.state.statistics.dropped_queue += 1
                 if self.trace is not None:
                     self.trace("queue_full", port=port, priority=priority, depth=depth)
                 return
+            planned = int(manager.queues[queue + PRECEDED])
             if self.trace is not None:
                 wait = departure - self._now
                 self.trace("enqueue", port=port, priority=priority, depth=depth, wait=wait)
         rank = manager.priorities - 1 - priority
         number, self._enqueued = self._enqueued, self._enqueued + 1
-        waiting = _Waiting(departure, rank, number, port, priority, depth, self._now, packet)
-        heapq.heappush(self._egress, waiting)
+        place = (port, priority, depth, self._now, length, planned)
+        heapq.heappush(self._egress, _Waiting(departure, rank, number, *place, packet))
 
     # ── Egress ──
 
@@ -449,7 +484,8 @@ class InterpretEngine:
             self._stamp(self.trace, packet)
         if self._timed:
             manager = self.state.traffic_manager
-            depth = int(withdraw(manager.queues, manager.first_word(port, waiting.priority)))
+            queue = manager.first_word(port, waiting.priority)
+            depth = int(withdraw(manager.queues, queue, self._now, waiting.length))
             enqueued = waiting.enqueued // MICROSECOND
             if self.trace is not None:
                 self.trace("dequeue", waited=self._now - waiting.enqueued, depth=depth)
@@ -512,6 +548,7 @@ class InterpretEngine:
             self._drop("egress", _LOOPED)
             return
         again = Packet(self.layout, packet.data, packet.ingress_port, packet.origin)
+        self._lengthen(again)
         self._keep_fields(packet, again, packet.recirculate)
         self.standard.instance_type(again, InstanceType.RECIRCULATED)
         self.standard.packet_length(again, again.length)

@@ -90,6 +90,7 @@ class JitEngine:
         self._tables: dict[int, list[Argument]] = {i: [] for i in searched_tables(program)}
         self._versions = dict.fromkeys(self._tables, -1)
         self._generation = -1
+        self._extra_bytes = 0
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
@@ -203,6 +204,7 @@ class JitEngine:
         """
         return [
             self._state.traffic_manager.priorities,
+            self._extra_bytes,
             *(self._replicas.start, self._replicas.port, self._replicas.rid),
             *([self._sessions] if queued else []),
             *self._fixed,
@@ -218,9 +220,10 @@ class JitEngine:
 
     def _refresh(self) -> None:
         """Update the arguments after control plane changes since the last batch."""
-        state = self._state
-        if state.generation.value == self._generation:
+        state, extra_bytes = self._state, self._state.traffic_manager.extra_bytes
+        if state.generation.value == self._generation and extra_bytes == self._extra_bytes:
             return
+        self._extra_bytes = extra_bytes
         # Only changed tables are converted again; the rest is cheap.
         for index in self._tables:
             table = state.tables[index]
@@ -326,6 +329,7 @@ class JitInlineQueues:
             traffic=queued.traffic,
             waiting=queued.heap,
             received=queued.received,
+            queues=manager.queues,
         )
 
     def make_room(self, wanted: int) -> InlineQueues:

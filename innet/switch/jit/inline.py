@@ -17,6 +17,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
+from innet.switch import traffic_manager
 from innet.switch.traffic_manager import FOREVER
 
 Words = NDArray[np.int64]
@@ -103,6 +104,7 @@ class InlineQueues(NamedTuple):
         times: (n,) int64, nanoseconds, to be filled in: when each packet arrives.
         traffic, waiting: what the program keeps of its queues.
         received: shape (1,): packets so far.
+        queues: of its traffic manager, for ``admit`` and ``withdraw``.
     """
 
     entry: int
@@ -117,12 +119,21 @@ class InlineQueues(NamedTuple):
     traffic: Words
     waiting: Words
     received: Words
+    queues: Words
+
+
+#: The traffic manager's functions, for compiled code whose own packets share the queues. They are
+#: in order of time with what the program sends and receives.
+admit = njit(cache=True, nogil=True)(traffic_manager.admit)
+is_congested = njit(cache=True, nogil=True)(traffic_manager.is_congested)
+postponement = njit(cache=True, nogil=True)(traffic_manager.postponement)
+withdraw = njit(cache=True, nogil=True)(traffic_manager.withdraw)
 
 
 @njit(cache=True, nogil=True)
 def next_departure(program: InlineQueues) -> int:
-    """The time at which the next packet leaves its queue, in nanoseconds; ``FOREVER`` if none
-    waits.
+    """The time at which the next packet leaves its queue, in nanoseconds, or is found postponed;
+    ``FOREVER`` if none waits.
     """
     return int(program.waiting[0]) if program.traffic[_ENTRIES] else FOREVER
 

@@ -22,6 +22,7 @@ from innet.switch.traffic_manager import (
     MAX_PRIORITIES,
     PORTS,
     QUEUE_WORDS,
+    SWITCH_WORDS,
     QueueState,
     TrafficManager,
 )
@@ -238,7 +239,8 @@ def test_a_queue_is_told_of():
     queues = ManagedQueues()
     queues.run(["new 2", "rate 7 3 1", "depth 2 3 -1", *["push 3 1"] * 4])
     manager = queues.manager
-    assert manager.queue(3, 1) == QueueState(3, 1, depth=2, capacity=2, rate=7, dropped=2)
+    waiting = {"bytes": 200, "bytes_max": 200}
+    assert manager.queue(3, 1) == QueueState(3, 1, 2, capacity=2, rate=7, dropped=2, **waiting)
     assert manager.queue(3) == QueueState(3, 0, depth=0, capacity=2, rate=0, dropped=0)
     assert manager.queue(4) == QueueState(4, 0, depth=0, capacity=64, rate=0, dropped=0)
     assert manager.used_queues() == [manager.queue(3, 0), manager.queue(3, 1)]
@@ -254,7 +256,7 @@ def test_queues_of_a_new_switch_are_unused_and_unlimited():
     assert manager.priorities == 4
     assert manager.used_queues() == []
     assert manager.dropped == 0
-    cells = manager.queues.reshape(PORTS, 4, QUEUE_WORDS)
+    cells = manager.queues[:-SWITCH_WORDS].reshape(PORTS, 4, QUEUE_WORDS)
     assert set(np.unique(cells[..., CAPACITY])) == {64}
     assert not cells[..., DROPS].any()
 

@@ -77,7 +77,7 @@ class PacketLoop(ABC):
         line("at = 0")
         line(f"parser_error = {self.program.errors['NoError']}")
         if self.counts_length:
-            line(f"{PACKET_LENGTH.name} = size")
+            line(f"{PACKET_LENGTH.name} = size + extra_bytes")
         if self.uses(STATES_VISITED):
             line(f"{STATES_VISITED.name} = 0")
         for request, nothing in REQUESTS.items():
@@ -93,7 +93,8 @@ class PacketLoop(ABC):
 
     def set_packet_length(self) -> None:
         """Set the packet length."""
-        self.statements.set_field(self.program.standard.packet_length, "size", 0, (1 << 31) - 1)
+        reference = self.program.standard.packet_length
+        self.statements.set_field(reference, "(size + extra_bytes)", 0, (1 << 31) - 1)
 
     def set_ingress_timestamp(self) -> None:
         """Set the ingress timestamp."""

@@ -93,7 +93,7 @@ def argument_types(
         arguments += [("stride", "int64"), ("span", "int64"), ("traffic", "int64[::1]")]
         arguments += [("pool", "int64[::1]"), ("store", "uint8[::1]")]
         arguments += [(name, "int64[::1]") for name in ("waiting", "origins", "digests", "queues")]
-    arguments.append(("priorities", "int64"))
+    arguments += [("priorities", "int64"), ("extra_bytes", "int64")]
     names = ["group_start", "replica_port", "replica_rid", *(["sessions"] if queued else [])]
     arguments += [(name, "int64[::1]") for name in names]
     for number, group in enumerate(groups):

@@ -7,7 +7,7 @@ packets. All programs use it for calls with times. Its shape, with names as in t
         if work == NEXT:                     # which event is next
             limit = ...                      # the time of the next packet, then the call's end
             if pending != 0: work = REENTERED
-            elif due(waiting, entries, limit): work = EGRESS
+            elif due(waiting, entries, limit): work = EGRESS  # or it is postponed
             elif i == len(length): break
             else: work = RECEIVED
             if shortage(...): break           # the caller makes room and calls again
@@ -129,6 +129,10 @@ class QueueLoop(PacketLoop):
             line("work = int64(REENTERED)")
         with self.writer.block("elif due(waiting, entries, limit):"):
             line("work = int64(EGRESS)")
+            rare = self.writer.block("if timed != 0 and priorities != 1:")
+            with rare, self.writer.block("if postpone(waiting, entries, queues, priorities):"):
+                line("work = int64(NEXT)")
+                line("continue")
             line("needed = get(pool, entry_word(waiting, zero, SLOT) * ROW + SIZE) + GROWTH")
         with self.writer.block("elif i == len(length):"):
             line("break")
@@ -348,18 +352,21 @@ class QueueLoop(PacketLoop):
         for request, nothing in REQUESTS.items():
             if request != RECIRCULATE_LIST and mentions(self.lowered.egress, request):
                 line(f"{request.name} = {nothing}")
-        line("leaves = entry_word(waiting, entries, PORT)")
-        line("replica = entry_word(waiting, entries, RID)")
+        line("leaves = entry_port(waiting, entries)")
+        line("replica = entry_rid(waiting, entries)")
         with self.writer.block("if replica >= 0:"):
             self.statements.set_field(self.program.standard.egress_rid, "replica", 0, 0xFFFF)
             emit_clear_varbits(self.writer, self.expressions)
         line("enqueued = clock")
         line("depth_before = depth_after = zero")
-        line("priority = entry_word(waiting, entries, PRIORITY)")
+        line("priority = entry_priority(waiting, entries, priorities)")
         with self.writer.block("if timed != 0:"):
             line(f"enqueued = entry_word(waiting, entries, ENQUEUED) // {MICROSECOND}")
             line("depth_before = entry_word(waiting, entries, DEPTH)")
-            line("depth_after = withdraw(queues, queue_of(leaves, priorities, priority))")
+            line("depth_after = withdraw(")
+            line("    queues, queue_of(leaves, priorities, priority), now,")
+            line("    entry_word(waiting, entries, LENGTH),")
+            line(")")
 
     def _changed_by_egress(self) -> list[Variable]:
         """Variables that differ from the row after ingress or an earlier copy."""
@@ -549,10 +556,15 @@ class Rows:
         """Enqueue a copy for its port."""
         column = self.row.column(self.program.standard.priority)
         priority = "zero" if column is None else f"get(pool, {row} + {column})"
+        length_column = self.row.scalar(PACKET_LENGTH)
+        if length_column is None:  # no header comes or goes
+            length = f"get(pool, {row} + SIZE) + extra_bytes"
+        else:
+            length = f"get(pool, {row} + {length_column})"
         for text in (
             "entries, made = enqueue(",
             "    waiting, entries, made, queues, priorities, timed, now, statistics, pool,",
-            f"    int64(ROW), {slot}, {port}, {rid}, {priority}",
+            f"    int64(ROW), {slot}, {port}, {rid}, {priority}, {length}",
             ")",
         ):
             self.writer.line(text)

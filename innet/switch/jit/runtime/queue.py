@@ -25,7 +25,7 @@ from innet.switch.jit.traits import (
     NO_SESSION,
     STATISTICS,
 )
-from innet.switch.traffic_manager import PORTS, QUEUE_WORDS
+from innet.switch.traffic_manager import PORTS, PRECEDED, QUEUE_WORDS
 
 __all__ = [  # what emitted code may import
     "ARRIVED",
@@ -37,26 +37,28 @@ __all__ = [  # what emitted code may import
     "EGRESS",
     "ENQUEUED",
     "ENTRY_WORDS",
+    "LENGTH",
     "LOOPS",
     "NEED_DIGESTS",
     "NEXT",
     "NUMBER",
     "ORIGIN",
-    "PORT",
-    "PRIORITY",
     "RECEIVED",
     "REENTERED",
     "REFERENCES",
-    "RID",
     "SIZE",
     "SLOT",
     "SLOTS",
     "clear",
     "due",
     "enqueue",
+    "entry_port",
+    "entry_priority",
+    "entry_rid",
     "entry_word",
     "has_session",
     "pop_entry",
+    "postpone",
     "queue_of",
     "release",
     "shortage",
@@ -78,10 +80,11 @@ REFERENCES, SIZE, AT, NUMBER, ARRIVED, ORIGIN = range(6)
 #: cloned, resubmitted and recirculated.
 SLOTS, LOOPS = range(2)
 
-#: Words of an entry: when it leaves; its rank among those that leave then; its slot, port and
-#: replication id (-1: not replicated); when it was enqueued; how many waited before it; its
-#: priority.
-DEPARTURE, RANK, SLOT, PORT, RID, ENQUEUED, DEPTH, PRIORITY = range(8)
+#: Words of an entry: when it leaves; its rank among those that leave then, by priority; its slot;
+#: its port, and above it one more than its replication id (0: not replicated); when it was
+#: enqueued; how many waited before it; its bytes; the word ``traffic_manager.PRECEDED`` of its
+#: queue when its departure was planned.
+DEPARTURE, RANK, SLOT, WAY, ENQUEUED, DEPTH, LENGTH, PLANNED = range(8)
 
 _RANK_BITS = 56
 _DROPPED_QUEUE = STATISTICS["dropped_queue"]
@@ -89,6 +92,7 @@ _DROPPED_INGRESS = STATISTICS["dropped_ingress"]
 
 withdraw = inlined(traffic_manager.withdraw)
 _admit = inlined(traffic_manager.admit)
+_postponement = inlined(traffic_manager.postponement)
 
 
 @inlined
@@ -159,9 +163,76 @@ def queue_of(port: int, priorities: int, priority: int) -> int:
 
 
 @inlined
+def entry_priority(waiting: Any, entry: int, priorities: int) -> Any:
+    """The priority of an entry's queue."""
+    return priorities - 1 - (entry_word(waiting, entry, RANK) >> _RANK_BITS)
+
+
+@inlined
+def entry_port(waiting: Any, entry: int) -> Any:
+    """The port of an entry."""
+    return entry_word(waiting, entry, WAY) & 0xFFFFFFFF
+
+
+@inlined
+def entry_rid(waiting: Any, entry: int) -> Any:
+    """The replication id of an entry; -1 if it is not replicated."""
+    return (entry_word(waiting, entry, WAY) >> 32) - 1
+
+
+@inlined
+def _sink(waiting: Any, entry: int, count: int) -> None:
+    """Put an entry in the place of the first of ``count`` entries, and let it sink.
+
+    It stands behind them.
+    """
+    size = 8 * ENTRY_WORDS
+    departure = get(waiting, entry * ENTRY_WORDS + DEPARTURE)
+    rank = get(waiting, entry * ENTRY_WORDS + RANK)
+    position = 0
+    while True:
+        child = 2 * position + 1
+        if child >= count:
+            break
+        below = get(waiting, child * ENTRY_WORDS + DEPARTURE)
+        if child + 1 < count:
+            other = get(waiting, (child + 1) * ENTRY_WORDS + DEPARTURE)
+            if other < below or (
+                other == below
+                and get(waiting, (child + 1) * ENTRY_WORDS + RANK)
+                < get(waiting, child * ENTRY_WORDS + RANK)
+            ):
+                child += 1
+                below = other
+        if departure < below or (
+            departure == below and rank < get(waiting, child * ENTRY_WORDS + RANK)
+        ):
+            break
+        copy(waiting, size * position, waiting, size * child, size)
+        position = child
+    copy(waiting, size * position, waiting, size * entry, size)
+
+
+@inlined
 def due(waiting: Any, count: int, limit: int) -> Any:
-    """Whether a packet leaves its queue at time ``limit`` or before."""
+    """Whether a packet leaves its queue at time ``limit`` or before, unless it is postponed."""
     return count > 0 and get(waiting, DEPARTURE) <= limit
+
+
+@inlined
+def postpone(waiting: Any, count: int, queues: Any, priorities: int) -> bool:
+    """Let the first entry wait on if others of higher priorities go before it; returns whether."""
+    priority = entry_priority(waiting, 0, priorities)
+    queue = queue_of(entry_port(waiting, 0), priorities, priority)
+    later = _postponement(queues, queue, get(waiting, PLANNED))
+    if later == 0:
+        return False
+    put(waiting, DEPARTURE, get(waiting, DEPARTURE) + later)
+    put(waiting, PLANNED, get(waiting, PLANNED) + later)
+    # It sinks from the top; entry ``count`` is space for the exchange.
+    copy(waiting, 8 * ENTRY_WORDS * count, waiting, 0, 8 * ENTRY_WORDS)
+    _sink(waiting, count, count)
+    return True
 
 
 @inlined
@@ -180,6 +251,7 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     port: int,
     rid: int,
     priority: int,
+    length: int,
 ) -> Any:
     """Enqueue a copy; returns the number of waiting copies, and of copies so far.
 
@@ -190,13 +262,16 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
         return count, made
     depth = 0
     departure = now
+    planned = 0
+    length = max(length, 0)
     if timed != 0:
         queue = queue_of(port, priorities, priority)
         depth = get(queues, queue)
-        departure = _admit(queues, queue, now)
+        departure = _admit(queues, queue, now, length)
         if departure < 0:
             statistics[_DROPPED_QUEUE] += 1
             return count, made
+        planned = get(queues, queue + PRECEDED)
     row = slot * width
     put(pool, row + REFERENCES, get(pool, row + REFERENCES) + 1)
     rank = ((priorities - 1 - priority) << _RANK_BITS) | made
@@ -221,11 +296,11 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     put(waiting, entry + DEPARTURE, departure)
     put(waiting, entry + RANK, rank)
     put(waiting, entry + SLOT, slot)
-    put(waiting, entry + PORT, port)
-    put(waiting, entry + RID, rid)
+    put(waiting, entry + WAY, (rid + 1) << 32 | port)
     put(waiting, entry + ENQUEUED, now)
     put(waiting, entry + DEPTH, depth)
-    put(waiting, entry + PRIORITY, priority)
+    put(waiting, entry + LENGTH, length)
+    put(waiting, entry + PLANNED, planned)
     return count + 1, made + 1
 
 
@@ -241,30 +316,7 @@ def pop_entry(waiting: Any, count: int) -> int:
     # The first entry takes the last one's position, and the last one sinks from the top. Entry
     # ``count`` is space for the exchange.
     copy(waiting, size * count, waiting, 0, size)
-    departure = get(waiting, last * ENTRY_WORDS + DEPARTURE)
-    rank = get(waiting, last * ENTRY_WORDS + RANK)
-    position = 0
-    while True:
-        child = 2 * position + 1
-        if child >= last:
-            break
-        below = get(waiting, child * ENTRY_WORDS + DEPARTURE)
-        if child + 1 < last:
-            other = get(waiting, (child + 1) * ENTRY_WORDS + DEPARTURE)
-            if other < below or (
-                other == below
-                and get(waiting, (child + 1) * ENTRY_WORDS + RANK)
-                < get(waiting, child * ENTRY_WORDS + RANK)
-            ):
-                child += 1
-                below = other
-        if departure < below or (
-            departure == below and rank < get(waiting, child * ENTRY_WORDS + RANK)
-        ):
-            break
-        copy(waiting, size * position, waiting, size * child, size)
-        position = child
-    copy(waiting, size * position, waiting, size * last, size)
+    _sink(waiting, last, last)
     copy(waiting, size * last, waiting, size * count, size)
     return last
 

@@ -662,6 +662,9 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "counted from 1.",
         ),
     ] = ()
+    sensitivity: Annotated[
+        bool, Field(description="Simulate again with half and twice of each assumed constant.")
+    ] = False
 
 
 class ThroughputSettings(Settings):

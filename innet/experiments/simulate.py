@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from innet.records.simulation import (
     Bucket,
     Iteration,
     PerWorker,
+    Sensitivity,
     SimulationProgress,
     SimulationRecord,
     merged,
@@ -94,6 +95,7 @@ def simulate(
         seconds=max(iterations[-1].end),
         iterations=tuple(iterations),
         all_reduces=run.network.all_reduces,
+        sensitivity=_sensitivity(checked, resolved, run.workload) if checked.sensitivity else (),
         report=run.network.last,
         wall_seconds=time.perf_counter() - begun,
     )
@@ -117,6 +119,46 @@ def workload_of(settings: SimulateSettings) -> Workload:
     else:
         found = workloads.load(settings.model)
     return found if settings.compute is None else found.with_seconds(settings.compute)
+
+
+_ASSUMED = ("switch_latency", "queue_packets", "host_receive", "host_send")  # of networks
+_ASSUMED_TIMES = ("encode_time", "decode_time")
+
+
+def _sensitivity(
+    settings: SimulateSettings, network: Network, workload: Workload
+) -> tuple[Sensitivity, ...]:
+    """The simulation again with half and twice of each constant that is assumed, not given."""
+
+    def seconds(changed: SimulateSettings, other: Network) -> float:
+        found = _Run(changed, other).iterations(lambda _: None)
+        return max(found[-1].end) / len(found)
+
+    rows = []
+    times = {name: getattr(settings, name) for name in _ASSUMED_TIMES}
+    if workload.assumed:
+        times["compute"] = workload.seconds
+    for name, value in times.items():
+        if name in settings.model_fields_set or not value:
+            continue
+        halved, doubled = (
+            seconds(settings.model_copy(update={name: factor * value}), network)
+            for factor in (0.5, 2.0)
+        )
+        rows.append(Sensitivity(setting=name, value=value, halved=halved, doubled=doubled))
+    usual = Network()
+    for name in _ASSUMED:
+        value = getattr(network, name)
+        if value != getattr(usual, name):
+            continue
+        halved, doubled = (
+            seconds(settings, replace(network, **{name: type(value)(factor * value)}))
+            for factor in (0.5, 2.0)
+        )
+        rows.append(
+            Sensitivity(setting=f"network.{name}", value=value, halved=halved, doubled=doubled)
+        )
+    return tuple(rows)
 
 
 class _Run:

@@ -715,9 +715,12 @@ def simulation_table(record: SimulationRecord) -> Group:
     table.add_column(justify="right")
     for label, text in _simulation_rows(record):
         table.add_row(label, text)
-    if not record.model and len(record.iterations) == 1:
-        return Group(table)
-    return Group(table, _iterations_table(record))
+    parts = [table]
+    if record.model or len(record.iterations) > 1:
+        parts.append(_iterations_table(record))
+    if record.sensitivity:
+        parts.append(_sensitivity_table(record))
+    return Group(*parts)
 
 
 def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
@@ -756,6 +759,23 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         ),
         ("Time on this machine", duration(record.wall_seconds)),
     ]
+
+
+def _sensitivity_table(record: SimulationRecord) -> Table:
+    now = record.iteration_seconds
+    table = Table(
+        box=SIMPLE_HEAD,
+        caption=f"Time of an iteration, now {duration(now)}, with half and twice of what is "
+        "assumed.",
+        caption_justify="left",
+    )
+    table.add_column("assumed")
+    for column in ("value", "halved", "doubled"):
+        table.add_column(column, justify="right")
+    for each in record.sensitivity:
+        changes = (f"{(other / now - 1) * 100:+.1f} %" for other in (each.halved, each.doubled))
+        table.add_row(each.setting, f"{each.value:g}", *changes)
+    return table
 
 
 def _iterations_table(record: SimulationRecord) -> Table:

@@ -99,6 +99,22 @@ class Iteration(Frozen):
         return max(self.end) - min(self.begin)
 
 
+class Sensitivity(Frozen):
+    """What half and twice of an assumed constant would change.
+
+    Attributes:
+        setting: its name, with "network." before those of the network.
+        value: in the run.
+        halved: mean simulated seconds of an iteration with half of it.
+        doubled: the same with twice of it.
+    """
+
+    setting: str
+    value: float
+    halved: float
+    doubled: float
+
+
 class SimulationRecord(Record):
     """All-reduces or training iterations in simulated time.
 
@@ -115,6 +131,7 @@ class SimulationRecord(Record):
         seconds: from the begin of the first iteration to the last worker's end of the last.
         iterations: what each worker did when.
         all_reduces: how many were simulated; the others were equal to one of them.
+        sensitivity: of ``iteration_seconds`` to each assumed constant; empty unless asked for.
         report: of the last all-reduce that was simulated. Its ``seconds``, but for ``simulated``,
             are wall time.
         wall_seconds: wall time of the run.
@@ -133,6 +150,7 @@ class SimulationRecord(Record):
     seconds: float
     iterations: tuple[Iteration, ...]
     all_reduces: int
+    sensitivity: tuple[Sensitivity, ...] = ()
     report: Report
     wall_seconds: float
 

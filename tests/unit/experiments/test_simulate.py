@@ -143,6 +143,26 @@ def test_time_that_is_given_replaces_the_models(tmp_path):
     assert record.compute_source == "given with the settings"
 
 
+def test_sensitivity_is_what_other_constants_take(tmp_path):
+    record = trained(tmp_path, 1e-4, sensitivity=True, encode_time=1e-9, network="10g:host_send=0")
+    found = {each.setting: each for each in record.sensitivity}
+    assert list(found) == [  # and neither what was given nor what is none
+        "decode_time",
+        "network.switch_latency",
+        "network.queue_packets",
+        "network.host_receive",
+    ]
+    for setting, network in (("decode_time", "10g:host_send=0"), ("network.switch_latency", None)):
+        each, name = found[setting], setting.removeprefix("network.")
+        for factor, seconds in ((0.5, each.halved), (2, each.doubled)):
+            value = factor * each.value
+            given = {name: value} if network else {}
+            where = network or f"10g:host_send=0,{name}={value}"
+            other = trained(tmp_path, 1e-4, encode_time=1e-9, network=where, **given)
+            assert other.iteration_seconds == seconds
+    assert found["decode_time"].halved < record.iteration_seconds < found["decode_time"].doubled
+
+
 def test_codecs_with_a_residual_have_one_for_each_bucket(tmp_path):
     record = trained(tmp_path, 1e-3, codec="topk:ratio=0.01")
     assert record.all_reduces == 9

@@ -72,7 +72,7 @@ _MOST_RATE = 10**15  # bits per second
 _MOST_TICKS = 10**12  # per second
 
 
-def admit(queues: Any, queue: int, now: int, length: int) -> int:
+def admit(queues: Any, queue: int, now: int, length: int = 0) -> int:
     """Enqueue a packet at time ``now``. What is due by then must have been withdrawn.
 
     A packet on a line with a bit rate may leave later than it says: see ``postponement``.
@@ -81,7 +81,7 @@ def admit(queues: Any, queue: int, now: int, length: int) -> int:
         queues: int64, ``QUEUE_WORDS`` for each queue, then ``SWITCH_WORDS``.
         queue: the number of the first of its words.
         now: nanoseconds, or ticks of ``set_bit_rate``.
-        length: bytes, without what ``FRAME_OVERHEAD`` counts.
+        length: bytes, without what ``FRAME_OVERHEAD`` counts; 0 where only packets are counted.
 
     Returns:
         when the packet leaves, in the same unit; -1 if there is no room, and it is dropped.
@@ -147,7 +147,7 @@ def postponement(queues: Any, queue: int, preceded: int) -> int:
     return later
 
 
-def withdraw(queues: Any, queue: int, now: int, length: int) -> int:
+def withdraw(queues: Any, queue: int, now: int = 0, length: int = 0) -> int:
     """Take a packet of ``length`` bytes from its queue as it leaves, at ``now``.
 
     Returns:

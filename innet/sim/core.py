@@ -38,10 +38,9 @@ from innet.protocol.timers import (
     take_due,
 )
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
-from innet.switch import traffic_manager
-from innet.switch.jit.inline import InlineQueues, run_queues
+from innet.switch.jit.inline import InlineQueues, admit, postponement, run_queues, withdraw
 from innet.switch.jit.traits import TRAFFIC_WORDS
-from innet.switch.traffic_manager import FOREVER, PORTS
+from innet.switch.traffic_manager import FOREVER, PORTS, PRECEDED
 from innet.wire import Flag
 
 Ints = NDArray[np.int64]
@@ -153,6 +152,7 @@ WAITING = np.dtype(
         ("length", "i4"),
         ("host", "i4"),
         ("port", "i4"),
+        ("preceded", "i8"),
     ],
     align=True,
 )
@@ -166,7 +166,6 @@ FLOW = np.dtype(
         ("next", "i8"),  # when the next packet is due; FOREVER: none
         ("interval", "i8"),  # mean picoseconds between packets
         ("is_random", "i8"),  # Poisson: the intervals are drawn
-        ("gap", "i8"),  # picoseconds that the intervals have left over, see ``_follow``
         ("left", "i8"),  # packets to be sent
         ("at", "i8"),  # the next of its listed times; -1: it has none
         ("sent", "i8"),
@@ -319,6 +318,7 @@ WAITING_BYTES = WAITING.itemsize
 TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
 BATCH = 1 << 10
 """Packets that a switch takes at once, at most."""
+FLOW_STREAM = 1 << 32  # of draws: those below are links'
 _MANY = 1 << 40  # what has its length elsewhere: nothing here asks for it
 
 _bytes, _shorts, _bools = viewer("u1"), viewer("u2"), viewer("?")
@@ -328,9 +328,6 @@ _links, _hosts, _switches, _flows = viewer(LINK), viewer(HOST), viewer(SWITCH), 
 _clients, _programs, _slots = viewer(CLIENT), viewer(PROGRAM), viewer(SLOT)
 _waiting, _groups, _outages = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
 _traces = viewer(TRACE)
-
-admit = njit(cache=True, nogil=True)(traffic_manager.admit)
-withdraw = njit(cache=True, nogil=True)(traffic_manager.withdraw)
 
 
 # ------------------------------------------------------------------ where things are
@@ -564,6 +561,7 @@ def _swap(heap: Records, a: int, b: int) -> None:
     x.length, y.length = y.length, x.length
     x.host, y.host = y.host, x.host
     x.port, y.port = y.port, x.port
+    x.preceded, y.preceded = y.preceded, x.preceded
 
 
 @njit(cache=True, nogil=True)
@@ -643,7 +641,8 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     if switch.waiting == state.waiting_room:
         return NEEDS_WAITING
     queues = _ints(program.queues, program.queue_words)
-    departure = admit(queues, port * switch.queues, now)
+    queue = port * switch.queues
+    departure = admit(queues, queue, now, slot.length)
     if departure < 0:
         _flow_at(state, slot.flow).dropped += 1
         return 0
@@ -653,6 +652,7 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     kept.time, kept.serial, kept.link, kept.port = departure, switch.serial, link, port
     kept.sent, kept.number, kept.flow = slot.sent, slot.number, slot.flow
     kept.length, kept.host = slot.length, slot.host
+    kept.preceded = queues[queue + PRECEDED]
     _wait(heap, switch.waiting)
     switch.waiting += 1
     switch.serial += 1
@@ -667,13 +667,23 @@ def _depart(state: Any, number: int) -> tuple[int, int]:
     lacks = _lacks(state, first.link)
     if lacks != 0:
         return lacks, first.link
-    withdraw(_ints(program.queues, program.queue_words), first.port * switch.queues)
+    queues, queue = _ints(program.queues, program.queue_words), first.port * switch.queues
+    start = state.waiting + number * state.waiting_room * WAITING_BYTES
+    heap = _waiting(start, state.waiting_room)
+    later = postponement(queues, queue, first.preceded)
+    if later > 0:  # packets of higher priorities came: it waits for them
+        last = switch.waiting - 1
+        _remove(heap, switch.waiting)
+        heap[last].time += later
+        heap[last].preceded += later
+        _wait(heap, last)
+        return 0, 0
+    withdraw(queues, queue, first.time, first.length)
     row = transmit(state, first.link, first.length, 0, first.flow, first.time)
     slot = _slot_at(state, row)
     slot.sent, slot.number, slot.host = first.sent, first.number, first.host
     written(state, first.link, row)
-    start = state.waiting + number * state.waiting_room * WAITING_BYTES
-    _remove(_waiting(start, state.waiting_room), switch.waiting)
+    _remove(heap, switch.waiting)
     switch.waiting -= 1
     return 0, 0
 
@@ -726,6 +736,7 @@ def _run_batch(state: Any, number: int) -> int:
         _ints(program.traffic, program.traffic_words),
         _ints(program.waiting, program.waiting_words),
         _ints(program.received, 1),
+        _ints(program.queues, program.queue_words),
     )
     following, produced, wanted, failed = run_queues(
         queues, switch.following, switch.batch, switch.until
@@ -1015,7 +1026,7 @@ def _follow(state: Any, number: int) -> None:
         flow.at += 1
         flow.next = _int_at(state.times, flow.at)
     elif flow.is_random:
-        wait = -np.log1p(-draw(state.seed, number + (1 << 32), flow.sent)) * flow.interval
+        wait = -np.log1p(-draw(state.seed, number + FLOW_STREAM, flow.sent)) * flow.interval
         flow.next += max(1, int(wait))
     else:
         flow.next += flow.interval
@@ -1028,6 +1039,12 @@ def plan_flows(state: Any, host: int) -> None:
     for at in range(_int_at(state.first_flow, host), _int_at(state.first_flow, host + 1)):
         soonest = min(soonest, _flow_at(state, _int_at(state.host_flows, at)).next)
     host_at(state, host).flow = soonest
+
+
+@njit(cache=True, nogil=True)
+def plan_host_flows(states: Records, host: int) -> None:
+    """``plan_flows`` for Python."""
+    plan_flows(states[0], host)
 
 
 @njit(cache=True, nogil=True)

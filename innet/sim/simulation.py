@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,12 +45,13 @@ from innet.sim.core import (
     WAITING,
     wire_time,
 )
+from innet.sim.flows import Flow, FlowCounts
 from innet.sim.network import SECOND, Network
 from innet.switch import Switch
 from innet.switch.engine import InlineQueueSwitch
 from innet.switch.jit.inline import InlineQueues
 from innet.switch.jit.native import address_of
-from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS
+from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
 from innet.wire import Layout
 
 _WINDOWS = 1 << 14  # of one call of compiled code, after which Python handles Ctrl-C
@@ -117,10 +119,11 @@ class Simulation:
     Args:
         network: rates, delays and queues.
         layout: of all packets of the program.
-        switches: by name, with their tables, which run compiled programs.
-        cables: all links.
+        switches: by name, with their tables, which run compiled programs; None for one that only
+            forwards packets of flows.
+        cables: all links. Each host has one.
         hosts: number of hosts; they are 0, 1, ...
-        seed: of losses.
+        seed: of losses and flows.
 
     Attributes:
         now: seconds.
@@ -133,7 +136,7 @@ class Simulation:
         self,
         network: Network,
         layout: Layout,
-        switches: Mapping[str, Switch],
+        switches: Mapping[str, Switch | None],
         cables: Sequence[Cable],
         hosts: int,
         *,
@@ -145,30 +148,44 @@ class Simulation:
         links, ways = _links(network, number, cables)
         self._is_trunk = np.repeat([cable.host is None for cable in cables], 2)
         self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed)
-        self._running: list[InlineQueueSwitch] = []
+        self._running: list[InlineQueueSwitch | None] = []
         self._received: list[PacketBatch] = []
+        self._managers: list[TrafficManager] = []
         for index, (switch, here) in enumerate(zip(self._switches, ways, strict=True)):
+            rows = 1 if switch is None else BATCH
             received = PacketBatch(
-                np.zeros((BATCH, layout.frame_size), np.uint8),
-                np.zeros(BATCH, np.int32),
-                np.zeros(BATCH, np.int32),
+                np.zeros((rows, layout.frame_size), np.uint8),
+                np.zeros(rows, np.int32),
+                np.zeros(rows, np.int32),
             )
-            running = switch.inline_queues(received)
-            if running is None:
-                raise InputError(
-                    "a network in simulated time runs compiled programs without ageing entries; "
-                    "choose the engine jit."
-                )
             self._received.append(received)
+            running = None
+            if switch is not None:
+                running = switch.inline_queues(received)
+                if running is None:
+                    raise InputError(
+                        "a network in simulated time runs compiled programs without ageing "
+                        "entries; choose the engine jit."
+                    )
             self._running.append(running)
+            manager = TrafficManager() if switch is None else switch.traffic_manager
+            self._managers.append(manager)
+            if switch is not None:
+                manager.set_extra_bytes(layout.wire_size - layout.frame_size)
             for port in np.flatnonzero(here >= 0).tolist():
-                interval = int(wire_time(layout.wire_size, int(links["rate"][here[port]])))
-                switch.traffic_manager.set_interval(interval, port)
-                switch.traffic_manager.set_depth(network.queue_packets, port)
-            memory.switches["queues"][index] = switch.traffic_manager.priorities * QUEUE_WORDS
+                manager.set_bit_rate(int(links["rate"][here[port]]), port, SECOND)
+                manager.set_depth(network.queue_packets, port)
+            memory.switches["runs"][index] = switch is not None
+            memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
+            memory.programs["queues"][index] = address_of(manager.queues)
+            memory.programs["queue_words"][index] = len(manager.queues)
         # Compiled code has addresses only, so these are what keeps its arrays.
-        self._begun: list[InlineQueues] = [each.begin() for each in self._running]
+        self._begun: dict[int, InlineQueues] = {}
         self._kept: dict[int, ClientState] = {}
+        self._cables = list(cables)
+        self._flows: list[Flow] = []
+        self._added: list[int] = []  # when, of each flow
+        self._outages: list[list[int]] = []
         self._ends: dict[int, Host] = {}
         self._groups: dict[int, list[int]] = {}
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
@@ -183,6 +200,127 @@ class Simulation:
     def at(self, seconds: float, action: Callable[[], None]) -> None:
         """Let ``action`` be done at a time, before what else happens then."""
         heapq.heappush(self._schedule, (_ticks(seconds), next(self._serial), action))
+
+    def add_flows(self, flows: Sequence[Flow]) -> None:
+        """Let hosts send flows from now on, beside those that they send already.
+
+        Switches send a flow's packets on by a shortest path, one of several by a hash of the flow
+        and the switch (ECMP).
+
+        Raises:
+            InputError: a host that does not exist or cannot be reached.
+        """
+        memory, hosts = self._memory, len(self._memory.hosts)
+        had = len(self._flows)
+        for flow in flows:
+            for host in (flow.source, flow.destination):
+                if host >= hosts:
+                    raise InputError(f"a flow names host {host}; there are hosts 0 to {hosts - 1}.")
+        if not self._flows:
+            self._add_routes()
+        self._flows += flows
+        listed = [flow.ticks() for flow in self._flows]
+        records = np.zeros(len(self._flows), FLOW)
+        records[:had] = memory.flows[:had]
+        logs = len(memory.log)
+        for index, flow in enumerate(self._flows):
+            here = records[index]
+            if index >= had:
+                here["source"], here["target"] = flow.source, flow.destination
+                here["length"], here["left"] = flow.frame_size, flow.count
+                here["interval"] = max(1, _ticks(flow.mean_interval))
+                here["is_random"], here["at"], here["log"] = flow.poisson, -1, -1
+                here["next"] = self._last + _ticks(flow.start)
+                if flow.record_delays:
+                    here["log"], logs = logs, logs + flow.count
+        memory.keep("flows", records)
+        log = np.full(logs, -1, np.int64)
+        log[: len(memory.log)] = memory.log
+        memory.keep("log", log)
+        begin = 0
+        for index, ticks in enumerate(listed):
+            if len(ticks):
+                here = records[index]
+                here["at"] = begin + int(here["sent"])
+                if index >= had:
+                    here["next"] = self._last + int(ticks[0])
+            begin += len(ticks)
+        # Listed times count from when the flow was added; those of earlier flows stay as they are.
+        times = [
+            ticks + (self._last if index >= had else self._added[index])
+            for index, ticks in enumerate(listed)
+        ]
+        self._added += [self._last] * len(flows)
+        memory.keep("times", np.concatenate([*times, np.zeros(1, np.int64)]))
+        order = np.argsort(records["source"], kind="stable")
+        memory.keep("host_flows", order.astype(np.int64))
+        first = np.searchsorted(records["source"][order], np.arange(hosts + 1))
+        memory.keep("first_flow", first.astype(np.int64))
+        for host in {flow.source for flow in flows}:
+            core.plan_host_flows(memory.states, host)
+
+    def flow_counts(self) -> list[FlowCounts]:
+        """What has become of the packets of all flows, in the order in which they were added."""
+        memory, found = self._memory, []
+        for index, flow in enumerate(self._flows):
+            here = memory.flows[index]
+            received = int(here["received"])
+            delays = None
+            if flow.record_delays:
+                delays = memory.log[int(here["log"]) :][: flow.count].copy()
+            found.append(
+                FlowCounts(
+                    int(here["sent"]),
+                    received,
+                    int(here["dropped"]),
+                    int(here["lost"]),
+                    int(here["delay"]) / received / SECOND if received else 0.0,
+                    int(here["longest"]) / SECOND,
+                    delays,
+                )
+            )
+        return found
+
+    def add_outage(self, cable: int, since: float, until: float) -> None:
+        """Let a cable lose all packets whose first bit is put onto it in a time.
+
+        Args:
+            cable: which one, of those that were given.
+            since, until: seconds.
+        """
+        lines = [[link, _ticks(since), _ticks(until)] for link in (2 * cable, 2 * cable + 1)]
+        self._outages = sorted([*self._outages, *lines])
+        outages = np.zeros(len(self._outages), OUTAGE)
+        for index, (link, begin, end) in enumerate(self._outages):
+            outages[index] = link, begin, end
+            before = self._outages[index - 1][0] if index else -1
+            if link != before:
+                self._memory.links["outages"][link] = index
+        self._memory.keep("outages", outages)
+        self._memory.state["outage_count"] = len(outages)
+
+    def run_until(self, seconds: float) -> None:
+        """Let time pass up to a time, or until nothing will ever happen.
+
+        Hosts that exchange something go on with it, but nobody is told that a group is done.
+        """
+        until = _ticks(seconds)
+        if until <= self._last:
+            return
+        stop = self.launch({})
+        reached: list[int] = []
+        self._memory.groups["open"][stop] = 1
+        self._memory.state["completed"] -= 1
+
+        def reach() -> None:
+            reached.append(stop)
+            self._memory.groups["open"][stop] = 0
+            self._memory.groups["finished"][stop] = until
+            self._memory.state["completed"] += 1
+
+        heapq.heappush(self._schedule, (until, next(self._serial), reach))
+        while not reached:
+            self.wait()
 
     def run(self, ends: Mapping[int, Host], others: Mapping[int, Host] | None = None) -> None:
         """Let time pass until all of ``ends`` have what they expect.
@@ -257,8 +395,7 @@ class Simulation:
             for host, end in self._ends.items():
                 if memory.hosts["kind"][host] == COMPILED:
                     self._take_up(host, end)
-            for each in self._running:
-                each.end()
+            self._end_programs()
         state["completed"] -= 1
         done = next(each for each in self._groups if memory.groups["open"][each] == 0)
         for host in self._groups.pop(done):
@@ -276,14 +413,48 @@ class Simulation:
         self._memory.keep("groups", np.concatenate([groups, np.zeros(1, GROUP)]))
         return len(groups)
 
+    def _add_routes(self) -> None:
+        """Find the ports by which packets go from a switch to a host on shortest paths."""
+        memory, hosts = self._memory, len(self._memory.hosts)
+        links, ways = memory.links, memory.ways
+        neighbors: list[list[int]] = [[] for _ in ways]  # switches from which one is reached
+        for switch, ports in enumerate(ways):
+            for link in ports[ports >= 0].tolist():
+                if links["switch"][link] >= 0:
+                    neighbors[int(links["switch"][link])].append(switch)
+        routes: list[int] = []
+        first = np.zeros(len(ways) * hosts + 1, np.int64)
+        found: dict[int, list[list[int]]] = {}
+        for host in range(hosts):
+            leaf = int(links["switch"][int(memory.hosts["up"][host])])
+            if leaf not in found:
+                found[leaf] = _shortest(leaf, neighbors, links, ways)
+        for switch, ports in enumerate(ways):
+            for host in range(hosts):
+                leaf = int(links["switch"][int(memory.hosts["up"][host])])
+                if leaf == switch:
+                    down = int(memory.hosts["down"][host])
+                    routes += np.flatnonzero(ports == down).tolist()
+                else:
+                    routes += found[leaf][switch]
+                first[switch * hosts + host + 1] = len(routes)
+        memory.keep("routes", np.array([*routes, 0], np.int64))
+        memory.keep("first_route", first)
+
     def _begin_programs(self) -> None:
         for index, each in enumerate(self._running):
-            self._put_program(index, each.begin())
+            if each is not None:
+                self._put_program(index, each.begin())
+
+    def _end_programs(self) -> None:
+        for each in self._running:
+            if each is not None:
+                each.end()
 
     def _put_program(self, index: int, begun: InlineQueues) -> None:
         """Hand a switch's program over to compiled code."""
         self._begun[index] = begun
-        received, queues = self._received[index], self._switches[index].traffic_manager.queues
+        received = self._received[index]
         there = self._memory.programs[index]
         there["entry"] = begun.entry
         for name in begun._fields[1:]:
@@ -291,9 +462,9 @@ class Simulation:
         there["frame_words"], there["start_words"] = len(begun.frame), len(begun.starts)
         there["rows"], there["stride"] = begun.out.shape
         there["batch"], there["traffic_words"] = len(begun.times), len(begun.traffic)
-        there["waiting_words"], there["queue_words"] = len(begun.waiting), len(queues)
+        there["waiting_words"] = len(begun.waiting)
         there["data"], there["lengths"] = address_of(received.data), address_of(received.length)
-        there["ports"], there["queues"] = address_of(received.port), address_of(queues)
+        there["ports"] = address_of(received.port)
 
     def _handle(self, why: int, which: int) -> None:
         """Do what compiled code returned for."""
@@ -306,7 +477,9 @@ class Simulation:
             memory.widen_waiting()
         elif why == NEEDS_SWITCH:
             lacks = int(memory.switches["wanted"][which])
-            self._put_program(which, self._running[which].make_room(lacks))
+            running = self._running[which]
+            assert running is not None, "it asked for memory"
+            self._put_program(which, running.make_room(lacks))
             memory.switches["wanted"][which] = 0
         elif why == FULL_TRACE:
             self._take_trace()
@@ -328,8 +501,7 @@ class Simulation:
         time, _, action = self._schedule[0]
         if idle or int(self._memory.nodes.min()) >= time:
             heapq.heappop(self._schedule)
-            for each in self._running:
-                each.end()
+            self._end_programs()
             action()
             self._begin_programs()
 
@@ -476,7 +648,7 @@ class Simulation:
             packets=int(links["packets"].sum()),
             bytes=int(links["bytes"].sum()),
             lost=int(links["lost"].sum()),
-            dropped=sum(switch.traffic_manager.dropped for switch in self._switches),
+            dropped=sum(manager.dropped for manager in self._managers),
             unconnected=int(self._memory.switches["unconnected"].sum()),
             busy={
                 name: (int(links["busy"][rows].sum()), int(rows.sum()))
@@ -536,6 +708,9 @@ class _Memory:
     slots: NDArray[Any]
     data: NDArray[np.uint8]
     nodes: NDArray[np.int64]
+    ways: NDArray[np.int64]
+    flows: NDArray[Any]
+    log: NDArray[np.int64]
     waiting: NDArray[Any]
     groups: NDArray[Any]
 
@@ -558,6 +733,35 @@ class _Memory:
         waiting[:, :room] = self.waiting
         self.keep("waiting", waiting)
         self.state["waiting_room"] = 2 * room
+
+
+def _shortest(
+    target: int,
+    neighbors: Sequence[Sequence[int]],
+    links: NDArray[Any],
+    ways: NDArray[np.int64],
+) -> list[list[int]]:
+    """Of each switch, the ports on shortest paths to ``target``, by breadth-first search."""
+    distance = {target: 0}
+    reached = deque([target])
+    while reached:
+        here = reached.popleft()
+        for there in neighbors[here]:
+            if there not in distance:
+                distance[there] = distance[here] + 1
+                reached.append(there)
+    found: list[list[int]] = []
+    for switch, ports in enumerate(ways):
+        nearer = distance.get(switch, 0) - 1
+        found.append(
+            [
+                port
+                for port in np.flatnonzero(ports >= 0).tolist()
+                if (there := int(links["switch"][ports[port]])) >= 0
+                and distance.get(there) == nearer
+            ]
+        )
+    return found
 
 
 def _memory(  # noqa: PLR0917 - one caller
@@ -586,7 +790,6 @@ def _memory(  # noqa: PLR0917 - one caller
         if cable.host is not None:
             here["up"][cable.host], here["down"][cable.host] = 2 * index, 2 * index + 1
     switches = np.zeros(len(ways), SWITCH)
-    switches["runs"] = 1
     into = [np.flatnonzero(links["switch"] == switch) for switch in range(len(ways))]
     most = max(len(each) for each in into) + 1
     memory = _Memory(

@@ -286,7 +286,8 @@ class Simulation:
 
         Args:
             cable: which one, of those that were given.
-            since, until: seconds.
+            since: seconds.
+            until: seconds.
         """
         lines = [[link, _ticks(since), _ticks(until)] for link in (2 * cable, 2 * cable + 1)]
         self._outages = sorted([*self._outages, *lines])

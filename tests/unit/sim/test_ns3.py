@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.drop_tail import Rounding, Ties, simulate
-from support.flow_scenarios import Flow, Link, Outcome, Scenario, read_golden, read_scenario
+from support.drop_tail import Rounding, Ties, simulate, wire_time
+from support.flow_scenarios import (
+    HEADERS,
+    SECOND,
+    Flow,
+    Link,
+    Outcome,
+    Scenario,
+    read_golden,
+    read_scenario,
+)
+
+from innet.switch.traffic_manager import QUEUE_WORDS, TrafficManager, admit, withdraw
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ns3"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
@@ -106,3 +118,51 @@ def test_recordings_pin_what_a_queue_holds(name):
     for more in (-1, 1):
         links = tuple(replace(link, queue=link.queue + more) for link in scenario.links)
         assert simulate(replace(scenario, links=links)) != outcomes
+
+
+# ------------------------------------------------------------------ the switch's egress queues
+
+
+def through_egress_queues(scenario: Scenario) -> list[Outcome]:
+    """As ``simulate``, with a queue of the switch's traffic manager before each link."""
+    manager = TrafficManager()
+    for port, link in enumerate(scenario.links):
+        manager.set_bit_rate(link.rate, port, SECOND)
+        manager.set_depth(link.queue, port)
+    outcomes = [Outcome([None] * len(flow.times)) for flow in scenario.flows]
+    sent = [0] * len(scenario.links)
+    events = [
+        (time, False, given.path[0], number, (flow, number, 0))
+        for flow, given in enumerate(scenario.flows)
+        for number, time in enumerate(given.times)
+    ]
+    heapq.heapify(events)
+    while events:
+        now, leaves, link, _, (flow, number, hop) = heapq.heappop(events)
+        given = scenario.flows[flow]
+        length = given.size + HEADERS
+        if leaves:
+            withdraw(manager.queues, link * QUEUE_WORDS, now, length)
+            sent[link] += 1
+            rate, delay = scenario.links[link].rate, scenario.links[link].delay
+            there = now + wire_time(given.size, rate, Rounding.UP) + delay
+            heapq.heappush(events, (there, False, link, sent[link], (flow, number, hop + 1)))
+        elif hop == len(given.path):
+            outcomes[flow].delays[number] = now - given.times[number]
+        else:
+            port = given.path[hop]
+            departure = admit(manager.queues, port * QUEUE_WORDS, now, length)
+            if departure < 0:
+                outcomes[flow].dropped_at[number] = port
+            else:
+                heapq.heappush(events, (departure, True, port, number, (flow, number, hop)))
+    return outcomes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_egress_queues_are_the_reference_packet_by_packet(name):
+    """And so ns-3, but for ties and rounding."""
+    scenario, outcomes = golden(name)
+    found = through_egress_queues(scenario)
+    assert found == simulate(scenario, ties=Ties.ARRIVALS_FIRST, rounding=Rounding.UP)
+    assert (found == outcomes) == (name not in DECIDED)

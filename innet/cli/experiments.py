@@ -6,6 +6,8 @@ should take to be told.
 
 from __future__ import annotations
 
+import itertools
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -14,14 +16,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from innet.cli.options import OUT_DIR, JsonOption, OutDirOption, completing, with_settings
+from innet.cli.options import (
+    OUT_DIR,
+    JsonOption,
+    OutDirOption,
+    command_line,
+    completing,
+    with_settings,
+)
 from innet.cli.output import err, out, say_json
 from innet.core.errors import InnetError, InputError, MissingToolError
-from innet.core.settings import DemoSettings, ThroughputSettings, TrainSettings
+from innet.core.settings import (
+    DemoSettings,
+    SimulateSettings,
+    ThroughputSettings,
+    TrainSettings,
+)
 
 if TYPE_CHECKING:
+    from innet.experiments.html_report import Entry
     from innet.experiments.throughput import Measure
-    from innet.records import Point
+    from innet.records import Point, Record, SweepRecord
 
 experiment_app = typer.Typer(
     help="Experiments that sweep over settings.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -203,37 +218,115 @@ def throughput(
 
 
 def report(
-    record: Annotated[Path | None, typer.Argument(help="Record of a run, e.g. demo.json.")] = None,
+    records: Annotated[
+        list[Path] | None, typer.Argument(help="Records of runs, e.g. demo.json.")
+    ] = None,
+    *,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="NAME", help="What --plot draws of a sweep. Repeatable."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a simulation's time-line for Perfetto to this JSON file."
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write tables, plots, settings and commands to this HTML file, which needs no "
+            "other.",
+        ),
     ] = None,
     as_json: JsonOption = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of all records and reports.")
     ] = False,
 ) -> None:
-    """Show the record of an earlier run again."""
+    """Show the records of earlier runs again."""
+    from innet.records import SimulationRecord, SweepRecord
+    from innet.records import schema as record_schema
+
+    if schema:
+        say_json(record_schema())
+        return
+    if not records:
+        raise InputError("name a record, such as innet-out/demo.json; or use --schema.")
+    if len(records) > 1 and (plot is not None or trace is not None or as_json):
+        raise InputError("--plot, --trace and --json are of one record; name one, or use --html.")
+    loaded = [_loaded(path) for path in records]
+    first = loaded[0]
+    if trace is not None and not isinstance(first, SimulationRecord):
+        raise InputError(f"--trace is of simulations; {records[0]} is of format {first.format}.")
+    if metrics and not (isinstance(first, SweepRecord) and plot is not None):
+        raise InputError("--metric is for --plot of a sweep's record; leave it out.")
+    entries = [_entry(path, each) for path, each in zip(records, loaded, strict=True)]
+    if metrics and plot is not None and isinstance(first, SweepRecord):
+        from innet.experiments.plots import draw_sweep
+
+        draw_sweep(first, plot, metrics)
+    elif plot is not None:
+        entries[0].draw(first, plot)
+    if trace is not None:
+        from innet.experiments.trace_events import write_trace
+
+        assert isinstance(first, SimulationRecord)
+        write_trace(first, trace)
+    if page is not None:
+        from innet.experiments.html_report import write_html
+
+        write_html(entries, page)
+        out.print(f"page: {page}", highlight=False, soft_wrap=True)
+        return
+    for entry in entries:
+        if len(entries) > 1:
+            out.print(f"{entry.name}:", highlight=False, soft_wrap=True)
+        show(entry.record, entry.table, as_json=as_json)
+        if isinstance(entry.record, SweepRecord):
+            say_failures(entry.record)
+
+
+def say_failures(record: SweepRecord) -> None:
+    """A line on standard error for each point of a sweep that failed."""
+    from innet.experiments.tables import failures
+
+    for line in failures(record):
+        err.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _loaded(path: Path) -> Record:
+    """The record at ``path``; of a sweep's point, the record of its run."""
+    from innet.records import PointRecord, Record, SimulationRecord
+
+    record = Record.load(path)
+    if not isinstance(record, PointRecord):
+        return record
+    if record.record.get("format") not in SimulationRecord.formats:
+        raise InputError(f"{path} is a point of a sweep of {record.function}; use --json of it.")
+    return SimulationRecord.model_validate(record.record)
+
+
+def _entry(path: Path, record: Record) -> Entry:
+    """How a record is shown."""
+    from innet.experiments import plots, tables
+    from innet.experiments.html_report import Entry
     from innet.records import (
-        Record,
         ReproductionRecord,
         SimulationRecord,
         SweepRecord,
         ThroughputRecord,
         TrainingRecord,
     )
-    from innet.records import schema as record_schema
 
-    if schema:
-        say_json(record_schema())
-        return
-    if record is None:
-        raise InputError("name a record, such as innet-out/demo.json; or use --schema.")
-    from innet.experiments import plots, tables
-
-    loaded = Record.load(record)
     table: Any
     draw: Any
-    match loaded:
+    match record:
         case ReproductionRecord():
             table, draw = tables.reproduction_table, plots.draw_reproduction
         case ThroughputRecord():
@@ -246,6 +339,38 @@ def report(
             table, draw = tables.demo_table, plots.draw_demo
         case TrainingRecord():
             table, draw = tables.training_table, plots.draw_training
-    if plot is not None:
-        draw(loaded, plot)
-    show(loaded, table, as_json=as_json)
+    return Entry(path.name, record, table, draw, _command(record))
+
+
+def _command(record: Record) -> str:
+    """What makes a record like this one; the call in Python where options cannot say it."""
+    from innet.records import ReproductionRecord, SimulationRecord, SweepRecord, TrainingRecord
+
+    given = record.settings
+    match record:
+        case SimulationRecord():
+            called = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            line = command_line("innet simulate", SimulateSettings, given)
+            line = line or f"innet.simulate({called})"
+        case SweepRecord():
+            line = _sweep_command(record)
+        case TrainingRecord(format="innet.demo"):
+            line = command_line("innet demo", DemoSettings, given)
+        case TrainingRecord():
+            line = command_line("innet train", TrainSettings, given)
+        case ReproductionRecord():
+            quick = " --quick" if record.quick else ""
+            line = f"innet reproduce {record.codec} --seeds {given.get('seeds', 3)}{quick}"
+        case _:
+            line = None
+    return line or ""
+
+
+def _sweep_command(record: SweepRecord) -> str:
+    axes = {axis.name: list(axis.values) for axis in record.axes}
+    values = itertools.chain.from_iterable(axes.values())
+    line = command_line("innet simulate", SimulateSettings, record.settings)
+    if line is None or any(isinstance(each, (dict, list)) for each in values):
+        return f"innet.sweep({record.settings!r}, {axes!r})"
+    swept = (f"{name}={','.join(map(str, each))}" for name, each in axes.items())
+    return " ".join([line, *(f"--sweep {shlex.quote(each)}" for each in swept)])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import GenericAlias, UnionType
@@ -437,6 +438,54 @@ def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | di
             earlier = {"name": earlier}
         changed[part] = {**earlier, key: literal(text)}
     return changed
+
+
+def command_line(command: str, model: type[Settings], given: Mapping[str, Any]) -> str | None:
+    """The command that has these settings, for a shell; None if options cannot say them.
+
+    Args:
+        command: such as "innet train".
+        model: of the command's settings.
+        given: settings by name. What is not in the model or has its default is left out.
+    """
+    words = [command]
+    for each in settings_in(model):
+        if "." in each.key or each.name in _COMPOSED or each.name not in given:
+            continue
+        value = given[each.name]
+        default = each.field.get_default(call_default_factory=True, validated_data=dict(given))
+        if value == default or value is None or (default == () and value == []):
+            continue
+        option = _NAMES.get(each.name, (f"--{each.name.replace('_', '-')}",))[0]
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            said = _words_of(option, one)
+            if said is None:
+                return None
+            words += said
+    return " ".join(words)
+
+
+def _words_of(option: str, value: Any) -> list[str] | None:
+    """An option with a value; one whose value has parts needs ``--set``, or settings behind it."""
+    if not isinstance(value, dict):
+        return [option, shlex.quote(str(value))]
+    if option == "--network" and not any(isinstance(each, (dict, list)) for each in value.values()):
+        from innet.sim.network import PRESETS
+
+        usual = PRESETS["100g"]
+        changed = {name: each for name, each in value.items() if each != getattr(usual, name, None)}
+        settings = ",".join(f"{name}={each}" for name, each in changed.items())
+        return [option, shlex.quote(f"100g:{settings}" if settings else "100g")]
+    if option != "--codec" or "preset" not in value:
+        return None
+    words = [option, shlex.quote(str(value["preset"]))]
+    for part, parameters in value.items():
+        if part == "preset":
+            continue
+        named = {"name": parameters} if isinstance(parameters, str) else parameters
+        for key, each in named.items():
+            words += ["--set", shlex.quote(f"{part}.{key}={each}")]
+    return words
 
 
 def outages(crashes: Collection[str], partitions: Collection[str]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from innet.cli.experiments import show
+from innet.cli.experiments import say_failures, show
 from innet.cli.options import JsonOption, with_settings
 from innet.cli.output import err
 from innet.core.errors import InputError
@@ -32,6 +32,13 @@ def simulate(
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a time-line for Perfetto or chrome://tracing to this JSON file.",
+        ),
     ] = None,
     axes: Annotated[
         list[str] | None,
@@ -77,6 +84,8 @@ def simulate(
     generated gradients.
     """
     if axes:
+        if trace is not None:
+            raise InputError("--trace is of one run; leave out --sweep, or --trace.")
         _sweep(
             settings,
             axes,
@@ -96,17 +105,21 @@ def simulate(
     from innet.experiments.progress import SimulationDisplay
     from innet.experiments.simulate import simulate as run
     from innet.experiments.tables import simulation_table
+    from innet.experiments.trace_events import write_trace
 
-    for path in (record, plot):
+    for path in (record, plot, trace):
         if path is not None:
             check_writable(path)
     with SimulationDisplay(err) as display:
         result = run(**settings.model_dump(exclude_unset=True), watch=display)
     if record is not None:
         result.save(record)
+    if trace is not None:
+        write_trace(result, trace)
     if plot is not None:
         draw_simulation(result, plot)
-    show(result, simulation_table, {"record": record, "plot": plot}, as_json=as_json)
+    files = {"record": record, "trace": trace, "plot": plot}
+    show(result, simulation_table, files, as_json=as_json)
 
 
 def _sweep(
@@ -124,7 +137,7 @@ def _sweep(
     from innet.experiments.plots import draw_sweep
     from innet.experiments.progress import SweepDisplay
     from innet.experiments.sweeps import RECORD, TABLE, axis_of, sweep
-    from innet.experiments.tables import failures, sweep_table
+    from innet.experiments.tables import sweep_table
 
     axes = {}
     for name, values in map(axis_of, given):
@@ -151,7 +164,6 @@ def _sweep(
             files["plot"] = plot
     finally:  # also where there is no such metric
         show(result, sweep_table, files, as_json=as_json)
-    for line in failures(result):
-        err.print(line, markup=False, highlight=False, soft_wrap=True)
+    say_failures(result)
     if result.failures:
         raise typer.Exit(_FAILED)

@@ -55,6 +55,7 @@ def test_a_sweep_is_that_of_python():
     ("words", "message"),
     [
         (["--jobs", "2"], "--jobs is for sweeps; add --sweep"),
+        (["--sweep", "workers=2", "--trace", "x.json"], "--trace is of one run"),
         (["--metric", "seconds"], "--metric is for sweeps"),
         (["--sweep", "wrkers=2"], "wrkers.*Did you mean 'workers'"),
         (["--sweep", "workers=2", "--sweep", "workers=3"], "workers is given twice"),
@@ -83,3 +84,10 @@ def test_a_point_that_fails_is_named_and_the_status_is_1():
     found = innet_simulate(*words, "--sweep", "seed=1")
     assert found.exit_code == 1
     assert "seed=1 failed: " in found.stderr
+
+
+def test_a_trace_of_one_run_is_written(tmp_path):
+    path = tmp_path / "trace.json"
+    found = innet_simulate("--size", 100, "--trace", path)
+    assert f"trace: {path}" in found.stdout
+    assert {each["ph"] for each in json.loads(path.read_text())["traceEvents"]} == set("MXC")

@@ -9,16 +9,17 @@ the workers' chunk counters, and the residuals of the codecs.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
-from innet.allreduce.report import PacketCounts, build_report, comparison, simulated
+from innet.allreduce.report import PacketCounts, Rounds, build_report, comparison, simulated
+from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, thin_of
 from innet.codecs import (
     Codec,
     CodecSpec,
@@ -30,17 +31,29 @@ from innet.codecs import (
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import require_int
-from innet.core.reduce_op import Segment
+from innet.core.reduce_op import Segment, ThinSegment
 from innet.core.settings import EngineName, default_program
 from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing
 from innet.records import Report
 from innet.sim import Network, network_of
+from innet.sim.simulation import Counts
 from innet.topology import Emulation, Plan, Request, check_codec, check_conditions, make_plan
 from innet.wire import Flag, Framing
 
 Frame = tuple[float, int, bytes]
+
+
+class _Before(NamedTuple):
+    """Clocks and counts before an all-reduce: wall time, the workers', and the network's."""
+
+    begun: float
+    counts: list[PacketCounts]
+    switch_seconds: float
+    switch_packets: int
+    now: float
+    simulated: Counts | None
 
 
 class Collective(NotCopyable):
@@ -73,6 +86,9 @@ class Collective(NotCopyable):
         network: rates, delays and queues of the network, which takes simulated time then: a preset
             such as "100g" or "10g:loss=1e-4", a TOML file, or ``innet.sim.Network``. The report's
             ``simulated`` says what it took.
+        thin: in simulated time, let packets carry no values, and stand for those that do in time
+            and bytes: ``values_per_packet`` may be any number to 65,535 then. Sums are computed
+            beside the network, and so not verified.
         verify: compare each result with the oracle, and measure the error against float64 sums.
         threads: threads that run the workers' codecs for large gradients; by default the number of
             cores. Results do not depend on it.
@@ -109,6 +125,7 @@ class Collective(NotCopyable):
         attempts: int = 1,
         seed: int = 0,
         network: str | Path | Network | Mapping[str, Any] | None = None,
+        thin: bool = False,
         verify: bool = True,
         threads: int | None = None,
     ) -> None:
@@ -127,6 +144,11 @@ class Collective(NotCopyable):
         if require_int(attempts, "the number of attempts") < 1:
             raise InputError(f"{attempts} attempts; an all-reduce takes at least 1.")
         check_conditions(faults, timing)
+        if thin and network is None:
+            raise InputError(
+                "thin packets are for networks in simulated time; give a network, such as '100g', "
+                "or leave thin out."
+            )
         request = Request(
             workers=workers,
             window=window,
@@ -136,12 +158,14 @@ class Collective(NotCopyable):
             racks=racks,
             depth=depth,
             ports=ports,
+            thin=thin,
         )
         plan = make_plan(program or default_program(topology, workers), values_per_packet, request)
         self.workers = workers
         self.program = plan.switches[0].program.name
         self.engine = engine
-        self.verify = verify
+        self.verify = verify and not thin
+        self.thin = thin
         self.codecs: list[Codec] = [
             build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
         ]
@@ -202,65 +226,123 @@ class Collective(NotCopyable):
             return self._all_reduce(gradients)
 
     def _all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
-        begun = time.perf_counter()
-        if self._failed is not None:
-            raise StateError(
-                f"an earlier all-reduce failed half-way ({self._failed}) and its workers no longer "
-                "agree on what was summed; make a new Collective."
-            )
+        before = self._begin()
         given = self._of_present(listed(gradients))
         flat = flattened(given)
         # All codecs are checked before any of them changes.
         for worker, vector in flat.items():
             self.codecs[worker].check(vector)
-        if self._stalled:
-            self.network.begin_epoch(self.plan.job.absent)
-            self._stalled = False
-        network = self.network
-        before = self._counts()
-        switched, switch_packets, began = network.switch_seconds, network.packets_in, network.now
-        passed = None if network.simulation is None else network.simulation.counts()
+        self._go_on()
         loop = reduce_loop(
             dict(enumerate(self.codecs)),
             flat,
             self.present,
             attempts=self._attempts,
-            has_epochs=network.has_epochs,
+            has_epochs=self.network.has_epochs,
             checked=True,
             threads=self._threads,
         )
-        try:
+        with self._recording_failure():
             reduction = run_loop(loop, self._combine, self._new_epoch)
+        outcomes = list(reduction.outcomes.values())
+        total = outcomes[0].sum.reshape(given[self.present[0]].shape)
+        done = Rounds.of(reduction)
+        if self.thin:
+            done = done._replace(details={**done.details, "sizes": BY_CODEC})
+        report = self._report(done, before)
+        vectors = [flat[worker] for worker in reduction.outcomes]
+        compared = comparison(vectors, outcomes, verify=self.verify)
+        return total, report.model_copy(update=compared)
+
+    def all_reduce_sizes(self, sizes: RoundSizes) -> Report:
+        """Send what the codecs would send in an all-reduce, without running them.
+
+        Args:
+            sizes: what each worker sends; see ``innet.allreduce.sizes``.
+
+        Returns:
+            The report; ``details["sizes"]`` says where the sizes come from.
+
+        Raises:
+            InputError: the packets are not thin.
+            StalledError, StateError: as ``all_reduce``.
+        """
+        if not self.thin:
+            raise InputError("sizes alone can be sent in thin packets; make this Collective thin.")
+        with self._one.taken():
+            before = self._begin()
+            self._go_on()
+            with self._recording_failure():
+                for segments in sizes.rounds:
+                    self._send(dict.fromkeys(self.present, segments))
+            done = Rounds(
+                elements=sizes.elements,
+                rounds=len(sizes.rounds),
+                network=time.perf_counter() - before.begun,
+                details={"sizes": sizes.source},
+            )
+            return self._report(done, before)
+
+    def _begin(self) -> _Before:
+        """What there is before an all-reduce, which must be possible."""
+        if self._failed is not None:
+            raise StateError(
+                f"an earlier all-reduce failed half-way ({self._failed}) and its workers no longer "
+                "agree on what was summed; make a new Collective."
+            )
+        network = self.network
+        return _Before(
+            begun=time.perf_counter(),
+            counts=self._counts(),
+            switch_seconds=network.switch_seconds,
+            switch_packets=network.packets_in,
+            now=network.now,
+            simulated=None if network.simulation is None else network.simulation.counts(),
+        )
+
+    def _go_on(self) -> None:
+        """Begin another epoch if the all-reduce before this one has stalled."""
+        if self._stalled:
+            self.network.begin_epoch(self.plan.job.absent)
+            self._stalled = False
+
+    @contextmanager
+    def _recording_failure(self) -> Iterator[None]:
+        try:
+            yield
         except StalledError as error:
-            self._stalled = network.has_epochs
+            self._stalled = self.network.has_epochs
             self._failed = None if self._stalled else type(error).__name__
             raise
         except BaseException as error:
             self._failed = type(error).__name__
             raise
-        outcomes = list(reduction.outcomes.values())
-        total = outcomes[0].sum.reshape(given[self.present[0]].shape)
+
+    def _report(self, done: Rounds, before: _Before) -> Report:
+        network = self.network
         report = build_report(
             self.plan,
             self.codecs[0],
-            reduction,
-            [now.since(then) for now, then in zip(self._counts(), before, strict=True)],
+            done,
+            [now.since(then) for now, then in zip(self._counts(), before.counts, strict=True)],
             engine=self.engine,
             transport=network.name,
-            total_seconds=time.perf_counter() - begun,
-            switch_seconds=network.switch_seconds - switched,
-            simulated_seconds=network.now - began,
-            switch_packets=network.packets_in - switch_packets,
+            total_seconds=time.perf_counter() - before.begun,
+            switch_seconds=network.switch_seconds - before.switch_seconds,
+            simulated_seconds=network.now - before.now,
+            switch_packets=network.packets_in - before.switch_packets,
         )
-        vectors = [flat[worker] for worker in reduction.outcomes]
-        compared = comparison(vectors, outcomes, verify=self.verify)
-        if passed is not None and network.simulation is not None:
-            counts = network.simulation.counts().since(passed)
-            compared["simulated"] = simulated(counts, report.elements, report.retransmissions)
-        return total, report.model_copy(update=compared)
+        if before.simulated is None or network.simulation is None:
+            return report
+        counts = network.simulation.counts().since(before.simulated)
+        taken = simulated(counts, report.elements, report.retransmissions)
+        return report.model_copy(update={"simulated": taken})
 
     def _combine(self, segments: Mapping[int, list[Segment]]) -> RoundResult:
         """One round on the network: the workers' segments in, the results of each out."""
+        if self.thin:
+            self._send({worker: thin_of(each) for worker, each in segments.items()})
+            return combined(segments)
         network = self.network
         ends = {worker: network.workers[worker] for worker in segments}
         begun = network.now
@@ -286,6 +368,13 @@ class Collective(NotCopyable):
             {worker: end.results() for worker, end in ends.items()},
             overflowed=any(end.result_flags & Flag.OVERFLOW for end in ends.values()),
         )
+
+    def _send(self, segments: Mapping[int, Sequence[ThinSegment]]) -> None:
+        """One round in thin packets."""
+        network = self.network
+        for worker, each in segments.items():
+            network.workers[worker].start(each, network.now)
+        network.run()
 
     def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:
         """Begin the job's next epoch; returns who takes part in it."""
@@ -401,6 +490,7 @@ def all_reduce(
     attempts: int = 1,
     seed: int = 0,
     network: str | Path | Network | Mapping[str, Any] | None = None,
+    thin: bool = False,
     verify: bool = True,
     threads: int | None = None,
 ) -> tuple[Vector, Report]:
@@ -438,6 +528,7 @@ def all_reduce(
         attempts=attempts,
         seed=seed,
         network=network,
+        thin=thin,
         verify=verify,
         threads=threads,
     )

@@ -5,7 +5,8 @@ Sums are compared with oracles in blocks, so that oracles need little memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,10 +41,46 @@ class PacketCounts(NamedTuple):
         return PacketCounts(*(now - then for now, then in zip(self, before, strict=True)))
 
 
+class Rounds(NamedTuple):
+    """What the codecs did in an all-reduce.
+
+    Attributes:
+        elements: of the gradient.
+        rounds: over the network.
+        network: seconds that they took.
+        encode, decode: seconds of a worker's codec, the mean of all.
+        infinite: elements of the sum beyond float32.
+        details: what is to be reported, by name.
+    """
+
+    elements: int
+    rounds: int
+    network: float
+    encode: float = 0.0
+    decode: float = 0.0
+    infinite: int = 0
+    details: Mapping[str, Any] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, reduction: Reduction) -> Rounds:
+        """Those of the workers of this process."""
+        outcomes = list(reduction.outcomes.values())
+        without = {"without": list(reduction.without)} if reduction.without else {}
+        return cls(
+            elements=outcomes[0].sum.size,
+            rounds=outcomes[0].rounds,
+            network=reduction.network,
+            encode=sum(each.encode_seconds for each in outcomes) / len(outcomes),
+            decode=sum(each.decode_seconds for each in outcomes) / len(outcomes),
+            infinite=outcomes[0].infinite,
+            details={**outcomes[0].details, **without},
+        )
+
+
 def build_report(
     plan: Plan,
     codec: Codec,
-    reduction: Reduction,
+    done: Rounds,
     packets: Iterable[PacketCounts],
     *,
     engine: str,
@@ -60,7 +97,7 @@ def build_report(
     Args:
         plan: of the job, in the epoch in which the all-reduce ended.
         codec: of any of the workers.
-        reduction: the outcomes of the workers of this process.
+        done: what the codecs did.
         packets: counts of this all-reduce, for each of these workers.
         engine: the engine that ran the switch's program.
         transport: the transport that carried the packets.
@@ -69,12 +106,9 @@ def build_report(
         simulated_seconds: seconds of virtual time; None for real networks.
         switch_packets: packets that the switches processed, if known.
     """
-    outcomes = list(reduction.outcomes.values())
     counts = list(packets)
     layout = plan.layout
-    elements = outcomes[0].sum.size
-    chunks = -(-elements // layout.elements)
-    without = {"without": list(reduction.without)} if reduction.without else {}
+    chunks = -(-done.elements // layout.elements)
     return Report(
         exact=None,
         workers=len(plan.job.present),
@@ -83,17 +117,17 @@ def build_report(
         engine=engine,
         transport=transport,
         values_per_packet=layout.elements,
-        elements=elements,
-        rounds=outcomes[0].rounds,
+        elements=done.elements,
+        rounds=done.rounds,
         packets_sent=sum(each.sent for each in counts),
         packets_received=sum(each.received for each in counts),
         bytes_sent=max(each.bytes_sent for each in counts),
         bytes_dense=chunks * layout.wire_size,
         retransmissions=sum(each.retransmissions for each in counts),
         seconds=Seconds(
-            encode=sum(each.encode_seconds for each in outcomes) / len(outcomes),
-            network=reduction.network,
-            decode=sum(each.decode_seconds for each in outcomes) / len(outcomes),
+            encode=done.encode,
+            network=done.network,
+            decode=done.decode,
             total=total_seconds,
             switch=switch_seconds,
             simulated=simulated_seconds,
@@ -101,8 +135,8 @@ def build_report(
         switch_packets=switch_packets,
         max_abs_error=None,
         max_abs_error_sent=None,
-        infinite=outcomes[0].infinite,
-        details={**outcomes[0].details, **without},
+        infinite=done.infinite,
+        details=dict(done.details),
     )
 
 

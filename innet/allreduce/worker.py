@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.allreduce.loop import RoundResult, Vector, named, reduce_loop, run_loop
-from innet.allreduce.report import PacketCounts, build_report
+from innet.allreduce.report import PacketCounts, Rounds, build_report
 from innet.codecs import (
     Codec,
     CodecSpec,
@@ -239,7 +239,7 @@ class Worker(NotCopyable):
         report = build_report(
             self.plan,
             codec,
-            reduction,
+            Rounds.of(reduction),
             [PacketCounts.of(self._end.counters).since(before)],
             engine=self._switch,
             transport=self._name,

@@ -1,0 +1,730 @@
+"""A reliable transport between hosts in simulated time: TCP's mechanisms, or those of RoCE.
+
+The baselines send their messages with it (``innet.sim.messages``). It is a state machine in
+compiled code, over arrays; it has no clock, no links and no memory of its own. One row of
+``Senders`` is a message at its source, the row of the same number of ``Receivers`` is that message
+at its destination. Rows are used again: a row's ``generation`` counts its messages, every segment
+and every acknowledgement carries it, and those of an earlier message are ignored. A receiver takes
+up its row by itself when the first segment of a later generation comes.
+
+Segments are numbered from 0; each has the same payload, but for the last. Whoever drives it calls
+
+* ``open_sender(senders, rules, row, size, now)``: a message of ``size`` bytes begins. ``resume``
+  and ``keep`` carry window and round trip from one message of a connection to the next.
+* ``segment_to_send(senders, rules, row, now)`` returns ``(sequence, payload)``, and counts it as
+  sent; sequence is -1 if nothing may be sent now. Call it until then: after opening, after each
+  acknowledgement, and after each time-out. The segment carries the row, its generation, the number
+  of segments, and ``now`` as its stamp.
+* ``on_segment(receivers, rules, row, generation, segments, sequence, payload, marked)`` returns
+  ``(ack, flags)``: send an acknowledgement with both, the segment's sequence and its stamp; none if
+  ack is -1. ``flags & COMPLETE`` is set once for a message, with its last missing segment.
+  ``marked`` is the congestion mark of the segment (ECN CE).
+* ``on_ack(senders, rules, row, generation, ack, sequence, flags, stamp, now)`` returns ``DONE``
+  once everything was acknowledged (the row may then be opened again), ``OPEN``, or ``STALE``.
+* ``deadline(senders, rules, row)`` is the time at which ``on_timeout(senders, rules, row, now)``
+  wants to be called, ``FOREVER`` for never. It moves with nearly every call, mostly later: a driver
+  may keep one event for a row, look at the deadline when it comes, and make it anew.
+
+Times are picoseconds.
+
+What it does: the receiver acknowledges every segment (nothing is delayed), with the number that it
+expects next and the number of the segment that came. The sender counts a segment as lost when one
+that is three or more later was acknowledged (the threshold of RFC 5681, counted as FACK does:
+Mathis and Mahdavi 1996), sends it again, and limits what is in flight to the window (RFC 6675).
+Round trips are measured by stamps, and time-outs computed from them, as in RFC 7323 and RFC 6298.
+After two round trips of silence it sends the first missing segment again (in the spirit of RFC
+8985's tail loss probe; that sends the last one): what was sent before and is not acknowledged when
+the answer comes is lost. With ``recovery="go_back_n"``, as RoCE network cards do it, the receiver
+drops what is out of order and says so once (a NACK), and the sender starts again there.
+
+Congestion control is NewReno (RFC 5681, RFC 6582), DCTCP (RFC 8257), or a fixed window. NewReno
+halves its window for a congestion mark as for a loss, once in a round trip (RFC 3168).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError, UnknownNameError
+from innet.core.numba_cache import njit
+from innet.core.numbers import is_int, is_real
+from innet.core.registry import split_name
+from innet.sim.network import SECOND
+
+FOREVER = 1 << 62
+
+ECHO, NACK, DUPLICATE, COMPLETE = 1, 2, 4, 8
+"""Flags of an acknowledgement: the segment was marked; the receiver dropped it, and expects an
+earlier one; it had come before. And, for whoever drives the receiver: the message is complete."""
+
+STALE, OPEN, DONE = -1, 0, 1
+"""What ``on_ack`` returns: of an earlier message; not all is acknowledged; all is."""
+
+NOTHING, PROBE, TIMEOUT = 0, 1, 2
+"""What ``on_timeout`` returns: no time-out has expired (perhaps a paced segment is due); a probe is
+to be sent; what was not acknowledged is lost."""
+
+FIXED, NEWRENO, DCTCP = range(3)
+CONGESTION: Mapping[str, int] = MappingProxyType(
+    {"fixed": FIXED, "newreno": NEWRENO, "dctcp": DCTCP}
+)
+RECOVERY: Mapping[str, int] = MappingProxyType({"selective": 0, "go_back_n": 1})
+
+_THRESHOLD = 3  # segments that overtake one before it is lost, RFC 5681
+_ALPHA = 1024  # DCTCP's alpha of 1
+_GAIN = 4  # its weight of a new window, as a shift: 1/16, RFC 8257
+
+CONNECTION = np.dtype(
+    [(name, np.int64) for name in ("window", "threshold", "srtt", "deviation", "alpha")]
+)
+"""What lasts from one message of a connection to the next; zeros before the first."""
+
+SENDER = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            # Fields of CONNECTION: the congestion window and the slow-start threshold in segments,
+            # the smoothed round trip and its deviation, and DCTCP's alpha.
+            *(CONNECTION.names or ()),
+            "generation",
+            "size",
+            "segments",
+            "una",  # the first segment that is not acknowledged
+            "next",  # the first that was not sent; with go-back-N, that is sent next
+            "highest",  # the first that was never sent
+            "sacked",  # later than una, and acknowledged
+            "overtaken",  # one more than the last of these
+            "lost_below",  # what is neither acknowledged nor from here on was lost,
+            "resend",  # and was sent again if it is below this one
+            "lost",  # lost, and not sent again yet
+            "credit",  # acknowledged since the window grew
+            "recover",  # a window's reduction is over when this one is una
+            "recovering",
+            "force",  # the first segment that is sent again does not wait for the window
+            "seen",  # for DCTCP, acknowledged since the window's beginning, with and
+            "marked",  # without a mark,
+            "window_end",  # which is over when this one is una
+            "backoff",
+            "since",  # when the last progress was made
+            "deadline",
+            "probing",  # a probe is to be sent (1), or was sent (2)
+            "probe_time",
+            "probe_next",  # next, then
+            "repaired",  # the segment of the probe had been lost
+            "paced",  # when the next segment may be sent
+            "sent",
+            "resent",
+            "timeouts",
+        )
+    ]
+)
+"""A message at its source. ``sent`` and ``resent`` count segments, ``timeouts`` its time-outs."""
+
+RECEIVER = np.dtype(
+    [
+        (name, np.int64)
+        for name in ("generation", "expected", "bytes", "complete", "nacked", "duplicates")
+    ]
+)
+"""A message at its destination; ``bytes`` counts payload, each segment's once."""
+
+
+class Rules(NamedTuple):
+    """``Transport`` in numbers that compiled code takes: segments, picoseconds."""
+
+    payload: int
+    window: int
+    initial_window: int
+    congestion: int
+    go_back_n: int
+    timeout: int
+    min_timeout: int
+    max_timeout: int
+    tail_probe: int
+    interval: int  # between full segments of a message, if paced
+
+
+class Senders(NamedTuple):
+    """Messages at their sources.
+
+    Attributes:
+        state: (n,) of ``SENDER``.
+        sacked: (n, words) uint64, a bit for each segment of a window: acknowledged.
+    """
+
+    state: Any
+    sacked: NDArray[np.uint64]
+
+
+class Receivers(NamedTuple):
+    """Messages at their destinations.
+
+    Attributes:
+        state: (n,) of ``RECEIVER``.
+        arrived: (n, words) uint64, a bit for each segment of a window: there.
+    """
+
+    state: Any
+    arrived: NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """Settings of a reliable transport.
+
+    Args:
+        payload: bytes of a full segment. 1,448: a packet of 1,500 bytes less IPv4, TCP and its
+            stamps.
+        header_bytes: bytes of a frame beside the payload. 66: Ethernet, IPv4, TCP, stamps.
+        ack_bytes: bytes of an acknowledgement's frame.
+        window_bytes: most payload that is not acknowledged: the receiver's window, and with
+            ``congestion="fixed"`` the window. 1 MiB (assumed).
+        recovery: "selective" or "go_back_n".
+        congestion: "newreno", "dctcp" or "fixed".
+        initial_window: segments of the first window. 10, RFC 6928.
+        timeout: seconds to wait for an acknowledgement before the first round trip was measured.
+            10 ms (assumed; RFC 6298 has a second, for any path of the Internet).
+        min_timeout: at least so many. A millisecond (assumed; RFC 6298 has a second, Linux 200 ms,
+            and data centers tune it down).
+        max_timeout: at most so many, after doubling. 1 s (assumed; RFC 6298 allows 60 or more).
+        tail_probe: whether silence is probed before the time-out; with selective recovery.
+        pacing: bits of payload per second of a message; None for as fast as windows allow.
+        persistent: whether messages of a pair of hosts share a connection, and so begin with the
+            window and the round trip of the one before.
+
+    Raises:
+        InputError: a number that no transport has, by the setting's name.
+        UnknownNameError: no such recovery or congestion control.
+    """
+
+    payload: int = 1448
+    header_bytes: int = 66
+    ack_bytes: int = 66
+    window_bytes: int = 1 << 20
+    recovery: str = "selective"
+    congestion: str = "newreno"
+    initial_window: int = 10
+    timeout: float = 1e-2
+    min_timeout: float = 1e-3
+    max_timeout: float = 1.0
+    tail_probe: bool = True
+    pacing: float | None = None
+    persistent: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("payload", 1, 65_000),
+            ("header_bytes", 14, 500),
+            ("ack_bytes", 14, 500),
+            ("initial_window", 1, 1 << 20),
+            ("window_bytes", self.payload, 1 << 32),
+        ):
+            number = getattr(self, name)
+            if not is_int(number) or not least <= number <= most:
+                raise InputError(f"{name} is {number!r}; give an integer from {least} to {most}.")
+        for name in ("timeout", "min_timeout", "max_timeout"):
+            seconds = getattr(self, name)
+            if not is_real(seconds) or not math.isfinite(seconds) or not 1e-9 <= seconds <= 100:
+                raise InputError(f"{name} is {seconds!r}; give seconds, from 1e-9 to 100.")
+        if self.min_timeout > self.max_timeout:
+            raise InputError(
+                f"min_timeout is {self.min_timeout!r}, more than max_timeout, which is "
+                f"{self.max_timeout!r}; give less."
+            )
+        if self.pacing is not None and not (is_real(self.pacing) and 1e3 <= self.pacing <= 1e13):
+            raise InputError(
+                f"pacing is {self.pacing!r}; give bits per second, from 1e3 to 1e13, or None."
+            )
+        for name, known in (("recovery", RECOVERY), ("congestion", CONGESTION)):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(name, str(getattr(self, name)), known)
+
+    @property
+    def rules(self) -> Rules:
+        """The settings as compiled code takes them."""
+        window = self.window_bytes // self.payload
+        interval = 0 if self.pacing is None else round(8 * self.payload * SECOND / self.pacing)
+        return Rules(
+            payload=self.payload,
+            window=window,
+            initial_window=min(self.initial_window, window),
+            congestion=CONGESTION[self.congestion],
+            go_back_n=RECOVERY[self.recovery],
+            timeout=round(self.timeout * SECOND),
+            min_timeout=round(self.min_timeout * SECOND),
+            max_timeout=round(self.max_timeout * SECOND),
+            tail_probe=int(self.tail_probe and self.recovery == "selective"),
+            interval=interval,
+        )
+
+    def segments(self, size: int) -> int:
+        """How many segments a message of ``size`` bytes has; one without payload if it has none."""
+        return max(1, -(-size // self.payload))
+
+
+TRANSPORTS: Mapping[str, Transport] = MappingProxyType(
+    {
+        "tcp": Transport(),
+        "dctcp": Transport(congestion="dctcp"),
+        # Ethernet, IPv4, UDP, base transport header and invariant CRC; an acknowledgement has an
+        # extended header beside them. Path MTU 4,096; the window is that of 64 packets (assumed).
+        "roce": Transport(
+            payload=4096,
+            header_bytes=58,
+            ack_bytes=62,
+            window_bytes=64 * 4096,
+            recovery="go_back_n",
+            congestion="fixed",
+        ),
+    }
+)
+
+
+def transport_of(given: str | Transport | Mapping[str, Any]) -> Transport:
+    """A transport from what a user gives: settings, or a name such as "tcp:min_timeout=2e-4".
+
+    Raises:
+        UnknownNameError: no such transport or setting.
+        InputError: a number that no transport has, or something that names none.
+    """
+    if isinstance(given, Transport):
+        return given
+    if isinstance(given, Mapping):
+        base, settings = Transport(), dict(given)
+    elif isinstance(given, str):
+        name, settings = split_name(given)
+        if name not in TRANSPORTS:
+            raise UnknownNameError("transport", name, TRANSPORTS)
+        base = TRANSPORTS[name]
+    else:
+        raise InputError(
+            f"the transport is {given!r}; give a name such as 'tcp', a mapping of settings, or an "
+            "innet.sim.Transport."
+        )
+    known = [field.name for field in fields(Transport)]
+    for name in settings:
+        if name not in known:
+            raise UnknownNameError("setting of a transport", name, known)
+    return replace(base, **settings)
+
+
+def make_rows(rules: Rules, rows: int) -> tuple[Senders, Receivers]:
+    """Memory for so many messages at a time."""
+    words = -(-rules.window // 64)
+    return (
+        Senders(np.zeros(rows, SENDER), np.zeros((rows, words), np.uint64)),
+        Receivers(np.zeros(rows, RECEIVER), np.zeros((rows, words), np.uint64)),
+    )
+
+
+def more_rows(senders: Senders, receivers: Receivers, rows: int) -> tuple[Senders, Receivers]:
+    """The same messages, with memory for so many."""
+
+    def grown(array: Any) -> Any:
+        larger = np.zeros((rows, *array.shape[1:]), array.dtype)
+        larger[: len(array)] = array
+        return larger
+
+    return (
+        Senders(grown(senders.state), grown(senders.sacked)),
+        Receivers(grown(receivers.state), grown(receivers.arrived)),
+    )
+
+
+# ------------------------------------------------------------------ bits of a window
+
+
+@njit(cache=True, nogil=True)
+def _has(bits: NDArray[np.uint64], row: int, sequence: int) -> bool:
+    """Whether the bit of a segment is set."""
+    at = sequence % (64 * bits.shape[1])
+    return bool((bits[row, at >> 6] >> np.uint64(at & 63)) & np.uint64(1))
+
+
+@njit(cache=True, nogil=True)
+def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
+    at = sequence % (64 * bits.shape[1])
+    bits[row, at >> 6] ^= np.uint64(1) << np.uint64(at & 63)
+
+
+# ------------------------------------------------------------------ the sender
+
+
+@njit(cache=True, nogil=True)
+def open_sender(senders: Senders, rules: Rules, row: int, size: int, now: int) -> None:
+    """Begin a message of ``size`` bytes, on a new connection."""
+    flow = senders.state[row]
+    segments = max(1, -(-size // rules.payload))
+    flow.generation += 1
+    flow.size, flow.segments = size, segments
+    flow.una, flow.next, flow.highest = 0, 0, 0
+    flow.sacked, flow.overtaken, flow.lost_below, flow.resend, flow.lost = 0, 0, 0, 0, 0
+    flow.credit, flow.recover, flow.recovering, flow.force = 0, 0, 0, 0
+    flow.seen, flow.marked, flow.window_end = 0, 0, 0
+    flow.backoff, flow.since, flow.deadline = 0, now, FOREVER
+    flow.probing, flow.probe_time, flow.probe_next, flow.repaired = 0, 0, 0, 0
+    flow.paced = now
+    flow.sent, flow.resent, flow.timeouts = 0, 0, 0
+    flow.srtt, flow.deviation, flow.alpha = 0, 0, _ALPHA
+    flow.threshold = rules.window
+    flow.window = rules.window if rules.congestion == FIXED else rules.initial_window
+    senders.sacked[row, :] = np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def resume(senders: Senders, row: int, connections: Any, connection: int) -> None:
+    """Let a message that was opened go on with what its connection has; see ``keep``."""
+    flow, kept = senders.state[row], connections[connection]
+    if kept.window > 0:
+        flow.window, flow.threshold = kept.window, kept.threshold
+        flow.srtt, flow.deviation, flow.alpha = kept.srtt, kept.deviation, kept.alpha
+
+
+@njit(cache=True, nogil=True)
+def keep(senders: Senders, row: int, connections: Any, connection: int) -> None:
+    """Keep what lasts, (n,) of ``CONNECTION``, when a message is done."""
+    flow, kept = senders.state[row], connections[connection]
+    kept.window, kept.threshold = flow.window, flow.threshold
+    kept.srtt, kept.deviation, kept.alpha = flow.srtt, flow.deviation, flow.alpha
+
+
+@njit(cache=True, nogil=True)
+def in_flight(senders: Senders, row: int) -> int:
+    """Segments that were sent, and neither acknowledged nor lost as far as is known."""
+    flow = senders.state[row]
+    return int(flow.next - flow.una - flow.sacked - flow.lost)
+
+
+@njit(cache=True, nogil=True)
+def _choose(senders: Senders, rules: Rules, row: int) -> int:
+    """The segment to send, -1 for none; not counted yet."""
+    flow = senders.state[row]
+    if flow.probing == 1:
+        return int(flow.una)
+    fits = flow.next - flow.una - flow.sacked - flow.lost < min(flow.window, rules.window)
+    if flow.lost > 0:
+        if not (fits or flow.force):
+            return -1
+        sequence = flow.resend
+        while _has(senders.sacked, row, sequence):
+            sequence += 1
+        return int(sequence)
+    if fits and flow.next < flow.segments and flow.next - flow.una < rules.window:
+        return int(flow.next)
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def segment_to_send(senders: Senders, rules: Rules, row: int, now: int) -> tuple[int, int]:
+    """What may be sent now, counted as sent: its number, and bytes of payload; or (-1, 0)."""
+    flow = senders.state[row]
+    if now < flow.paced:
+        return -1, 0
+    sequence = _choose(senders, rules, row)
+    if sequence < 0:
+        return -1, 0
+    if flow.probing == 1:
+        flow.probing, flow.probe_time = 2, now
+        if sequence >= flow.resend and sequence < flow.lost_below:
+            flow.resend = sequence + 1  # it was the first of the lost ones
+            flow.lost -= 1
+    elif flow.lost > 0:
+        flow.resend = sequence + 1
+        flow.lost -= 1
+        flow.force = 0
+    else:
+        flow.next = sequence + 1
+    if sequence < flow.highest:
+        flow.resent += 1
+    flow.highest = max(flow.highest, sequence + 1)
+    flow.sent += 1
+    payload = min(rules.payload, flow.size - sequence * rules.payload)
+    if rules.interval > 0:
+        flow.paced = now + rules.interval * payload // rules.payload
+    if flow.deadline == FOREVER:
+        _arm(flow, rules, now)
+    return int(sequence), int(payload)
+
+
+@njit(cache=True, nogil=True)
+def _timeout(flow: Any, rules: Rules) -> int:
+    """How long to wait for an acknowledgement, RFC 6298."""
+    wait = rules.timeout
+    if flow.srtt > 0:
+        wait = flow.srtt + max(1, 4 * flow.deviation)
+    wait = max(wait, rules.min_timeout)
+    for _ in range(flow.backoff):
+        wait = min(2 * wait, rules.max_timeout)
+    return int(min(wait, rules.max_timeout))
+
+
+@njit(cache=True, nogil=True)
+def _arm(flow: Any, rules: Rules, now: int) -> None:
+    """Wait from now on, for a probe first if there is one."""
+    flow.since = now
+    wait = _timeout(flow, rules)
+    if rules.tail_probe and flow.srtt > 0 and flow.backoff == 0 and flow.probing == 0:
+        wait = min(wait, max(2 * flow.srtt, flow.srtt + 4 * flow.deviation))
+    flow.deadline = now + wait
+
+
+@njit(cache=True, nogil=True)
+def deadline(senders: Senders, rules: Rules, row: int) -> int:
+    """When ``on_timeout`` is to be called, ``FOREVER`` for never."""
+    flow = senders.state[row]
+    due = flow.deadline
+    if rules.interval > 0 and flow.paced < due and _choose(senders, rules, row) >= 0:
+        due = flow.paced
+    return int(due)
+
+
+@njit(cache=True, nogil=True)
+def on_timeout(senders: Senders, rules: Rules, row: int, now: int) -> int:
+    """The deadline has come; returns ``NOTHING``, ``PROBE`` or ``TIMEOUT``."""
+    flow = senders.state[row]
+    if now < flow.deadline:
+        return NOTHING
+    patience = flow.since + _timeout(flow, rules)
+    if rules.tail_probe and flow.probing == 0 and now < patience:
+        flow.probing, flow.probe_next = 1, flow.next
+        flow.deadline = patience
+        return PROBE
+    flow.timeouts += 1
+    if rules.congestion != FIXED:
+        if flow.backoff == 0:  # not for a segment that is lost again, RFC 5681
+            flow.threshold = max(in_flight(senders, row) // 2, 2)
+        flow.window = 1
+        flow.credit = 0
+    flow.recover, flow.recovering, flow.probing = flow.highest, 0, 0
+    if rules.go_back_n:
+        flow.next = flow.una
+    else:
+        flow.resend, flow.lost_below = flow.una, flow.next
+        flow.lost = flow.next - flow.una - flow.sacked
+    flow.backoff += 1
+    flow.since = now
+    flow.deadline = now + _timeout(flow, rules)
+    return TIMEOUT
+
+
+@njit(cache=True, nogil=True)
+def _measure(flow: Any, trip: int) -> None:
+    """Smooth a round trip, RFC 6298, section 2."""
+    if flow.srtt == 0:
+        flow.srtt, flow.deviation = max(trip, 1), trip // 2
+        return
+    flow.deviation += (abs(flow.srtt - trip) - flow.deviation) >> 2
+    flow.srtt = max(1, flow.srtt + ((trip - flow.srtt) >> 3))
+
+
+@njit(cache=True, nogil=True)
+def _reduce(flow: Any, rules: Rules, flight: int) -> None:
+    """Halve the window, RFC 5681."""
+    if rules.congestion != FIXED:
+        flow.threshold = max(flight // 2, 2)
+        flow.window = flow.threshold
+        flow.credit = 0
+
+
+@njit(cache=True, nogil=True)
+def _acknowledged(senders: Senders, row: int, ack: int) -> int:
+    """Everything before ``ack`` has arrived; returns how much of it was not known to have."""
+    flow = senders.state[row]
+    fresh = 0
+    for sequence in range(flow.una, min(ack, flow.next)):
+        if _has(senders.sacked, row, sequence):
+            _flip(senders.sacked, row, sequence)
+            flow.sacked -= 1
+            continue
+        fresh += 1
+        if flow.resend <= sequence < flow.lost_below:
+            flow.lost -= 1
+    flow.una = ack
+    flow.next = max(flow.next, ack)  # with go-back-N, an answer to what was sent before
+    flow.resend = max(flow.resend, ack)
+    flow.lost_below = max(flow.lost_below, ack)
+    return fresh
+
+
+@njit(cache=True, nogil=True)
+def _find_lost(senders: Senders, row: int, below: int) -> None:
+    """What is before ``below`` and not acknowledged is lost."""
+    flow = senders.state[row]
+    for sequence in range(flow.lost_below, below):
+        if not _has(senders.sacked, row, sequence):
+            flow.lost += 1
+    flow.lost_below = max(flow.lost_below, below)
+
+
+@njit(cache=True, nogil=True)
+def _answer_to_probe(senders: Senders, row: int) -> None:
+    """What was sent before a probe that was answered, and is not acknowledged, is lost."""
+    flow = senders.state[row]
+    if flow.una < flow.probe_next:
+        below = max(flow.lost_below, flow.probe_next)
+        flow.resend = flow.lost_below = flow.una
+        flow.lost = 0
+        _find_lost(senders, row, below)
+
+
+@njit(cache=True, nogil=True)
+def _selected(senders: Senders, row: int, sequence: int, flags: int, stamp: int) -> int:
+    """A segment has arrived, and by that others are lost; returns whether it is new."""
+    flow = senders.state[row]
+    fresh = 0
+    if sequence >= flow.una and not _has(senders.sacked, row, sequence):
+        _flip(senders.sacked, row, sequence)
+        flow.sacked += 1
+        fresh = 1
+        if flow.resend <= sequence < flow.lost_below:
+            flow.lost -= 1
+        flow.overtaken = max(flow.overtaken, sequence + 1)
+    _find_lost(senders, row, flow.overtaken - _THRESHOLD)
+    if flow.probing == 2 and stamp >= flow.probe_time:
+        flow.repaired = int(flags & DUPLICATE == 0)
+        _answer_to_probe(senders, row)
+        flow.probing = 0
+    return fresh
+
+
+@njit(cache=True, nogil=True)
+def _grow(flow: Any, rules: Rules, fresh: int) -> None:
+    """Slow start and congestion avoidance, RFC 5681; by segments, as RFC 3465 counts."""
+    if flow.window < flow.threshold:
+        flow.window = min(flow.window + fresh, rules.window)
+        return
+    flow.credit += fresh
+    if flow.credit >= flow.window:
+        flow.credit -= flow.window
+        flow.window = min(flow.window + 1, rules.window)
+
+
+@njit(cache=True, nogil=True)
+def _marks(flow: Any, rules: Rules, fresh: int, echo: bool) -> None:
+    """React to congestion marks once in a window: RFC 8257 for DCTCP, RFC 3168 for NewReno."""
+    flow.seen += fresh
+    if echo:
+        flow.marked += max(fresh, 1)
+        flow.threshold = min(flow.threshold, flow.window)
+        if rules.congestion == NEWRENO and flow.una >= flow.window_end and not flow.recovering:
+            _reduce(flow, rules, flow.window)
+            flow.window_end = flow.next
+    if rules.congestion == DCTCP and flow.una >= flow.window_end:
+        part = _ALPHA * min(flow.marked, flow.seen) // max(flow.seen, 1)
+        flow.alpha += (part - flow.alpha) >> _GAIN
+        if flow.marked > 0 and not flow.recovering:
+            flow.window = max(flow.window - flow.window * flow.alpha // (2 * _ALPHA), 2)
+            flow.threshold = flow.window
+            flow.credit = 0
+        flow.seen, flow.marked, flow.window_end = 0, 0, flow.next
+
+
+@njit(cache=True, nogil=True)
+def on_ack(  # noqa: PLR0912, PLR0917 - the order of what an answer changes; by position
+    senders: Senders,
+    rules: Rules,
+    row: int,
+    generation: int,
+    ack: int,
+    sequence: int,
+    flags: int,
+    stamp: int,
+    now: int,
+) -> int:
+    """An acknowledgement has come; returns ``DONE``, ``OPEN`` or ``STALE``."""
+    flow = senders.state[row]
+    if generation != flow.generation or flow.una >= flow.segments:
+        return STALE
+    _measure(flow, now - stamp)
+    flight = flow.next - flow.una - flow.sacked - flow.lost
+    fresh = 0
+    if ack > flow.una:
+        fresh += _acknowledged(senders, row, ack)
+    if rules.go_back_n:
+        if flags & NACK and ack == flow.una:
+            flow.next = flow.una
+            if flow.una >= flow.recover:
+                _reduce(flow, rules, flight)
+                flow.recover = flow.highest
+    else:
+        fresh += _selected(senders, row, sequence, flags, stamp)
+        if flow.recovering and flow.una >= flow.recover:
+            flow.recovering = 0
+        is_lost = flow.lost > 0 or flow.repaired
+        if is_lost and not flow.recovering and flow.una >= flow.recover:
+            _reduce(flow, rules, flight)
+            flow.recovering, flow.recover, flow.force = 1, flow.next, 1
+        flow.repaired = 0
+    if rules.congestion != FIXED and fresh > 0:
+        _marks(flow, rules, fresh, flags & ECHO != 0)
+        # A window that was not used does not grow, RFC 7661.
+        if not flow.recovering and flags & ECHO == 0 and 2 * flight >= flow.window:
+            _grow(flow, rules, fresh)
+    if flow.una >= flow.segments:
+        flow.deadline = FOREVER
+        return DONE
+    if fresh > 0:
+        flow.backoff = 0
+        if flow.probing == 1:
+            flow.probing = 0
+        if flow.una >= flow.highest:
+            flow.deadline = FOREVER
+        else:
+            _arm(flow, rules, now)
+    return OPEN
+
+
+# ------------------------------------------------------------------ the receiver
+
+
+@njit(cache=True, nogil=True)
+def on_segment(  # noqa: PLR0917 - likewise
+    receivers: Receivers,
+    rules: Rules,
+    row: int,
+    generation: int,
+    segments: int,
+    sequence: int,
+    payload: int,
+    marked: bool,
+) -> tuple[int, int]:
+    """A segment has come; returns the acknowledgement's number (-1 for none) and flags."""
+    flow = receivers.state[row]
+    if generation < flow.generation:
+        return -1, 0
+    if generation > flow.generation:
+        flow.generation = generation
+        flow.expected, flow.bytes, flow.complete, flow.nacked, flow.duplicates = 0, 0, 0, 0, 0
+        receivers.arrived[row, :] = np.uint64(0)
+    flags = ECHO if marked else 0
+    if sequence < flow.expected:
+        flow.duplicates += 1
+        return int(flow.expected), flags | DUPLICATE
+    if rules.go_back_n:
+        if sequence > flow.expected:
+            if flow.nacked:
+                return -1, 0
+            flow.nacked = 1
+            return int(flow.expected), flags | NACK
+        flow.nacked = 0
+        flow.expected += 1
+    else:
+        if _has(receivers.arrived, row, sequence):
+            flow.duplicates += 1
+            return int(flow.expected), flags | DUPLICATE
+        _flip(receivers.arrived, row, sequence)
+        while flow.expected < segments and _has(receivers.arrived, row, flow.expected):
+            _flip(receivers.arrived, row, flow.expected)
+            flow.expected += 1
+    flow.bytes += payload
+    if flow.expected == segments and not flow.complete:
+        flow.complete = 1
+        flags |= COMPLETE
+    return int(flow.expected), flags

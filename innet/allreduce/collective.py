@@ -9,7 +9,7 @@ the workers' chunk counters, and the residuals of the codecs.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,6 +95,8 @@ class Collective(NotCopyable):
 
     Attributes:
         network: the running network.
+        on_round: called after each exchange of all workers, with their segments and the result,
+            before anyone uses it; it must change neither. None by default.
 
     Raises:
         InputError: a number out of range, an unknown program or engine, invalid faults or timing.
@@ -189,6 +191,7 @@ class Collective(NotCopyable):
             raise InputError(
                 f"{self.program} gives no partial results; use slots, or leave partial_after out."
             )
+        self.on_round: Callable[[Mapping[int, list[Segment]], RoundResult], None] | None = None
         self._threads = min(workers, cores() if threads is None else max(1, threads))
         self._attempts = attempts
         self._failed: str | None = None
@@ -364,10 +367,13 @@ class Collective(NotCopyable):
                 )
             if late:
                 return RoundResult({}, late=tuple(sorted(late)))
-        return RoundResult(
+        result = RoundResult(
             {worker: end.results() for worker, end in ends.items()},
             overflowed=any(end.result_flags & Flag.OVERFLOW for end in ends.values()),
         )
+        if self.on_round is not None:
+            self.on_round(segments, result)
+        return result
 
     def _send(self, segments: Mapping[int, Sequence[ThinSegment]]) -> None:
         """One round in thin packets."""

@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from innet.core.errors import ConfigError, InputError
+from innet.core.errors import ConfigError, InputError, StateError
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import (
     BITMAP_BITS,
     SimulatedTrainingSettings,
@@ -25,9 +26,13 @@ from innet.core.settings import (
     default_program,
 )
 from innet.experiments.models.model import Vector
-from innet.records import Simulated, SimulatedTime, Step
+from innet.records import SimulatedTime, Step
 from innet.sim.closed_forms import ring_seconds
-from innet.sim.network import Network, network_of
+from innet.sim.network import SECOND, Network, is_steady, network_of
+
+if TYPE_CHECKING:
+    from innet.allreduce.loop import RoundResult
+    from innet.topology import Plan
 
 
 def networks_of(settings: TrainingSettings) -> dict[str, Network]:
@@ -63,6 +68,98 @@ def described(networks: Mapping[str, Network]) -> dict[str, Any]:
     return {"network_settings": {name: asdict(network) for name, network in networks.items()}}
 
 
+class Taken(NamedTuple):
+    """What all-reduces, or rounds of them, took on a network.
+
+    Attributes:
+        seconds: simulated.
+        lost, dropped, retransmissions: packets.
+    """
+
+    seconds: float = 0.0
+    lost: int = 0
+    dropped: int = 0
+    retransmissions: int = 0
+
+    def plus(self, other: Taken) -> Taken:
+        """Both, one after the other."""
+        return Taken(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+class TimedNetwork:
+    """A network in simulated time, on which the rounds of another one are repeated.
+
+    Where nothing is lost, and no packet was sent again, a round with as many words as one before is
+    not simulated again, as it takes as long.
+
+    Args:
+        name: that the user gave it, for errors.
+        plan: of the job.
+        network: rates, delays and queues.
+        seed: of what is drawn by chance.
+    """
+
+    def __init__(self, name: str, plan: Plan, network: Network, seed: int) -> None:
+        from innet.topology import Emulation  # noqa: PLC0415 - it brings Numba
+
+        self._name = name
+        self._emulation = Emulation(plan, seed=seed, network=network)
+        self._steady = is_steady(network)
+        self._known: dict[tuple[tuple[ReduceOp, int], ...], Taken] = {}
+        self._taken = Taken()
+
+    def repeat(self, segments: Mapping[int, list[Segment]], expected: RoundResult) -> None:
+        """Exchange the segments of a round.
+
+        Args:
+            segments: of each worker.
+            expected: what the other network made of them.
+
+        Raises:
+            StateError: another sum.
+            StalledError: a worker gave up, as too many packets were lost.
+        """
+        some = next(iter(segments.values()))
+        key = tuple((segment.operation, segment.words.size) for segment in some)
+        if key not in self._known:
+            taken = self._simulate(segments, expected)
+            if not self._steady or taken.lost or taken.dropped or taken.retransmissions:
+                self._taken = self._taken.plus(taken)
+                return
+            self._known[key] = taken
+        self._taken = self._taken.plus(self._known[key])
+
+    def _simulate(self, segments: Mapping[int, list[Segment]], expected: RoundResult) -> Taken:
+        emulation = self._emulation
+        simulation = emulation.simulation
+        assert simulation is not None
+        ends = {worker: emulation.workers[worker] for worker in segments}
+        before = simulation.counts()
+        sent = sum(end.counters.retransmissions for end in ends.values())
+        now = emulation.now
+        for worker, end in ends.items():
+            end.start(segments[worker], now)
+        emulation.run()
+        for worker, end in ends.items():
+            if not all(map(np.array_equal, end.results(), expected.words[worker])):
+                raise StateError(
+                    f"the network {self._name} gave worker {worker} another sum than the one "
+                    "without simulated time; its times are not those of this training."
+                )
+        counts = simulation.counts().since(before)
+        return Taken(
+            counts.ticks / SECOND,
+            counts.lost,
+            counts.dropped,
+            sum(end.counters.retransmissions for end in ends.values()) - sent,
+        )
+
+    def take(self) -> Taken:
+        """What the rounds since the last call took."""
+        taken, self._taken = self._taken, Taken()
+        return taken
+
+
 class Timer:
     """Adds up what the iterations of a run take on each network.
 
@@ -70,13 +167,22 @@ class Timer:
         settings: compute and codec times.
         elements: of the gradient.
         has_codec: elements are encoded and decoded.
+        network_by: as in ``SimulatedTime``.
 
     Attributes:
         times: the sums so far, by network.
     """
 
-    def __init__(self, settings: TrainingSettings, elements: int, *, has_codec: bool) -> None:
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        elements: int,
+        *,
+        has_codec: bool,
+        network_by: Literal["packets", "closed form"],
+    ) -> None:
         self.times: dict[str, SimulatedTime] = {}
+        self._network_by = network_by
         self._compute = self._encode = self._decode = 0.0
         self._measured = False
         if isinstance(settings, SimulatedTrainingSettings):
@@ -86,35 +192,29 @@ class Timer:
                 self._encode = elements * settings.encode_time
                 self._decode = elements * settings.decode_time
 
-    def add(self, step: Step, found: Mapping[str, Simulated | float]) -> Step:
+    def add(self, step: Step, found: Mapping[str, Taken]) -> Step:
         """The step, with the simulated seconds from the beginning to its end.
 
         Args:
             step: what was trained.
-            found: what its all-reduce took, by network: seconds where packets are not simulated.
+            found: what its all-reduce took, by network.
         """
         encode, decode = self._encode, self._decode
         if self._measured and step.seconds is not None:
             encode, decode = step.seconds.encode, step.seconds.decode
-        for name, took in found.items():
-            before = self.times.get(name)
-            if isinstance(took, Simulated):
-                before = before or SimulatedTime(network_by="packets")
-                changes: dict[str, Any] = {
-                    "network": before.network + took.seconds,
-                    "lost": before.lost + took.lost,
-                    "dropped": before.dropped + took.dropped,
-                    "retransmissions": before.retransmissions + took.retransmissions,
+        for name, taken in found.items():
+            before = self.times.get(name) or SimulatedTime(network_by=self._network_by)
+            self.times[name] = before.model_copy(
+                update={
+                    "compute": before.compute + self._compute,
+                    "encode": before.encode + encode,
+                    "network": before.network + taken.seconds,
+                    "decode": before.decode + decode,
+                    "lost": before.lost + taken.lost,
+                    "dropped": before.dropped + taken.dropped,
+                    "retransmissions": before.retransmissions + taken.retransmissions,
                 }
-            else:
-                before = before or SimulatedTime(network_by="closed form")
-                changes = {"network": before.network + took}
-            changes |= {
-                "compute": before.compute + self._compute,
-                "encode": before.encode + encode,
-                "decode": before.decode + decode,
-            }
-            self.times[name] = before.model_copy(update=changes)
+            )
         ends = {name: self.times[name].seconds for name in found}
         return step.model_copy(update={"simulated_seconds": ends})
 
@@ -186,8 +286,8 @@ def ring_sum(gradients: list[Vector], rounded: Callable[[Vector], Vector]) -> Ve
 
 def ring_times(
     settings: TrainingSettings, networks: Mapping[str, Network], elements: int, baseline: str = ""
-) -> dict[str, float]:
-    """Seconds of a ring all-reduce, by network; none for networks that lose packets.
+) -> dict[str, Taken]:
+    """What a ring all-reduce takes, by network; nothing for networks that lose packets.
 
     This is a closed form, not a simulation of packets.
 
@@ -203,7 +303,7 @@ def ring_times(
     size = elements * (2 if baseline else 4)
     switches = _switches_between(settings)
     return {
-        name: ring_seconds(network, settings.workers, size, switches=switches)
+        name: Taken(ring_seconds(network, settings.workers, size, switches=switches))
         for name, network in lossless.items()
     }
 

@@ -12,17 +12,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from innet.codecs.checks import check_array
-from innet.core.errors import DivergedError, InputError, StateError
+from innet.core.errors import DivergedError, InputError
+from innet.core.reduce_op import Segment
 from innet.core.settings import CodecDescription, TrainingSettings
 from innet.experiments.models.model import Data, Model, Samples, Vector
-from innet.experiments.simulated_time import RINGS, Timer, ring_times
-from innet.records import Progress, Report, Run, Simulated, Step, Watcher
+from innet.experiments.simulated_time import RINGS, Taken, TimedNetwork, Timer, ring_times
+from innet.records import Progress, Report, Run, Step, Watcher
 from innet.sim.network import Network
+
+if TYPE_CHECKING:
+    from innet.allreduce.loop import RoundResult
 
 EVALUATIONS = 10  # of a training at least, if it has as many iterations
 
@@ -327,21 +331,24 @@ class Trial:
 class NetworkReducer:
     """A reducer that sends packets. It keeps those of its first all-reduce.
 
-    The gradients are summed without simulated time, and once more on each network that has one.
+    The gradients are summed without simulated time, and their words once more on each network that
+    has one.
 
     Attributes:
         frames: the packets, both directions.
         codec: description of the codec, from the first report.
-        simulated: what the last all-reduce took, by network.
+        taken: what the last all-reduce took in simulated time, by network.
     """
 
     def __init__(self, codec: CodecDescription, trial: Trial) -> None:
-        from innet.allreduce.warm_up import compile_repairs  # noqa: PLC0415 - it brings Numba
+        # Numba, which these bring, takes long to import.
+        from innet.allreduce.collective import Collective  # noqa: PLC0415
+        from innet.allreduce.warm_up import compile_repairs  # noqa: PLC0415
 
         settings = trial.settings
         self.frames: list[Frame] = []
         self.codec = ""
-        self.simulated: dict[str, Simulated] = {}
+        self.taken: dict[str, Taken] = {}
         arguments = {
             "workers": settings.workers,
             "codec": codec,
@@ -359,21 +366,26 @@ class NetworkReducer:
         trial.make(**arguments).all_reduce(samples)
         compile_repairs(codec)
         self._collective = trial.make(**arguments)
-        self._timed = {
-            name: trial.make(**arguments, network=network, verify=False)
-            for name, network in trial.networks.items()
-        }
+        self._timed: dict[str, TimedNetwork] = {}
+        if trial.networks:
+            if not isinstance(self._collective, Collective):
+                raise InputError(
+                    f"a {type(self._collective).__name__} has no rounds to repeat on the networks "
+                    f"{', '.join(trial.networks)}; leave the networks out."
+                )
+            self._collective.on_round = self._repeat
+            self._timed = {
+                name: TimedNetwork(name, self._collective.plan, network, trial.seed)
+                for name, network in trial.networks.items()
+            }
+
+    def _repeat(self, segments: Mapping[int, list[Segment]], result: RoundResult) -> None:
+        for timed in self._timed.values():
+            timed.repeat(segments, result)
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:
         total, report = self._sum(gradients)
-        for name, collective in self._timed.items():
-            same, timed = collective.all_reduce(gradients)
-            if not np.array_equal(same, total) or timed.simulated is None:
-                raise StateError(
-                    f"the network {name} gave another sum than the one without simulated time, or "
-                    "has no simulated time; its times are not those of this training."
-                )
-            self.simulated[name] = timed.simulated
+        self.taken = {name: timed.take() for name, timed in self._timed.items()}
         return total, report
 
     def _sum(self, gradients: list[Vector]) -> tuple[Vector, Report]:
@@ -409,11 +421,16 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
     elements, baseline = trial.model.size, method.baseline
     reduce: Reducer = network or (RINGS[baseline].sum if baseline else plain_sum)
     rings = {} if network else ring_times(trial.settings, trial.networks, elements, baseline)
-    timer = Timer(trial.settings, elements, has_codec=bool(network or baseline))
+    timer = Timer(
+        trial.settings,
+        elements,
+        has_codec=bool(network or baseline),
+        network_by="packets" if network else "closed form",
+    )
     begun = time.perf_counter()
     steps = []
     for trained in train(schedule, trial.model, trial.data, reduce, trial.seed):
-        step = timer.add(trained, network.simulated if network else rings)
+        step = timer.add(trained, network.taken if network else rings)
         steps.append(step)
         tell(step)
     about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}

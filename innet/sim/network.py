@@ -155,6 +155,27 @@ def _with(network: Network, settings: Mapping[str, Any]) -> Network:
     return replace(network, **settings)
 
 
+# Settings that leave a network idle between all-reduces, and equal for equal ones.
+_STEADY = frozenset(
+    {
+        "rate", "trunk_rate", "delay", "switch_latency", "queue_packets", "host_receive",
+        "host_send", "host_cores",
+    }
+)  # fmt: skip
+
+
+def is_steady(network: Network) -> bool:
+    """Whether an all-reduce takes as long as another with as many words, if none is sent again.
+
+    A setting that is not known to leave it so must have its default.
+    """
+    usual = Network()
+    return all(
+        field.name in _STEADY or getattr(network, field.name) == getattr(usual, field.name)
+        for field in fields(network)
+    )
+
+
 def goodput_bound(values: int, frame: int, rate: float) -> float:
     """Bits of values per second that a link of ``rate`` can carry in frames of ``frame`` bytes."""
     return rate * 32 * values / (8 * (max(frame, SHORTEST) + OVERHEAD))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -13,12 +14,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 from support.records import a_record, a_report, a_run
+from support.summing import OracleSumming
 from typer.testing import CliRunner
 
+from innet.allreduce.collective import Collective
+from innet.allreduce.loop import RoundResult
 from innet.cli.app import app
-from innet.core.errors import ConfigError, InnetError
+from innet.core.errors import ConfigError, InnetError, InputError, StateError
 from innet.core.settings import DemoSettings, TrainSettings
-from innet.experiments import comparison, demo, train
+from innet.experiments import comparison, demo, simulated_time, train
 from innet.experiments.plots import demo_figure, training_figure
 from innet.experiments.simulated_time import (
     Timer,
@@ -29,46 +33,34 @@ from innet.experiments.simulated_time import (
     to_float16,
 )
 from innet.experiments.tables import Target, fastest, methods_of, simulated_table
-from innet.experiments.training import make_collective
-from innet.records import ACCURACY, PERPLEXITY, Run, Simulated, SimulatedTime, Step, TrainingRecord
+from innet.records import ACCURACY, PERPLEXITY, Run, SimulatedTime, Step, TrainingRecord
+from innet.sim import PRESETS, Network
 from innet.sim.closed_forms import ring_seconds
+from innet.sim.network import is_steady
 
 NOW = datetime(2030, 1, 2, tzinfo=UTC)
 pytestmark = pytest.mark.xdist_group("simulated time")  # a training is made once
 QUICK: dict[str, Any] = {"epochs": 1, "batch_size": 179, "workers": 2}
 
 
-def simulated(seconds: float, **changes: int) -> Simulated:
-    return Simulated(
-        seconds=seconds,
-        goodput_gbps=1.0,
-        elements_per_second=1.0,
-        packets=1,
-        bytes=1,
-        lost=changes.get("lost", 0),
-        dropped=changes.get("dropped", 0),
-        retransmissions=changes.get("retransmissions", 0),
-        utilization={},
-    )
-
-
 class TestTimer:
     def test_an_iteration_is_the_sum_of_its_parts(self) -> None:
         settings = TrainSettings(compute=1.0, encode_time=0.25, decode_time=0.5)
-        timer = Timer(settings, 4, has_codec=True)
-        first = timer.add(Step(iteration=1, loss=1), {"a": simulated(8.0, lost=3), "b": 16.0})
-        second = timer.add(Step(iteration=2, loss=1), {"a": simulated(8.0, lost=4), "b": 16.0})
+        timer = Timer(settings, 4, has_codec=True, network_by="packets")
+        first = timer.add(Step(iteration=1, loss=1), {"a": Taken(8.0, lost=3), "b": Taken(16.0)})
+        second = timer.add(Step(iteration=2, loss=1), {"a": Taken(8.0, lost=4), "b": Taken(16.0)})
         assert first.simulated_seconds == {"a": 1 + 1 + 2 + 8, "b": 1 + 1 + 2 + 16}
         assert second.simulated_seconds == {"a": 24, "b": 40}
         times = timer.times["a"]
         assert (times.compute, times.encode, times.network, times.decode) == (2, 2, 16, 4)
         assert (times.lost, times.network_by) == (7, "packets")
-        assert timer.times["b"].network_by == "closed form"
 
     def test_plain_sums_have_no_codec(self) -> None:
-        timer = Timer(TrainSettings(compute=1.0), 10**9, has_codec=False)
-        step = timer.add(Step(iteration=1, loss=1), {"a": 2.0})
+        settings = TrainSettings(compute=1.0)
+        timer = Timer(settings, 10**9, has_codec=False, network_by="closed form")
+        step = timer.add(Step(iteration=1, loss=1), {"a": Taken(2.0)})
         assert step.simulated_seconds == {"a": 3}
+        assert timer.times["a"].network_by == "closed form"
 
 
 class TestRings:
@@ -110,17 +102,18 @@ class TestRings:
     def test_times_are_of_as_many_bytes_as_the_numbers_have(self) -> None:
         settings = TrainSettings(networks=("10g", "100g", "10g:loss=0.1"), workers=8)
         networks = networks_of(settings)
-        expected = ring_seconds(networks["10g"], 8, 4000)
         found = ring_times(settings, networks, 1000)
-        assert found == {"10g": expected, "100g": ring_seconds(networks["100g"], 8, 4000)}
+        assert found == {
+            name: Taken(ring_seconds(networks[name], 8, 4000)) for name in ("10g", "100g")
+        }
         half = ring_times(settings, networks, 1000, "ring-float16")
-        assert half["10g"] == ring_seconds(networks["10g"], 8, 2000)
+        assert half["10g"].seconds == ring_seconds(networks["10g"], 8, 2000)
 
     def test_many_workers_are_several_switches_apart(self) -> None:
         settings = TrainSettings(networks=("10g",), workers=64)
         networks = networks_of(settings)
         expected = ring_seconds(networks["10g"], 64, 4000, switches=3)
-        assert ring_times(settings, networks, 1000) == {"10g": expected}
+        assert ring_times(settings, networks, 1000) == {"10g": Taken(expected)}
 
 
 COMPARED = TrainSettings(
@@ -252,22 +245,73 @@ class TestRefused:
         with pytest.raises(ConfigError, match=message):
             train(**settings)
 
-    def test_another_sum_on_the_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_another_sum_on_the_network(self) -> None:
         """Times of other sums would not be those of the training."""
+        collective = Collective(workers=2)
+        timed = TimedNetwork("10g", collective.plan, PRESETS["10g"], 0)
 
-        def make(**arguments: Any) -> Any:
-            made = make_collective(**arguments)
-            if arguments.get("network") is not None:
-                reduce = made.all_reduce
-                made.all_reduce = lambda gradients: (
-                    reduce(gradients)[0] + np.float32(1),
-                    reduce(gradients)[1],
-                )
-            return made
+        def repeat(segments: Any, result: RoundResult) -> None:
+            words = {worker: [each + 1 for each in them] for worker, them in result.words.items()}
+            timed.repeat(segments, replace(result, words=words))
 
-        settings = TrainSettings(codecs=("dense",), networks=("10g",), **QUICK)
-        with pytest.raises(InnetError, match="another sum"):
-            comparison.run(settings, None, created=NOW, make=make)
+        collective.on_round = repeat
+        with pytest.raises(StateError, match="the network 10g gave worker 0 another sum"):
+            collective.all_reduce([np.ones(10, np.float32)] * 2)
+
+    def test_what_is_not_a_collective(self, tmp_path: Path) -> None:
+        settings = DemoSettings(iterations=1)
+        with pytest.raises(InputError, match="a OracleSumming has no rounds"):
+            demo.run(settings, tmp_path, created=NOW, make=OracleSumming)
+
+
+class TestRepeatedRounds:
+    """Rounds of equal lengths take equal times where nothing is lost."""
+
+    @staticmethod
+    def times(network: Network, codec: str, gradients: Any) -> list[Taken]:
+        collective = Collective(workers=4, codec=codec)
+        timed = TimedNetwork("it", collective.plan, network, 3)
+        collective.on_round = timed.repeat
+        found = []
+        for each in gradients:
+            collective.all_reduce(each)
+            found.append(timed.take())
+        return found
+
+    @pytest.fixture
+    def gradients(self) -> list[list[Any]]:
+        rng = np.random.default_rng(1)
+        return [[rng.standard_normal(3000, np.float32) for _ in range(4)] for _ in range(6)]
+
+    @pytest.mark.parametrize("codec", ["dense", "topk", "powersgd"])
+    @pytest.mark.parametrize("network", [Network(rate=10e9), Network(queue_packets=2)])
+    def test_they_are_not_simulated_again_and_take_as_long(
+        self, codec: str, network: Network, gradients: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        short = self.times(network, codec, gradients)
+        monkeypatch.setattr(simulated_time, "is_steady", lambda _: False)
+        assert self.times(network, codec, gradients) == short
+        assert all(taken.seconds > 0 for taken in short)
+
+    def test_they_are_as_a_collective_on_that_network(self, gradients: Any) -> None:
+        network = Network(rate=10e9, loss=0.01)
+        collective = Collective(workers=4, codec="topk", network=network, seed=3)
+        for taken, each in zip(self.times(network, "topk", gradients), gradients, strict=True):
+            _, report = collective.all_reduce(each)
+            assert report.simulated is not None
+            assert taken.seconds == pytest.approx(report.simulated.seconds, rel=1e-12)
+            assert taken[1:] == (
+                report.simulated.lost, report.simulated.dropped, report.retransmissions,
+            )  # fmt: skip
+
+    def test_losses_are_drawn_for_each(self, gradients: Any) -> None:
+        found = self.times(Network(loss=0.02), "dense", gradients[:1] * 6)
+        assert len({taken.seconds for taken in found}) > 1
+        assert sum(taken.lost for taken in found) > 0
+
+    def test_a_setting_that_is_not_known_to_leave_it_steady_does_not(self) -> None:
+        assert is_steady(Network(rate=1e9, trunk_rate=1e9, queue_packets=3, host_cores=2))
+        assert not is_steady(Network(loss=1e-6))
 
 
 # ----------------------------------------------------------------------------

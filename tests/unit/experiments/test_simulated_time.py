@@ -25,6 +25,8 @@ from innet.core.settings import DemoSettings, TrainSettings
 from innet.experiments import comparison, demo, simulated_time, train
 from innet.experiments.plots import demo_figure, training_figure
 from innet.experiments.simulated_time import (
+    Taken,
+    TimedNetwork,
     Timer,
     networks_of,
     ring_sum,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,9 @@ from innet.records.simulation import (
     merged,
 )
 from innet.sim import Network, network_of
+from innet.sim.network import is_steady
 
 Watch = Callable[[SimulationProgress], None]
-
-# Settings of a network that leave it idle between the all-reduces, and equal for equal ones. One
-# that is not named here must have its default for an all-reduce to be taken for another.
-_STEADY = frozenset(
-    {
-        "rate", "trunk_rate", "delay", "switch_latency", "queue_packets", "host_receive",
-        "host_send", "host_cores",
-    }
-)  # fmt: skip
 
 
 def simulate(
@@ -295,11 +287,7 @@ class _BucketNetwork:
             ),
             network=network,
         )  # fmt: skip
-        usual = Network()
-        self._steady = network.loss == 0 and all(
-            field.name in _STEADY or getattr(network, field.name) == getattr(usual, field.name)
-            for field in fields(network)
-        )
+        self._steady = is_steady(network)
         self._codecs: dict[int, list[Codec]] = {}
         self._known: dict[tuple[bool, tuple[tuple[int, ...], ...]], _Taken] = {}
         self.all_reduces = 0

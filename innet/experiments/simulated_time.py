@@ -83,7 +83,12 @@ class Taken(NamedTuple):
 
     def plus(self, other: Taken) -> Taken:
         """Both, one after the other."""
-        return Taken(*(one + more for one, more in zip(self, other, strict=True)))
+        return Taken(
+            self.seconds + other.seconds,
+            self.lost + other.lost,
+            self.dropped + other.dropped,
+            self.retransmissions + other.retransmissions,
+        )
 
 
 class TimedNetwork:

@@ -504,9 +504,7 @@ def _assumptions(
     if settings.get("codec_times") == "measured":
         said.append("Codecs take what they take on this machine.")
     elif isinstance(encode, float) and isinstance(decode, float):
-        said.append(
-            f"Codecs take {duration(encode)} and {duration(decode)} per element (settings)."
-        )
+        said.append(f"Codecs take {encode * 1e9:g} and {decode * 1e9:g} ns per element (settings).")
     kinds = {
         time.network_by for each in methods for run in each.runs for time in run.simulated.values()
     }

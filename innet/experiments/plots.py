@@ -1104,6 +1104,8 @@ def _time_unit(longest: float) -> tuple[float, str]:
 # Sweeps in simulated time.
 
 _METRICS = {
+    "iteration_seconds": "simulated time of an iteration",
+    "exposed_seconds": "exposed time of an iteration",
     "seconds": "simulated time",
     "goodput_gbps": "goodput of each worker, Gbit/s",
     "elements_per_second": "elements of each worker per second",
@@ -1141,7 +1143,9 @@ def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
     if not record.points:
         raise InputError("no point of the sweep has a record to draw.")
     known = record.shown_metrics()
-    metrics = metrics or [name for name in ("goodput_gbps", "seconds") if name in known]
+    metrics = metrics or [
+        name for name in ("goodput_gbps", "iteration_seconds", "seconds") if name in known
+    ]
     if not metrics:
         raise InputError("the records have neither goodput nor seconds; name a metric to draw.")
     for each in record.points:
@@ -1194,10 +1198,10 @@ def _draw_swept(axes: Axes, record: SweepRecord, metric: str) -> None:
     axes.set_xlabel(first.name)
     numbers = [point.metric(metric) for point in record.points]
     if min(numbers) > 0 and max(numbers) / min(numbers) > _SPREAD:
-        log_scale(axes, "y", duration_tick if metric == "seconds" else "{x:,g}")
+        log_scale(axes, "y", duration_tick if metric.endswith("seconds") else "{x:,g}")
     else:
         axes.set_ylim(bottom=0)
-        if metric == "seconds":
+        if metric.endswith("seconds"):
             axes.yaxis.set_major_formatter(duration_tick)
     axes.set_ylabel(_METRICS.get(metric, metric.replace("_", " ")))
     axes.grid(alpha=0.3)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -401,6 +402,21 @@ def _plain(value: Any) -> Any:
 # Running.
 
 
+def _summarized(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
+    """A record without its iterations, which may be many; and, of a model's, their means."""
+    iterations = record.get("iterations")
+    if not isinstance(iterations, list):
+        return record, {}
+    short = {name: value for name, value in record.items() if name != "iterations"}
+    if not (iterations and record.get("model")):
+        return short, {}
+    means = {
+        f"{part}_seconds": fmean(seconds for each in iterations for seconds in each[part])
+        for part in ("compute", "encode", "network", "waited", "decode", "exposed")
+    }
+    return short, {"iteration_seconds": record["seconds"] / len(iterations), **means}
+
+
 def _pool(jobs: int | None, scheduler: str | None, points: int) -> Pool:
     if scheduler is not None:
         return DaskPool(scheduler)
@@ -474,8 +490,9 @@ class _Work:
 
     def _finish(self, point: _Point, record: dict[str, Any], what: Literal["kept", "done"]) -> None:
         del self.left[point.digest]
+        short, means = _summarized(record)
         self.done[point.digest] = SweepPoint(
-            values=point.values, digest=point.digest, record=record
+            values=point.values, digest=point.digest, record=short, means=means
         )
         self._tell(what, point)
 

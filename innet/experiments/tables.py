@@ -815,6 +815,8 @@ def sweep_table(record: SweepRecord) -> Table:
 
 
 _SWEPT: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "iteration_seconds": ("iteration", duration),
+    "exposed_seconds": ("exposed", duration),
     "seconds": ("time", duration),
     "goodput_gbps": ("goodput\nGbit/s", lambda number: f"{number:.2f}"),
     "retransmissions": ("sent\nagain", count),

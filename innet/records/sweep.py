@@ -15,7 +15,16 @@ from innet.records.report import Frozen
 
 SWEEP = "innet.sweep"  # format of the record of ``innet simulate --sweep``
 POINT = "innet.sweep-point"  # format of the files from which a sweep goes on
-METRICS = ("seconds", "goodput_gbps", "dropped", "lost", "retransmissions", "packets")
+METRICS = (
+    "iteration_seconds",
+    "exposed_seconds",
+    "seconds",
+    "goodput_gbps",
+    "dropped",
+    "lost",
+    "retransmissions",
+    "packets",
+)
 """What tables show of each point, where its record has it."""
 _PARTS = ("machine.", "report.", "settings.")  # of a record, whose numbers are not listed
 
@@ -38,12 +47,16 @@ class SweepPoint(Frozen):
     Attributes:
         values: of the axes, by their names.
         digest: of all settings of the run; the name of its file.
-        record: the run's record as JSON.
+        record: the run's record as JSON, without its iterations, which are in the point's file.
+        means: of the iterations of a model, in simulated seconds: "iteration_seconds",
+            "compute_seconds", "encode_seconds", "network_seconds", "waited_seconds",
+            "decode_seconds" and "exposed_seconds", over workers and iterations. Empty without.
     """
 
     values: dict[str, Any]
     digest: str
     record: dict[str, Any]
+    means: dict[str, float] = Field(default_factory=dict)
 
     def metric(self, name: str) -> float:
         """A number of the run's record.
@@ -66,8 +79,8 @@ class SweepPoint(Frozen):
         raise InputError(f"there is no metric {name!r} in the records; they have {names}.")
 
     def metrics(self) -> dict[str, float]:
-        """All numbers of the record, by their names with dots, but for those in lists."""
-        return dict(_numbers(self.record))
+        """All numbers of the record, by their names with dots, but for those in lists; and means."""
+        return {**self.means, **dict(_numbers(self.record))}
 
 
 class SweepFailure(Frozen):
@@ -118,11 +131,16 @@ class SweepRecord(Record):
         )
 
     def shown_metrics(self) -> tuple[str, ...]:
-        """Those of ``METRICS`` that every point has."""
+        """Those of ``METRICS`` that every point has; of a model's run, the time of an iteration
+        instead of the run's.
+        """
         known = [
             {name.removeprefix("simulated.") for name in point.metrics()} for point in self.points
         ]
-        return tuple(name for name in METRICS if known and all(name in each for each in known))
+        found = [name for name in METRICS if known and all(name in each for each in known)]
+        if "iteration_seconds" in found:
+            found.remove("seconds")
+        return tuple(found)
 
 
 class PointRecord(Record):

@@ -12,6 +12,7 @@ from rich.console import Console
 from support import sweep_points
 from support.sweep_points import PARAMETERS
 
+import innet
 from innet.core.errors import ConfigError, InputError, MissingToolError, UnknownNameError
 from innet.experiments import sweeps
 from innet.experiments.plots import draw_sweep, sweep_figure
@@ -343,3 +344,25 @@ def test_progress_says_how_far_the_sweep_is_and_what_failed(terminal):
     else:
         assert re.search(r"1 of 3 points: a=1; about \S+ \S+ left", said)
         assert "2 of 3 points: a=3; about " in said
+
+
+def test_models_have_means_of_their_iterations_and_files_all_of_them(tmp_path):
+    settings = {"model": "resnet20", "network": "1g", "iterations": 2, "workers": 3}
+    axes = {"straggler": ["none", "lognormal:sigma=0.5"], "seed": [0, 1]}
+    serial = innet.sweep(settings, axes, jobs=1, out_dir=tmp_path / "serial")
+    parallel = innet.sweep(settings, axes, jobs=2, out_dir=tmp_path / "parallel")
+    assert simulated(parallel) == simulated(serial)
+    for point in serial.points:
+        one, other = (
+            Record.load(tmp_path / folder / f"{point.digest}.json").record["iterations"]
+            for folder in ("serial", "parallel")
+        )
+        assert json.dumps(one) == json.dumps(other)
+        assert len(one) == 2
+        assert "iterations" not in point.record
+        exposed = [seconds for each in one for seconds in each["exposed"]]
+        assert point.metric("exposed_seconds") == pytest.approx(sum(exposed) / 6)
+        assert point.metric("iteration_seconds") == point.record["seconds"] / 2
+    shown = serial.shown_metrics()
+    assert shown[:3] == ("iteration_seconds", "exposed_seconds", "goodput_gbps")
+    assert len(sweep_figure(serial).axes) == 2

@@ -79,7 +79,7 @@ class SweepPoint(Frozen):
         raise InputError(f"there is no metric {name!r} in the records; they have {names}.")
 
     def metrics(self) -> dict[str, float]:
-        """The means, and all numbers of the record that are in no list, by their names with dots."""
+        """The means, and all numbers of the record that are in no list, by names with dots."""
         return {**self.means, **dict(_numbers(self.record))}
 
 

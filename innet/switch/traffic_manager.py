@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import ControlError, InputError
-from innet.core.numbers import require_int
+from innet.core.numbers import is_real, require_int
 
 #: BMv2's number of packets per queue, unless told otherwise.
 DEFAULT_DEPTH = 64
@@ -67,7 +67,8 @@ SHORTEST_FRAME = 60
 FRAME_OVERHEAD = 24
 #: The most bytes that ``set_extra_bytes`` adds, so that wire times fit 64 bits.
 MOST_EXTRA_BYTES = 1 << 19
-_MOST_BYTES = 1 << 40  # of a buffer, so that its products with alpha fit 64 bits
+_MOST_BYTES = 1 << 36  # of a buffer, so that its products with alpha fit 64 bits
+_MOST_ALPHA = 128
 _MOST_RATE = 10**15  # bits per second
 _MOST_TICKS = 10**12  # per second
 
@@ -187,6 +188,30 @@ def recirculate(queues: Any, now: int, length: int) -> int:
     queues[end - LOOP_FREE] = sent
     arrival: int = sent + queues[end - LOOP_LATENCY]
     return arrival
+
+
+def mark_congestion(frame: bytes) -> bytes:
+    """An Ethernet frame with "congestion experienced" and the checksum to it.
+
+    Unless it is IPv4 with ECT(0) or ECT(1), behind one VLAN tag at most, it is returned itself.
+    """
+    at = 14
+    if frame[12:14] == b"\x81\x00":
+        at += 4
+    word = int.from_bytes(frame[at : at + 2], "big")
+    if len(frame) < at + 20 or frame[at - 2 : at] != b"\x08\x00" or word >> 12 != 4:
+        return frame
+    if word & 3 in {0, 3}:
+        return frame
+    # The checksum changes as RFC 1624 has it.
+    checksum = int.from_bytes(frame[at + 10 : at + 12], "big")
+    total = (checksum ^ 0xFFFF) + (word ^ 0xFFFF) + (word | 3)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF
+    marked = bytearray(frame)
+    marked[at + 1] |= 3
+    marked[at + 10 : at + 12] = total.to_bytes(2, "big")
+    return bytes(marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +385,67 @@ class TrafficManager:
             )
         self.extra_bytes = extra
 
+    def set_ecn_threshold(
+        self, threshold: int | None, port: int | None = None, priority: int | None = None
+    ) -> None:
+        """Let queues mark packets that find more than ``threshold`` bytes; None: no queue marks.
+
+        Of those that are taken, IPv4 packets with an ECN-capable codepoint, ECT(0) or ECT(1), leave
+        with CE and the header checksum to it (RFC 3168). The bytes are those that wait when a
+        packet comes, as DCTCP's threshold counts them.
+
+        Raises:
+            ControlError: there is no such port or priority, or the threshold is negative.
+        """
+        limit = FOREVER if threshold is None else threshold
+        limit = _number("the ECN threshold of a queue", limit, FOREVER)
+        self._select(port, priority)[..., ECN_THRESHOLD] = limit
+        self._make(port)
+
+    def set_shared_buffer(self, size: int | None, alpha: float = 1.0) -> None:
+        """Let all queues draw on one buffer of ``size`` bytes; None: each has its own limits only.
+
+        A queue may hold at most ``alpha`` times the bytes that are free when a packet comes, the
+        dynamic threshold of Choudhury & Hahne (1998). Limits of single queues hold beside it.
+
+        Args:
+            size: bytes.
+            alpha: from 1/128 to 128, rounded to 1/65,536.
+
+        Raises:
+            ControlError: a number out of range.
+        """
+        bound = 0 if size is None else _number("the size of the buffer", size, _MOST_BYTES, 1)
+        if not is_real(alpha) or not 1 / _MOST_ALPHA <= alpha <= _MOST_ALPHA:
+            raise ControlError(
+                f"alpha of the shared buffer is 1/{_MOST_ALPHA} to {_MOST_ALPHA}, not {alpha!r}"
+            )
+        self.queues[-BUFFER], self.queues[-ALPHA] = bound, round(alpha * ALPHA_ONE)
+
+    def set_recirculation(
+        self, rate: int | None, latency: int = 0, ticks_per_second: int = NANOSECONDS
+    ) -> None:
+        """Let recirculated and resubmitted packets pass a port of their own; None: as BMv2.
+
+        The port sends one packet after the other, as the line of ``set_bit_rate`` does. A packet's
+        ingress runs ``latency`` after it is sent. Packets that are on their way keep their times.
+        Clones do not take this way.
+
+        Args:
+            rate: bits per second; 0 without a limit.
+            latency: ticks.
+            ticks_per_second: of the times that the caller passes in.
+
+        Raises:
+            ControlError: a number out of range.
+        """
+        bits = 0 if rate is None else _number("the rate of recirculation", rate, _MOST_RATE)
+        ticks = _number("the ticks of a second", ticks_per_second, _MOST_TICKS, least=1)
+        latency = _number("the latency of recirculation", latency, _MOST_TICKS)
+        self.queues[-RECIRCULATES] = rate is not None
+        self.queues[-LOOP_RATE], self.queues[-LOOP_TICK_BITS] = bits, 8 * ticks
+        self.queues[-LOOP_LATENCY] = latency
+
     def _make(self, port: int | None) -> None:
         """As ``admit`` does, which BMv2 does for commands that name a port, too."""
         if port is not None:
@@ -424,6 +510,11 @@ class TrafficManager:
     def reset_drops(self) -> None:
         """Count dropped packets from 0 again."""
         self._cells[..., DROPS] = 0
+
+    @property
+    def marked(self) -> int:
+        """Packets that queues marked with "congestion experienced"."""
+        return int(self._cells[..., MARKED].sum())
 
 
 def _number(what: str, value: int, most: int = (1 << 63) - 1, least: int = 0) -> int:

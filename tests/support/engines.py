@@ -96,12 +96,18 @@ def _limit_queues(states: list[SwitchState], rng: np.random.Generator) -> None:
 
 
 def _set_lines(states: list[SwitchState], rng: np.random.Generator) -> None:
-    """Bit rates, limits in bytes, and packets that count as longer than they are."""
+    """Bit rates, limits in bytes, marks, a shared buffer, and recirculation that takes time."""
+    threshold = None if rng.random() < 0.3 else int(rng.integers(1000))
+    shared, alpha = [None, 2000, 5000][rng.integers(3)], float(rng.choice([0.25, 1, 8]))
+    recirculation = [None, 0, 10**6, 10**10][rng.integers(4)], int(rng.choice([0, 1, 5000]))
     rates = [int(rng.choice([0, 10**7, 10**9, 10**11])) for _ in range(3)]
     depths = [None, *rng.integers(0, 3000, 2).tolist()]
     ports = [None, *rng.integers(0, 8, 2).tolist()]
     for state in states:
         manager = state.traffic_manager
+        manager.set_ecn_threshold(threshold)
+        manager.set_shared_buffer(shared, alpha)
+        manager.set_recirculation(*recirculation)
         for port, rate, depth in zip(ports, rates, depths, strict=True):
             manager.set_bit_rate(rate, port)
             manager.set_depth_bytes(depth, port)

@@ -35,10 +35,14 @@ from innet.switch.trace import Trace
 from innet.switch.traffic_manager import (
     DEPTH,
     FOREVER,
+    MARKED,
     MICROSECOND,
     PRECEDED,
     admit,
+    is_congested,
+    mark_congestion,
     postponement,
+    recirculate,
     withdraw,
 )
 
@@ -60,6 +64,9 @@ class _Waiting:
         enqueued: time in nanoseconds.
         length: bytes.
         planned: the word ``PRECEDED`` of its queue when its departure was planned.
+        congested: whether it found more bytes than the queue's ECN threshold.
+
+    A packet that recirculates is one, too, with port -1: it enters ingress at ``departure``.
     """
 
     departure: int
@@ -71,6 +78,7 @@ class _Waiting:
     enqueued: int = field(compare=False)
     length: int = field(compare=False)
     planned: int = field(compare=False)
+    congested: bool = field(compare=False)
     packet: Packet = field(compare=False)
 
 
@@ -265,6 +273,10 @@ class InterpretEngine:
                 continue
             if self._timed:
                 self._set_time(waiting.departure)
+            if waiting.port < 0:
+                self._ingress.append(waiting.packet)
+                self._run_all_ingress()
+                continue
             try:
                 sent = self._run_egress(waiting)
             except BaseException:
@@ -279,7 +291,7 @@ class InterpretEngine:
 
     def _is_postponed(self, waiting: _Waiting) -> bool:
         """Whether packets of higher priorities go before it; its departure is planned anew then."""
-        if not self._timed:
+        if not self._timed or waiting.port < 0:
             return False
         manager = self.state.traffic_manager
         queue = manager.first_word(waiting.port, waiting.priority)
@@ -434,7 +446,19 @@ class InterpretEngine:
         self.standard.instance_type(again, InstanceType.RESUBMITTED)
         self.standard.packet_length(again, received_length)
         self.state.statistics.resubmitted += 1
-        self._ingress.append(again)
+        self._enter_again(again)
+
+    def _enter_again(self, packet: Packet) -> None:
+        """Run ingress of a packet next, or when it has passed the recirculation port."""
+        manager, arrival = self.state.traffic_manager, -1
+        if self._timed:
+            arrival = int(recirculate(manager.queues, self._now, packet.length))
+        if arrival < 0:
+            self._ingress.append(packet)
+            return
+        number, self._enqueued = self._enqueued, self._enqueued + 1
+        place = (-1, -1, 0, self._now, packet.length, 0, False)
+        heapq.heappush(self._egress, _Waiting(arrival, manager.priorities, number, *place, packet))
 
     def _multicast(self, packet: Packet, group: int) -> None:
         replicas = self.state.replication.replicas(group)
@@ -454,11 +478,12 @@ class InterpretEngine:
         if priority >= manager.priorities:
             self._drop("ingress", "no queue of that priority")
             return
-        depth, departure, planned = 0, self._now, 0
+        depth, departure, planned, congested = 0, self._now, 0, False
         length = max(packet.length, 0)
         if self._timed:
             queue = manager.first_word(port, priority)
             depth = int(manager.queues[queue + DEPTH])
+            congested = bool(is_congested(manager.queues, queue))
             departure = int(admit(manager.queues, queue, self._now, length))
             if departure < 0:
                 self.state.statistics.dropped_queue += 1
@@ -471,7 +496,7 @@ class InterpretEngine:
                 self.trace("enqueue", port=port, priority=priority, depth=depth, wait=wait)
         rank = manager.priorities - 1 - priority
         number, self._enqueued = self._enqueued, self._enqueued + 1
-        place = (port, priority, depth, self._now, length, planned)
+        place = (port, priority, depth, self._now, length, planned, congested)
         heapq.heappush(self._egress, _Waiting(departure, rank, number, *place, packet))
 
     # ── Egress ──
@@ -513,6 +538,12 @@ class InterpretEngine:
         if not self._deparse(packet):
             self._drop("egress", _FAILED_ASSERTION)
             return None
+        if waiting.congested:
+            manager = self.state.traffic_manager
+            marked = mark_congestion(packet.data)
+            queue = manager.first_word(port, waiting.priority)
+            manager.queues[queue + MARKED] += marked is not packet.data
+            packet.data = marked
         if packet.recirculate:
             self._recirculate(packet)
             return None
@@ -553,7 +584,7 @@ class InterpretEngine:
         self.standard.instance_type(again, InstanceType.RECIRCULATED)
         self.standard.packet_length(again, again.length)
         self.state.statistics.recirculated += 1
-        self._ingress.append(again)
+        self._enter_again(again)
 
 
 class _StandardFields:

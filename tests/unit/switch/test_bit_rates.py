@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +23,7 @@ from innet.switch.traffic_manager import (
     MARKED,
     MOST_EXTRA_BYTES,
     TrafficManager,
+    mark_congestion,
 )
 
 PICOSECONDS = 10**12
@@ -37,6 +39,8 @@ def on_lines(priorities=1, rate=10**11, buffers=NO_LIMITS):
     manager.set_bit_rate(rate, ticks_per_second=PICOSECONDS)
     manager.set_depth(buffers.packets)
     manager.set_depth_bytes(buffers.bytes)
+    manager.set_ecn_threshold(buffers.threshold)
+    manager.set_shared_buffer(buffers.shared, float(buffers.alpha))
     return manager
 
 
@@ -131,6 +135,11 @@ CASES = [
     Buffers(packets=3),
     Buffers(bytes=4000),
     Buffers(packets=6, bytes=9000),
+    Buffers(threshold=0),
+    Buffers(bytes=20_000, threshold=3000),
+    Buffers(shared=20_000),
+    Buffers(shared=30_000, alpha=Fraction(1, 4)),
+    Buffers(shared=30_000, alpha=Fraction(8), bytes=20_000, packets=9, threshold=1),
 ]
 COMPILED = SimpleNamespace(
     **{
@@ -177,6 +186,13 @@ def test_as_a_naive_scheduler(buffers, seed, priorities, rate):
         (("set_bit_rate", 1, 1, 0), "the ticks of a second is 1 to 1,000,000,000,000, not 0"),
         (("set_depth_bytes", -1), "the depth of a queue in bytes is 0 to .* not -1"),
         (("set_depth_bytes", 1, 1, 7), "there is no priority 7"),
+        (("set_ecn_threshold", -1), "the ECN threshold of a queue is 0 to .* not -1"),
+        (("set_shared_buffer", 0), "the size of the buffer is 1 to .* not 0"),
+        (("set_shared_buffer", 1000, 0), "alpha of the shared buffer is 1/128 to 128, not 0"),
+        (("set_shared_buffer", 1000, "1"), "alpha of the shared buffer is .*, not '1'"),
+        (("set_shared_buffer", 1000, float("nan")), "alpha of the shared buffer is .*, not nan"),
+        (("set_recirculation", -1), "the rate of recirculation is 0 to .* not -1"),
+        (("set_recirculation", 1, -1), "the latency of recirculation is 0 to .* not -1"),
         (("set_extra_bytes", -1), "the extra bytes of a packet is 0 to 524,288, not -1"),
         (("set_extra_bytes", MOST_EXTRA_BYTES + 1), "the extra bytes of a packet is 0 to 524,288"),
     ],
@@ -189,6 +205,133 @@ def test_what_no_queue_can_have_is_named_and_changes_nothing(call, message):
         getattr(manager, name)(*arguments)
     assert (manager.queues == before).all()
     assert manager.extra_bytes == 0
+
+
+# ── Buffers and marks ──
+
+
+def test_a_queue_may_hold_alpha_times_what_is_free():
+    """Of 1,000 bytes and alpha 1: a queue at most half, and what is left is shared likewise."""
+    manager = on_lines(buffers=Buffers(shared=1000))
+    first, second = manager.first_word(1, 0), manager.first_word(2, 0)
+    taken = [traffic_manager.admit(manager.queues, first, 0, 100) >= 0 for _ in range(8)]
+    assert taken == [True] * 5 + [False] * 3
+    taken = [traffic_manager.admit(manager.queues, second, 0, 100) >= 0 for _ in range(4)]
+    assert taken == [True] * 3 + [False]
+    traffic_manager.withdraw(manager.queues, first, 0, 100)
+    traffic_manager.withdraw(manager.queues, first, 0, 100)
+    assert traffic_manager.admit(manager.queues, second, 0, 100) >= 0
+    manager.clear()
+    assert traffic_manager.admit(manager.queues, first, 0, 500) >= 0
+    manager.set_shared_buffer(None)
+    assert traffic_manager.admit(manager.queues, first, 0, 5000) >= 0
+
+
+def ipv4(ecn, *, vlan=b"", options=b""):
+    """A frame with a correct header checksum."""
+    head = bytearray(bytes([0x45 + len(options) // 4, 0xB8 | ecn, 0, 40]) + bytes(4))
+    head += bytes([64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]) + options
+    head[10:12] = (0xFFFF - ones_sum(head)).to_bytes(2, "big")
+    return bytes(12) + vlan + b"\x08\x00" + bytes(head) + bytes(20)
+
+
+def ones_sum(header):
+    total = sum(int.from_bytes(header[i : i + 2], "big") for i in range(0, len(header), 2))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+@pytest.mark.parametrize("ecn", [1, 2])
+@pytest.mark.parametrize("vlan", [b"", b"\x81\x00\x00\x05"])
+@pytest.mark.parametrize("options", [b"", b"\x01\x02\x03\xff"])
+def test_a_mark_keeps_the_header_checksum_correct(ecn, vlan, options):
+    frame = ipv4(ecn, vlan=vlan, options=options)
+    marked = mark_congestion(frame)
+    start = 14 + len(vlan)
+    assert marked == mark_congestion(marked)
+    assert marked[start + 1] == 0xBB
+    assert ones_sum(marked[start : start + 20 + len(options)]) == 0xFFFF
+    changed = [at for at in range(len(frame)) if frame[at] != marked[at]]
+    assert set(changed) <= {start + 1, start + 10, start + 11}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [ipv4(0), ipv4(3), b"", ipv4(1)[:33], ipv4(1).replace(b"\x08\x00\x45", b"\x86\xdd\x45")],
+)
+def test_other_packets_are_not_marked(frame):
+    assert mark_congestion(frame) is frame
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_queues_mark_packets_that_find_too_many_bytes(engine):
+    switch = Switch.load("p4/examples/ecn.json", engine, priority_queues=8)
+    switch.command("table_add EcnIngress.routes EcnIngress.forward 10.0.0.0/8 => 1")
+    switch.command("register_write EcnEgress.threshold 0 1000")  # it marks none itself
+    switch.traffic_manager.set_bit_rate(10**9)
+    switch.traffic_manager.set_ecn_threshold(100)
+    frames = [ipv4(ecn) for ecn in (1, 1, 1, 2, 0, 3, 1)]
+    sent = switch.process([(2, frame) for frame in frames], times=[0] * 6 + [10**9])
+    # The first is on the wire when the others come; the last finds nothing.
+    assert [data[15] & 3 for _, data in sent] == [1, 1, 1, 3, 0, 3, 1]
+    assert all(ones_sum(data[14:34]) == 0xFFFF for _, data in sent)
+    assert switch.traffic_manager.queue(1, 5).marked == switch.traffic_manager.marked == 1
+
+
+# ── Recirculation ──
+
+
+def loops(engine, *recirculation, times=(0, 0), until=None):
+    """What leaves of packets that recirculate three times, with the times."""
+    switch = Switch.load(program("switch_copies"), engine)
+    switch.traffic_manager.set_recirculation(*recirculation)
+    packets = PacketBatch.from_packets([(0, bytes([9, 0, 0, n, *bytes(72)])) for n in range(2)])
+    batch = switch.process_batch(packets, times=np.array(times), until=until)
+    return switch, batch
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_a_pass_takes_the_recirculation_port_and_its_latency(engine):
+    """At a byte per tick. A pass adds a header of 9 bytes, and 24 are added on the wire."""
+    switch, batch = loops(engine, 8 * 10**9, 1000)
+    # Passes begin every 1,000 ticks; the second packet is behind the first each time.
+    sizes = [85 + 24, 94 + 24, 103 + 24]
+    first = second = 0
+    for size in sizes:
+        sent = first + size
+        first = sent + 1000
+        second = max(second, sent) + size + 1000
+    assert batch.time.tolist() == [first, second]
+    assert switch.statistics.recirculated == 6
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_passes_that_are_due_later_wait_for_another_call(engine):
+    switch, batch = loops(engine, 0, 1000, times=(0, 10), until=500)
+    assert len(batch) == 0
+    assert (switch.waiting, switch.next_departure) == (2, 1000)
+    assert [len(switch.run_until(end)) for end in (2999, 3000, 3009, 3010)] == [0, 1, 0, 1]
+    assert (switch.waiting, switch.next_departure) == (0, None)
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_resubmitted_packets_take_the_same_port(engine):
+    switch = Switch.load(program("switch_copies"), engine)
+    switch.traffic_manager.set_recirculation(8 * 10**9, 1000)
+    packets = PacketBatch.from_packets([(0, bytes([3, *bytes(75)])), (0, bytes([9, *bytes(75)]))])
+    batch = switch.process_batch(packets, times=np.array([0, 5]))
+    # 100 bytes on the wire; the second packet, with a header more, is sent after them.
+    assert batch.time.tolist() == [1100, 100 + 109 + 1000 + 118 + 1000 + 127 + 1000]
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_without_times_or_the_setting_a_pass_takes_no_time(engine):
+    assert loops(engine, None)[1].time.tolist() == [0, 0]
+    switch = loops(engine, 8 * 10**9, 1000)[0]
+    sent = switch.process([(0, bytes([9, *bytes(75)]))])
+    assert len(sent) == 1
+    assert switch.statistics.recirculated == 9
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])

@@ -34,7 +34,8 @@ def one_event(program: InlineQueues, first: int, count: int) -> tuple[int, int, 
 
 
 @pytest.mark.parametrize("name", ["fuzz_clone", "jit_copies", "fuzz_digests", "jit_runs"])
-def test_event_by_event(name: str) -> None:
+@pytest.mark.parametrize("bit_rates", [False, True])
+def test_event_by_event(name: str, bit_rates: bool) -> None:
     program = load_program(PROGRAMS / f"{name}.json")
     fuzzer = StateFuzzer(program, np.random.default_rng(3))
     states = [SwitchState(program, np.random.default_rng(0), 2) for _ in range(2)]
@@ -49,6 +50,10 @@ def test_event_by_event(name: str) -> None:
         for state in states:
             state.traffic_manager.set_rate(10_000, 1)
             state.traffic_manager.set_depth(5)
+            if bit_rates:
+                state.traffic_manager.set_bit_rate(10**8)
+                state.traffic_manager.set_depth_bytes(4000)
+                state.traffic_manager.set_recirculation(10**9, 2500)
         packets = [(port, data[:2000]) for port, data in fuzzer.packets(ROWS)]
         times = states[0].traffic_manager.now + 1 + np.arange(ROWS) * 1700
         for row, (port, data) in enumerate(packets):

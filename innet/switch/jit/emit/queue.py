@@ -28,8 +28,9 @@ packets. All programs use it for calls with times. Its shape, with names as in t
             ... recirculate (pending), or send
 
 So a resubmitted or recirculated packet is processed before those that wait for egress, and a packet
-is received when nothing is due before it. Without times (``timed`` is 0) every copy is due at once,
-which is the order of simple_switch with single packets.
+is received when nothing is due before it. Where recirculation takes time, such a packet waits in
+the heap of those that wait for egress, until it is due. Without times (``timed`` is 0) every copy
+is due at once, which is the order of simple_switch with single packets.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class QueueLoop(PacketLoop):
         super().__init__(statements, rolled, scratch)
         self.rows = Rows(self)
         self.row = self.rows.row
+        self.comes_again = self.uses(RESUBMIT_LIST) or self.uses(RECIRCULATE_LIST)
         self.clones_ingress = mentions((rolled.parser, rolled.ingress), CLONE_SESSION)
 
     def emit(self) -> None:
@@ -134,6 +136,9 @@ class QueueLoop(PacketLoop):
                 line("work = int64(NEXT)")
                 line("continue")
             line("needed = get(pool, entry_word(waiting, zero, SLOT) * ROW + SIZE) + GROWTH")
+            if self.comes_again:
+                with self.writer.block("if entry_priority(waiting, zero, priorities) < 0:"):
+                    line("work = int64(REENTERED)")
         with self.writer.block("elif i == len(length):"):
             line("break")
         with self.writer.block("else:"):
@@ -212,8 +217,13 @@ class QueueLoop(PacketLoop):
             self.writer.line("copy(store, slot * span, data, base, size)")
 
     def _take_pending(self) -> None:
-        """The packet that was resubmitted or recirculated last."""
+        """The packet that was resubmitted or recirculated last, or whose time has come."""
         line = self.writer.line
+        if self.comes_again:
+            with self.writer.block("if pending == 0:"):
+                line("entries = pop_entry(waiting, entries)")
+                self._set_time("entry_word(waiting, entries, DEPARTURE)")
+                line("pending = entry_word(waiting, entries, SLOT)")
         line("slot = held = pending")
         line("pending = zero")
         line("row = slot * ROW")
@@ -327,6 +337,10 @@ class QueueLoop(PacketLoop):
             self._clone_egress()
         self.update()
         self.deparse("produced * out_stride")
+        with self.writer.block("if held_bytes & 1:"):
+            line("mark_congestion(")
+            line("    out, start, to - start, queues, queue_of(leaves, priorities, priority)")
+            line(")")
         if self.uses(RECIRCULATE_LIST):
             self._recirculate()
         line("put(out_time, produced, now)")
@@ -358,14 +372,14 @@ class QueueLoop(PacketLoop):
             self.statements.set_field(self.program.standard.egress_rid, "replica", 0, 0xFFFF)
             emit_clear_varbits(self.writer, self.expressions)
         line("enqueued = clock")
-        line("depth_before = depth_after = zero")
+        line("depth_before = depth_after = held_bytes = zero")
         line("priority = entry_priority(waiting, entries, priorities)")
         with self.writer.block("if timed != 0:"):
             line(f"enqueued = entry_word(waiting, entries, ENQUEUED) // {MICROSECOND}")
             line("depth_before = entry_word(waiting, entries, DEPTH)")
+            line("held_bytes = entry_word(waiting, entries, LENGTH)")
             line("depth_after = withdraw(")
-            line("    queues, queue_of(leaves, priorities, priority), now,")
-            line("    entry_word(waiting, entries, LENGTH),")
+            line("    queues, queue_of(leaves, priorities, priority), now, held_bytes >> 1")
             line(")")
 
     def _changed_by_egress(self) -> list[Variable]:
@@ -404,6 +418,7 @@ class QueueLoop(PacketLoop):
                 self.count("recirculated")
                 emit_save(self.writer, SCRATCH, self.rows.field_list_variables)
                 line("size = to - start")
+                line("loaded = int64(-1)")  # other copies have the size that was received
                 self.rows.take("again_slot", AGAIN)
                 line("copy(store, again_slot * span, out, start, size)")
                 self.rows.reenter(RECIRCULATE_LIST.name, InstanceType.RECIRCULATED, SCRATCH)
@@ -499,7 +514,15 @@ class Rows:
         line(f"keep_fields({field_list}, pool, {source}, {AGAIN})")
         self.put(AGAIN, self.program.standard.instance_type, kind)
         # It is an event of its own, since each pass may need slots and entries.
-        line("pending = again_slot")
+        line("arrival = int64(-1)")
+        with self.writer.block("if timed != 0:"):
+            line("arrival = recirculate(queues, now, size + extra_bytes)")
+        with self.writer.block("if arrival < 0:"):
+            line("pending = again_slot")
+        with self.writer.block("else:"):
+            line("entries, made = enter_later(")
+            line("    waiting, entries, made, priorities, arrival, again_slot")
+            line(")")
 
     def enqueue_clone(self, field_list: str, session: str, kind: InstanceType, source: str) -> None:
         """Make the metadata of a clone and send it to its session's group and port."""

@@ -3,7 +3,8 @@
 A packet that waits has a slot: a row of words in ``pool``, and ``span`` bytes of ``store``. The
 first words of a row are named here; then comes every variable that egress needs, as ``emit.queue``
 lays them out. Each copy that waits for egress is an entry of the heap ``waiting``; copies of one
-packet share its slot. Slot 0 is never given out: its row is emitted code's own.
+packet share its slot. So is each packet that is on its way through the recirculation port. Slot 0
+is never given out: its row is emitted code's own.
 
 Nothing here allocates memory. Emitted code stops at a ``shortage``, and continues after its caller
 has allocated memory.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from innet.switch import traffic_manager
-from innet.switch.jit.runtime.core import copy, get, inlined, put
+from innet.switch.jit.runtime.core import bump, copy, get, inlined, load16, put, store16
 from innet.switch.jit.traits import (
     ENTRY_WORDS,
     NEED_BYTES,
@@ -25,7 +26,7 @@ from innet.switch.jit.traits import (
     NO_SESSION,
     STATISTICS,
 )
-from innet.switch.traffic_manager import PORTS, PRECEDED, QUEUE_WORDS
+from innet.switch.traffic_manager import MARKED, PORTS, PRECEDED, QUEUE_WORDS
 
 __all__ = [  # what emitted code may import
     "ARRIVED",
@@ -52,14 +53,17 @@ __all__ = [  # what emitted code may import
     "clear",
     "due",
     "enqueue",
+    "enter_later",
     "entry_port",
     "entry_priority",
     "entry_rid",
     "entry_word",
     "has_session",
+    "mark_congestion",
     "pop_entry",
     "postpone",
     "queue_of",
+    "recirculate",
     "release",
     "shortage",
     "start_row",
@@ -82,16 +86,19 @@ SLOTS, LOOPS = range(2)
 
 #: Words of an entry: when it leaves; its rank among those that leave then, by priority; its slot;
 #: its port, and above it one more than its replication id (0: not replicated); when it was
-#: enqueued; how many waited before it; its bytes; the word ``traffic_manager.PRECEDED`` of its
-#: queue when its departure was planned.
+#: enqueued; how many waited before it; twice its bytes, and 1 if it found the queue congested; the
+#: word ``traffic_manager.PRECEDED`` of its queue when its departure was planned. Of a packet that
+#: recirculates only the first three count, and its rank is behind those of all priorities.
 DEPARTURE, RANK, SLOT, WAY, ENQUEUED, DEPTH, LENGTH, PLANNED = range(8)
 
 _RANK_BITS = 56
 _DROPPED_QUEUE = STATISTICS["dropped_queue"]
 _DROPPED_INGRESS = STATISTICS["dropped_ingress"]
 
+recirculate = inlined(traffic_manager.recirculate)
 withdraw = inlined(traffic_manager.withdraw)
 _admit = inlined(traffic_manager.admit)
+_is_congested = inlined(traffic_manager.is_congested)
 _postponement = inlined(traffic_manager.postponement)
 
 
@@ -164,7 +171,7 @@ def queue_of(port: int, priorities: int, priority: int) -> int:
 
 @inlined
 def entry_priority(waiting: Any, entry: int, priorities: int) -> Any:
-    """The priority of an entry's queue."""
+    """The priority of an entry's queue; -1 for a packet that recirculates."""
     return priorities - 1 - (entry_word(waiting, entry, RANK) >> _RANK_BITS)
 
 
@@ -223,6 +230,8 @@ def due(waiting: Any, count: int, limit: int) -> Any:
 def postpone(waiting: Any, count: int, queues: Any, priorities: int) -> bool:
     """Let the first entry wait on if others of higher priorities go before it; returns whether."""
     priority = entry_priority(waiting, 0, priorities)
+    if priority < 0:
+        return False
     queue = queue_of(entry_port(waiting, 0), priorities, priority)
     later = _postponement(queues, queue, get(waiting, PLANNED))
     if later == 0:
@@ -263,10 +272,12 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     depth = 0
     departure = now
     planned = 0
+    congested = 0
     length = max(length, 0)
     if timed != 0:
         queue = queue_of(port, priorities, priority)
         depth = get(queues, queue)
+        congested = 1 if _is_congested(queues, queue) else 0
         departure = _admit(queues, queue, now, length)
         if departure < 0:
             statistics[_DROPPED_QUEUE] += 1
@@ -275,7 +286,29 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     row = slot * width
     put(pool, row + REFERENCES, get(pool, row + REFERENCES) + 1)
     rank = ((priorities - 1 - priority) << _RANK_BITS) | made
-    # Sift up from the bottom of the heap, past entries that leave later.
+    entry = _rise(waiting, count, departure, rank)
+    put(waiting, entry + SLOT, slot)
+    put(waiting, entry + WAY, (rid + 1) << 32 | port)
+    put(waiting, entry + ENQUEUED, now)
+    put(waiting, entry + DEPTH, depth)
+    put(waiting, entry + LENGTH, 2 * length + congested)
+    put(waiting, entry + PLANNED, planned)
+    return count + 1, made + 1
+
+
+@inlined
+def enter_later(  # noqa: PLR0917 - called by emitted code only
+    waiting: Any, count: int, made: int, priorities: int, arrival: int, slot: int
+) -> Any:
+    """Let the packet of a slot enter ingress again at ``arrival``; returns as ``enqueue``."""
+    entry = _rise(waiting, count, arrival, priorities << _RANK_BITS | made)
+    put(waiting, entry + SLOT, slot)
+    return count + 1, made + 1
+
+
+@inlined
+def _rise(waiting: Any, count: int, departure: int, rank: int) -> Any:
+    """Make room in the heap for an entry, and write its departure and rank; returns where."""
     position = count
     while position > 0:
         parent = (position - 1) >> 1
@@ -295,13 +328,7 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     entry = position * ENTRY_WORDS
     put(waiting, entry + DEPARTURE, departure)
     put(waiting, entry + RANK, rank)
-    put(waiting, entry + SLOT, slot)
-    put(waiting, entry + WAY, (rid + 1) << 32 | port)
-    put(waiting, entry + ENQUEUED, now)
-    put(waiting, entry + DEPTH, depth)
-    put(waiting, entry + LENGTH, length)
-    put(waiting, entry + PLANNED, planned)
-    return count + 1, made + 1
+    return entry
 
 
 @inlined
@@ -319,6 +346,25 @@ def pop_entry(waiting: Any, count: int) -> int:
     _sink(waiting, last, last)
     copy(waiting, size * last, waiting, size * count, size)
     return last
+
+
+@inlined
+def mark_congestion(data: Any, start: int, size: int, queues: Any, queue: int) -> None:
+    """``traffic_manager.mark_congestion`` for the frame that begins at ``start``, and count it."""
+    at = start + 14
+    if size >= 38 and load16(data, start + 12) == 0x8100:
+        at += 4
+    if start + size < at + 20 or load16(data, at - 2) != 0x0800:
+        return
+    word = load16(data, at)
+    if word >> 12 != 4 or word & 3 == 0 or word & 3 == 3:
+        return
+    total = (load16(data, at + 10) ^ 0xFFFF) + (word ^ 0xFFFF) + (word | 3)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = (total & 0xFFFF) + (total >> 16)
+    store16(data, at, word | 3)
+    store16(data, at + 10, total ^ 0xFFFF)
+    bump(queues, queue + MARKED, 1)
 
 
 @inlined

@@ -294,6 +294,8 @@ class Collective(NotCopyable):
                 "agree on what was summed; make a new Collective."
             )
         network = self.network
+        if network.simulation is not None:
+            network.simulation.forget_queues()
         return _Before(
             begun=time.perf_counter(),
             counts=self._counts(),
@@ -338,7 +340,8 @@ class Collective(NotCopyable):
         if before.simulated is None or network.simulation is None:
             return report
         counts = network.simulation.counts().since(before.simulated)
-        taken = simulated(counts, report.elements, report.retransmissions)
+        longest = network.simulation.queue_bytes_max()
+        taken = simulated(counts, report.elements, report.retransmissions, longest)
         return report.model_copy(update={"simulated": taken})
 
     def _combine(self, segments: Mapping[int, list[Segment]]) -> RoundResult:

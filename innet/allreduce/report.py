@@ -140,13 +140,16 @@ def build_report(
     )
 
 
-def simulated(counts: Counts, elements: int, retransmissions: int) -> Simulated:
+def simulated(
+    counts: Counts, elements: int, retransmissions: int, queue_bytes_max: int
+) -> Simulated:
     """The report's part on simulated time.
 
     Args:
         counts: what has happened in the network during the all-reduce.
         elements: of the gradient.
         retransmissions: packets that workers sent again.
+        queue_bytes_max: the most bytes that waited in an egress queue.
     """
     seconds = counts.ticks / SECOND
     rate = elements / seconds if seconds else 0.0
@@ -158,7 +161,9 @@ def simulated(counts: Counts, elements: int, retransmissions: int) -> Simulated:
         bytes=counts.bytes,
         lost=counts.lost,
         dropped=counts.dropped,
+        marked=counts.marked,
         retransmissions=retransmissions,
+        queue_bytes_max=queue_bytes_max,
         utilization={
             name: busy / (links * counts.ticks) if counts.ticks else 0.0
             for name, (busy, links) in counts.busy.items()

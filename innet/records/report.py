@@ -65,7 +65,10 @@ class Simulated(Frozen):
         bytes: of them, with preamble, frame check sequence and gap.
         lost: packets that were lost on links.
         dropped: packets that found an egress queue full.
+        marked: packets that were marked as they met congestion.
         retransmissions: packets that workers sent again.
+        queue_bytes_max: the most bytes that waited in an egress queue, the packet that is sent
+            next included.
         utilization: of each class of links, the part of the time that they were busy: their mean.
     """
 
@@ -76,7 +79,9 @@ class Simulated(Frozen):
     bytes: int
     lost: int
     dropped: int
+    marked: int
     retransmissions: int
+    queue_bytes_max: int
     utilization: dict[str, float]
 
 

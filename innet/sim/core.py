@@ -107,6 +107,7 @@ HOST = np.dtype(
         ("timer", "i8"),  # its next timer event; FOREVER for none
         ("flow", "i8"),  # when the next packet of its flows is due
         ("is_open", "i8"),  # it expects more
+        ("finished", "i8"),  # when it was done last
         ("sent", "i8"),  # what ``slot_client.Progress`` calls so
         ("received", "i8"),
         ("bytes", "i8"),
@@ -931,7 +932,7 @@ def _send_queued(state: Any, host: int, now: int) -> None:
 def close(state: Any, host: int, now: int) -> None:
     """A host is done; perhaps its group is."""
     here = host_at(state, host)
-    here.is_open = 0
+    here.is_open, here.finished = 0, now
     group = _groups(state.groups, _MANY)[here.group]
     group.open -= 1
     group.finished = max(group.finished, now)

@@ -22,6 +22,16 @@ RESOLUTION = 1 / SECOND
 """Seconds of the clock's tick, a picosecond."""
 
 
+_DURATIONS = (
+    "delay",
+    "switch_latency",
+    "recirculation_latency",
+    "host_receive",
+    "host_send",
+    "host_byte",
+)
+
+
 def _finite(number: object) -> bool:
     return is_real(number) and math.isfinite(number)
 
@@ -38,8 +48,19 @@ class Network:
         switch_latency: seconds that the pipeline of a switch takes. 600 ns (assumed: what makers of
             such switches state is between 0.4 and 1 microsecond).
         queue_packets: packets that an egress queue holds. 4,096 (assumed).
+        queue_bytes: bytes that an egress queue holds; None: as many as its packets have.
+        buffer_bytes: bytes of the buffer that all queues of a switch share; None: each has its own.
+        buffer_alpha: of a shared buffer, a queue holds at most so many times what is free of it
+            (Choudhury and Hahne, 1998).
+        ecn_bytes: a packet that may be marked and finds more bytes in its queue is marked with
+            "congestion experienced"; None: none is.
+        recirculation_rate: bits per second of the port through which packets pass the pipeline
+            again; None: that of ``rate``.
+        recirculation_latency: seconds from there to the next pass. 600 ns (assumed: the pipeline).
         host_receive, host_send: seconds of a core of a host per packet. 100 ns each (assumed: ten
             million packets a second, what drivers in user space such as DPDK reach on a core).
+        host_byte: seconds of a core of a host per byte that it sends or receives. 0 (assumed: the
+            network card copies).
         host_cores: cores of a host that share its packets. As one server, they are modelled as a
             core that is so many times as fast. 8 (assumed).
 
@@ -53,18 +74,25 @@ class Network:
     loss: float = 0.0
     switch_latency: float = 600e-9
     queue_packets: int = 4096
+    queue_bytes: int | None = None
+    buffer_bytes: int | None = None
+    buffer_alpha: float = 1.0
+    ecn_bytes: int | None = None
+    recirculation_rate: float | None = None
+    recirculation_latency: float = 600e-9
     host_receive: float = 100e-9
     host_send: float = 100e-9
+    host_byte: float = 0.0
     host_cores: int = 8
 
     def __post_init__(self) -> None:
-        for name in ("rate", "trunk_rate"):
+        for name in ("rate", "trunk_rate", "recirculation_rate"):
             rate = getattr(self, name)
             if rate is not None and not (_finite(rate) and 1e3 <= rate <= 1e13):
                 raise InputError(
                     f"{name} is {rate!r}; give bits per second, from 1e3 to 1e13, such as 100e9."
                 )
-        for name in ("delay", "switch_latency", "host_receive", "host_send"):
+        for name in _DURATIONS:
             seconds = getattr(self, name)
             if not (_finite(seconds) and 0 <= seconds <= 10):
                 raise InputError(f"{name} is {seconds!r}; give seconds, from 0 to 10.")
@@ -82,6 +110,31 @@ class Network:
                 f"queue_packets is {self.queue_packets!r}; a queue holds at least 1 packet, or "
                 "nothing would pass."
             )
+        for name in ("queue_bytes", "buffer_bytes", "ecn_bytes"):
+            size = getattr(self, name)
+            if size is not None and not (is_int(size) and 1 <= size < 1 << 40):
+                raise InputError(f"{name} is {size!r}; give bytes, from 1, or leave it out.")
+        if not (_finite(self.buffer_alpha) and 2**-10 <= self.buffer_alpha <= 1024):
+            raise InputError(f"buffer_alpha is {self.buffer_alpha!r}; give 2**-10 to 1024.")
+
+    def check_frame(self, size: int) -> None:
+        """Check that queues hold a packet of ``size`` bytes.
+
+        Raises:
+            InputError: a queue or a buffer is smaller than a packet.
+        """
+        for name in ("queue_bytes", "buffer_bytes"):
+            room = getattr(self, name)
+            if room is not None and room < size:
+                raise InputError(
+                    f"{name} is {room}, but a packet has {size} bytes: none would pass; give "
+                    "more, or fewer values per packet."
+                )
+
+    @property
+    def of_recirculation(self) -> float:
+        """Bits per second of a switch's recirculation port."""
+        return self.rate if self.recirculation_rate is None else self.recirculation_rate
 
     @property
     def of_trunks(self) -> float:

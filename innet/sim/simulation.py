@@ -86,6 +86,7 @@ class Counts(NamedTuple):
         lost: packets that were lost on links.
         dropped: packets that found a queue full.
         unconnected: packets that left a switch by a port without a link.
+        marked: packets that met congestion and were marked.
         busy: of each class of links, picoseconds in which they were busy, and how many there are.
     """
 
@@ -95,6 +96,7 @@ class Counts(NamedTuple):
     lost: int
     dropped: int
     unconnected: int
+    marked: int
     busy: Mapping[str, tuple[int, int]]
 
     def since(self, earlier: Counts) -> Counts:
@@ -106,6 +108,7 @@ class Counts(NamedTuple):
             self.lost - earlier.lost,
             self.dropped - earlier.dropped,
             self.unconnected - earlier.unconnected,
+            self.marked - earlier.marked,
             {
                 name: (busy - earlier.busy[name][0], links)
                 for name, (busy, links) in self.busy.items()
@@ -142,6 +145,7 @@ class Simulation:
         *,
         seed: int = 0,
     ) -> None:
+        network.check_frame(layout.wire_size)
         self._switches = list(switches.values())
         self._layout = layout
         number = {name: index for index, name in enumerate(switches)}
@@ -175,6 +179,7 @@ class Simulation:
             for port in np.flatnonzero(here >= 0).tolist():
                 manager.set_bit_rate(int(links["rate"][here[port]]), port, SECOND)
                 manager.set_depth(network.queue_packets, port)
+                manager.set_depth_bytes(network.queue_bytes, port)
             memory.switches["runs"][index] = switch is not None
             memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
             memory.programs["queues"][index] = address_of(manager.queues)
@@ -323,17 +328,23 @@ class Simulation:
         while not reached:
             self.wait()
 
-    def run(self, ends: Mapping[int, Host], others: Mapping[int, Host] | None = None) -> None:
+    def run(
+        self,
+        ends: Mapping[int, Host],
+        others: Mapping[int, Host] | None = None,
+        starts: Mapping[int, float] | None = None,
+    ) -> None:
         """Let time pass until all of ``ends`` have what they expect.
 
         Args:
-            ends: the hosts that take part, started at ``now``.
+            ends: the hosts that take part.
             others: hosts that answer, such as parameter servers; nobody waits for them.
+            starts: when hosts begin, seconds, not before ``now``; by default now.
 
         Raises:
             StalledError: a host gave up, or nothing will ever happen.
         """
-        group = self.launch(ends, others=others)
+        group = self.launch(ends, starts, others)
         while self.wait() != group:
             pass
 
@@ -651,12 +662,33 @@ class Simulation:
             lost=int(links["lost"].sum()),
             dropped=sum(manager.dropped for manager in self._managers),
             unconnected=int(self._memory.switches["unconnected"].sum()),
+            marked=sum(
+                queue.marked for manager in self._managers for queue in manager.used_queues()
+            ),
             busy={
                 name: (int(links["busy"][rows].sum()), int(rows.sum()))
                 for name, rows in classes.items()
                 if rows.any()
             },
         )
+
+    def queue_bytes_max(self) -> int:
+        """The most bytes that ever waited in an egress queue, since ``forget_queues``."""
+        queues = [queue for manager in self._managers for queue in manager.used_queues()]
+        return max((queue.bytes_max for queue in queues), default=0)
+
+    def forget_queues(self) -> None:
+        """Begin anew to look for the longest queue."""
+        for manager in self._managers:
+            manager.reset_bytes_max()
+
+    def finished(self, host: int) -> float:
+        """When a host was done last, seconds."""
+        return int(self._memory.hosts["finished"][host]) / SECOND
+
+    def set_loss(self, cable: int, probability: float) -> None:
+        """Let a cable lose packets with a probability, in both directions."""
+        self._memory.links["loss"][2 * cable : 2 * cable + 2] = probability
 
     def under_way(self) -> int:
         """Packets on links: put onto one, and neither delivered nor lost."""
@@ -787,6 +819,7 @@ def _memory(  # noqa: PLR0917 - one caller
     here["carried"] = layout.frame_size
     here["receives"] = _ticks(network.host_receive / network.host_cores)
     here["sends"] = _ticks(network.host_send / network.host_cores)
+    here["byte"] = _ticks(network.host_byte / network.host_cores)
     for index, cable in enumerate(cables):
         if cable.host is not None:
             here["up"][cable.host], here["down"][cable.host] = 2 * index, 2 * index + 1

@@ -507,6 +507,10 @@ class TrafficManager:
         """Packets dropped because their queue was full."""
         return int(self._cells[..., DROPS].sum())
 
+    def reset_bytes_max(self) -> None:
+        """Forget the most bytes that ever waited in each queue."""
+        self._cells[..., BYTES_MAX] = self._cells[..., BYTES]
+
     def reset_drops(self) -> None:
         """Count dropped packets from 0 again."""
         self._cells[..., DROPS] = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class Emulation:
             hosts and switches.
         transport: the transport that hosts use.
         now: virtual seconds.
+        starts: with ``network``: when workers begin the next exchange, by index, seconds; whoever
+            is not named begins at ``now``. It is empty afterwards.
         switch_seconds: real seconds that the switches have used; 0 with ``network``.
 
     Raises:
@@ -90,10 +92,15 @@ class Emulation:
                 self.hosts[index] = end
         self._begin_servers()
         self.simulation: Simulation | None = None
+        self.starts: dict[int, float] = {}
         if network is not None:
+            cables = _cables(plan)
             self.simulation = Simulation(
-                network, plan.layout, self.switches, _cables(plan), len(plan.hosts), seed=seed
+                network, plan.layout, self.switches, cables, len(plan.hosts), seed=seed
             )
+            if faults is not None:
+                self._add_faults(self.simulation, faults, network.loss, cables)
+                faults = None
         # The trunks have a generator of their own: the faults on the workers' links are then the
         # same with any switches behind them.
         self.edge = self._build(faults, np.random.default_rng([seed, 1]))
@@ -102,6 +109,19 @@ class Emulation:
             self.transport = FaultyTransport(
                 self.edge, faults, np.random.default_rng(seed), on_restart=self._lose_registers
             )
+
+    def _add_faults(
+        self, simulation: Simulation, faults: Faults, loss: float, cables: Sequence[Cable]
+    ) -> None:
+        """Let a simulated network have losses, outages and restarts."""
+        both = 1 - (1 - loss) * (1 - faults.loss)
+        for number, cable in enumerate(cables):
+            simulation.set_loss(number, both)
+            for outage in faults.outages:
+                if not outage.hosts or (cable.host is not None and cable.host + 1 in outage.hosts):
+                    simulation.add_outage(number, outage.begin, outage.end)
+        for seconds in faults.restarts:
+            simulation.at(seconds, self._lose_registers)
 
     def _build(
         self, faults: Faults | None, rng: np.random.Generator
@@ -198,8 +218,11 @@ class Emulation:
         """Packets that all switches have received."""
         return sum(switch.statistics.packets_in for switch in self.switches.values())
 
-    def run(self) -> None:
+    def run(self, starts: Mapping[int, float] | None = None) -> None:
         """Move packets until all hosts are done.
+
+        Args:
+            starts: with ``network``: when workers begin, by index, seconds; others begin now.
 
         Raises:
             StalledError: a worker has waited too long; names the missing workers, from the
@@ -216,9 +239,9 @@ class Emulation:
                     if number > len(self.plan.workers)
                 }
                 try:
-                    self.simulation.run(ends, servers)
+                    self.simulation.run(ends, servers, starts or self.starts)
                 finally:
-                    self.now = self.simulation.now
+                    self.now, self.starts = self.simulation.now, {}
         except StalledError as error:
             if error.at is not None:  # for who tries again an outage is over some time
                 self.now = error.at
@@ -246,7 +269,13 @@ def _check_simulated(plan: Plan, engine: EngineName, faults: Faults | None) -> N
         why = f"the engine {engine}; choose jit"
     elif needs_queue(load_text(program.text())):
         why = f"recirculation, which {program.program} has; choose slots or tree"
-    elif faults is not None:
-        why = "faults; give the probability of a loss with the network, such as 100g:loss=1e-4"
+    elif faults is not None and (
+        others := [
+            name
+            for name in ("duplicate", "reorder", "delay", "jitter", "corrupt", "truncate", "mark")
+            if getattr(faults, name)
+        ]
+    ):
+        why = f"the faults {', '.join(others)}; it has loss, outages and restarts"
     if why is not None:
         raise InputError(f"a network in simulated time does not have {why}.")

@@ -294,7 +294,8 @@ class Simulation:
             since: seconds.
             until: seconds.
         """
-        lines = [[link, _ticks(since), _ticks(until)] for link in (2 * cable, 2 * cable + 1)]
+        end = FOREVER if until == math.inf else _ticks(until)
+        lines = [[link, _ticks(since), end] for link in (2 * cable, 2 * cable + 1)]
         self._outages = sorted([*self._outages, *lines])
         outages = np.zeros(len(self._outages), OUTAGE)
         for index, (link, begin, end) in enumerate(self._outages):

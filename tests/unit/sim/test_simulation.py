@@ -12,7 +12,7 @@ import innet
 from innet.cli.app import app
 from innet.core.errors import InputError, StalledError
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.network import Faults
+from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.records import Report
 from innet.sim import Network, simulation
@@ -182,12 +182,95 @@ def test_a_network_that_loses_nearly_all_is_a_stall_that_names_somebody():
     [
         ({"engine": "interpret"}, "does not have the engine interpret; choose jit"),
         ({"program": "harvest", "values_per_packet": 64}, "does not have recirculation"),
-        ({"faults": Faults(loss=0.1)}, "give the probability of a loss with the network"),
+        ({"faults": Faults(jitter=0.1)}, "the faults jitter; it has loss, outages and restarts"),
+        ({"network": Network(queue_bytes=100)}, "queue_bytes is 100, but a packet has 202 bytes"),
     ],
 )
 def test_what_simulated_time_does_not_have_is_refused(options, why):
     with pytest.raises(InputError, match=why):
-        innet.Collective(workers=2, network="10g", **{"values_per_packet": VALUES} | options)
+        innet.Collective(workers=2, **{"network": "10g", "values_per_packet": VALUES} | options)
+
+
+SHORT = Timing(timeout=1e-4, min_timeout=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"program": "tree", "racks": 2}])
+def test_workers_get_partial_results_of_those_who_are_there(options):
+    timing = Timing(timeout=1e-4, min_timeout=1e-5, partial_after=2e-3)
+    collective = innet.Collective(
+        workers=4,
+        network="10g",
+        values_per_packet=VALUES,
+        timing=timing,
+        faults=Faults(outages=(Outage(0.0, hosts=(2,)),)),
+        **options,
+    )
+    gradients = [np.full(3000, 1.0 + worker, np.float32) for worker in range(4)]
+    total, _ = collective.all_reduce(gradients)
+    assert (total == 1 + 3 + 4).all()  # without worker 1
+    assert 2e-3 < collective.network.now < 0.1
+
+
+def test_windows_adapt_to_marks_in_simulated_time():
+    network = Network(rate=10e9, trunk_rate=1e9, queue_packets=4096)
+    seen = []
+    for control in ("fixed", "aimd"):
+        collective = innet.Collective(
+            workers=4,
+            network=network,
+            values_per_packet=VALUES,
+            program="tree",
+            racks=2,
+            window=256,
+            timing=Timing(timeout=5e-3, min_timeout=5e-3, window_control=control),
+        )
+        _, report = collective.all_reduce([np.ones(60_000, np.float32)] * 4)
+        assert report.exact
+        seen.append((report.simulated.queue_bytes_max, collective.network.workers[0].window))
+    assert seen[1][1].halvings > 0
+    assert seen[1][0] < seen[0][0]
+
+
+def test_a_parameter_server_answers_in_simulated_time():
+    for seed in (1, 2):
+        report = reduced(5, 9000, "10g:loss=0.01", program="hashed", seed=seed)
+        assert report.simulated.lost > 5
+        assert report.simulated.retransmissions > 0
+
+
+def test_an_outage_is_recovered_when_it_is_over():
+    quiet = reduced(3, 60_000, "10g", timing=SHORT).simulated.seconds
+    faults = Faults(outages=(Outage(quiet / 3, 2 * quiet, hosts=(1,)),))
+    report = reduced(3, 60_000, "10g", timing=SHORT, faults=faults)
+    assert 2 * quiet < report.simulated.seconds < 4 * quiet
+    assert report.simulated.lost > 0
+
+
+def test_switches_that_lose_their_registers_do_not_change_a_sum():
+    quiet = reduced(4, 90_000, "10g", timing=SHORT, program="slots").simulated.seconds
+    faults = Faults(loss=1e-3, restarts=(quiet / 3, quiet / 2))
+    collective = innet.Collective(
+        workers=4, network="10g", values_per_packet=VALUES, timing=SHORT, faults=faults
+    )
+    gradients = [np.full(90_000, worker, np.float32) for worker in range(4)]
+    total, report = collective.all_reduce(gradients)
+    assert report.exact
+    assert (total == 6).all()
+    assert report.simulated.seconds > quiet
+
+
+def test_workers_that_begin_late_are_waited_for():
+    plan = make_plan("slots", VALUES, Request(workers=3))
+    net = Emulation(plan, network=QUIET)
+    for rounds in (1, 2):
+        for end in net.workers:
+            end.start([Segment(ReduceOp.SUM, np.ones(VALUES, np.int32))], net.now)
+        began = net.now
+        net.starts = {0: began + 1e-4, 2: began + 5e-4}
+        net.run()
+        close(net.now - began, 5e-4 + 2 * ON_THE_WIRE + 2 * 1e-6 + 5e-7)
+        assert {net.simulation.finished(host) for host in range(3)} == {net.now}
+        assert net.simulation.counts().packets == 6 * rounds
 
 
 def test_packets_are_not_recorded():
@@ -210,7 +293,7 @@ def test_the_command(tmp_path):
     table = CliRunner().invoke(app, [*command, "--network", "10g"]).output
     assert "goodput, each worker" in table
     assert "Packets through the switch" not in table
-    for option in (["--loss", "0.1"],):
+    for option in (["--duplicate", "0.1"], ["--reorder", "0.1"]):
         refused = CliRunner().invoke(app, [*command, "--network", "10g", *option])
         assert "a network in simulated time does not have" in str(refused.exception), option
     refused = CliRunner().invoke(app, [*command, "--network", "10h"])

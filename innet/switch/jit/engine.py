@@ -329,7 +329,6 @@ class JitInlineQueues:
             traffic=queued.traffic,
             waiting=queued.heap,
             received=queued.received,
-            queues=manager.queues,
         )
 
     def make_room(self, wanted: int) -> InlineQueues:

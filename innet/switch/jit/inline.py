@@ -104,7 +104,6 @@ class InlineQueues(NamedTuple):
         times: (n,) int64, nanoseconds, to be filled in: when each packet arrives.
         traffic, waiting: what the program keeps of its queues.
         received: shape (1,): packets so far.
-        queues: of its traffic manager, for ``admit`` and ``withdraw``.
     """
 
     entry: int
@@ -119,7 +118,6 @@ class InlineQueues(NamedTuple):
     traffic: Words
     waiting: Words
     received: Words
-    queues: Words
 
 
 #: The traffic manager's functions, for compiled code whose own packets share the queues. They are

@@ -662,6 +662,13 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "counted from 1.",
         ),
     ] = ()
+    thin: Annotated[
+        bool,
+        Field(
+            description="Let packets carry no values, but stand for those that do in time and "
+            "bytes: for many workers and large models. Sums are not compared."
+        ),
+    ] = False
     sensitivity: Annotated[
         bool, Field(description="Simulate again with half and twice of each assumed constant.")
     ] = False

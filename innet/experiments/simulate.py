@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from innet import __version__
 from innet.allreduce.collective import Collective
-from innet.codecs import Codec, build_codec
+from innet.allreduce.sizes import RoundSizes, modelled_sizes
+from innet.codecs import Codec, CodecSpec, build_codec
 from innet.codecs.build import spec_of_unit
 from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, SimulateSettings, validate
@@ -32,9 +34,13 @@ from innet.records.simulation import (
     merged,
 )
 from innet.sim import Network, network_of
-from innet.sim.network import is_steady
+from innet.sim.network import SECOND, is_steady
 
 Watch = Callable[[SimulationProgress], None]
+Shapes = tuple[tuple[int, ...], ...]
+
+_CODEC_ELEMENTS = 1 << 26  # of all workers together; with more, thin packets have modelled sizes
+_SAMPLE = 1 << 12  # elements of the smallest gradient by which sizes are modelled
 
 
 def simulate(
@@ -253,8 +259,14 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What the all-reduce of a bucket took."""
+    """What the all-reduce of a bucket took.
 
+    Attributes:
+        ends: when each worker had the sum, picoseconds since the first worker could send.
+        simulated, bytes_sent, exact: as in ``Bucket``.
+    """
+
+    ends: tuple[int, ...]
     simulated: Simulated
     bytes_sent: int
     exact: bool | None
@@ -264,9 +276,9 @@ class _BucketNetwork:
     """The workers, their codecs and the network, on which buckets are summed one after the other.
 
     Each bucket has codecs of its own, as in ``innet.torch``, and gradients that are the same in all
-    iterations. Where nothing is random and all codecs are as they were, an all-reduce of the same
-    gradients takes the same time, as every all-reduce ends with an idle network; it is simulated
-    once.
+    iterations. Where nothing is random, all codecs are as they were and all workers begin together,
+    an all-reduce of the same gradients takes the same time, as every all-reduce ends with an idle
+    network; it is simulated once.
 
     Attributes:
         all_reduces: how many were simulated.
@@ -282,14 +294,15 @@ class _BucketNetwork:
             **settings.model_dump(
                 include={
                     "workers", "codec", "program", "topology", "racks", "depth", "ports",
-                    "values_per_packet", "framing", "window", "seed",
+                    "values_per_packet", "framing", "window", "seed", "thin",
                 }
             ),
             network=network,
         )  # fmt: skip
         self._steady = is_steady(network)
         self._codecs: dict[int, list[Codec]] = {}
-        self._known: dict[tuple[bool, tuple[tuple[int, ...], ...]], _Taken] = {}
+        self._known: dict[tuple[bool, Shapes], _Taken] = {}
+        self._sizes: dict[Shapes, RoundSizes] = {}
         self.all_reduces = 0
         self.last: Report
 
@@ -303,46 +316,107 @@ class _BucketNetwork:
         Returns:
             When each worker has the sum, and what it took.
         """
-        taken = self._taken(bucket)
-        # All workers of an all-reduce start together here: none can send before the slowest is
-        # ready, and all have the sum with the last result. A network that takes a start for each
-        # worker and tells each worker's end replaces these two lines.
-        end = float(starts.max()) + taken.simulated.seconds
-        return np.full(len(starts), end), taken
+        begin = float(starts.min())
+        together = begin == float(starts.max())
+        key = (bucket == len(self._buckets) - 1, self._buckets[bucket].shapes)
+        if together and key in self._known:
+            taken = self._known[key]
+        else:
+            taken, is_as_before = self._simulated(bucket, starts)
+            lasting = not (taken.simulated.dropped or taken.simulated.retransmissions)
+            if together and self._steady and is_as_before and lasting:
+                self._known[key] = taken
+        return begin + np.array(taken.ends) / SECOND, taken
 
-    def _taken(self, bucket: int) -> _Taken:
-        settings, shapes = self._settings, self._buckets[bucket].shapes
-        is_last = bucket == len(self._buckets) - 1
-        if (is_last, shapes) in self._known:
-            return self._known[is_last, shapes]
-        if bucket not in self._codecs:
-            # The bucket summed last begins with the model's first parameter. Within a bucket,
-            # parameters are in the order of the model, as in innet.torch.
-            spec = spec_of_unit(settings.codec, first=is_last)
-            self._codecs[bucket] = [
-                build_codec(spec, seed=settings.seed, worker=worker, layers=shapes[::-1])
-                for worker in range(settings.workers)
-            ]
-        codecs = self._collective.codecs = self._codecs[bucket]
-        before = [codec.state_dict() for codec in codecs]
-        _, report = self._collective.all_reduce(
-            gradients(
-                AllReduceSettings(
-                    workers=settings.workers,
-                    size=self._buckets[bucket].elements,
-                    density=settings.density,
-                    seed=settings.seed,
-                )
+    def _simulated(self, bucket: int, starts: Times) -> tuple[_Taken, bool]:
+        """What the all-reduce of a bucket takes, and whether the codecs are as before it."""
+        network = self._collective.network
+        assert network.simulation is not None
+        network.starts = dict(enumerate(starts.tolist()))
+        counts = network.simulation.counts()
+        size = self._buckets[bucket].elements
+        is_as_before = True
+        if self._settings.thin and self._settings.workers * size > _CODEC_ELEMENTS:
+            report = self._collective.all_reduce_sizes(self._sizes_of(bucket))
+        else:
+            codecs = self._collective.codecs = self._codecs_of(bucket)
+            before = [codec.state_dict() for codec in codecs] if self._steady else None
+            _, report = self._collective.all_reduce(self._gradients(size, self._settings.workers))
+            is_as_before = _equal(before, [codec.state_dict() for codec in codecs])
+        first = round(float(starts.min()) * SECOND)
+        ends = tuple(
+            round(network.simulation.finished(worker) * SECOND) - first
+            for worker in range(self._settings.workers)
+        )
+        # The report counts from the end of the all-reduce before.
+        busy = network.simulation.counts().since(counts).busy
+        self.last = _with_seconds(report, max(ends), busy)
+        self.all_reduces += 1
+        assert self.last.simulated is not None
+        return _Taken(ends, self.last.simulated, report.bytes_sent, report.exact), is_as_before
+
+    def _gradients(self, size: int, workers: int) -> list[NDArray[Any]]:
+        settings = self._settings
+        return gradients(
+            AllReduceSettings(
+                workers=workers, size=size, density=settings.density, seed=settings.seed
             )
         )
-        assert report.simulated is not None
-        self.all_reduces += 1
-        self.last = report
-        taken = _Taken(report.simulated, report.bytes_sent, report.exact)
-        as_before = _equal(before, [codec.state_dict() for codec in codecs])
-        if self._steady and as_before and not (taken.simulated.dropped or report.retransmissions):
-            self._known[is_last, shapes] = taken
-        return taken
+
+    def _spec(self, bucket: int) -> CodecSpec:
+        # The bucket summed last begins with the model's first parameter.
+        return spec_of_unit(self._settings.codec, first=bucket == len(self._buckets) - 1)
+
+    def _codecs_of(self, bucket: int) -> list[Codec]:
+        if bucket not in self._codecs:
+            # Within a bucket, parameters are in the order of the model, as in innet.torch.
+            layers = self._buckets[bucket].shapes[::-1]
+            self._codecs[bucket] = [
+                build_codec(
+                    self._spec(bucket), seed=self._settings.seed, worker=worker, layers=layers
+                )
+                for worker in range(self._settings.workers)
+            ]
+        return self._codecs[bucket]
+
+    def _sizes_of(self, bucket: int) -> RoundSizes:
+        """What the workers send of a bucket that is too large to run all codecs on it."""
+        workers, shapes = self._settings.workers, self._buckets[bucket].shapes
+        if shapes not in self._sizes:
+            self._sizes[shapes] = modelled_sizes(
+                self._spec(bucket),
+                lambda size: self._gradients(size, workers),
+                self._buckets[bucket].elements,
+                sample=max(_SAMPLE, min(_CODEC_ELEMENTS // workers, 1 << 17)),
+                seed=self._settings.seed,
+            )
+        return self._sizes[shapes]
+
+
+def _with_seconds(report: Report, ticks: int, busy: Mapping[str, tuple[int, int]]) -> Report:
+    """The report with another simulated time, from the first packet to the last result.
+
+    Args:
+        report: of an all-reduce in simulated time.
+        ticks: picoseconds.
+        busy: of each class of links, picoseconds in which they were busy, and how many there are.
+    """
+    assert report.simulated is not None
+    seconds = ticks / SECOND
+    rate = report.elements / seconds if seconds else 0.0
+    simulated = report.simulated.model_copy(
+        update={
+            "seconds": seconds,
+            "elements_per_second": rate,
+            "goodput_gbps": 32 * rate / 1e9,
+            "utilization": {
+                name: time / (links * ticks) if ticks else 0.0
+                for name, (time, links) in busy.items()
+            },
+        }
+    )
+    times = report.seconds.model_copy(update={"simulated": seconds})
+    return report.model_copy(update={"simulated": simulated, "seconds": times})
 
 
 def _equal(one: Any, other: Any) -> bool:

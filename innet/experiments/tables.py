@@ -737,13 +737,18 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
     if record.model or len(record.iterations) > 1:
         iterations = [("Time of an iteration, mean", duration(record.iteration_seconds))]
     sums = [bucket.exact for each in record.iterations for bucket in each.buckets]
+    exact = f"{sum(each is True for each in sums)} of {len(sums)}"
+    if record.settings.get("thin"):
+        exact = "not compared"
+        by_codec = report.details.get("sizes") == "codec"
+        model.append(("Packets", f"thin, sizes {'by the codec' if by_codec else 'modelled'}"))
     return [
         *model,
         ("Workers", count(record.workers)),
         ("Elements", count(record.elements)),
         ("Codec", report.codec),
         ("Program", f"{report.program}, {report.values_per_packet} values per packet"),
-        ("Exact sums", f"{sum(each is True for each in sums)} of {len(sums)}"),
+        ("Exact sums", exact),
         *iterations,
         ("Simulated time of the network", duration(what.seconds)),
         ("Goodput, each worker", f"{what.goodput_gbps:.4g} Gbit/s"),

@@ -107,7 +107,7 @@ def test_settings_may_stand_in_a_file(model, tmp_path):
         (("--bucket-cap-mb", "0"), "bucket_cap_mb = 0.0 cannot be used"),
         (("--encode-time", "-1"), "encode_time = -1.0 cannot be used"),
         (("--size", "0"), "at least 1 element"),
-        (("--program", "hashed"), "hashed"),
+        (("--topology", "ring"), "star"),
         (("--output", "/none/r.json"), "cannot write /none/r.json"),
     ],
 )

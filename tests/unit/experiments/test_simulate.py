@@ -163,6 +163,43 @@ def test_sensitivity_is_what_other_constants_take(tmp_path):
     assert found["decode_time"].halved < record.iteration_seconds < found["decode_time"].doubled
 
 
+def test_workers_begin_a_bucket_when_they_are_ready(tmp_path):
+    record = trained(tmp_path, 1e-3, straggler="fixed:worker=1,factor=3", network="10g")
+    assert record.all_reduces == 9  # all are simulated
+    assert record.exact
+    for iteration in record.iterations:
+        for bucket in iteration.buckets:
+            late = max(bucket.encoded) - min(bucket.encoded)
+            assert late == pytest.approx(bucket.encoded[1] - bucket.encoded[0])
+            took = bucket.simulated.seconds
+            assert max(bucket.summed) - min(bucket.encoded) == pytest.approx(took)
+        assert iteration.waited[1] == 0 < iteration.waited[0]
+    # Who waits for longer than the time-out sends again, and what comes of it is another sum's.
+    assert record.simulated.retransmissions > 0
+    slowest = trained(tmp_path, 3e-3, network="10g")
+    assert record.seconds == pytest.approx(slowest.seconds, rel=0.02)
+
+
+def test_thin_packets_take_as_long_as_those_that_they_stand_for(tmp_path):
+    settings = {"straggler": "fixed:worker=1,factor=1.2", "network": "10g", "codec": "lhc"}
+    full = trained(tmp_path, 1e-3, density=0.05, **settings)
+    thin = trained(tmp_path, 1e-3, density=0.05, thin=True, **settings)
+    assert [each.end for each in thin.iterations] == [each.end for each in full.iterations]
+    assert thin.simulated == full.simulated
+    assert thin.report.details["sizes"] == "codec"
+    assert thin.iterations[0].buckets[0].exact is None
+
+
+def test_sizes_of_large_thin_buckets_are_modelled(monkeypatch):
+    settings = {"workers": 4, "size": 300_000, "thin": True, "iterations": 2}
+    by_codec = innet.simulate(**settings)
+    monkeypatch.setattr(simulate, "_CODEC_ELEMENTS", 1 << 16)
+    modelled = innet.simulate(**settings)
+    assert modelled.report.details["sizes"] == "modelled"
+    assert same(by_codec, modelled)  # a dense codec's sizes are in proportion to the elements
+    assert modelled.all_reduces == 1
+
+
 def test_codecs_with_a_residual_have_one_for_each_bucket(tmp_path):
     record = trained(tmp_path, 1e-3, codec="topk:ratio=0.01")
     assert record.all_reduces == 9

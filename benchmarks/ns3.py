@@ -2,11 +2,10 @@
 
     python -m benchmarks.ns3 --ns3-python ns3env/bin/python [--hosts 8 --hosts 32] [--json]
 
-A star of hosts at 100 Gbit/s. innet's hosts sum words, 64 in a packet, by the compiled program
-``slots``. ns-3 has no such switch: its hosts send as many packets of the same size to the next
-host by UDP, so that as many packets pass as many links. Both in seconds of processor time.
-ns-3 runs in a Python of its own, which needs ``pip install ns3`` (Python 3.11 to 3.13) and nothing
-of innet.
+A star of hosts at 100 Gbit/s, each of which sends packets to the next one by UDP: the same flows in
+both. Beside them, innet's hosts sum words by the compiled program ``slots``, in packets of the same
+size, of which as many pass as many links. All in seconds of processor time. ns-3 runs in a Python
+of its own, which needs ``pip install ns3`` (Python 3.11 to 3.13) and nothing of innet.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -24,11 +24,15 @@ import typer
 from benchmarks.common import Row, show
 from benchmarks.simulation import seconds
 from innet.sim import PRESETS
+from innet.sim.flows import Flow
+from innet.sim.simulation import Cable, Simulation
 from innet.topology import Emulation, Request, make_plan
+from innet.wire import Layout
 
 RECORD = Path(__file__).parents[1] / "tests" / "golden" / "record_ns3.py"
 VALUES = 64  # of a packet
 SIZE = 288  # UDP payload of such a packet, bytes
+RATE = 70e9  # of a flow's payload, bits per second
 INSTALL = (
     "ns-3 is not there. In a Python of 3.11 to 3.13: python3.11 -m venv ns3env && "
     "ns3env/bin/pip install ns3; then give --ns3-python ns3env/bin/python."
@@ -46,20 +50,55 @@ def main(
     note = ""
     for count in hosts or [8, 32]:
         each = max(1, packets * 8 // count)
-        rates = {"innet": innet_rate(count, each, repeats)}
+        rates = {
+            "innet, flows": flows_rate(count, each, repeats),
+            "innet, sums by slots": sums_rate(count, each, repeats),
+        }
         found = ns3_rate(count, each, repeats, ns3_python)
         if isinstance(found, str):
             note = found
         else:
             rates.update(found)
         rows = [
-            Row(name, rate / 1e6, "million packets/s", "", rates["innet"] / rate)
+            Row(name, rate / 1e6, "million packets/s", "", rates["innet, flows"] / rate)
             for name, rate in rates.items()
         ]
-        show(f"A star of {count} hosts, {each:,} packets of each", "innet is", rows, as_json, note)
+        show(
+            f"A star of {count} hosts, {each:,} packets of each",
+            "innet's flows are",
+            rows,
+            as_json,
+            note,
+        )
 
 
-def innet_rate(hosts: int, packets: int, repeats: int) -> float:
+def flows_rate(hosts: int, packets: int, repeats: int) -> float:
+    """Packets over links per second of processor time, of flows."""
+    flows = [
+        Flow(
+            source=host,
+            destination=(host + 1) % hosts,
+            rate=RATE,
+            size=SIZE,
+            packets=packets,
+            start=host * 1e-12,
+        )
+        for host in range(hosts)
+    ]
+    cables = [Cable("s1", host, host) for host in range(hosts)]
+    rates = []
+    for repeat in range(repeats + 1):  # the first one compiles
+        simulation = Simulation(PRESETS["100g"], Layout(VALUES), {"s1": None}, cables, hosts)
+        simulation.add_flows(flows)
+        begun = time.process_time()
+        simulation.run_until(2 * packets * 8 * SIZE / RATE)
+        took = time.process_time() - begun
+        assert all(each.received == packets for each in simulation.flow_counts())
+        rates += [simulation.counts().packets / took] if repeat else []
+    return statistics.median(rates)
+
+
+def sums_rate(hosts: int, packets: int, repeats: int) -> float:
     """Packets over links per second of processor time, in all-reduces over one switch."""
     plan = make_plan("slots", VALUES, Request(workers=hosts))
     net = Emulation(plan, network=PRESETS["100g"])
@@ -74,14 +113,14 @@ def innet_rate(hosts: int, packets: int, repeats: int) -> float:
 
 
 def ns3_rate(hosts: int, packets: int, repeats: int, python: Path) -> dict[str, float] | str:
-    """The same for UDP packets in ns-3, by its version; or why there is none."""
+    """As ``flows_rate``, in ns-3, by its version; or why there is none."""
     lines = [
         "[topology]",
         f'kind = "star"\nhosts = {hosts}\nrate = 100e9\ndelay = 500e-9\nqueue_packets = 4096',
     ]
     for host in range(hosts):
         lines.append(f"[[flow]]\nsource = {host}\ndestination = {(host + 1) % hosts}")
-        lines.append(f"rate = 70e9\nsize = {SIZE}\npackets = {packets}\nstart = {host * 1e-12}")
+        lines.append(f"rate = {RATE}\nsize = {SIZE}\npackets = {packets}\nstart = {host * 1e-12}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "star.toml"
         path.write_text("\n".join(lines), encoding="utf-8")

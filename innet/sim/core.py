@@ -38,9 +38,16 @@ from innet.protocol.timers import (
     take_due,
 )
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
-from innet.switch.jit.inline import InlineQueues, admit, postponement, run_queues, withdraw
+from innet.switch.jit.inline import (
+    InlineQueues,
+    admit,
+    is_congested,
+    postponement,
+    run_queues,
+    withdraw,
+)
 from innet.switch.jit.traits import TRAFFIC_WORDS
-from innet.switch.traffic_manager import FOREVER, PORTS, PRECEDED
+from innet.switch.traffic_manager import FOREVER, MARKED, PORTS, PRECEDED
 from innet.wire import Flag
 
 Ints = NDArray[np.int64]
@@ -87,6 +94,7 @@ SLOT = np.dtype(
         ("length", "i4"),  # bytes of the frame, without check sequence
         ("carried", "i4"),  # bytes that stand in ``data``
         ("host", "i4"),  # packets of flows: where it goes
+        ("marked", "i4"),  # packets of flows: whether it met congestion
     ],
     align=True,
 )
@@ -153,6 +161,7 @@ WAITING = np.dtype(
         ("length", "i4"),
         ("host", "i4"),
         ("port", "i4"),
+        ("marked", "i8"),
         ("preceded", "i8"),
     ],
     align=True,
@@ -173,6 +182,7 @@ FLOW = np.dtype(
         ("received", "i8"),
         ("dropped", "i8"),  # by full queues
         ("lost", "i8"),  # on links
+        ("marked", "i8"),  # of the received ones: those that met congestion
         ("delay", "i8"),  # of received packets: sum
         ("longest", "i8"),
         ("log", "i8"),  # where the delays of its packets are noted; -1: they are not
@@ -563,6 +573,7 @@ def _swap(heap: Records, a: int, b: int) -> None:
     x.host, y.host = y.host, x.host
     x.port, y.port = y.port, x.port
     x.preceded, y.preceded = y.preceded, x.preceded
+    x.marked, y.marked = y.marked, x.marked
 
 
 @njit(cache=True, nogil=True)
@@ -643,10 +654,13 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
         return NEEDS_WAITING
     queues = _ints(program.queues, program.queue_words)
     queue = port * switch.queues
+    congested = is_congested(queues, queue)
     departure = admit(queues, queue, now, slot.length)
     if departure < 0:
         _flow_at(state, slot.flow).dropped += 1
         return 0
+    if congested:
+        queues[queue + MARKED] += 1
     first = state.waiting + number * state.waiting_room * WAITING_BYTES
     heap = _waiting(first, state.waiting_room)
     kept = heap[switch.waiting]
@@ -654,6 +668,7 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     kept.sent, kept.number, kept.flow = slot.sent, slot.number, slot.flow
     kept.length, kept.host = slot.length, slot.host
     kept.preceded = queues[queue + PRECEDED]
+    kept.marked = 1 if congested else slot.marked
     _wait(heap, switch.waiting)
     switch.waiting += 1
     switch.serial += 1
@@ -683,6 +698,7 @@ def _depart(state: Any, number: int) -> tuple[int, int]:
     row = transmit(state, first.link, first.length, 0, first.flow, first.time)
     slot = _slot_at(state, row)
     slot.sent, slot.number, slot.host = first.sent, first.number, first.host
+    slot.marked = first.marked
     written(state, first.link, row)
     _remove(heap, switch.waiting)
     switch.waiting -= 1
@@ -737,6 +753,7 @@ def _run_batch(state: Any, number: int) -> int:
         _ints(program.traffic, program.traffic_words),
         _ints(program.waiting, program.waiting_words),
         _ints(program.received, 1),
+        _ints(program.queues, program.queue_words),
     )
     following, produced, wanted, failed = run_queues(
         queues, switch.following, switch.batch, switch.until
@@ -1062,7 +1079,7 @@ def _send_flows(state: Any, host: int, now: int) -> int:
         leaves = _busy(state, host, here.sends, flow.length, now)
         row = transmit(state, here.up, flow.length, 0, number, leaves)
         slot = _slot_at(state, row)
-        slot.sent, slot.number, slot.host = now, flow.sent, flow.target
+        slot.sent, slot.number, slot.host, slot.marked = now, flow.sent, flow.target, 0
         written(state, here.up, row)
         _follow(state, number)
     plan_flows(state, host)
@@ -1076,6 +1093,7 @@ def arrive(state: Any, row: int, now: int) -> None:
     flow = _flow_at(state, slot.flow)
     delay = now - slot.sent
     flow.received += 1
+    flow.marked += slot.marked
     flow.delay += delay
     flow.longest = max(flow.longest, delay)
     if flow.log >= 0:

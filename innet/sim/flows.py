@@ -135,6 +135,7 @@ class FlowCounts(NamedTuple):
         sent, received: packets.
         dropped: by full queues.
         lost: on links.
+        marked: of the received ones, those that met congestion.
         mean_delay, longest_delay: seconds, of those that were received, from when they were due to
             be sent until their last bit arrived; 0 if there are none.
         delays: int64 (sent,), picoseconds, -1 for packets that were not received; None if they
@@ -145,6 +146,7 @@ class FlowCounts(NamedTuple):
     received: int
     dropped: int
     lost: int
+    marked: int
     mean_delay: float
     longest_delay: float
     delays: NDArray[np.int64] | None

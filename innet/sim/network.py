@@ -114,8 +114,8 @@ class Network:
             size = getattr(self, name)
             if size is not None and not (is_int(size) and 1 <= size < 1 << 40):
                 raise InputError(f"{name} is {size!r}; give bytes, from 1, or leave it out.")
-        if not (_finite(self.buffer_alpha) and 2**-10 <= self.buffer_alpha <= 1024):
-            raise InputError(f"buffer_alpha is {self.buffer_alpha!r}; give 2**-10 to 1024.")
+        if not (_finite(self.buffer_alpha) and 1 / 128 <= self.buffer_alpha <= 128):
+            raise InputError(f"buffer_alpha is {self.buffer_alpha!r}; give 1/128 to 128.")
 
     def check_frame(self, size: int) -> None:
         """Check that queues hold a packet of ``size`` bytes.

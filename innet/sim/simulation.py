@@ -176,10 +176,15 @@ class Simulation:
             self._managers.append(manager)
             if switch is not None:
                 manager.set_extra_bytes(layout.wire_size - layout.frame_size)
+            manager.set_shared_buffer(network.buffer_bytes, network.buffer_alpha)
+            manager.set_recirculation(
+                round(network.of_recirculation), _ticks(network.recirculation_latency), SECOND
+            )
             for port in np.flatnonzero(here >= 0).tolist():
                 manager.set_bit_rate(int(links["rate"][here[port]]), port, SECOND)
                 manager.set_depth(network.queue_packets, port)
                 manager.set_depth_bytes(network.queue_bytes, port)
+                manager.set_ecn_threshold(network.ecn_bytes, port)
             memory.switches["runs"][index] = switch is not None
             memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
             memory.programs["queues"][index] = address_of(manager.queues)
@@ -279,6 +284,7 @@ class Simulation:
                     received,
                     int(here["dropped"]),
                     int(here["lost"]),
+                    int(here["marked"]),
                     int(here["delay"]) / received / SECOND if received else 0.0,
                     int(here["longest"]) / SECOND,
                     delays,

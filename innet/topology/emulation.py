@@ -18,7 +18,6 @@ from innet.switch import Switch
 from innet.switch.engine import cell_value
 from innet.switch.frontend.loader import load_text
 from innet.switch.ir import Program
-from innet.switch.jit.traits import needs_queue
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
 from innet.topology.plan import Plan
 from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
@@ -67,7 +66,7 @@ class Emulation:
     ) -> None:
         if network is not None:
             timing = TIMING if timing is None else timing
-            _check_simulated(plan, engine, faults)
+            _check_simulated(engine, faults)
         self.plan = plan
         self.now = 0.0
         self.switch_seconds = 0.0
@@ -261,14 +260,11 @@ def _cables(plan: Plan) -> list[Cable]:
     return cables + [Cable(*link.a, None, *link.b) for link in plan.trunks()]
 
 
-def _check_simulated(plan: Plan, engine: EngineName, faults: Faults | None) -> None:
+def _check_simulated(engine: EngineName, faults: Faults | None) -> None:
     """Refuse what a network in simulated time does not have."""
-    program = plan.switches[0].program
     why = None
     if engine != "jit":
         why = f"the engine {engine}; choose jit"
-    elif needs_queue(load_text(program.text())):
-        why = f"recirculation, which {program.program} has; choose slots or tree"
     elif faults is not None and (
         others := [
             name

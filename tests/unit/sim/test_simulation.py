@@ -181,7 +181,6 @@ def test_a_network_that_loses_nearly_all_is_a_stall_that_names_somebody():
     ("options", "why"),
     [
         ({"engine": "interpret"}, "does not have the engine interpret; choose jit"),
-        ({"program": "harvest", "values_per_packet": 64}, "does not have recirculation"),
         ({"faults": Faults(jitter=0.1)}, "the faults jitter; it has loss, outages and restarts"),
         ({"network": Network(queue_bytes=100)}, "queue_bytes is 100, but a packet has 202 bytes"),
     ],
@@ -236,6 +235,42 @@ def test_a_parameter_server_answers_in_simulated_time():
         report = reduced(5, 9000, "10g:loss=0.01", program="hashed", seed=seed)
         assert report.simulated.lost > 5
         assert report.simulated.retransmissions > 0
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_recirculation_takes_time_of_its_own_port(loss):
+    """Each result of harvest passes the pipeline twice, so a slow port is what limits it."""
+    fast, slow = (
+        reduced(
+            3,
+            40_000,
+            Network(rate=10e9, loss=loss, recirculation_rate=rate),
+            program="harvest",
+            values_per_packet=64,
+            timing=SHORT,
+        ).simulated
+        for rate in (100e9, 1e9)
+    )
+    assert slow.seconds > 1.2 * fast.seconds
+    assert (fast.lost > 0) == (loss > 0)
+
+
+def test_a_shared_buffer_and_marks():
+    network = Network(rate=10e9, trunk_rate=1e9, buffer_bytes=60_000, ecn_bytes=5_000)
+    report = reduced(4, 300 * VALUES, network, program="tree", racks=2)
+    assert report.simulated.dropped > 0
+    # Half of it, as alpha is 1, and half of the packet that fitted last.
+    assert 5_000 < report.simulated.queue_bytes_max <= (60_000 + FRAME) / 2
+    adapting = reduced(
+        4,
+        300 * VALUES,
+        network,
+        program="tree",
+        racks=2,
+        timing=Timing(timeout=5e-3, min_timeout=5e-3, window_control="aimd"),
+    )
+    assert adapting.simulated.marked > 0
+    assert adapting.simulated.queue_bytes_max < report.simulated.queue_bytes_max
 
 
 def test_an_outage_is_recovered_when_it_is_over():

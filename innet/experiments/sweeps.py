@@ -83,6 +83,8 @@ class Task:
         short = name.removeprefix(f"{_NETWORK}.")
         if short in network:
             return f"{_NETWORK}.{short}"
+        if short != name and network:
+            raise UnknownNameError("setting of a network", short, network)
         raise UnknownNameError("setting to sweep", name, [*self.parameters, *network])
 
     @property
@@ -264,8 +266,15 @@ def run(
 
 
 def as_csv(record: SweepRecord) -> str:
-    """A row for each point: the values of the axes, then all that ``shown_metrics`` names."""
-    metrics = record.shown_metrics()
+    """A row for each point: the values of the axes, what ``shown_metrics`` names, and all other
+    numbers of the points' ``simulated``.
+    """
+    shown = record.shown_metrics()
+    found = [point.metrics() for point in record.points]
+    taken = {name if name in found[0] else f"simulated.{name}" for name in shown}
+    common = [name for name in (found[0] if found else ()) if all(name in each for each in found)]
+    others = [name for name in common if name.startswith("simulated.") and name not in taken]
+    metrics = [*shown, *others]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*(axis.name for axis in record.axes), *metrics])

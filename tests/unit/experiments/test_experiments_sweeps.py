@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -82,7 +83,7 @@ def test_points_are_the_product_in_order_with_the_last_axis_fastest(tmp_path):
         ({}, {}, "needs an axis"),
         ({}, {"workrs": [1]}, "workrs.*workers"),
         ({"wokers": 1}, {"workers": [1]}, "wokers.*workers"),
-        ({}, {"network.los": [1]}, r"network\.los.*loss"),
+        ({}, {"network.los": [1]}, "setting of a network 'los'.*loss"),
         ({}, {"loss": [0], "network.loss": [0.1]}, "network.loss is swept twice"),
         ({}, {"workers": []}, "list of values"),
         ({}, {"workers": "8"}, "list of values"),
@@ -220,6 +221,21 @@ def test_processes_give_the_records_of_a_serial_run(tmp_path):
     assert simulated(parallel) == simulated(serial)
     assert [each.digest for each in parallel.points] == [each.digest for each in serial.points]
     assert any(each.metric("lost") for each in serial.points)
+
+
+def test_the_csv_has_every_number_that_is_simulated(tmp_path):
+    axes = {"workers": [2, 3], "loss": [0]}
+    record = sweeps.run(REDUCE, {}, axes, jobs=1, out_dir=tmp_path)
+    rows = [*csv.DictReader((tmp_path / "sweep.csv").read_text().splitlines())]
+    assert [row["workers"] for row in rows] == ["2", "3"]
+    for row, point in zip(rows, record.points, strict=True):
+        for name, number in point.metrics().items():
+            if name.startswith("simulated."):
+                column = name if name in row else name.removeprefix("simulated.")
+                assert float(row[column]) == number
+    model = innet.sweep({"network": "1g", "size": 100}, {"encode_time": [1e-6]}, jobs=1)
+    (row,) = csv.DictReader(sweeps.as_csv(model).splitlines())
+    assert float(row["seconds"]) > float(row["simulated.seconds"]) > 0
 
 
 def test_a_killed_process_costs_its_point_one_attempt(tmp_path):

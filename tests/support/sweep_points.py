@@ -22,10 +22,10 @@ def all_reduce(workers=2, size=4096, codec="dense", network="100g", seed=0):
 
 
 def product(a=1, b=1, folder=None, wait=0.0):
-    """``a * b``, and who said so; each call leaves a file in ``folder``."""
+    """``a * b``, and who said so; each call leaves a file with that in ``folder``."""
     if folder is not None:
         called = len(list(Path(folder).glob(f"{a}-{b}-*")))
-        Path(folder, f"{a}-{b}-{called}").touch()
+        Path(folder, f"{a}-{b}-{called}").write_text(str(os.getpid()))
     time.sleep(wait)
     return {"simulated": {"seconds": a * b}, "pid": os.getpid()}
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -275,6 +280,37 @@ def test_processes_end_with_their_pool():
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+def test_processes_end_where_the_sweep_is_killed(tmp_path):
+    code = (
+        "from support import sweep_points\n"
+        "from innet.experiments import sweeps\n"
+        "task = sweeps.Task(sweep_points.product, ('a', 'folder', 'wait'))\n"
+        f"settings = {{'folder': {str(tmp_path)!r}, 'wait': 250}}\n"
+        "sweeps.run(task, settings, {'a': [1, 2]}, jobs=2)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as process:
+        wait_until(lambda: len([each for each in tmp_path.iterdir() if each.stat().st_size]) == 2)
+        pids = [int(each.read_text()) for each in tmp_path.iterdir()]
+        process.kill()
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
+
+
+def is_running(pid):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def wait_until(happened):
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_a_function_that_no_process_can_import_is_refused():
     task = Task(lambda a: {"a": a}, ("a",))
     with pytest.raises(InputError, match="cannot be imported by other processes"):
@@ -292,7 +328,7 @@ def test_what_is_no_record_is_an_error_of_its_point(returned):
 
 
 def test_without_dask_a_scheduler_is_refused_with_the_remedy(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingToolError, match=r"pip install 'innet\[dask\]'"):
         sweeps.run(PRODUCT, {}, {"a": [1, 2]}, scheduler="tcp://127.0.0.1:1")
 

@@ -754,8 +754,9 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         ("Goodput, each worker", f"{what.goodput_gbps:.4g} Gbit/s"),
         ("  elements summed", rate(what.elements_per_second)),
         ("Packets on links", count(what.packets)),
-        ("  lost, dropped", f"{count(what.lost)}, {count(what.dropped)}"),
+        ("  lost, dropped, marked", ", ".join(map(count, (what.lost, what.dropped, what.marked)))),
         ("  sent again", count(what.retransmissions)),
+        ("Longest queue", size(what.queue_bytes_max)),
         *(
             (f"Utilization, {name.replace('_', ' ')}", percent(share))
             for name, share in what.utilization.items()

@@ -753,7 +753,6 @@ def _run_batch(state: Any, number: int) -> int:
         _ints(program.traffic, program.traffic_words),
         _ints(program.waiting, program.waiting_words),
         _ints(program.received, 1),
-        _ints(program.queues, program.queue_words),
     )
     following, produced, wanted, failed = run_queues(
         queues, switch.following, switch.batch, switch.until

@@ -371,12 +371,12 @@ class Engine(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Copies that wait for egress."""
+        """Copies that wait for egress, and packets on their way through the recirculation port."""
         ...
 
     @property
     def next_departure(self) -> int | None:
-        """When the next of them leaves, in nanoseconds; None: nothing waits.
+        """When the next of them leaves or comes again, in nanoseconds; None: nothing waits.
 
         With bit rates and priorities, packets of higher priorities may postpone it.
         """

@@ -315,7 +315,9 @@ class Switch(NotCopyable):
 
     @property
     def waiting(self) -> int:
-        """Packets that wait in egress queues since calls with times, each copy counted."""
+        """Packets that wait in egress queues since calls with times, each copy counted, and those
+        that recirculate.
+        """
         return self._engine.waiting + self._traced_waiting
 
     @property

@@ -73,7 +73,7 @@ _MOST_RATE = 10**15  # bits per second
 _MOST_TICKS = 10**12  # per second
 
 
-def admit(queues: Any, queue: int, now: int, length: int = 0) -> int:
+def admit(queues: Any, queue: int, now: int, length: int) -> int:
     """Enqueue a packet at time ``now``. What is due by then must have been withdrawn.
 
     A packet on a line with a bit rate may leave later than it says: see ``postponement``.
@@ -82,7 +82,7 @@ def admit(queues: Any, queue: int, now: int, length: int = 0) -> int:
         queues: int64, ``QUEUE_WORDS`` for each queue, then ``SWITCH_WORDS``.
         queue: the number of the first of its words.
         now: nanoseconds, or ticks of ``set_bit_rate``.
-        length: bytes, without what ``FRAME_OVERHEAD`` counts; 0 where only packets are counted.
+        length: bytes, without what ``FRAME_OVERHEAD`` counts.
 
     Returns:
         when the packet leaves, in the same unit; -1 if there is no room, and it is dropped.
@@ -148,7 +148,7 @@ def postponement(queues: Any, queue: int, preceded: int) -> int:
     return later
 
 
-def withdraw(queues: Any, queue: int, now: int = 0, length: int = 0) -> int:
+def withdraw(queues: Any, queue: int, now: int, length: int) -> int:
     """Take a packet of ``length`` bytes from its queue as it leaves, at ``now``.
 
     Returns:
@@ -371,7 +371,7 @@ class TrafficManager:
         """Count each packet as ``extra`` bytes longer than it is: with payload it does not carry.
 
         Lengths in queues and on lines, ``standard_metadata.packet_length``, and bytes that the
-        program counts or meters include them.
+        program counts or meters include them. To be set before packets recirculate.
 
         Raises:
             ControlError: a number that is not 0 to ``MOST_EXTRA_BYTES``, or packets wait that were

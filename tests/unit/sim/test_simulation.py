@@ -270,7 +270,7 @@ def test_a_shared_buffer_and_marks():
         timing=Timing(timeout=5e-3, min_timeout=5e-3, window_control="aimd"),
     )
     assert adapting.simulated.marked > 0
-    assert adapting.simulated.queue_bytes_max < report.simulated.queue_bytes_max
+    assert report.simulated.marked == 0  # windows that do not adapt do not say they would
 
 
 def test_an_outage_is_recovered_when_it_is_over():

@@ -365,7 +365,8 @@ class Simulation:
 
         Args:
             ends: by number.
-            starts: when each of them begins, seconds, not before ``now``; by default now.
+            starts: when each of them begins, seconds; by default now. Not before the last exchange
+                that is done: its time, even if that of another one was later.
             others: as for ``run``.
 
         Returns:
@@ -374,7 +375,7 @@ class Simulation:
         memory, group = self._memory, self._free_group()
         begins = dict.fromkeys(ends, self._last)
         for host, seconds in (starts or {}).items():
-            begins[host] = max(self._last, _ticks(seconds))
+            begins[host] = max(int(memory.state["begin"]), _ticks(seconds))
         memory.groups[group] = 0, self._last
         self._groups[group] = list(ends)
         for host, end in {**(others or {}), **ends}.items():

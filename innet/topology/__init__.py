@@ -16,6 +16,7 @@ from innet.topology.aggregation import (
 )
 from innet.topology.emulation import Emulation
 from innet.topology.plan import Link, Plan, PlannedHost, PlannedSwitch, Port, SharedPlan
+from innet.topology.shared_emulation import JobRound, SharedEmulation
 from innet.topology.topologies import TOPOLOGIES, Node, Shape, Topology, topology_of
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "TOPOLOGIES",
     "Aggregation",
     "Emulation",
+    "JobRound",
     "Link",
     "Node",
     "Plan",
@@ -33,6 +35,7 @@ __all__ = [
     "RegisterReader",
     "Request",
     "Shape",
+    "SharedEmulation",
     "SharedPlan",
     "Topology",
     "WorkerEnd",

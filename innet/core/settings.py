@@ -669,6 +669,15 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "bytes: for many workers and large models. Sums are not compared."
         ),
     ] = False
+    elements_per_packet: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=65535,
+            description="Values of the packet that a thin one stands for, any number; by default "
+            "--values-per-packet.",
+        ),
+    ] = None
     sensitivity: Annotated[
         bool, Field(description="Simulate again with half and twice of each assumed constant.")
     ] = False

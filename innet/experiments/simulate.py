@@ -288,15 +288,21 @@ class _BucketNetwork:
     def __init__(
         self, settings: SimulateSettings, network: Network, buckets: list[BucketShape]
     ) -> None:
+        if settings.elements_per_packet is not None and not settings.thin:
+            raise InputError(
+                f"elements_per_packet = {settings.elements_per_packet} is for thin packets; choose "
+                "thin, or give values_per_packet."
+            )
         self._settings = settings
         self._buckets = buckets
         self._collective = Collective(
             **settings.model_dump(
                 include={
                     "workers", "codec", "program", "topology", "racks", "depth", "ports",
-                    "values_per_packet", "framing", "window", "seed", "thin",
+                    "framing", "window", "seed", "thin",
                 }
             ),
+            values_per_packet=settings.elements_per_packet or settings.values_per_packet,
             network=network,
         )  # fmt: skip
         self._steady = is_steady(network)

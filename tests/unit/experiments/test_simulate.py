@@ -239,3 +239,11 @@ def test_a_rule_for_the_first_layer_is_for_the_bucket_that_has_it(tmp_path):
 def test_what_cannot_be_used_is_named(settings, error, said):
     with pytest.raises(error, match=said):
         innet.simulate(**settings)
+
+
+def test_thin_packets_stand_for_packets_of_any_size():
+    record = innet.simulate(workers=2, size=22_290, elements_per_packet=2229, thin=True)
+    assert record.report.values_per_packet == 2229
+    assert record.report.packets_sent == 2 * (10 + 1)  # and a handshake
+    with pytest.raises(InputError, match="elements_per_packet = 2229 is for thin packets"):
+        innet.simulate(workers=2, elements_per_packet=2229)

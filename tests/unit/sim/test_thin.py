@@ -55,8 +55,9 @@ def simulated(program, values, options, network, *, thin):
         ("tree", 64, {"racks": 2}),
         ("tree", 32, {"racks": 3, "depth": 3}),
         ("hashed", 64, {"racks": 2}),
+        ("harvest", 64, {}),
     ],
-    ids=["slots-64", "slots-1024", "two levels", "three levels", "hashed"],
+    ids=["slots-64", "slots-1024", "two levels", "three levels", "hashed", "harvest"],
 )
 def test_events_happen_at_the_same_times(program, values, options, network):
     full = simulated(program, values, options, network, thin=False)

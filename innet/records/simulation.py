@@ -127,7 +127,7 @@ class SimulationRecord(Record):
         network: all settings of the network.
         compute_source: where the time of forward and backward pass comes from.
         compute_assumed: whether that time is an assumption rather than a measurement.
-        simulated: of all all-reduces together; ``seconds`` is the time that the network worked.
+        simulated: of all all-reduces together; ``seconds`` are those of each, added up.
         seconds: from the begin of the first iteration to the last worker's end of the last.
         iterations: what each worker did when.
         all_reduces: how many were simulated; the others were equal to one of them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from innet.core.settings import EngineName
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
 from innet.protocol import Timing
 from innet.sim import Network
+from innet.sim.network import OVERHEAD, SHORTEST
 from innet.sim.simulation import TIMING, Cable, Simulation
 from innet.switch import Switch
 from innet.switch.engine import cell_value
@@ -30,7 +32,8 @@ class Emulation:
         plan: the plan.
         engine: "jit" or "interpret": how the switches run their programs.
         faults: faults of every link, in both directions; None for none.
-        timing: timeouts of the workers, in virtual seconds.
+        timing: timeouts of the workers, in virtual seconds. By default, with ``network``, a
+            millisecond, or more on links that are slow for the window.
         seed: seed of the faults and of the programs' random numbers.
         network: rates, delays and queues of links, switches and hosts: packets take simulated time.
             None: they take none, but for ``faults``.
@@ -65,7 +68,7 @@ class Emulation:
         network: Network | None = None,
     ) -> None:
         if network is not None:
-            timing = TIMING if timing is None else timing
+            timing = _default_timing(plan, network) if timing is None else timing
             _check_simulated(engine, faults)
         self.plan = plan
         self.now = 0.0
@@ -248,6 +251,18 @@ class Emulation:
             found = (end.diagnose(self._read_slot) for end in present)
             said = next((str(each) for each in found if each is not None), str(error))
             raise StalledError(said) from error
+
+
+def _default_timing(plan: Plan, network: Network) -> Timing:
+    """A millisecond; more where links take longer than that for what a worker has under way.
+
+    Otherwise workers would send again what only waits for its turn.
+    """
+    rate = min(network.rate, network.of_trunks)
+    frame = max(plan.layout.wire_size, SHORTEST) + OVERHEAD
+    window = plan.window * 8 * frame / rate
+    least = max(TIMING.min_timeout, 2 * window)
+    return replace(TIMING, timeout=max(TIMING.timeout, 4 * window), min_timeout=least)
 
 
 def _cables(plan: Plan) -> list[Cable]:

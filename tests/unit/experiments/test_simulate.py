@@ -45,6 +45,11 @@ def test_iterations_without_a_model_follow_each_other():
     assert record.all_reduces == 1  # the others are equal to it
 
 
+def test_slow_links_do_not_make_workers_send_what_waits_for_its_turn():
+    record = innet.simulate(workers=2, size=100_000, network="1g:rate=1e8")
+    assert record.simulated.retransmissions == 0
+
+
 def test_two_runs_of_a_seed_are_equal_and_those_of_another_are_not():
     settings = {
         "workers": 3,

@@ -37,6 +37,8 @@ from innet.protocol.timers import (
     start,
     take_due,
 )
+from innet.sim import messenger
+from innet.sim.messenger import MESSENGER
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
 from innet.switch.jit.inline import (
     InlineQueues,
@@ -54,10 +56,10 @@ Ints = NDArray[np.int64]
 Records = NDArray[Any]
 
 DONE, IDLE, REACHED, FAILED, FULL_TRACE = range(5)
-NEEDS_RING, NEEDS_WAITING, NEEDS_SWITCH, NEEDS_HOST = range(5, 9)
+NEEDS_RING, NEEDS_WAITING, NEEDS_SWITCH, NEEDS_HOST, NEEDS_MESSAGES = range(5, 10)
 """Why ``run`` returns. A group is done; nothing will ever happen; the limit; a program failed; the
 trace is full; a link's ring, or the room for packets of flows in a switch's queues, is full; a
-switch needs memory; a host has something for Python to do."""
+switch needs memory; a host has something for Python to do; hosts that send messages need memory."""
 
 TOO_LONG = -1
 """A switch's failure: its program makes packets longer than those of the job."""
@@ -127,9 +129,9 @@ HOST = np.dtype(
 )
 """A host: a worker, a server, or the end of flows."""
 
-NONE, COMPILED, PYTHON = range(3)
-"""Kinds of hosts: one that takes no packets of the program, a client that runs here, and one whose
-events Python handles."""
+NONE, COMPILED, PYTHON, MESSAGES = range(4)
+"""Kinds of hosts: one that takes no packets of the program, a client that runs here, one whose
+events Python handles, and one that sends messages (``innet.sim.messenger``)."""
 
 SWITCH = np.dtype(
     [
@@ -294,6 +296,7 @@ STATE = np.dtype(
         ("traced", "i8"),  # uint8 (trace_room, stride): bytes of the packets in the trace
         ("heap_times", "i8"),  # for the merging of links
         ("heap_links", "i8"),
+        ("messenger", "i8"),  # the MESSENGER, if hosts send messages
         # How much there is.
         ("switch_count", "i8"),
         ("host_count", "i8"),
@@ -329,6 +332,10 @@ WAITING_BYTES = WAITING.itemsize
 TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
 BATCH = 1 << 10
 """Packets that a switch takes at once, at most."""
+_BURST = 8
+"""Packets of messages that a host gives its link at once, at most."""
+_BACKLOG = 4
+"""Full segments that wait at a host's link, at most, before another one is given to it."""
 FLOW_STREAM = 1 << 32  # of draws: those below are links'
 _MANY = 1 << 40  # what has its length elsewhere: nothing here asks for it
 
@@ -338,7 +345,7 @@ _byte_rows, _rules, _value_rows = viewer("u1", 2), viewer("i8", 2), viewer("i4",
 _links, _hosts, _switches, _flows = viewer(LINK), viewer(HOST), viewer(SWITCH), viewer(FLOW)
 _clients, _programs, _slots = viewer(CLIENT), viewer(PROGRAM), viewer(SLOT)
 _waiting, _groups, _outages = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
-_traces = viewer(TRACE)
+_traces, _messengers = viewer(TRACE), viewer(MESSENGER)
 
 
 # ------------------------------------------------------------------ where things are
@@ -1100,6 +1107,77 @@ def arrive(state: Any, row: int, now: int) -> None:
 
 
 @njit(cache=True, nogil=True)
+def _messenger_at(state: Any) -> Any:
+    return _messengers(state.messenger, 1)[0]
+
+
+@njit(cache=True, nogil=True)
+def _is_message(state: Any, row: int) -> bool:
+    """Whether a packet is one of a message, or an acknowledgement."""
+    first = _messenger_at(state).first_flow
+    return bool(first <= _slot_at(state, row).flow < first + messenger.PATHS)
+
+
+@njit(cache=True, nogil=True)
+def _lacks_for_messages(state: Any, host: int) -> tuple[int, int]:
+    """Why a host cannot handle an event of its messages now, and whom that is about."""
+    if messenger.is_short(_messenger_at(state), host):
+        return NEEDS_MESSAGES, host
+    if _room(state, host) < _BURST:
+        return NEEDS_RING, host_at(state, host).up
+    return 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _take_message(state: Any, host: int, row: int, now: int) -> tuple[int, int]:
+    """A packet of a message comes; why it cannot be handled, and whom that is about."""
+    why, which = _lacks_for_messages(state, host)
+    if why == 0:
+        slot, here = _slot_at(state, row), host_at(state, host)
+        taken = _busy(state, host, here.receives, slot.length, now)
+        m = _messenger_at(state)
+        messenger.receive(m, host, slot.number, slot.sent, taken)
+        _send_messages(state, host, taken)
+        if here.is_open and messenger.has_all(m, host):
+            close(state, host, taken)
+    return why, which
+
+
+@njit(cache=True, nogil=True)
+def _wake_messages(state: Any, host: int, now: int) -> tuple[int, int]:
+    """A timer event of a host with messages; likewise."""
+    why, which = _lacks_for_messages(state, host)
+    if why == 0:
+        m = _messenger_at(state)
+        messenger.wake(m, host, now)
+        _send_messages(state, host, now)
+        if host_at(state, host).is_open and messenger.has_all(m, host):
+            close(state, host, now)
+    return why, which
+
+
+@njit(cache=True, nogil=True)
+def _send_messages(state: Any, host: int, now: int) -> None:
+    """Give a host's link what it takes, and set the host's timer. There must be room."""
+    here, m = host_at(state, host), _messenger_at(state)
+    wire = link_at(state, here.up)
+    full = wire_time(m.header_bytes + m.payload, wire.rate)
+    for _ in range(_BURST):
+        has_room = max(wire.free, here.free) <= now + _BACKLOG * full
+        length, target, flow, number, sent = messenger.next_packet(m, host, now, has_room)
+        if length < 0:
+            break
+        leaves = _busy(state, host, here.sends, length, now)
+        row = transmit(state, here.up, length, 0, flow, leaves)
+        slot = _slot_at(state, row)
+        slot.sent, slot.number, slot.host = sent, number, target
+        written(state, here.up, row)
+    here.timer = messenger.next_event(m, host)
+    if messenger.may_send(m, host):
+        here.timer = min(here.timer, max(now + 1, max(wire.free, here.free) - full))
+
+
+@njit(cache=True, nogil=True)
 def _run_host(  # noqa: PLR0911, PLR0912 - likewise
     state: Any, host: int
 ) -> tuple[int, int]:
@@ -1114,7 +1192,11 @@ def _run_host(  # noqa: PLR0911, PLR0912 - likewise
             return 0, 0
         if comes <= own:
             row = wire.first + (wire.head & wire.mask)
-            if _slot_at(state, row).flow >= 0:
+            if here.kind == MESSAGES and _is_message(state, row):
+                why, which = _take_message(state, host, row, now)
+                if why != 0:
+                    return why, which
+            elif _slot_at(state, row).flow >= 0:
                 arrive(state, row, now)
             elif here.kind == PYTHON:
                 return NEEDS_HOST, host
@@ -1130,6 +1212,10 @@ def _run_host(  # noqa: PLR0911, PLR0912 - likewise
                 return lacks, here.up
         elif here.kind == PYTHON:
             return NEEDS_HOST, host
+        elif here.kind == MESSAGES:
+            why, which = _wake_messages(state, host, now)
+            if why != 0:
+                return why, which
         elif here.start == now:
             if _room(state, host) < _int_at(client.stats, _QUEUED):
                 return NEEDS_RING, here.up

@@ -30,7 +30,9 @@ from innet.sim.core import (
     HOST,
     IDLE,
     LINK,
+    MESSAGES,
     NEEDS_HOST,
+    NEEDS_MESSAGES,
     NEEDS_RING,
     NEEDS_SWITCH,
     NEEDS_WAITING,
@@ -46,7 +48,10 @@ from innet.sim.core import (
     wire_time,
 )
 from innet.sim.flows import Flow, FlowCounts
+from innet.sim.messages import MessageGraph
+from innet.sim.messenger import PATHS, Messenger
 from innet.sim.network import SECOND, Network
+from innet.sim.transport import Transport
 from innet.switch import Switch
 from innet.switch.engine import InlineQueueSwitch
 from innet.switch.jit.inline import InlineQueues
@@ -201,6 +206,8 @@ class Simulation:
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._last = 0  # when the last group was done
+        self._messenger: Messenger | None = None
+        self._message_flows = 0  # the first of those that stand for messages' packets
 
     @property
     def now(self) -> float:
@@ -273,6 +280,8 @@ class Simulation:
         """What has become of the packets of all flows, in the order in which they were added."""
         memory, found = self._memory, []
         for index, flow in enumerate(self._flows):
+            if self._messenger and 0 <= index - self._message_flows < PATHS:
+                continue  # packets of messages
             here = memory.flows[index]
             received = int(here["received"])
             delays = None
@@ -396,6 +405,66 @@ class Simulation:
             memory.state["completed"] += 1
         return group
 
+    def launch_messages(self, graph: MessageGraph, transport: Transport) -> int:
+        """Let hosts send the messages of a graph from now on; one graph at a time.
+
+        Their group is done when all messages were delivered.
+
+        Returns:
+            the number by which ``wait`` calls them.
+
+        Raises:
+            InputError: a host that does not exist, or messages that packets have no numbers for.
+        """
+        memory = self._memory
+        hosts = len(memory.hosts)
+        if graph.hosts > hosts:
+            raise InputError(
+                f"a message names host {graph.hosts - 1}; there are hosts 0 to {hosts - 1}."
+            )
+        generation = 0
+        if self._messenger is None:
+            self._add_message_flows()
+        else:
+            generation = self._messenger.generation
+        self._messenger = box = Messenger(
+            graph,
+            transport,
+            hosts,
+            base=self._last,
+            first_flow=self._message_flows,
+            generation=generation,
+        )
+        memory.keep("messenger", box.record)
+        group = self._free_group()
+        taking = np.union1d(graph.source, graph.destination).tolist()
+        left = np.bincount(graph.destination, minlength=hosts)
+        memory.groups[group] = int((left > 0).sum()), self._last
+        self._groups[group] = taking
+        for host in taking:
+            here = memory.hosts[host]
+            here["kind"], here["group"], here["start"] = MESSAGES, group, FOREVER
+            here["is_open"], here["timer"] = left[host] > 0, box.next_event(host)
+        if len(graph) == 0:
+            memory.state["completed"] += 1
+        return group
+
+    def _add_message_flows(self) -> None:
+        """Make the flows by which links and queues know packets of messages."""
+        if len(self._memory.hosts) < 2:
+            raise InputError("a network with one host has nobody to send messages to; add hosts.")
+        self._message_flows = first = len(self._flows)
+        self.add_flows(
+            [Flow(source=0, destination=1, size=0, packets=1, interval=1.0) for _ in range(PATHS)]
+        )
+        self._memory.flows["next"][first : first + PATHS] = FOREVER
+        core.plan_host_flows(self._memory.states, 0)
+
+    @property
+    def messenger(self) -> Messenger | None:
+        """What has become of the messages that were launched last."""
+        return self._messenger
+
     def wait(self) -> int:
         """Let time pass until a group is done; returns its number.
 
@@ -421,7 +490,7 @@ class Simulation:
         for host in self._groups.pop(done):
             memory.hosts["kind"][host] = NONE
             memory.hosts["timer"][host] = FOREVER
-            del self._ends[host]
+            self._ends.pop(host, None)  # hosts that send messages have none
         self._last = max(self._last, int(memory.groups["finished"][done]))
         return done
 
@@ -495,6 +564,9 @@ class Simulation:
             self._extend_ring(which)
         elif why == NEEDS_WAITING:
             memory.widen_waiting()
+        elif why == NEEDS_MESSAGES:
+            assert self._messenger is not None, "it asked for memory"
+            self._messenger.grow()
         elif why == NEEDS_SWITCH:
             lacks = int(memory.switches["wanted"][which])
             running = self._running[which]

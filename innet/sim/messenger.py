@@ -1,0 +1,642 @@
+"""Hosts that run a message graph over the reliable transport, in compiled code.
+
+``innet.sim.core`` tells a host what comes and what time it is, and asks it for packets; the host
+starts messages, runs their transport (``innet.sim.transport``), and notes what was delivered. It
+has no links. Everything lies in arrays, whose addresses a MESSENGER has.
+
+Of a packet, links and switches carry 128 bits: ``number`` and ``sent``. The latter is the message's
+generation and the stamp. Both are cut to what fits; what stands here restores them.
+
+A host gives its link a few packets at a time, in turn from its messages that may send. So messages
+share a link fairly, and what a window allows does not wait at the link before it is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError
+from innet.core.numba_cache import njit
+from innet.core.views import viewer
+from innet.sim.messages import MessageGraph
+from innet.sim.transport import (
+    COMPLETE,
+    CONNECTION,
+    DONE,
+    DUPLICATE,
+    ECHO,
+    FOREVER,
+    NACK,
+    RECEIVER,
+    SENDER,
+    STALE,
+    Receivers,
+    Rules,
+    Senders,
+    Transport,
+    deadline,
+    keep,
+    make_rows,
+    more_rows,
+    on_ack,
+    on_segment,
+    on_timeout,
+    open_sender,
+    resume,
+    segment_to_send,
+)
+
+PATHS = 64
+"""Packets of a connection take one of so many paths, by its number: the flows that ECMP hashes."""
+
+ROW = np.dtype(
+    [
+        ("message", "i8"),  # -1: the row is free
+        ("source", "i8"),
+        ("target", "i8"),
+        ("armed", "i8"),  # the time of its event in its host's heap; FOREVER for none
+        ("following", "i8"),  # the next row that may send
+        ("is_ready", "i8"),
+    ],
+    align=True,
+)
+"""A message under way."""
+
+PORT = np.dtype(
+    [
+        ("first", "i8"),  # where its heap of events begins
+        ("events", "i8"),  # in it
+        ("timers", "i8"),  # of them, those of rows
+        ("ready", "i8"),  # rows that may send, a list: the first, and the last
+        ("last", "i8"),
+        ("left", "i8"),  # messages to it that were not delivered
+        ("ack_length", "i8"),  # an acknowledgement that is to be sent; 0 for none
+        ("ack_row", "i8"),
+        ("ack_number", "i8"),
+        ("ack_sent", "i8"),
+    ],
+    align=True,
+)
+"""A host."""
+
+MESSENGER = np.dtype(
+    [
+        # Addresses of arrays.
+        *(
+            (name, "i8")
+            for name in (
+                "senders",
+                "sacked",
+                "receivers",
+                "arrived",
+                "rows",
+                "free",
+                "ports",
+                "times",
+                "what",
+                "source",
+                "destination",
+                "size",
+                "dependencies",
+                "first",
+                "dependents",
+                "delay",
+                "earliest",
+                "connection",
+                "connections",
+                "delivered",
+            )
+        ),
+        # How much there is.
+        ("row_count", "i8"),
+        ("words", "i8"),
+        ("timer_room", "i8"),
+        ("free_rows", "i8"),
+        # Settings.
+        *((name, "i8") for name in Rules._fields),
+        ("header_bytes", "i8"),
+        ("ack_bytes", "i8"),
+        ("persistent", "i8"),
+        ("first_flow", "i8"),
+        ("base", "i8"),
+        # Counts.
+        ("segments", "i8"),
+        ("resent", "i8"),
+        ("timeouts", "i8"),
+    ],
+    align=True,
+)
+
+_MANY = 1 << 40  # what has its length elsewhere
+_ROW_BITS, _ACK_BITS, _OFFSET_BITS, _STAMP_BITS = 20, 26, 13, 46
+_ACK = 1 << 62
+MOST_SEGMENTS = (1 << _ACK_BITS) - 1
+MOST_WINDOW = (1 << _OFFSET_BITS) - 2
+MOST_ROWS = 1 << _ROW_BITS
+_FIRST_ROWS, _FIRST_TIMERS = 256, 256
+_SLACK = 8  # timers that one event makes, at most
+
+_sender, _receiver, _row, _port = viewer(SENDER), viewer(RECEIVER), viewer(ROW), viewer(PORT)
+_ints, _signed, _bits = viewer("i8"), viewer("i4"), viewer("u8", 2)
+_connection = viewer(CONNECTION)
+
+
+@njit(inline="always", nogil=True)
+def _rules(m: Any) -> Any:
+    return Rules(
+        m.payload,
+        m.window,
+        m.initial_window,
+        m.congestion,
+        m.go_back_n,
+        m.timeout,
+        m.min_timeout,
+        m.max_timeout,
+        m.tail_probe,
+        m.interval,
+    )
+
+
+@njit(inline="always", nogil=True)
+def _senders(m: Any) -> Any:
+    return Senders(_sender(m.senders, m.row_count), _bits(m.sacked, m.row_count, m.words))
+
+
+@njit(inline="always", nogil=True)
+def _receivers(m: Any) -> Any:
+    return Receivers(_receiver(m.receivers, m.row_count), _bits(m.arrived, m.row_count, m.words))
+
+
+# ------------------------------------------------------------------ a host's events
+
+
+@njit(cache=True, nogil=True)
+def _push(m: Any, host: int, time: int, what: int) -> None:
+    """Add an event: twice a message that starts, or twice a row and 1."""
+    port = _port(m.ports, _MANY)[host]
+    times, kinds = _ints(m.times + 8 * port.first, _MANY), _ints(m.what + 8 * port.first, _MANY)
+    at = port.events
+    port.events = at + 1
+    while at > 0:
+        above = (at - 1) >> 1
+        if times[above] < time or (times[above] == time and kinds[above] < what):
+            break
+        times[at], kinds[at] = times[above], kinds[above]
+        at = above
+    times[at], kinds[at] = time, what
+
+
+@njit(cache=True, nogil=True)
+def _pop(m: Any, host: int) -> int:
+    """Remove the first event; returns what it is."""
+    port = _port(m.ports, _MANY)[host]
+    times, kinds = _ints(m.times + 8 * port.first, _MANY), _ints(m.what + 8 * port.first, _MANY)
+    first = kinds[0]
+    size = port.events - 1
+    port.events = size
+    time, what = times[size], kinds[size]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and (
+            times[below + 1] < times[below]
+            or (times[below + 1] == times[below] and kinds[below + 1] < kinds[below])
+        ):
+            below += 1
+        if times[below] > time or (times[below] == time and kinds[below] > what):
+            break
+        times[at], kinds[at] = times[below], kinds[below]
+        at = below
+    times[at], kinds[at] = time, what
+    return int(first)
+
+
+@njit(cache=True, nogil=True)
+def next_event(m: Any, host: int) -> int:
+    """When ``wake`` is to be called; FOREVER for never."""
+    port = _port(m.ports, _MANY)[host]
+    return int(_ints(m.times, _MANY)[port.first]) if port.events > 0 else FOREVER
+
+
+@njit(cache=True, nogil=True)
+def is_short(m: Any, host: int) -> bool:
+    """Whether memory is needed before the host's next event."""
+    port = _port(m.ports, _MANY)[host]
+    return bool(m.free_rows == 0 or port.timers + _SLACK > m.timer_room)
+
+
+@njit(cache=True, nogil=True)
+def has_all(m: Any, host: int) -> bool:
+    """Whether all messages to the host were delivered."""
+    return bool(_port(m.ports, _MANY)[host].left == 0)
+
+
+@njit(cache=True, nogil=True)
+def may_send(m: Any, host: int) -> bool:
+    """Whether a message of the host perhaps has a segment to send."""
+    return bool(_port(m.ports, _MANY)[host].ready >= 0)
+
+
+# ------------------------------------------------------------------ messages
+
+
+@njit(cache=True, nogil=True)
+def begin(messengers: Any) -> None:
+    """Let all messages start that wait for none."""
+    m = messengers[0]
+    missing, source = _signed(m.dependencies, _MANY), _signed(m.source, _MANY)
+    for message in range(m.segments):
+        if missing[message] == 0:
+            _start_later(m, message, source[message], m.base)
+    m.segments = 0
+
+
+@njit(cache=True, nogil=True)
+def _start_later(m: Any, message: int, source: int, now: int) -> None:
+    earliest = _ints(m.earliest, _MANY)[message] + m.base
+    _push(m, source, max(now, earliest) + _ints(m.delay, _MANY)[message], 2 * message)
+
+
+@njit(cache=True, nogil=True)
+def _release(m: Any, message: int, host: int, now: int) -> None:
+    """Of what waits for a message, let start what ``host`` sends and has waited for it alone."""
+    first, dependents = _ints(m.first, _MANY), _ints(m.dependents, _MANY)
+    source, missing = _signed(m.source, _MANY), _signed(m.dependencies, _MANY)
+    for at in range(first[message], first[message + 1]):
+        later = dependents[at]
+        if source[later] == host:
+            missing[later] -= 1
+            if missing[later] == 0:
+                _start_later(m, later, host, now)
+
+
+@njit(cache=True, nogil=True)
+def _deliver(m: Any, message: int, now: int) -> None:
+    host = _signed(m.destination, _MANY)[message]
+    _ints(m.delivered, _MANY)[message] = now
+    _port(m.ports, _MANY)[host].left -= 1
+    _release(m, message, host, now)
+
+
+@njit(cache=True, nogil=True)
+def _open(m: Any, message: int, host: int, now: int) -> None:
+    """A message starts."""
+    target = _signed(m.destination, _MANY)[message]
+    if target == host:
+        _deliver(m, message, now)
+        return
+    m.free_rows -= 1
+    row = _ints(m.free, _MANY)[m.free_rows]
+    here = _row(m.rows, _MANY)[row]
+    here.message, here.source, here.target = message, host, target
+    here.armed, here.is_ready = FOREVER, 0
+    senders = _senders(m)
+    open_sender(senders, _rules(m), row, _ints(m.size, _MANY)[message], now)
+    if m.persistent:
+        connection = _signed(m.connection, _MANY)[message]
+        resume(senders, row, _connection(m.connections, _MANY), connection)
+    _ready(m, row)
+
+
+@njit(cache=True, nogil=True)
+def _close(m: Any, row: int, now: int) -> None:
+    """A message is acknowledged."""
+    here, flow = _row(m.rows, _MANY)[row], _sender(m.senders, _MANY)[row]
+    if m.persistent:
+        connection = _signed(m.connection, _MANY)[here.message]
+        keep(_senders(m), row, _connection(m.connections, _MANY), connection)
+    m.segments += flow.sent
+    m.resent += flow.resent
+    m.timeouts += flow.timeouts
+    _release(m, here.message, here.source, now)
+    here.message = -1
+    if not here.is_ready:
+        _free(m, row)
+
+
+@njit(cache=True, nogil=True)
+def _free(m: Any, row: int) -> None:
+    _ints(m.free, _MANY)[m.free_rows] = row
+    m.free_rows += 1
+
+
+@njit(cache=True, nogil=True)
+def _ready(m: Any, row: int) -> None:
+    """Put a row at the end of its host's list of those that may send."""
+    rows = _row(m.rows, _MANY)
+    here = rows[row]
+    if here.is_ready:
+        return
+    port = _port(m.ports, _MANY)[here.source]
+    here.is_ready, here.following = 1, -1
+    if port.ready < 0:
+        port.ready = row
+    else:
+        rows[port.last].following = row
+    port.last = row
+
+
+@njit(cache=True, nogil=True)
+def _arm(m: Any, row: int) -> None:
+    """See to it that a row's deadline is looked at."""
+    here = _row(m.rows, _MANY)[row]
+    due = deadline(_senders(m), _rules(m), row)
+    if due < here.armed:
+        here.armed = due
+        _push(m, here.source, due, 2 * row + 1)
+        _port(m.ports, _MANY)[here.source].timers += 1
+
+
+@njit(cache=True, nogil=True)
+def wake(m: Any, host: int, now: int) -> None:
+    """An event of the host is due, if any is: a message starts, or a deadline has come."""
+    time = next_event(m, host)
+    if time > now:
+        return
+    what = _pop(m, host)
+    number = what >> 1
+    if what & 1 == 0:
+        _open(m, number, host, now)
+        return
+    _port(m.ports, _MANY)[host].timers -= 1
+    here = _row(m.rows, _MANY)[number]
+    if here.message >= 0 and here.source == host and here.armed == time:
+        here.armed = FOREVER
+        on_timeout(_senders(m), _rules(m), number, now)
+        _ready(m, number)
+        _arm(m, number)
+
+
+# ------------------------------------------------------------------ packets
+
+
+@njit(cache=True, nogil=True)
+def next_packet(m: Any, host: int, now: int, has_room: bool) -> tuple[int, int, int, int, int]:
+    """What the host sends now.
+
+    Args:
+        m: a MESSENGER.
+        host: which one.
+        now: picoseconds.
+        has_room: whether the link takes segments; acknowledgements are not held back.
+
+    Returns:
+        length of the frame, -1 for none; host; flow; ``number``; ``sent``.
+    """
+    port = _port(m.ports, _MANY)[host]
+    if port.ack_length > 0:
+        here = _row(m.rows, _MANY)[port.ack_row]
+        length, port.ack_length = port.ack_length, 0
+        return (
+            int(length),
+            int(here.source),
+            _path(m, host, here.source),
+            port.ack_number,
+            (port.ack_sent),
+        )
+    rows = _row(m.rows, _MANY)
+    while has_room and port.ready >= 0:
+        row = port.ready
+        here = rows[row]
+        port.ready, here.is_ready = here.following, 0
+        if here.message < 0:
+            _free(m, row)
+            continue
+        sequence, payload = segment_to_send(_senders(m), _rules(m), row, now)
+        _arm(m, row)
+        if sequence < 0:
+            continue
+        _ready(m, row)
+        generation = _sender(m.senders, _MANY)[row].generation & 0xFFFF
+        sent = (generation << _STAMP_BITS) | (now & ((1 << _STAMP_BITS) - 1))
+        length = m.header_bytes + payload
+        return (
+            int(length),
+            int(here.target),
+            _path(m, host, here.target),
+            ((row << 32) | sequence),
+            sent,
+        )
+    return -1, 0, 0, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _path(m: Any, source: int, target: int) -> int:
+    """The flow by whose number switches choose a path for packets from a host to another."""
+    mixed = (source * 0x9E3779B1 + target * 0x85EBCA77) & 0xFFFFFFFF
+    return int(m.first_flow + (mixed ^ (mixed >> 15)) % PATHS)
+
+
+@njit(cache=True, nogil=True)
+def receive(m: Any, host: int, number: int, sent: int, now: int) -> None:
+    """A packet has come."""
+    generation, stamp = sent >> _STAMP_BITS, now - ((now - sent) & ((1 << _STAMP_BITS) - 1))
+    if number & _ACK:
+        _take_ack(m, host, number, generation, stamp, now)
+        return
+    row, sequence = number >> 32, number & 0xFFFFFFFF
+    flow, state = _sender(m.senders, _MANY)[row], _receiver(m.receivers, _MANY)[row]
+    ahead = (generation - state.generation) & 0xFFFF
+    whole = state.generation + (ahead if ahead < 0x8000 else ahead - 0x10000)
+    payload = min(m.payload, flow.size - sequence * m.payload)
+    ack, flags = on_segment(
+        _receivers(m), _rules(m), row, whole, flow.segments, sequence, payload, False
+    )
+    if flags & COMPLETE:
+        _deliver(m, _row(m.rows, _MANY)[row].message, now)
+    if ack >= 0:
+        offset = max(0, sequence + 1 - ack)
+        shown = flags & (ECHO | NACK | DUPLICATE)
+        port = _port(m.ports, _MANY)[host]
+        port.ack_length, port.ack_row, port.ack_sent = m.ack_bytes, row, sent
+        port.ack_number = (
+            _ACK
+            | (row << (_ACK_BITS + _OFFSET_BITS + 3))
+            | (shown << (_ACK_BITS + _OFFSET_BITS))
+            | (offset << _ACK_BITS)
+            | ack
+        )
+
+
+@njit(cache=True, nogil=True)
+def _take_ack(  # noqa: PLR0917 - compiled functions are called by position
+    m: Any, host: int, number: int, generation: int, stamp: int, now: int
+) -> None:
+    ack = number & ((1 << _ACK_BITS) - 1)
+    offset = (number >> _ACK_BITS) & ((1 << _OFFSET_BITS) - 1)
+    flags = (number >> (_ACK_BITS + _OFFSET_BITS)) & 7
+    row = (number & (_ACK - 1)) >> (_ACK_BITS + _OFFSET_BITS + 3)
+    here, flow = _row(m.rows, _MANY)[row], _sender(m.senders, _MANY)[row]
+    if here.message < 0 or here.source != host or flow.generation & 0xFFFF != generation:
+        return
+    found = on_ack(
+        _senders(m), _rules(m), row, flow.generation, ack, ack + offset - 1, flags, stamp, now
+    )
+    if found == DONE:
+        _close(m, row, now)
+    elif found != STALE:
+        _ready(m, row)
+        _arm(m, row)
+
+
+# ------------------------------------------------------------------ the arrays
+
+
+class Messenger:
+    """The memory of a graph's run.
+
+    Args:
+        graph: what is sent.
+        transport: how.
+        hosts: how many there are, at least those of the graph.
+        base: picoseconds at which it begins.
+        first_flow: the number of the first of ``PATHS`` flows, by which links count its packets.
+        generation: of messages that were sent before; higher than all of them.
+
+    Attributes:
+        record: (1,) of MESSENGER.
+        delivered: int64 (n,), when each message was; -1 before.
+
+    Raises:
+        InputError: a message or a window that packets have no numbers for.
+    """
+
+    def __init__(
+        self,
+        graph: MessageGraph,
+        transport: Transport,
+        hosts: int,
+        *,
+        base: int = 0,
+        first_flow: int = 0,
+        generation: int = 0,
+    ) -> None:
+        rules = transport.rules
+        if transport.segments(int(graph.bytes.max(initial=0))) > MOST_SEGMENTS:
+            raise InputError(
+                f"a message has more than {MOST_SEGMENTS} segments; send it as several."
+            )
+        if rules.window > MOST_WINDOW:
+            raise InputError(
+                f"window_bytes of the transport is {transport.window_bytes}, more than "
+                f"{MOST_WINDOW} segments; give less."
+            )
+        self.record = np.zeros(1, MESSENGER)
+        self.delivered = np.full(len(graph), -1, np.int64)
+        self._arrays: dict[str, NDArray[Any]] = {}
+        for name, value in zip(Rules._fields, rules, strict=True):
+            self.record[name] = value
+        for name in ("header_bytes", "ack_bytes", "persistent"):
+            self.record[name] = getattr(transport, name)
+        self.record["base"], self.record["first_flow"] = base, first_flow
+        connection, count = graph.connections()
+        for name, array in {
+            "source": graph.source,
+            "destination": graph.destination,
+            "size": graph.bytes,
+            "dependencies": graph.dependencies.copy(),
+            "first": graph.first,
+            "dependents": graph.dependents,
+            "delay": graph.delay,
+            "earliest": graph.earliest,
+            "connection": connection,
+            "connections": np.zeros(max(count, 1), CONNECTION),
+            "delivered": self.delivered,
+        }.items():
+            self._keep(name, array)
+        ports = np.zeros(hosts, PORT)
+        ports["ready"] = ports["last"] = -1
+        ports["left"] = np.bincount(graph.destination, minlength=hosts)
+        self._starts = np.bincount(graph.source, minlength=hosts)
+        self._keep("ports", ports)
+        self._keep("rows", np.zeros(0, ROW))
+        self._keep("free", np.zeros(0, np.int64))
+        self._generation = generation
+        self._senders, self._receivers = make_rows(rules, 0)
+        self.record["words"] = self._senders.sacked.shape[1]
+        self._more_rows(_FIRST_ROWS)
+        self._more_timers(_FIRST_TIMERS)
+        self.record["segments"] = len(graph)  # for ``begin`` alone
+        begin(self.record)
+
+    def grow(self) -> None:
+        """Make room where ``is_short`` found none.
+
+        Raises:
+            InputError: more messages at a time than packets have numbers for.
+        """
+        record = self.record[0]
+        if record["free_rows"] == 0:
+            self._more_rows(2 * int(record["row_count"]))
+        if self._arrays["ports"]["timers"].max() + _SLACK > record["timer_room"]:
+            self._more_timers(2 * int(record["timer_room"]))
+
+    def next_event(self, host: int) -> int:
+        """Picoseconds at which something happens at a host by itself; FOREVER for never."""
+        return int(next_event(self.record[0], host))
+
+    @property
+    def generation(self) -> int:
+        """The highest that a message had."""
+        return int(self._senders.state["generation"].max())
+
+    def counts(self) -> tuple[int, int, int]:
+        """Segments that were sent, those of them that were sent again, and time-outs."""
+        record, rows = self.record[0], self._arrays["rows"]
+        open_rows = self._senders.state[rows["message"] >= 0]
+        return (
+            int(record["segments"] + open_rows["sent"].sum()),
+            int(record["resent"] + open_rows["resent"].sum()),
+            int(record["timeouts"] + open_rows["timeouts"].sum()),
+        )
+
+    def _keep(self, name: str, array: NDArray[Any]) -> None:
+        kept = np.ascontiguousarray(array)
+        self._arrays[name] = kept
+        self.record[name] = kept.ctypes.data
+
+    def _more_rows(self, count: int) -> None:
+        had = len(self._arrays["rows"])
+        if count > MOST_ROWS:
+            raise InputError(
+                f"more than {MOST_ROWS // 2} messages are under way at a time; send fewer at once."
+            )
+        self._senders, self._receivers = more_rows(self._senders, self._receivers, count)
+        self._senders.state["generation"][had:] = self._generation
+        self._receivers.state["generation"][had:] = self._generation
+        rows = np.zeros(count, ROW)
+        rows[:had] = self._arrays["rows"]
+        rows["message"][had:], rows["armed"][had:] = -1, FOREVER
+        free = np.zeros(count, np.int64)
+        left = int(self.record["free_rows"][0])
+        free[:left] = self._arrays["free"][:left]
+        free[left : left + count - had] = np.arange(count - 1, had - 1, -1)
+        self._keep("rows", rows)
+        self._keep("free", free)
+        self._keep("senders", self._senders.state)
+        self._keep("sacked", self._senders.sacked)
+        self._keep("receivers", self._receivers.state)
+        self._keep("arrived", self._receivers.arrived)
+        self.record["row_count"], self.record["free_rows"] = count, left + count - had
+
+    def _more_timers(self, room: int) -> None:
+        ports = self._arrays["ports"]
+        first = ports["first"].copy()
+        sizes = self._starts + room
+        ports["first"] = np.cumsum(sizes) - sizes
+        for name in ("times", "what"):
+            larger = np.zeros(int(sizes.sum()), np.int64)
+            for host in np.flatnonzero(ports["events"]).tolist():
+                old, new, size = (
+                    int(first[host]),
+                    int(ports["first"][host]),
+                    int(ports["events"][host]),
+                )
+                larger[new : new + size] = self._arrays[name][old : old + size]
+            self._keep(name, larger)
+        self.record["timer_room"] = room

@@ -649,6 +649,20 @@ def _route(state: Any, number: int, flow: int, host: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def _messenger_at(state: Any) -> Any:
+    return _messengers(state.messenger, 1)[0]
+
+
+@njit(cache=True, nogil=True)
+def _is_message(state: Any, slot: Any) -> bool:
+    """Whether a packet is one of a message, or an acknowledgement."""
+    if state.messenger == 0:
+        return False
+    first = _messenger_at(state).first_flow
+    return bool(first <= slot.flow < first + messenger.PATHS)
+
+
+@njit(cache=True, nogil=True)
 def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     """Put a packet of a flow into the queue of its port; why it cannot, or 0."""
     switch, program = _switch_at(state, number), _program_at(state, number)
@@ -1107,18 +1121,6 @@ def arrive(state: Any, row: int, now: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _messenger_at(state: Any) -> Any:
-    return _messengers(state.messenger, 1)[0]
-
-
-@njit(cache=True, nogil=True)
-def _is_message(state: Any, row: int) -> bool:
-    """Whether a packet is one of a message, or an acknowledgement."""
-    first = _messenger_at(state).first_flow
-    return bool(first <= _slot_at(state, row).flow < first + messenger.PATHS)
-
-
-@njit(cache=True, nogil=True)
 def _lacks_for_messages(state: Any, host: int) -> tuple[int, int]:
     """Why a host cannot handle an event of its messages now, and whom that is about."""
     if messenger.is_short(_messenger_at(state), host):
@@ -1136,7 +1138,7 @@ def _take_message(state: Any, host: int, row: int, now: int) -> tuple[int, int]:
         slot, here = _slot_at(state, row), host_at(state, host)
         taken = _busy(state, host, here.receives, slot.length, now)
         m = _messenger_at(state)
-        messenger.receive(m, host, slot.number, slot.sent, taken)
+        messenger.receive(m, host, slot.number, slot.sent, slot.marked != 0, taken)
         _send_messages(state, host, taken)
         if here.is_open and messenger.has_all(m, host):
             close(state, host, taken)
@@ -1170,7 +1172,7 @@ def _send_messages(state: Any, host: int, now: int) -> None:
         leaves = _busy(state, host, here.sends, length, now)
         row = transmit(state, here.up, length, 0, flow, leaves)
         slot = _slot_at(state, row)
-        slot.sent, slot.number, slot.host = sent, number, target
+        slot.sent, slot.number, slot.host, slot.marked = sent, number, target, 0
         written(state, here.up, row)
     here.timer = messenger.next_event(m, host)
     if messenger.may_send(m, host):
@@ -1192,7 +1194,7 @@ def _run_host(  # noqa: PLR0911, PLR0912 - likewise
             return 0, 0
         if comes <= own:
             row = wire.first + (wire.head & wire.mask)
-            if here.kind == MESSAGES and _is_message(state, row):
+            if here.kind == MESSAGES and _is_message(state, _slot_at(state, row)):
                 why, which = _take_message(state, host, row, now)
                 if why != 0:
                     return why, which

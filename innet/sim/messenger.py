@@ -433,8 +433,10 @@ def _path(m: Any, source: int, target: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def receive(m: Any, host: int, number: int, sent: int, now: int) -> None:
-    """A packet has come."""
+def receive(  # noqa: PLR0917 - compiled functions are called by position
+    m: Any, host: int, number: int, sent: int, marked: bool, now: int
+) -> None:
+    """A packet has come; ``marked`` by a queue, or not."""
     generation, stamp = sent >> _STAMP_BITS, now - ((now - sent) & ((1 << _STAMP_BITS) - 1))
     if number & _ACK:
         _take_ack(m, host, number, generation, stamp, now)
@@ -445,7 +447,7 @@ def receive(m: Any, host: int, number: int, sent: int, now: int) -> None:
     whole = state.generation + (ahead if ahead < 0x8000 else ahead - 0x10000)
     payload = min(m.payload, flow.size - sequence * m.payload)
     ack, flags = on_segment(
-        _receivers(m), _rules(m), row, whole, flow.segments, sequence, payload, False
+        _receivers(m), _rules(m), row, whole, flow.segments, sequence, payload, marked
     )
     if flags & COMPLETE:
         _deliver(m, _row(m.rows, _MANY)[row].message, now)
@@ -535,7 +537,7 @@ class Messenger:
             self.record[name] = getattr(transport, name)
         self.record["base"], self.record["first_flow"] = base, first_flow
         connection, count = graph.connections()
-        for name, array in {
+        arrays: dict[str, NDArray[Any]] = {
             "source": graph.source,
             "destination": graph.destination,
             "size": graph.bytes,
@@ -547,7 +549,8 @@ class Messenger:
             "connection": connection,
             "connections": np.zeros(max(count, 1), CONNECTION),
             "delivered": self.delivered,
-        }.items():
+        }
+        for name, array in arrays.items():
             self._keep(name, array)
         ports = np.zeros(hosts, PORT)
         ports["ready"] = ports["last"] = -1

@@ -166,6 +166,22 @@ def test_traffic_beside_takes_its_part():
     assert (beside.delivered >= 0).all()
 
 
+def test_dctcp_heeds_marks_where_newreno_fills_the_queue():
+    # Three hosts send to a fourth for a while.
+    graph = parameter_server(3, [3], 2_000_000)
+    network = Network(rate=10e9, queue_packets=200, ecn_bytes=60_000)
+    marked = simulate_messages(graph, network, transport="dctcp")
+    assert marked.counts.marked > 0
+    assert marked.counts.dropped == 0
+    plain = simulate_messages(graph, Network(rate=10e9, queue_packets=200), transport="tcp")
+    assert plain.counts.marked == 0
+    assert plain.counts.dropped > 0
+    lower = messages.parameter_server_seconds(
+        3, wire_bytes(Transport(), 8_000_000, acks=False), 10e9
+    )
+    assert lower < marked.seconds < 1.05 * lower
+
+
 def test_graphs_one_after_the_other_in_one_network():
     network = Network(rate=10e9, loss=1e-2)
     switches, cables = star(4)

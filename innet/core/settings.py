@@ -501,6 +501,7 @@ class SimulatedTrainingSettings(TrainingSettings):
     panel: ClassVar[str] = "Simulated time"
 
     networks: SimulatedNetworks = Field(default=(), strict=False)
+    window: Window = None
     compute: Annotated[
         float,
         Field(

@@ -404,7 +404,7 @@ def _draw_scores_over_time(
     axes.set_title(
         f"{metric.name.capitalize()} over simulated time, {network}\n{verdict}",
         loc="left",
-        fontsize=9,
+        fontsize=8.5,
     )
     axes.set_ylabel(_axis(metric))
     axes.set_xlabel("simulated seconds")
@@ -438,11 +438,13 @@ def _verdict(methods: Sequence[MethodRuns], network: str, target: tables.Target)
         return ""
     best, seconds = reached[0]
     if not best.is_plain:
-        return f"to {score}: {best.title} first, {tables.times(plain / seconds)} before the ring"
+        faster = tables.times(plain / seconds)
+        return f"to {score}: {best.title} first, {faster} faster than plain float32"
     if len(reached) == 1:
-        return f"to {score}: the ring alone"
+        return f"to {score}: plain float32 alone"
     second, later = reached[1]
-    return f"to {score}: the ring first, {second.title} takes {tables.times(later / plain)} as long"
+    longer = tables.times(later / plain)
+    return f"to {score}: plain float32 first, {second.title} takes {longer} as long"
 
 
 def _draw_iteration(axes: Axes, networks: Sequence[str], curves: Sequence[_Curve]) -> None:
@@ -682,7 +684,7 @@ def _draw_final(axes: Axes, curves: Sequence[_Curve]) -> None:
     for curve in curves:
         method, color = curve.method, curve.look["color"]
         scores = [metric.factor * each for each in method.scores()]
-        if not scores:
+        if not scores or not (method.measured or method.is_plain):
             continue
         mean = statistics.fmean(scores)
         deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0

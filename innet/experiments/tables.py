@@ -510,6 +510,14 @@ def _assumptions(
     }
     if "closed form" in kinds:
         said.append("Sums without a codec are a ring, by a closed form.")
+    again = [
+        f"{network} ({method.title})"
+        for network in record.networks
+        for method in methods
+        if method.simulated(network).retransmissions
+    ]
+    if again:
+        said.append(f"Packets were sent again on {', '.join(again)}.")
     if target is not None:
         said.append(f"The last column: until within {target.margin} of plain float32's last score.")
     return " ".join(said)

@@ -19,7 +19,7 @@ import numpy as np
 from innet.codecs.checks import check_array
 from innet.core.errors import DivergedError, InputError
 from innet.core.reduce_op import Segment
-from innet.core.settings import CodecDescription, TrainingSettings
+from innet.core.settings import CodecDescription, SimulatedTrainingSettings, TrainingSettings
 from innet.experiments.models.model import Data, Model, Samples, Vector
 from innet.experiments.simulated_time import RINGS, Taken, TimedNetwork, Timer, ring_times
 from innet.records import Progress, Report, Run, Step, Watcher
@@ -349,7 +349,7 @@ class NetworkReducer:
         self.frames: list[Frame] = []
         self.codec = ""
         self.taken: dict[str, Taken] = {}
-        arguments = {
+        arguments: dict[str, Any] = {
             "workers": settings.workers,
             "codec": codec,
             "layers": tuple(trial.model.shapes.values()),
@@ -357,6 +357,8 @@ class NetworkReducer:
             "engine": settings.engine,
             "seed": trial.seed,
         }
+        if isinstance(settings, SimulatedTrainingSettings):
+            arguments["window"] = settings.window
         # Numba compiles at the first call. This call with other numbers and another object keeps
         # that time out of the first iteration, and leaves no residual.
         rng = np.random.default_rng(trial.seed)

@@ -193,7 +193,9 @@ _MANY = 6  # curves that one panel can show at most; more have a panel each
 _PANELS = 4  # of those, beside each other
 _TIME_COLUMNS = 3  # panels with simulated time beside each other
 _PARTS_OF_TIME = (("encode", "#56B4E9"), ("network", "#999999"), ("decode", "#E69F00"))
-_RING: dict[str, Any] = {"color": "#000000", "linestyle": "dashed"}  # plain sums, over time
+# Plain sums over time, above all others: where they take as long as others, one sees both.
+_RING: dict[str, Any] = {"color": "#000000", "linestyle": "dashed", "zorder": 3}
+_EQUAL = 1.01  # times that are named together
 _NEAR = 20.0  # ends of lines; further apart, their axis is logarithmic
 
 
@@ -439,12 +441,13 @@ def _verdict(methods: Sequence[MethodRuns], network: str, target: tables.Target)
     best, seconds = reached[0]
     if not best.is_plain:
         faster = tables.times(plain / seconds)
-        return f"to {score}: {best.title} first, {faster} faster than plain float32"
+        return f"to {score}: {best.title} first, {faster} sooner than plain"
     if len(reached) == 1:
         return f"to {score}: plain float32 alone"
     second, later = reached[1]
-    longer = tables.times(later / plain)
-    return f"to {score}: plain float32 first, {second.title} takes {longer} as long"
+    if later < _EQUAL * plain:
+        return f"to {score}: plain float32 and {second.title} first"
+    return f"to {score}: plain float32 first, {second.title} {later / plain - 1:.0%} later"
 
 
 def _draw_iteration(axes: Axes, networks: Sequence[str], curves: Sequence[_Curve]) -> None:

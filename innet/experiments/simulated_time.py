@@ -113,6 +113,10 @@ class TimedNetwork:
         self._known: dict[tuple[tuple[ReduceOp, int], ...], Taken] = {}
         self._taken = Taken()
 
+    def knows(self, segments: Mapping[int, list[Segment]]) -> bool:
+        """Whether a round of such segments need not be simulated again."""
+        return _lengths(segments) in self._known
+
     def repeat(self, segments: Mapping[int, list[Segment]], expected: RoundResult) -> None:
         """Exchange the segments of a round.
 
@@ -124,8 +128,7 @@ class TimedNetwork:
             StateError: another sum.
             StalledError: a worker gave up, as too many packets were lost.
         """
-        some = next(iter(segments.values()))
-        key = tuple((segment.operation, segment.words.size) for segment in some)
+        key = _lengths(segments)
         if key not in self._known:
             taken = self._simulate(segments, expected)
             if not self._steady or taken.lost or taken.dropped or taken.retransmissions:
@@ -163,6 +166,12 @@ class TimedNetwork:
         """What the rounds since the last call took."""
         taken, self._taken = self._taken, Taken()
         return taken
+
+
+def _lengths(segments: Mapping[int, list[Segment]]) -> tuple[tuple[ReduceOp, int], ...]:
+    """Operations and words of a round, which are those of each worker."""
+    some = next(iter(segments.values()))
+    return tuple((segment.operation, segment.words.size) for segment in some)
 
 
 class Timer:

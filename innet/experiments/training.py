@@ -365,28 +365,46 @@ class NetworkReducer:
         samples = [
             rng.standard_normal(trial.model.size, np.float32) for _ in range(settings.workers)
         ]
-        trial.make(**arguments).all_reduce(samples)
+        first = trial.make(**arguments)
+        if isinstance(first, Collective):
+            for name, network in trial.networks.items():
+                first.on_round = TimedNetwork(name, first.plan, network, trial.seed).repeat
+        first.all_reduce(samples)
         compile_repairs(codec)
         self._collective = trial.make(**arguments)
         self._timed: dict[str, TimedNetwork] = {}
+        self._rounds: list[tuple[Mapping[int, list[Segment]], RoundResult]] = []
         if trial.networks:
             if not isinstance(self._collective, Collective):
                 raise InputError(
                     f"a {type(self._collective).__name__} has no rounds to repeat on the networks "
                     f"{', '.join(trial.networks)}; leave the networks out."
                 )
-            self._collective.on_round = self._repeat
+            self._collective.on_round = self._keep
             self._timed = {
                 name: TimedNetwork(name, self._collective.plan, network, trial.seed)
                 for name, network in trial.networks.items()
             }
 
-    def _repeat(self, segments: Mapping[int, list[Segment]], result: RoundResult) -> None:
-        for timed in self._timed.values():
-            timed.repeat(segments, result)
+    def _keep(self, segments: Mapping[int, list[Segment]], result: RoundResult) -> None:
+        """Keep a round for the networks. Meanwhile the time of the all-reduce is measured."""
+        if not all(timed.knows(segments) for timed in self._timed.values()):
+            segments = {
+                worker: [replace(each, words=each.words.copy()) for each in them]
+                for worker, them in segments.items()
+            }
+            words = {
+                worker: [each.copy() for each in them] for worker, them in result.words.items()
+            }
+            result = replace(result, words=words)
+        self._rounds.append((segments, result))
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:
+        self._rounds.clear()
         total, report = self._sum(gradients)
+        for timed in self._timed.values():
+            for segments, result in self._rounds:
+                timed.repeat(segments, result)
         self.taken = {name: timed.take() for name, timed in self._timed.items()}
         return total, report
 

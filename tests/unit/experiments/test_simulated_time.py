@@ -413,19 +413,26 @@ def test_the_picture_has_a_panel_for_each_network(timed_record: TrainingRecord) 
     np.testing.assert_allclose(plain.get_xdata(), [4.4, 8.8])
     scores = [step.score for step in timed_record.runs[0].steps if step.score is not None]
     np.testing.assert_allclose(plain.get_ydata(), [100 * score for score in scores])
-    assert (
-        "top-k 1 %, LHC first, 4.00\N{MULTIPLICATION SIGN} faster than plain float32"
-        in slow.get_title("left")
-    )
-    assert "plain float32 first, dense takes 1.25\N{MULTIPLICATION SIGN} as long" in fast.get_title(
+    assert "top-k 1 %, LHC first, 4.00\N{MULTIPLICATION SIGN} sooner than plain" in slow.get_title(
         "left"
     )
+    assert "plain float32 first, dense 25% later" in fast.get_title("left")
     assert sum(bar.get_width() for bar in bars.patches) == pytest.approx(
         1e3 * (0.4 + 0.5 + 0.1 + 0.04 + 0.05 + 0.06)
     )
     assert len(training_figure(timed_record).axes) == 3 + 4
     without = a_record()
     assert len(demo_figure(without).axes) == len(demo_axes) - 3
+
+
+def test_equal_times_are_named_together() -> None:
+    pytest.importorskip("matplotlib")
+    runs = [
+        timed(a_run("plain"), {"slow": 0.4}),
+        timed(a_run("dense", report=a_report()), {"slow": 0.401}),
+    ]
+    panel = training_figure(a_record(runs=runs)).axes[0]
+    assert "plain float32 and dense first" in panel.get_title("left")
 
 
 def test_far_times_have_a_logarithmic_axis() -> None:

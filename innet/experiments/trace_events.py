@@ -8,6 +8,7 @@ network is a process with the all-reduces, and counters of what they did to link
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
@@ -23,7 +24,7 @@ _ALL_REDUCES = 1  # thread of the network
 _PICOSECONDS = 1e12  # in a second
 # Counters of an all-reduce, where its ``simulated`` has them. They are added up over the run.
 _ADDED = ("packets", "lost", "dropped", "marked", "retransmissions")
-# Of these, the value is that of the all-reduce, and 0 between all-reduces.
+# Of these, the value is that of the all-reduce that began last, and 0 between all-reduces.
 _LASTING = ("goodput_gbps", "queue_bytes_max", "queue_packets_max")
 
 
@@ -100,8 +101,19 @@ def _bucket(bucket: Bucket, about: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _span("decode", lane, (summed, bucket.decoded[worker]), about)
     what = bucket.simulated
     about = {**about, "bytes": what.bytes, "packets": what.packets, "exact": bucket.exact}
-    times = (min(bucket.encoded), max(bucket.summed))
-    yield from _span(f"bucket {about['bucket']}", (_NETWORK, _ALL_REDUCES), times, about)
+    # Asynchronous events: one may begin before a slow worker has the sum of the one before.
+    begin = {
+        "name": f"bucket {about['bucket']}",
+        "cat": "all-reduce",
+        "ph": "b",
+        "ts": _microseconds(min(bucket.encoded)),
+        "id": f"{about['iteration']}.{about['bucket']}",
+        "pid": _NETWORK,
+        "tid": _ALL_REDUCES,
+        "args": about,
+    }
+    yield begin
+    yield {**begin, "ph": "e", "ts": _microseconds(max(bucket.summed)), "args": {}}
 
 
 def _span(
@@ -112,7 +124,7 @@ def _span(
     if end > begin:
         yield {
             "name": name,
-            "cat": "network" if lane[0] == _NETWORK else "worker",
+            "cat": "worker",
             "ph": "X",
             "ts": begin / 1e6,
             "dur": (end - begin) / 1e6,
@@ -124,20 +136,20 @@ def _span(
 
 def _counters(record: SimulationRecord) -> Iterator[dict[str, Any]]:
     totals = dict.fromkeys(_ADDED, 0)
-    for iteration in record.iterations:
-        for bucket in iteration.buckets:
-            begin, end = min(bucket.encoded), max(bucket.summed)
-            what = bucket.simulated.model_dump()
-            yield _counter("utilization", begin, what["utilization"])
-            yield _counter("utilization", end, dict.fromkeys(what["utilization"], 0))
-            for name in _LASTING:
-                if what.get(name) is not None:
-                    yield _counter(name, begin, {name: what[name]})
-                    yield _counter(name, end, {name: 0})
-            for name in _ADDED:
-                if what.get(name) is not None:
-                    totals[name] += what[name]
-                    yield _counter(name, end, {name: totals[name]})
+    buckets = [bucket for each in record.iterations for bucket in each.buckets]
+    begins = [min(bucket.encoded) for bucket in buckets]
+    for bucket, begin, following in zip(buckets, begins, [*begins[1:], math.inf], strict=True):
+        end = max(bucket.summed)
+        what = bucket.simulated.model_dump()
+        lasting = {name: {name: what[name]} for name in _LASTING if what.get(name) is not None}
+        for name, values in {"utilization": what["utilization"], **lasting}.items():
+            yield _counter(name, begin, values)
+            if end < following:  # otherwise the values of the next one are there already
+                yield _counter(name, end, dict.fromkeys(values, 0))
+        for name in _ADDED:
+            if what.get(name) is not None:
+                totals[name] += what[name]
+                yield _counter(name, end, {name: totals[name]})
 
 
 def _counter(name: str, time: float, values: dict[str, float]) -> dict[str, Any]:

@@ -90,4 +90,4 @@ def test_a_trace_of_one_run_is_written(tmp_path):
     path = tmp_path / "trace.json"
     found = innet_simulate("--size", 100, "--trace", path)
     assert f"trace: {path}" in found.stdout
-    assert {each["ph"] for each in json.loads(path.read_text())["traceEvents"]} == set("MXC")
+    assert {each["ph"] for each in json.loads(path.read_text())["traceEvents"]} == set("MXCbe")

@@ -263,3 +263,24 @@ def test_what_innet_ships_can_be_included(tmp_path):
     source.write_text('#define SATURATING\n#include "slots.p4"\n')
     document = programs.compile_p4(source, {"VALUES": 32, "SLOTS": 16})
     assert programs.Dimensions.of(document) == programs.Dimensions(32, 16, 32)
+
+
+@pytest.mark.parametrize(
+    "thin",
+    [
+        "1",
+        "{ values = 1 }",
+        '{ values = 1, stands_for = "any" }',
+        "{ values = 1, stands_for = 64, more = 2 }",
+        "{ values = 1, stands_for = 64, source = 3 }",
+    ],
+)
+def test_a_thin_build_that_is_not_described_is_refused(tmp_path, thin):
+    (tmp_path / "mine.p4").touch()
+    (tmp_path / "programs.toml").write_text(
+        f'[mine]\nsource = "mine.p4"\ndescription = "mine"\nvalues = [32]\nthin = {thin}\n'
+    )
+    compiler = tmp_path / "p4c-bm2-ss"
+    compiler.touch()
+    with pytest.raises(ConfigError, match=r"\[mine\] needs .* thin, with the numbers values"):
+        list(programs.compile_folder(tmp_path, p4c=compiler))

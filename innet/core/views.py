@@ -15,7 +15,11 @@ from llvmlite import ir
 from numba import from_dtype, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
+from numba.np import arrayobj
+
+_make_array: Any = arrayobj.make_array
+_populate_array: Any = arrayobj.populate_array
+_pack: Any = cgutils.pack_array
 
 
 def viewer(dtype: Any, dimensions: int = 1) -> Any:
@@ -28,17 +32,17 @@ def viewer(dtype: Any, dimensions: int = 1) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ARG001
         word = context.get_value_type(types.intp)
-        array = make_array(kind)(context, builder)
+        array = _make_array(kind)(context, builder)
         size = context.get_abi_sizeof(context.get_data_type(item))
         shape = list(values[1:])
         strides = [ir.Constant(word, size)]
         for length in reversed(shape[1:]):
             strides.insert(0, builder.mul(strides[0], length))
-        populate_array(
+        _populate_array(
             array,
             data=builder.inttoptr(values[0], array.data.type),
-            shape=cgutils.pack_array(builder, shape),
-            strides=cgutils.pack_array(builder, strides),
+            shape=_pack(builder, shape),
+            strides=_pack(builder, strides),
             itemsize=ir.Constant(word, size),
             meminfo=None,
         )

@@ -427,8 +427,8 @@ def _draw_scores_over_time(
 
 
 def _timed_as(method: MethodRuns) -> str:
-    """The method's name, and how its time on the network was found."""
-    return f"{method.title} (ring, closed form)" if method.is_plain else method.title
+    """The method's name, and what plain sums are over time."""
+    return f"{method.title} (ring)" if method.is_plain else method.title
 
 
 def _verdict(methods: Sequence[MethodRuns], network: str, target: tables.Target) -> str:

@@ -9,11 +9,11 @@ Plain float32 sums, and those of 16 bits, take the time of a ring all-reduce.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from innet.core.settings import (
     BITMAP_BITS,
     SimulatedTrainingSettings,
     TrainingSettings,
-    default_program,
 )
 from innet.experiments.models.model import Vector
 from innet.records import SimulatedTime, Step
-from innet.sim.closed_forms import ring_seconds
 from innet.sim.network import SECOND, Network, is_steady, network_of
 
 if TYPE_CHECKING:
@@ -181,22 +179,13 @@ class Timer:
         settings: compute and codec times.
         elements: of the gradient.
         has_codec: elements are encoded and decoded.
-        network_by: as in ``SimulatedTime``.
 
     Attributes:
         times: the sums so far, by network.
     """
 
-    def __init__(
-        self,
-        settings: TrainingSettings,
-        elements: int,
-        *,
-        has_codec: bool,
-        network_by: Literal["packets", "closed form"],
-    ) -> None:
+    def __init__(self, settings: TrainingSettings, elements: int, *, has_codec: bool) -> None:
         self.times: dict[str, SimulatedTime] = {}
-        self._network_by = network_by
         self._compute = self._encode = self._decode = 0.0
         self._measured = False
         if isinstance(settings, SimulatedTrainingSettings):
@@ -217,7 +206,7 @@ class Timer:
         if self._measured and step.seconds is not None:
             encode, decode = step.seconds.encode, step.seconds.decode
         for name, taken in found.items():
-            before = self.times.get(name) or SimulatedTime(network_by=self._network_by)
+            before = self.times.get(name) or SimulatedTime()
             self.times[name] = before.model_copy(
                 update={
                     "compute": before.compute + self._compute,
@@ -298,54 +287,51 @@ def ring_sum(gradients: list[Vector], rounded: Callable[[Vector], Vector]) -> Ve
     return total
 
 
-def ring_times(
-    settings: TrainingSettings, networks: Mapping[str, Network], elements: int, baseline: str = ""
-) -> dict[str, Taken]:
-    """What a ring all-reduce takes, by network; nothing for networks that lose packets.
+class TimedRing:
+    """What ring all-reduces take, packet by packet over TCP, whose windows begin anew in each.
 
-    This is a closed form, not a simulation of packets.
+    Workers are at one switch; more than 32 are in racks of as many, with a spine between them. On
+    a network that loses nothing all take as long, so that one is simulated.
 
     Args:
         settings: of the training.
         networks: by name.
         elements: of the gradient.
         baseline: a name of ``RINGS``; "" for float32.
+        seed: of what is drawn by chance.
     """
-    lossless = {name: network for name, network in networks.items() if not network.loss}
-    if not lossless:
-        return {}
-    size = elements * (2 if baseline else 4)
-    switches = _switches_between(settings)
-    return {
-        name: Taken(ring_seconds(network, settings.workers, size, switches=switches))
-        for name, network in lossless.items()
-    }
 
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        networks: Mapping[str, Network],
+        elements: int,
+        baseline: str = "",
+        seed: int = 0,
+    ) -> None:
+        self._workers, self._networks, self._elements = settings.workers, networks, elements
+        self._dtype = baseline.removeprefix("ring-") or "float32"
+        self._seeds = itertools.count(seed << 32)
+        self._known: dict[str, Taken] = {}
 
-def _switches_between(settings: TrainingSettings) -> int:
-    """Switches between the two workers that are farthest apart, in the tree that codecs use."""
-    if settings.workers <= BITMAP_BITS:
-        return 1
-    from innet.topology import Request, make_plan  # noqa: PLC0415 - it brings Numba
+    def take(self) -> dict[str, Taken]:
+        """What the next all-reduce takes, by network."""
+        seed = next(self._seeds)
+        found = {}
+        for name, network in self._networks.items():
+            taken = self._known.get(name) or self._simulate(network, seed)
+            if is_steady(network):
+                self._known[name] = taken
+            found[name] = taken
+        return found
 
-    program = default_program(None, settings.workers)
-    plan = make_plan(program, settings.values_per_packet, Request(workers=settings.workers))
-    beside = defaultdict(set)
-    for link in plan.links:
-        beside[link.a.node].add(link.b.node)
-        beside[link.b.node].add(link.a.node)
-    # In a tree, whoever is farthest from anyone is an end of the longest way.
-    end, _ = _farthest(beside, plan.workers[0].name)
-    _, links = _farthest(beside, end)
-    return links - 1
+    def _simulate(self, network: Network, seed: int) -> Taken:
+        if self._workers == 1 or self._elements == 0:
+            return Taken()
+        from innet.sim.baselines import simulate_messages  # noqa: PLC0415 - it brings Numba
+        from innet.sim.messages import ring_all_reduce  # noqa: PLC0415
 
-
-def _farthest(beside: Mapping[str, set[str]], begin: str) -> tuple[str, int]:
-    """The node farthest from ``begin``, and the number of links to it."""
-    seen, here, links = {begin}, [begin], 0
-    while True:
-        there = sorted({node for each in here for node in beside[each]} - seen)
-        if not there:
-            return here[0], links
-        seen.update(there)
-        here, links = there, links + 1
+        graph = ring_all_reduce(self._workers, self._elements, dtype=self._dtype)
+        racks = -(-self._workers // BITMAP_BITS)
+        run = simulate_messages(graph, network, racks=racks, seed=seed)
+        return Taken(run.seconds, run.counts.lost, run.counts.dropped, run.retransmissions)

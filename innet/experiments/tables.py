@@ -324,7 +324,6 @@ class MethodRuns:
                     encode=total.encode + more.encode,
                     network=total.network + more.network,
                     decode=total.decode + more.decode,
-                    network_by=more.network_by,
                     lost=total.lost + more.lost,
                     dropped=total.dropped + more.dropped,
                     retransmissions=total.retransmissions + more.retransmissions,
@@ -505,11 +504,8 @@ def _assumptions(
         said.append("Codecs take what they take on this machine.")
     elif isinstance(encode, float) and isinstance(decode, float):
         said.append(f"Codecs take {encode * 1e9:g} and {decode * 1e9:g} ns per element (settings).")
-    kinds = {
-        time.network_by for each in methods for run in each.runs for time in run.simulated.values()
-    }
-    if "closed form" in kinds:
-        said.append("Sums without a codec are a ring, by a closed form.")
+    if any(run.simulated for each in methods if not each.measured for run in each.runs):
+        said.append("Sums without a codec are a ring all-reduce over TCP.")
     again = [
         f"{network} ({method.title})"
         for network in record.networks

@@ -21,7 +21,7 @@ from innet.core.errors import DivergedError, InputError
 from innet.core.reduce_op import Segment
 from innet.core.settings import CodecDescription, SimulatedTrainingSettings, TrainingSettings
 from innet.experiments.models.model import Data, Model, Samples, Vector
-from innet.experiments.simulated_time import RINGS, Taken, TimedNetwork, Timer, ring_times
+from innet.experiments.simulated_time import RINGS, Taken, TimedNetwork, TimedRing, Timer
 from innet.records import Progress, Report, Run, Step, Watcher
 from innet.sim.network import Network
 
@@ -440,17 +440,12 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
     schedule = replace(trial.schedule, momentum=0.0) if method.codec_momentum else trial.schedule
     elements, baseline = trial.model.size, method.baseline
     reduce: Reducer = network or (RINGS[baseline].sum if baseline else plain_sum)
-    rings = {} if network else ring_times(trial.settings, trial.networks, elements, baseline)
-    timer = Timer(
-        trial.settings,
-        elements,
-        has_codec=bool(network or baseline),
-        network_by="packets" if network else "closed form",
-    )
+    ring = TimedRing(trial.settings, trial.networks, elements, baseline, trial.seed)
+    timer = Timer(trial.settings, elements, has_codec=bool(network or baseline))
     begun = time.perf_counter()
     steps = []
     for trained in train(schedule, trial.model, trial.data, reduce, trial.seed):
-        step = timer.add(trained, network.taken if network else rings)
+        step = timer.add(trained, network.taken if network else ring.take())
         steps.append(step)
         tell(step)
     about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}

@@ -47,7 +47,6 @@ class SimulatedTime(Frozen):
         encode: codec, float32 to words, of one worker.
         network: all-reduces.
         decode: codec, words to float32, of one worker.
-        network_by: how ``network`` was found: by simulated packets, or by a closed form.
         lost: packets that were lost on links.
         dropped: packets that found an egress queue full.
         retransmissions: packets sent again, all workers together.
@@ -57,7 +56,6 @@ class SimulatedTime(Frozen):
     encode: float = 0.0
     network: float = 0.0
     decode: float = 0.0
-    network_by: Literal["packets", "closed form"] = "packets"
     lost: int = 0
     dropped: int = 0
     retransmissions: int = 0

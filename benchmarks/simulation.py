@@ -1,62 +1,109 @@
 """How fast simulated time passes: packets over links per second of this machine.
 
-    python -m benchmarks.simulation [--workers 8 64] [--elements 640000]
+    python -m benchmarks.simulation [--workers 8 64] [--elements 2000000] [--large]
 
-All-reduces of words over one switch and over a tree, at 100 Gbit/s without loss. The first one of a
-network is not counted: it compiles what this machine has not compiled yet. Beside it, the same
-all-reduce in memory without time, and the ratio of the two.
+All-reduces of words over one switch and over a tree, at 100 Gbit/s without loss, in full and in
+thin packets, of a number of elements, of half and of a quarter of it: what they take is to be in
+proportion. The first one of a network is not counted: it compiles what this machine has not
+compiled yet. Beside it, the same all-reduce in memory without time, and the ratio of the two.
+
+``--large``: 64 workers × 25 MiB in full packets, and 1,024 workers × 25 MiB in thin ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 
 import numpy as np
 
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.sim import PRESETS
 from innet.topology import Emulation, Request, make_plan
+
+MEBIBYTES_25 = 25 * 2**20 // 4
+
+
+def emulation(workers: int, *, thin: bool, timed: bool = True) -> Emulation:
+    """A network of so many workers."""
+    program = "slots" if workers <= 32 else "tree"
+    plan = make_plan(program, 64, Request(workers=workers, thin=thin))
+    return Emulation(plan, network=PRESETS["100g"] if timed else None)
 
 
 def seconds(net: Emulation, elements: int) -> float:
     """Of processor time, for one round."""
-    words = np.ones(elements, np.int32)
+    is_thin = net.plan.layout.is_thin
+    words = np.ones(0 if is_thin else elements, np.int32)
     for end in net.workers:
-        end.start([Segment(ReduceOp.SUM, words)], net.now)
+        end.start(
+            [ThinSegment(ReduceOp.SUM, elements)] if is_thin else [Segment(ReduceOp.SUM, words)],
+            net.now,
+        )
     begun = time.process_time()
     net.run()
     passed = time.process_time() - begun
-    assert all((end.results()[0] == len(net.workers)).all() for end in net.workers)
+    assert is_thin or all((end.results()[0] == len(net.workers)).all() for end in net.workers)
     return passed
+
+
+def compare(workers: int, elements: int, repeats: int, *, thin: bool) -> None:
+    """Print a row."""
+    timed, plain = emulation(workers, thin=thin), emulation(workers, thin=thin, timed=False)
+    seconds(timed, elements), seconds(plain, elements)
+    assert timed.simulation is not None
+    found = []
+    for _ in range(repeats):
+        parts = [seconds(timed, elements // part) for part in (4, 2)]
+        before = timed.simulation.counts()
+        took = seconds(timed, elements)
+        passed = timed.simulation.counts().since(before)
+        ratios = [part / took for part in parts]
+        found.append((passed.packets / took, took / seconds(plain, elements), *ratios))
+    rate, beside, quarter, half = np.median(found, axis=0)
+    print(
+        f"{workers:7}  {timed.plan.switches[0].program.name:10}  {rate / 1e6:12.2f} million"
+        f"  {beside:18.2f} x  {quarter:5.2f}, {half:4.2f}, 1"
+    )
+
+
+def large(workers: int, *, thin: bool) -> None:
+    """Print what a large all-reduce takes."""
+    net = emulation(workers, thin=thin)
+    assert net.simulation is not None
+    seconds(net, 640)
+    before, begun = net.simulation.counts(), time.perf_counter()
+    seconds(net, MEBIBYTES_25)
+    passed = net.simulation.counts().since(before)
+    took = time.perf_counter() - begun
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    goodput = 32 * MEBIBYTES_25 / (passed.ticks / 1e12) / 1e9
+    print(
+        f"{workers} workers x 25 MiB, {'thin' if thin else 'full'}: {passed.packets / 1e6:.1f} "
+        f"million packets over links in {took:.1f} s, {memory:.1f} GiB; simulated "
+        f"{passed.ticks / 1e9:.3f} ms, {goodput:.1f} Gbit/s"
+    )
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[8, 64])
-    parser.add_argument("--elements", type=int, default=640_000, help="of all workers together")
+    parser.add_argument("--elements", type=int, default=2_000_000, help="of all workers together")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--large", action="store_true", help="25 MiB, 64 and 1,024 workers")
     arguments = parser.parse_args()
-    print("workers  program   simulated  packets/s of processor time  time beside memory's")
+    if arguments.large:
+        large(64, thin=False)
+        large(1024, thin=True)
+        return
+    print(
+        "workers  program     packets/s of processor  time beside memory's  time of 1/4, 1/2, all"
+    )
     for workers in arguments.workers:
-        program = "slots" if workers <= 32 else "tree"
-        plan = make_plan(program, 64, Request(workers=workers))
-        elements = arguments.elements // workers
-        timed, plain = Emulation(plan, network=PRESETS["100g"]), Emulation(plan)
-        seconds(timed, elements), seconds(plain, elements)
-        assert timed.simulation is not None
-        found = []
-        for _ in range(arguments.repeats):
-            before = timed.simulation.counts()
-            took = seconds(timed, elements)
-            passed = timed.simulation.counts().since(before)
-            found.append((took, passed.packets / took, took / seconds(plain, elements)))
-        _, rate, ratio = sorted(found)[len(found) // 2]
-        print(
-            f"{workers:7}  {program:7}  {passed.ticks / 1e6:7.1f} µs  {rate / 1e6:20.2f} million  "
-            f"{ratio:18.1f} x"
-        )
+        for thin in (False, True):
+            compare(workers, arguments.elements // workers, arguments.repeats, thin=thin)
 
 
 if __name__ == "__main__":

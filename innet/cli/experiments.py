@@ -321,6 +321,7 @@ def _entry(path: Path, record: Record) -> Entry:
         SimulationRecord,
         SweepRecord,
         ThroughputRecord,
+        TrafficRecord,
         TrainingRecord,
     )
 
@@ -335,6 +336,8 @@ def _entry(path: Path, record: Record) -> Entry:
             table, draw = tables.simulation_table, plots.draw_simulation
         case SweepRecord():
             table, draw = tables.sweep_table, plots.draw_sweep
+        case TrafficRecord():
+            table, draw = tables.traffic_table, _no_plot
         case TrainingRecord(format="innet.demo"):
             table, draw = tables.demo_table, plots.draw_demo
         case TrainingRecord():
@@ -342,9 +345,19 @@ def _entry(path: Path, record: Record) -> Entry:
     return Entry(path.name, record, table, draw, _command(record))
 
 
+def _no_plot(record: Record, path: Path) -> None:
+    raise InputError(f"there is no plot of {record.format}, so {path} is not made; use --json.")
+
+
 def _command(record: Record) -> str:
     """What makes a record like this one; the call in Python where options cannot say it."""
-    from innet.records import ReproductionRecord, SimulationRecord, SweepRecord, TrainingRecord
+    from innet.records import (
+        ReproductionRecord,
+        SimulationRecord,
+        SweepRecord,
+        TrafficRecord,
+        TrainingRecord,
+    )
 
     given = record.settings
     match record:
@@ -354,6 +367,15 @@ def _command(record: Record) -> str:
             line = line or f"innet.simulate({called})"
         case SweepRecord():
             line = _sweep_command(record)
+        case TrafficRecord():
+            stated = {name: value for name, value in given.items() if value is not None}
+            line = " ".join(
+                ["innet simulate"]
+                + [
+                    f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
+                    for name, value in stated.items()
+                ]
+            )
         case TrainingRecord(format="innet.demo"):
             line = command_line("innet demo", DemoSettings, given)
         case TrainingRecord():

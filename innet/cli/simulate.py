@@ -15,10 +15,12 @@ from innet.core.settings import SimulateSettings
 
 _FAILED = 1  # exit status of a sweep with points that failed
 _SWEEP = "Sweep"  # heading in --help
+_TRAFFIC = "Traffic"  # likewise
+_OF_TRAFFIC = {"program", "network", "seed"}  # settings that --traffic goes by, too
 
 
 @with_settings(SimulateSettings)
-def simulate(
+def simulate(  # noqa: PLR0912 - what does not go together is refused here
     settings: SimulateSettings,
     *,
     record: Annotated[
@@ -38,6 +40,39 @@ def simulate(
         typer.Option(
             metavar="FILE",
             help="Write a time-line for Perfetto or chrome://tracing to this JSON file.",
+        ),
+    ] = None,
+    traffic: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Simulate the flows of packets that this TOML file describes. --program is then "
+            "any compiled P4 program; without it switches forward by shortest paths.",
+            rich_help_panel=_TRAFFIC,
+        ),
+    ] = None,
+    commands: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --traffic: file of simple_switch_CLI's commands for the switches' tables.",
+            rich_help_panel=_TRAFFIC,
+        ),
+    ] = None,
+    priority_queues: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=32,
+            help="With --traffic: egress queues per port, one for each priority.",
+            rich_help_panel=_TRAFFIC,
+        ),
+    ] = None,
+    pcap: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write a capture of each link in each direction into this folder.",
+            rich_help_panel=_TRAFFIC,
         ),
     ] = None,
     axes: Annotated[
@@ -81,9 +116,32 @@ def simulate(
     """Simulate an all-reduce, or a model's training iterations, packet by packet in time.
 
     The switches run the compiled P4 program. Without --model an iteration is one all-reduce of
-    generated gradients.
+    generated gradients. With --traffic any P4 program runs, with flows of packets instead.
     """
+    if traffic is not None:
+        for option, value in (
+            ("plot", plot), ("trace", trace), ("sweep", axes), ("jobs", jobs),
+            ("scheduler", scheduler), ("metric", metrics),
+        ):  # fmt: skip
+            if value:
+                raise InputError(f"--{option} is for all-reduces; leave out --traffic, or it.")
+        _traffic(
+            settings,
+            traffic,
+            commands=commands,
+            priority_queues=priority_queues or 1,
+            pcap=pcap,
+            record=record,
+            as_json=as_json,
+        )
+        return
+    if commands is not None or priority_queues is not None:
+        raise InputError(
+            "--commands and --priority-queues are for traffic; add --traffic with a file of flows."
+        )
     if axes:
+        if pcap is not None:
+            raise InputError("--pcap is of one run; leave out --sweep, or --pcap.")
         if trace is not None:
             raise InputError("--trace is of one run; leave out --sweep, or --trace.")
         _sweep(
@@ -111,15 +169,46 @@ def simulate(
         if path is not None:
             check_writable(path)
     with SimulationDisplay(err) as display:
-        result = run(**settings.model_dump(exclude_unset=True), watch=display)
+        result = run(**settings.model_dump(exclude_unset=True), watch=display, pcap=pcap)
     if record is not None:
         result.save(record)
     if trace is not None:
         write_trace(result, trace)
     if plot is not None:
         draw_simulation(result, plot)
-    files = {"record": record, "trace": trace, "plot": plot}
+    files = {"record": record, "trace": trace, "plot": plot, "captures": pcap}
     show(result, simulation_table, files, as_json=as_json)
+
+
+def _traffic(
+    settings: SimulateSettings,
+    path: Path,
+    *,
+    commands: Path | None,
+    priority_queues: int,
+    pcap: Path | None,
+    record: Path | None,
+    as_json: bool,
+) -> None:
+    from innet.experiments.outputs import check_writable
+    from innet.experiments.tables import traffic_table
+    from innet.experiments.traffic import simulate_traffic
+
+    given = settings.model_dump(exclude_unset=True)
+    for name in given:
+        if name not in _OF_TRAFFIC:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} is for all-reduces; leave out --traffic, or --{option}.")
+    if commands is not None and "program" not in given:
+        raise InputError("--commands are for a program's tables; add --program.")
+    if record is not None:
+        check_writable(record)
+    result = simulate_traffic(
+        path, commands=commands, priority_queues=priority_queues, pcap=pcap, **given
+    )
+    if record is not None:
+        result.save(record)
+    show(result, traffic_table, {"record": record, "captures": pcap}, as_json=as_json)
 
 
 def _sweep(

@@ -34,6 +34,7 @@ from innet.records.simulation import (
     merged,
 )
 from innet.sim import Network, network_of
+from innet.sim.captures import LinkCaptures
 from innet.sim.network import SECOND, is_steady
 
 Watch = Callable[[SimulationProgress], None]
@@ -48,6 +49,7 @@ def simulate(
     network: str | Path | Mapping[str, Any] | Network = "100g",
     watch: Watch | None = None,
     created: datetime | None = None,
+    pcap: str | Path | None = None,
     **settings: Any,
 ) -> SimulationRecord:
     """All-reduces of generated gradients, or training iterations of a model, in simulated time.
@@ -56,6 +58,8 @@ def simulate(
         network: as ``Collective`` takes it.
         watch: called after each all-reduce.
         created: when the run began, for the record; by default now.
+        pcap: folder for a capture of each link in each direction, of the all-reduces that are
+            simulated.
         settings: those of ``SimulateSettings``, by name.
 
     Returns:
@@ -75,6 +79,8 @@ def simulate(
     plain = str(network) if isinstance(network, str | Path) else asdict(resolved)
     checked = validate(SimulateSettings, {**settings, "network": plain})
     run = _Run(checked, resolved)
+    if pcap is not None:
+        run.network.capture(Path(pcap))
     iterations = run.iterations(watch or (lambda _: None))
     every = [bucket for each in iterations for bucket in each.buckets]
     total = merged([bucket.simulated for bucket in every], sum(each.elements for each in every))
@@ -311,6 +317,12 @@ class _BucketNetwork:
         self._sizes: dict[Shapes, RoundSizes] = {}
         self.all_reduces = 0
         self.last: Report
+
+    def capture(self, folder: Path) -> None:
+        """Write a capture of each link in each direction into a folder from now on."""
+        simulation = self._collective.network.simulation
+        assert simulation is not None, "there is a network"
+        LinkCaptures(simulation, folder)
 
     def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
         """Sum a bucket.

@@ -22,6 +22,7 @@ from innet.records import (
     SimulationRecord,
     SweepRecord,
     ThroughputRecord,
+    TrafficRecord,
     TrainingRecord,
 )
 from innet.records.sweep import label as point_label
@@ -708,6 +709,89 @@ def has_trees(record: ThroughputRecord) -> bool:
 # Simulations.
 
 _ITERATIONS_SHOWN = 10
+
+
+_MOST_ROWS = 24  # of each table of a network
+
+
+def traffic_table(record: TrafficRecord) -> Group:
+    """What became of traffic: its flows, hosts, switches and links that carried something."""
+    total = Table(show_header=False, box=None)
+    total.add_column()
+    total.add_column(justify="right")
+    total.add_row("Simulated time", duration(record.seconds))
+    total.add_row("Packets on links", count(record.packets))
+    if record.under_way:
+        total.add_row("  still under way at the end", count(record.under_way))
+    total.add_row("Time on this machine", duration(record.wall_seconds))
+    flows = [
+        [
+            f"{number}: host {each.source} to "
+            + ("where the program sends" if each.destination is None else f"{each.destination}"),
+            count(each.sent),
+            "?" if each.received is None else count(each.received),
+            "" if each.dropped is None else count(each.dropped),
+            "" if each.mean_delay is None else duration(each.mean_delay),
+            "" if each.longest_delay is None else duration(each.longest_delay),
+        ]
+        for number, each in enumerate(record.flows)
+    ]
+    hosts = [
+        [
+            f"host {number}",
+            count(each.sent),
+            size(each.sent_bytes),
+            count(each.received),
+            size(each.received_bytes),
+        ]
+        for number, each in enumerate(record.hosts)
+        if each.sent or each.received
+    ]
+    switches = [
+        [
+            each.name,
+            count(each.packets_in),
+            count(each.packets_out),
+            count(each.dropped_program + each.no_program + each.unconnected),
+            count(each.dropped_queue),
+            count(each.recirculated),
+            size(max((queue.bytes_max for queue in each.queues), default=0)),
+        ]
+        for each in record.switches
+    ]
+    links = [
+        [
+            f"{each.source} to {each.target}",
+            count(each.packets),
+            size(each.bytes),
+            count(each.lost),
+            percent(each.utilization),
+        ]
+        for each in record.links
+        if each.packets
+    ]
+    return Group(
+        total,
+        _listing(("Flow", "sent", "received", "dropped", "mean delay", "longest"), flows),
+        _listing(("Host", "sent", "bytes", "received", "bytes"), hosts),
+        _listing(
+            ("Switch", "in", "out", "dropped by program", "by queues", "again", "longest queue"),
+            switches,
+        ),
+        _listing(("Link", "packets", "bytes", "lost", "busy"), links),
+    )
+
+
+def _listing(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    hidden = len(rows) - _MOST_ROWS
+    table = Table(box=SIMPLE_HEAD, caption_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*row)
+    if hidden > 0:
+        table.caption = f"{count(hidden)} more are in the record."
+    return table
 
 
 def simulation_table(record: SimulationRecord) -> Group:

@@ -23,6 +23,15 @@ from innet.records.sweep import (
     SweepRecord,
 )
 from innet.records.throughput import THROUGHPUT, Measurement, Point, ThroughputRecord
+from innet.records.traffic import (
+    TRAFFIC,
+    FlowTraffic,
+    HostTraffic,
+    LinkTraffic,
+    QueueTraffic,
+    SwitchTraffic,
+    TrafficRecord,
+)
 from innet.records.training import (
     ACCURACY,
     DEMO,
@@ -48,18 +57,23 @@ __all__ = [
     "SIMULATION",
     "SWEEP",
     "THROUGHPUT",
+    "TRAFFIC",
     "TRAIN",
     "VERSION",
     "Axis",
     "Bucket",
     "Finding",
+    "FlowTraffic",
+    "HostTraffic",
     "Iteration",
+    "LinkTraffic",
     "Machine",
     "Measurement",
     "Metric",
     "Point",
     "PointRecord",
     "Progress",
+    "QueueTraffic",
     "Record",
     "Report",
     "ReproductionRecord",
@@ -73,7 +87,9 @@ __all__ = [
     "SweepFailure",
     "SweepPoint",
     "SweepRecord",
+    "SwitchTraffic",
     "ThroughputRecord",
+    "TrafficRecord",
     "TrainingRecord",
     "Watcher",
     "merge",
@@ -92,6 +108,7 @@ def schema() -> dict[str, Any]:
         | SimulationRecord
         | SweepRecord
         | PointRecord
+        | TrafficRecord
         | Report
     )
     return {

@@ -13,7 +13,7 @@ of the packet. So a run is the same on every machine.
 Packets lie in the ring of the link that they are on, from the moment they are put onto it until the
 node at its end takes them. A packet is one of two kinds. The program's packets carry their bytes.
 Packets of flows (``flow >= 0``) carry a number only; switches forward them by themselves, through
-the same queues.
+the same queues. Flows may also send packets of the program, with bytes of the user's.
 
 ``run`` does all that needs neither memory nor a decision, and says what it returns for.
 """
@@ -130,7 +130,7 @@ HOST = np.dtype(
 """A host: a worker, a server, or the end of flows."""
 
 NONE, COMPILED, PYTHON, MESSAGES = range(4)
-"""Kinds of hosts: one that takes no packets of the program, a client that runs here, one whose
+"""Kinds of hosts: one that counts packets of the program, a client that runs here, one whose
 events Python handles, and one that sends messages (``innet.sim.messenger``)."""
 
 SWITCH = np.dtype(
@@ -188,10 +188,23 @@ FLOW = np.dtype(
         ("delay", "i8"),  # of received packets: sum
         ("longest", "i8"),
         ("log", "i8"),  # where the delays of its packets are noted; -1: they are not
+        ("path", "i8"),  # which of several shortest paths; -1: by a hash
+        ("frame", "i8"),  # the first FRAME of packets of the program; -1: packets without bytes
+        ("frames", "i8"),  # how many there are: one for all packets, or one for each
+        ("is_stamped", "i8"),  # they end in a stamp, so that their delays are known
     ],
     align=True,
 )
 """A flow of packets from one host to another."""
+
+FRAME = np.dtype([("begin", "i8"), ("length", "i8")], align=True)
+"""Where the bytes of a flow's packet lie, and how many they are."""
+
+STAMP_BYTES = 16
+"""Bytes of a stamp, at the end of a packet: ``STAMP_MARK`` (2), its flow (2), number (4), and when
+it was due to be sent (8), in picoseconds; in network byte order."""
+STAMP_MARK = 0x696E
+STAMPED_FLOWS, STAMPED_PACKETS = 1 << 16, 1 << 32  # that a stamp can tell apart
 
 TRACE = np.dtype(
     [("time", "i8"), ("link", "i4"), ("length", "i4"), ("carried", "i4"), ("flow", "i4")],
@@ -292,6 +305,8 @@ STATE = np.dtype(
         ("outages", "i8"),  # OUTAGE, by link, then by time
         ("times", "i8"),  # flows' listed times
         ("log", "i8"),  # delays of flows' packets
+        ("frames", "i8"),  # FRAME: packets of the program that flows send
+        ("frame_data", "i8"),  # uint8: their bytes
         ("trace", "i8"),  # TRACE
         ("traced", "i8"),  # uint8 (trace_room, stride): bytes of the packets in the trace
         ("heap_times", "i8"),  # for the merging of links
@@ -306,6 +321,7 @@ STATE = np.dtype(
         ("trace_room", "i8"),
         ("extra", "i8"),  # bytes by which the program's frames are longer than what they carry
         ("seed", "i8"),
+        ("flow_count", "i8"),
         # What changes.
         ("begin", "i8"),  # the window
         ("end", "i8"),
@@ -345,7 +361,7 @@ _byte_rows, _rules, _value_rows = viewer("u1", 2), viewer("i8", 2), viewer("i4",
 _links, _hosts, _switches, _flows = viewer(LINK), viewer(HOST), viewer(SWITCH), viewer(FLOW)
 _clients, _programs, _slots = viewer(CLIENT), viewer(PROGRAM), viewer(SLOT)
 _waiting, _groups, _outages = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
-_traces, _messengers = viewer(TRACE), viewer(MESSENGER)
+_traces, _frames, _messengers = viewer(TRACE), viewer(FRAME), viewer(MESSENGER)
 
 
 # ------------------------------------------------------------------ where things are
@@ -644,7 +660,8 @@ def _route(state: Any, number: int, flow: int, host: int) -> int:
     first, end = _int_at(state.first_route, pair), _int_at(state.first_route, pair + 1)
     if end == first:
         return -1
-    choice = int(draw(0, flow, number) * (end - first))
+    path = _flow_at(state, flow).path
+    choice = int(draw(0, flow, number) * (end - first)) if path < 0 else path % (end - first)
     return _int_at(state.routes, first + choice)
 
 
@@ -1096,14 +1113,74 @@ def _send_flows(state: Any, host: int, now: int) -> int:
         lacks = _lacks(state, here.up)
         if lacks != 0:
             return lacks
-        leaves = _busy(state, host, here.sends, flow.length, now)
-        row = transmit(state, here.up, flow.length, 0, number, leaves)
-        slot = _slot_at(state, row)
-        slot.sent, slot.number, slot.host, slot.marked = now, flow.sent, flow.target, 0
-        written(state, here.up, row)
+        if flow.frame >= 0:
+            _send_bytes(state, host, number, now)
+        else:
+            leaves = _busy(state, host, here.sends, flow.length, now)
+            row = transmit(state, here.up, flow.length, 0, number, leaves)
+            slot = _slot_at(state, row)
+            slot.sent, slot.number, slot.host, slot.marked = now, flow.sent, flow.target, 0
+            written(state, here.up, row)
         _follow(state, number)
     plan_flows(state, host)
     return 0
+
+
+@njit(cache=True, nogil=True)
+def _put(data: NDArray[np.uint8], at: int, number: int, size: int) -> None:
+    """Write a number in network byte order."""
+    for byte in range(size):
+        data[at + byte] = (number >> (8 * (size - 1 - byte))) & 0xFF
+
+
+@njit(cache=True, nogil=True)
+def _get(data: NDArray[np.uint8], at: int, size: int) -> int:
+    number = 0
+    for byte in range(size):
+        number = int((number << 8) | np.int64(data[at + byte]))
+    return number
+
+
+@njit(cache=True, nogil=True)
+def _send_bytes(state: Any, host: int, number: int, now: int) -> None:
+    """Send the next packet of a flow whose packets run the program. There must be room."""
+    here, flow = host_at(state, host), _flow_at(state, number)
+    which = flow.sent if flow.frames > 1 else 0
+    frame = _frames(state.frames, _MANY)[flow.frame + which]
+    carried = frame.length
+    leaves = _busy(state, host, here.sends, carried, now)
+    row = transmit(state, here.up, carried + state.extra, carried, -1, leaves)
+    data = _data_at(state, row, carried)
+    _copy(data, _bytes(state.frame_data + frame.begin, carried), carried)
+    if flow.is_stamped:
+        at = carried - STAMP_BYTES
+        _put(data, at, STAMP_MARK, 2)
+        _put(data, at + 2, number, 2)
+        _put(data, at + 4, flow.sent, 4)
+        _put(data, at + 8, now, 8)
+    written(state, here.up, row)
+
+
+@njit(cache=True, nogil=True)
+def count_packet(state: Any, host: int, row: int, now: int) -> None:
+    """A packet of the program reaches a host that only counts."""
+    here, carried = host_at(state, host), _slot_at(state, row).carried
+    here.received += 1
+    here.bytes += carried
+    at = carried - STAMP_BYTES
+    if at < 0:
+        return
+    data = _data_at(state, row, carried)
+    number, which = _get(data, at + 2, 2), _get(data, at + 4, 4)
+    if _get(data, at, 2) != STAMP_MARK or number >= state.flow_count:
+        return
+    flow, delay = _flow_at(state, number), now - _get(data, at + 8, 8)
+    if flow.is_stamped and which < flow.sent and 0 <= delay <= now:
+        flow.received += 1
+        flow.delay += delay
+        flow.longest = max(flow.longest, delay)
+        if flow.log >= 0:
+            _ints(state.log, _MANY)[flow.log + which] = delay
 
 
 @njit(cache=True, nogil=True)
@@ -1206,6 +1283,8 @@ def _run_host(  # noqa: PLR0911, PLR0912 - likewise
                 if _room(state, host) < _int_at(client.stats, _QUEUED) + 1:
                     return NEEDS_RING, here.up
                 _take(state, host, row, now)
+            else:
+                count_packet(state, host, row, now)
             wire.head += 1
             state.delivered += 1
         elif here.flow == now and here.start != now:

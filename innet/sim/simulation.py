@@ -25,6 +25,7 @@ from innet.sim.core import (
     DONE,
     FAILED,
     FLOW,
+    FRAME,
     FULL_TRACE,
     GROUP,
     HOST,
@@ -47,7 +48,7 @@ from innet.sim.core import (
     WAITING,
     wire_time,
 )
-from innet.sim.flows import Flow, FlowCounts
+from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.messages import MessageGraph
 from innet.sim.messenger import PATHS, Messenger
 from innet.sim.network import SECOND, Network
@@ -59,6 +60,8 @@ from innet.switch.jit.native import address_of
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
 from innet.wire import Layout
 
+_TRACED = 1 << 11  # packets of the trace, at least
+_TRACED_BYTES = 1 << 23  # of them
 _WINDOWS = 1 << 14  # of one call of compiled code, after which Python handles Ctrl-C
 _FIRST = 1 << 4  # packets that a link's ring has room for at first, at least
 
@@ -80,6 +83,52 @@ class Cable(NamedTuple):
     host: int | None
     other: str = ""
     other_port: int = 0
+
+
+class Frames(NamedTuple):
+    """How long packets may be, in a network without a job.
+
+    Attributes:
+        frame_size: bytes of the longest, without check sequence.
+        wire_size: the same; packets carry all that they have.
+    """
+
+    frame_size: int
+    wire_size: int
+
+
+class LinkCounts(NamedTuple):
+    """A link in one direction.
+
+    Attributes:
+        source, target: names of its ends.
+        packets, bytes: put onto it, lost ones included; bytes with ``core.OVERHEAD``.
+        lost: packets.
+        busy: picoseconds.
+        last: when the last bit that was put onto it arrives, picoseconds; 0: there was none.
+    """
+
+    source: str
+    target: str
+    packets: int
+    bytes: int
+    lost: int
+    busy: int
+    last: int
+
+
+class SwitchCounts(NamedTuple):
+    """A switch.
+
+    Attributes:
+        packets_in: that have come.
+        unconnected: that left by a port without a link.
+        no_program: packets of a program that came to a switch without one, and were dropped.
+    """
+
+    packets_in: int
+    unconnected: int
+    no_program: int
 
 
 class Counts(NamedTuple):
@@ -126,7 +175,7 @@ class Simulation:
 
     Args:
         network: rates, delays and queues.
-        layout: of all packets of the program.
+        layout: of all packets of the program, or how long they may be.
         switches: by name, with their tables, which run compiled programs; None for one that only
             forwards packets of flows.
         cables: all links. Each host has one.
@@ -143,7 +192,7 @@ class Simulation:
     def __init__(
         self,
         network: Network,
-        layout: Layout,
+        layout: Layout | Frames,
         switches: Mapping[str, Switch | None],
         cables: Sequence[Cable],
         hosts: int,
@@ -198,7 +247,8 @@ class Simulation:
         self._begun: dict[int, InlineQueues] = {}
         self._kept: dict[int, ClientState] = {}
         self._cables = list(cables)
-        self._flows: list[Flow] = []
+        self._flows: list[Flow | PacketFlow] = []
+        self._trace: Callable[[NDArray[Any], NDArray[np.uint8]], None] | None = None
         self._added: list[int] = []  # when, of each flow
         self._outages: list[list[int]] = []
         self._ends: dict[int, Host] = {}
@@ -218,14 +268,15 @@ class Simulation:
         """Let ``action`` be done at a time, before what else happens then."""
         heapq.heappush(self._schedule, (_ticks(seconds), next(self._serial), action))
 
-    def add_flows(self, flows: Sequence[Flow]) -> None:
+    def add_flows(self, flows: Sequence[Flow | PacketFlow]) -> None:
         """Let hosts send flows from now on, beside those that they send already.
 
-        Switches send a flow's packets on by a shortest path, one of several by a hash of the flow
-        and the switch (ECMP).
+        Switches send a ``Flow``'s packets on by a shortest path, one of several by a hash of the
+        flow and the switch (ECMP). What becomes of a ``PacketFlow``'s is the program's matter.
 
         Raises:
-            InputError: a host that does not exist or cannot be reached.
+            InputError: a host that does not exist or cannot be reached; a packet that is longer
+                than those of this network.
         """
         memory, hosts = self._memory, len(self._memory.hosts)
         had = len(self._flows)
@@ -247,10 +298,13 @@ class Simulation:
                 here["length"], here["left"] = flow.frame_size, flow.count
                 here["interval"] = max(1, _ticks(flow.mean_interval))
                 here["is_random"], here["at"], here["log"] = flow.poisson, -1, -1
+                here["path"] = -1 if flow.path is None else flow.path
                 here["next"] = self._last + _ticks(flow.start)
                 if flow.record_delays:
                     here["log"], logs = logs, logs + flow.count
+        self._keep_frames(records)
         memory.keep("flows", records)
+        memory.state["flow_count"] = len(records)
         log = np.full(logs, -1, np.int64)
         log[: len(memory.log)] = memory.log
         memory.keep("log", log)
@@ -275,6 +329,55 @@ class Simulation:
         memory.keep("first_flow", first.astype(np.int64))
         for host in {flow.source for flow in flows}:
             core.plan_host_flows(memory.states, host)
+
+    def _keep_frames(self, records: NDArray[Any]) -> None:
+        """Lay out the packets of flows that have bytes."""
+        frames: list[bytes] = []
+        most = self._memory.data.shape[1]
+        for index, flow in enumerate(self._flows):
+            records[index]["frame"] = -1
+            if isinstance(flow, PacketFlow):
+                if (longest := max(map(len, flow.frames))) > most:
+                    raise InputError(
+                        f"a flow of host {flow.source} has packets of {longest} bytes, and those "
+                        f"of this network have at most {most}."
+                    )
+                records[index]["frame"], records[index]["frames"] = len(frames), len(flow.frames)
+                records[index]["is_stamped"] = flow.stamp
+                frames += flow.frames
+        described = np.zeros(len(frames) + 1, FRAME)
+        lengths = [*map(len, frames), 0]
+        described["length"] = lengths
+        described["begin"] = np.cumsum(lengths) - lengths
+        self._memory.keep("frames", described)
+        self._memory.keep("frame_data", np.frombuffer(b"".join([*frames, b"\0"]), np.uint8).copy())
+
+    def trace(
+        self,
+        write: Callable[[NDArray[Any], NDArray[np.uint8]], None],
+        cables: Sequence[int] | None = None,
+    ) -> None:
+        """Let packets be recorded as they are put onto links, lost ones included.
+
+        Args:
+            write: is given some thousands of them at a time, and all when time stops: TRACE, and
+                uint8 (n, stride), their bytes. Those of a link come in the order of their times.
+                Link 2i goes to the switch that cable i names first, 2i + 1 comes from it.
+            cables: whose packets, of those that were given; by default all.
+        """
+        self._take_trace()
+        memory = self._memory
+        self._trace = write
+        memory.links["is_traced"] = 0
+        for cable in range(len(self._cables)) if cables is None else cables:
+            memory.links["is_traced"][2 * cable : 2 * cable + 2] = 1
+        self._make_trace(max(_TRACED, _TRACED_BYTES // memory.data.shape[1]))
+
+    def _make_trace(self, room: int) -> None:
+        self._memory.keep("trace", np.zeros(room, TRACE))
+        stride = self._memory.data.shape[1]
+        self._memory.keep("traced", np.zeros((room, stride), np.uint8))
+        self._memory.state["trace_room"] = room
 
     def flow_counts(self) -> list[FlowCounts]:
         """What has become of the packets of all flows, in the order in which they were added."""
@@ -485,6 +588,7 @@ class Simulation:
                 if memory.hosts["kind"][host] == COMPILED:
                     self._take_up(host, end)
             self._end_programs()
+            self._take_trace()
         state["completed"] -= 1
         done = next(each for each in self._groups if memory.groups["open"][each] == 0)
         for host in self._groups.pop(done):
@@ -561,7 +665,10 @@ class Simulation:
         if why == NEEDS_HOST:
             self._run_host(which)
         elif why == NEEDS_RING:
-            self._extend_ring(which)
+            if memory.links["is_traced"][which] and memory.state["traced_packets"]:
+                self._take_trace()  # a host counts the trace's room as its ring's
+            else:
+                self._extend_ring(which)
         elif why == NEEDS_WAITING:
             memory.widen_waiting()
         elif why == NEEDS_MESSAGES:
@@ -705,6 +812,8 @@ class Simulation:
         memory = self._memory
         wire = memory.links[link]
         size, used = int(wire["mask"]) + 1, memory.used
+        if wire["is_traced"] and size >= memory.state["trace_room"]:
+            self._make_trace(2 * size)
         if used + 2 * size > len(memory.slots):
             rows = 2 * (used + 2 * size)
             slots = np.zeros(rows, SLOT)
@@ -721,7 +830,11 @@ class Simulation:
 
     def _take_trace(self) -> None:
         """Hand over the packets of the trace."""
-        raise NotImplementedError
+        memory = self._memory
+        count = int(memory.state["traced_packets"])
+        memory.state["traced_packets"] = 0
+        if count and self._trace is not None:
+            self._trace(memory.trace[:count], memory.traced[:count])
 
     # ------------------------------------------------------------------ what there is to know
 
@@ -769,6 +882,53 @@ class Simulation:
     def set_loss(self, cable: int, probability: float) -> None:
         """Let a cable lose packets with a probability, in both directions."""
         self._memory.links["loss"][2 * cable : 2 * cable + 2] = probability
+
+    def link_counts(self) -> list[LinkCounts]:
+        """Of each cable, the link to the switch that it names first, and the one from it.
+
+        Hosts are called "host 0", and switches' ends "s1:3", by their port.
+        """
+        found = []
+        for index, cable in enumerate(self._cables):
+            ends = [f"{cable.switch}:{cable.port}", f"{cable.other}:{cable.other_port}"]
+            if cable.host is not None:
+                ends[1] = f"host {cable.host}"
+            for link, (source, target) in enumerate((ends[::-1], ends), 2 * index):
+                here = self._memory.links[link]
+                packets = int(here["packets"])
+                found.append(
+                    LinkCounts(
+                        source,
+                        target,
+                        packets,
+                        int(here["bytes"]),
+                        int(here["lost"]),
+                        int(here["busy"]),
+                        int(here["free"] + here["delay"]) if packets else 0,
+                    )
+                )
+        return found
+
+    def host_packets(self, host: int) -> tuple[int, int]:
+        """Packets of the program, and bytes of them, that a host has counted."""
+        here = self._memory.hosts[host]
+        return int(here["received"]), int(here["bytes"])
+
+    def switch_counts(self, switch: int) -> SwitchCounts:
+        """What has happened at a switch, by its number."""
+        memory = self._memory
+        into = memory.links[memory.links["switch"] == switch]
+        here = memory.switches[switch]
+        return SwitchCounts(int(into["head"].sum()), int(here["unconnected"]), int(here["dropped"]))
+
+    @property
+    def flows(self) -> Sequence[Flow | PacketFlow]:
+        """All flows, in the order in which they were added."""
+        return self._flows
+
+    def managers(self) -> list[TrafficManager]:
+        """The queues of each switch, in the order in which they were given."""
+        return list(self._managers)
 
     def under_way(self) -> int:
         """Packets on links: put onto one, and neither delivered nor lost."""
@@ -824,6 +984,8 @@ class _Memory:
     ways: NDArray[np.int64]
     flows: NDArray[Any]
     log: NDArray[np.int64]
+    trace: NDArray[Any]
+    traced: NDArray[np.uint8]
     waiting: NDArray[Any]
     groups: NDArray[Any]
 
@@ -879,7 +1041,7 @@ def _shortest(
 
 def _memory(  # noqa: PLR0917 - one caller
     network: Network,
-    layout: Layout,
+    layout: Layout | Frames,
     links: NDArray[Any],
     ways: NDArray[np.int64],
     cables: Sequence[Cable],
@@ -928,6 +1090,8 @@ def _memory(  # noqa: PLR0917 - one caller
         outages=np.zeros(1, OUTAGE),
         times=np.zeros(1, np.int64),
         log=np.zeros(1, np.int64),
+        frames=np.zeros(1, FRAME),
+        frame_data=np.zeros(1, np.uint8),
         trace=np.zeros(1, TRACE),
         traced=np.zeros((1, layout.frame_size), np.uint8),
         heap_times=np.zeros(most, np.int64),

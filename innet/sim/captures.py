@@ -1,0 +1,127 @@
+"""Captures of simulated links: one pcap for each direction, with times in nanoseconds."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError, OutputError
+from innet.core.numba_cache import njit
+from innet.sim.flows import Flow, udp_frame
+from innet.sim.simulation import Simulation
+
+_NANOSECOND = 1000  # picoseconds
+_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 0x40000, 1)  # nanoseconds, Ethernet
+_RECORD = 16  # bytes before a packet
+
+
+class LinkCaptures:
+    """Capture files of all links of a simulation, in a folder.
+
+    A link's file is named by its ends, such as ``host0-to-s1.1.pcap`` or ``s1.3-to-s2.1.pcap``
+    (switch and port). It holds each packet that was put onto the link, lost ones included, at the
+    time of its first bit. Packets of flows without bytes have the headers of UDP packets there, and
+    are cut behind them; so are thin packets behind what they carry.
+
+    Args:
+        simulation: whose packets are recorded from now on.
+        folder: is made if need be. Captures of the same names are replaced.
+
+    Attributes:
+        packets: how many were written.
+        files: their paths, in the order of the links.
+
+    Raises:
+        InputError: the folder cannot be made.
+        OutputError: a file cannot be written.
+    """
+
+    def __init__(self, simulation: Simulation, folder: Path) -> None:
+        self.packets = 0
+        self._simulation = simulation
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make {folder}: {error.strerror or error}.") from None
+        self.files = [
+            folder / f"{_plain(link.source)}-to-{_plain(link.target)}.pcap"
+            for link in simulation.link_counts()
+        ]
+        for path in self.files:
+            try:
+                path.write_bytes(_HEADER)
+            except OSError as error:
+                raise OutputError.of(path, error) from None
+        simulation.trace(self._write)
+
+    def _write(self, records: NDArray[Any], data: NDArray[np.uint8]) -> None:
+        """Append packets to the files of their links."""
+        headers = _headers(self._simulation.flows)
+        order = np.argsort(records["link"], kind="stable")
+        links, first = np.unique(records["link"][order], return_index=True)
+        for link, rows in zip(links, np.split(order, first[1:]), strict=True):
+            path = self.files[link]
+            try:
+                with path.open("ab") as file:
+                    file.write(_records(records, data, headers, rows).data)
+            except OSError as error:
+                raise OutputError.of(path, error) from None
+        self.packets += len(records)
+
+
+def _plain(end: str) -> str:
+    """The name of a link's end, for names of files."""
+    return re.sub(r"[^\w.]", "", end.replace(":", "."))
+
+
+def _headers(flows: Sequence[Any]) -> NDArray[np.uint8]:
+    """Of each flow without bytes, its packets' headers."""
+    rows = np.zeros((len(flows) + 1, 42), np.uint8)  # the last: of packets that no flow sends
+    for row, flow in zip(rows, flows, strict=False):
+        if isinstance(flow, Flow):
+            frame = udp_frame(flow.source, flow.destination, flow.size)
+            row[:] = np.frombuffer(frame[:42], np.uint8)
+    return rows
+
+
+@njit(cache=True)
+def _put(out: NDArray[np.uint8], at: int, word: int) -> None:
+    for byte in range(4):
+        out[at + byte] = (word >> (8 * byte)) & 0xFF
+
+
+@njit(cache=True)
+def _records(
+    records: Any,
+    data: NDArray[np.uint8],
+    headers: NDArray[np.uint8],
+    rows: NDArray[np.int64],
+) -> NDArray[np.uint8]:
+    """Little-endian pcap records of the packets in ``rows``."""
+    total = 0
+    for row in rows:
+        carried = headers.shape[1] if records[row].flow >= 0 else records[row].carried
+        total += _RECORD + carried
+    out = np.empty(total, np.uint8)
+    at = 0
+    for row in rows:
+        packet = records[row]
+        known = min(packet.flow, len(headers) - 1)
+        source = headers[known] if packet.flow >= 0 else data[row]
+        carried = int(headers.shape[1] if packet.flow >= 0 else packet.carried)
+        time = packet.time // _NANOSECOND
+        _put(out, at, time // 1_000_000_000)
+        _put(out, at + 4, time % 1_000_000_000)
+        _put(out, at + 8, carried)
+        _put(out, at + 12, packet.length)
+        at += _RECORD
+        for byte in range(carried):
+            out[at + byte] = source[byte]
+        at += carried
+    return out

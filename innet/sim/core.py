@@ -55,11 +55,15 @@ from innet.wire import Flag
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
 
-DONE, IDLE, REACHED, FAILED, FULL_TRACE = range(5)
-NEEDS_RING, NEEDS_WAITING, NEEDS_SWITCH, NEEDS_HOST, NEEDS_MESSAGES = range(5, 10)
-"""Why ``run`` returns. A group is done; nothing will ever happen; the limit; a program failed; the
-trace is full; a link's ring, or the room for packets of flows in a switch's queues, is full; a
-switch needs memory; a host has something for Python to do; hosts that send messages need memory."""
+DONE, IDLE, REACHED, NEEDS_PYTHON = range(1, 5)
+"""Why ``run`` returns. A group is done; nothing will ever happen; the limit; nodes have stopped."""
+
+NOT_YET = -1
+FAILED, FULL_TRACE, NEEDS_WAITING, NEEDS_MESSAGES = range(1, 5)
+NEEDS_RING, NEEDS_SWITCH, NEEDS_HOST = range(5, 8)
+"""Why a node stops. Its program failed; the trace is full; there is no room for packets of flows in
+a switch's queues; hosts that send messages need memory; a link's ring is full; a switch needs
+memory; a host has something for Python to do. NOT_YET: it has not begun the window."""
 
 TOO_LONG = -1
 """A switch's failure: its program makes packets longer than those of the job."""
@@ -118,6 +122,7 @@ HOST = np.dtype(
         ("flow", "i8"),  # when the next packet of its flows is due
         ("is_open", "i8"),  # it expects more
         ("finished", "i8"),  # when it was done last
+        ("is_closing", "i8"),  # it was done in this window
         ("sent", "i8"),  # what ``slot_client.Progress`` calls so
         ("received", "i8"),
         ("bytes", "i8"),
@@ -311,6 +316,8 @@ STATE = np.dtype(
         ("traced", "i8"),  # uint8 (trace_room, stride): bytes of the packets in the trace
         ("heap_times", "i8"),  # for the merging of links
         ("heap_links", "i8"),
+        ("reasons", "i8"),  # why a node stops; 0: it has done the window
+        ("subjects", "i8"),  # the link, switch or host that this is about, or what failed
         ("messenger", "i8"),  # the MESSENGER, if hosts send messages
         # How much there is.
         ("switch_count", "i8"),
@@ -319,20 +326,18 @@ STATE = np.dtype(
         ("waiting_room", "i8"),
         ("outage_count", "i8"),
         ("trace_room", "i8"),
+        ("heap_room", "i8"),  # of each thread
         ("extra", "i8"),  # bytes by which the program's frames are longer than what they carry
         ("seed", "i8"),
         ("flow_count", "i8"),
         # What changes.
         ("begin", "i8"),  # the window
         ("end", "i8"),
-        ("is_open", "i8"),  # whether it is being run, and its next node
-        ("node", "i8"),
+        ("is_open", "i8"),  # whether it is being run
+        ("is_closing", "i8"),  # whether a host was done in it
         ("lookahead", "i8"),  # its longest length
         ("limit", "i8"),  # until when to run
         ("completed", "i8"),  # groups that are done
-        ("packets", "i8"),  # put onto links
-        ("delivered", "i8"),  # taken from them
-        ("lost", "i8"),  # lost on them
         ("traced_packets", "i8"),
     ],
     align=True,
@@ -488,7 +493,6 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
     wire.packets = number + 1
     wire.bytes += max(length, SHORTEST) + OVERHEAD
     wire.busy += took
-    state.packets += 1
     row = wire.first + (wire.tail & wire.mask)
     slot = _slot_at(state, row)
     slot.time = begun + took + wire.delay
@@ -497,7 +501,6 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
         wire.outages >= 0 and _is_down(state, link, begun)
     ):
         wire.lost += 1
-        state.lost += 1
         if flow >= 0:
             _flow_at(state, flow).lost += 1
     else:
@@ -804,11 +807,13 @@ def _run_batch(state: Any, number: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _run_switch(  # noqa: PLR0912, PLR0915 - the order of events at a switch, in one place
-    state: Any, number: int
+    state: Any, number: int, share: int
 ) -> tuple[int, int]:
     """A switch's events of the window: why it stops, and which link or switch that is about."""
     switch, program, end = _switch_at(state, number), _program_at(state, number), state.end
-    heap_times, heap_links = _ints(state.heap_times, _MANY), _ints(state.heap_links, _MANY)
+    heap = 8 * share * state.heap_room
+    heap_times = _ints(state.heap_times + heap, _MANY)
+    heap_links = _ints(state.heap_links + heap, _MANY)
     lengths, ports = _signed(program.lengths, _MANY), _signed(program.ports, _MANY)
     times = _ints(program.times, _MANY)
     size = _merge(state, number, heap_times, heap_links)
@@ -861,7 +866,6 @@ def _run_switch(  # noqa: PLR0912, PLR0915 - the order of events at a switch, in
             lengths[at], ports[at], times[at] = slot.carried, wire.port, now
             switch.batch = at + 1
         wire.head += 1
-        state.delivered += 1
         following = next_arrival(state, link)
         if following < end:
             _sink(heap_times, heap_links, size, following, link)
@@ -983,14 +987,10 @@ def _send_queued(state: Any, host: int, now: int) -> None:
 
 @njit(cache=True, nogil=True)
 def close(state: Any, host: int, now: int) -> None:
-    """A host is done; perhaps its group is."""
+    """A host is done. Whether its group is, is found out at the end of the window."""
     here = host_at(state, host)
     here.is_open, here.finished = 0, now
-    group = _groups(state.groups, _MANY)[here.group]
-    group.open -= 1
-    group.finished = max(group.finished, now)
-    if group.open == 0:
-        state.completed += 1
+    here.is_closing = state.is_closing = 1
 
 
 @njit(cache=True, nogil=True)
@@ -1286,7 +1286,6 @@ def _run_host(  # noqa: PLR0911, PLR0912 - likewise
             else:
                 count_packet(state, host, row, now)
             wire.head += 1
-            state.delivered += 1
         elif here.flow == now and here.start != now:
             lacks = _send_flows(state, host, now)
             if lacks != 0:
@@ -1333,7 +1332,66 @@ def _plan(state: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def run(states: Records, most: int) -> tuple[int, int]:
+def _open_window(state: Any) -> int:
+    """Begin the next window, unless one is open; why there is none, or 0."""
+    if state.is_open:
+        return 0
+    if state.completed > 0:
+        return DONE
+    first = _plan(state)
+    if first == FOREVER:
+        return IDLE
+    if first >= state.limit:
+        return REACHED
+    state.begin = first
+    state.end = min(first + state.lookahead, state.limit)
+    state.is_open, state.is_closing = 1, 0
+    nodes, reasons = _ints(state.nodes, _MANY), _ints(state.reasons, _MANY)
+    for node in range(state.switch_count + state.host_count):
+        reasons[node] = NOT_YET if nodes[node] < state.end else 0
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _run_share(state: Any, share: int, shares: int) -> None:
+    """Run the window of every ``shares``-th node, or the rest of it where a node has stopped.
+
+    Threads may run different shares at the same time, if there are no flows, messages or traces.
+    """
+    reasons, subjects = _ints(state.reasons, _MANY), _ints(state.subjects, _MANY)
+    for node in range(share, state.switch_count + state.host_count, shares):
+        if reasons[node] == 0:
+            continue
+        if node < state.switch_count:
+            why, which = _run_switch(state, node, share)
+        else:
+            why, which = _run_host(state, node - state.switch_count)
+        reasons[node], subjects[node] = why, which
+
+
+@njit(cache=True, nogil=True)
+def _end_window(state: Any) -> int:
+    """End the window if all nodes have done it; NEEDS_PYTHON if not, or 0."""
+    reasons = _ints(state.reasons, _MANY)
+    for node in range(state.switch_count + state.host_count):
+        if reasons[node] != 0:
+            return NEEDS_PYTHON
+    state.is_open = 0
+    if state.is_closing:
+        for number in range(state.host_count):
+            here = host_at(state, number)
+            if here.is_closing:
+                here.is_closing = 0
+                group = _groups(state.groups, _MANY)[here.group]
+                group.open -= 1
+                group.finished = max(group.finished, here.finished)
+                if group.open == 0:
+                    state.completed += 1
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def run(states: Records, most: int) -> int:
     """Let time pass until there is something for Python to do.
 
     Args:
@@ -1341,31 +1399,32 @@ def run(states: Records, most: int) -> tuple[int, int]:
         most: windows of this call, after which it returns REACHED.
 
     Returns:
-        why it returns; the link, switch or host that this is about, or what has failed.
+        why it returns. For NEEDS_PYTHON, ``reasons`` and ``subjects`` say what nodes need.
     """
     state = states[0]
-    nodes = _ints(state.nodes, _MANY)
     for _ in range(most):
-        if not state.is_open:
-            if state.completed > 0:
-                return DONE, 0
-            first = _plan(state)
-            if first == FOREVER:
-                return IDLE, 0
-            if first >= state.limit:
-                return REACHED, 0
-            state.begin = first
-            state.end = min(first + state.lookahead, state.limit)
-            state.node, state.is_open = 0, 1
-        for node in range(state.node, state.switch_count + state.host_count):
-            if nodes[node] >= state.end:
-                continue
-            if node < state.switch_count:
-                why, which = _run_switch(state, node)
-            else:
-                why, which = _run_host(state, node - state.switch_count)
-            if why != 0:
-                state.node = node
-                return why, which
-        state.is_open = 0
-    return REACHED, 0
+        why = _open_window(state)
+        if why != 0:
+            return why
+        _run_share(state, 0, 1)
+        if _end_window(state) != 0:
+            return NEEDS_PYTHON
+    return REACHED
+
+
+@njit(cache=True, nogil=True)
+def open_window(states: Records) -> int:
+    """The first part of ``run``, for several threads: why there is no window to run, or 0."""
+    return _open_window(states[0])
+
+
+@njit(cache=True, nogil=True)
+def run_share(states: Records, share: int, shares: int) -> None:
+    """The second part: each of so many threads runs its share."""
+    _run_share(states[0], share, shares)
+
+
+@njit(cache=True, nogil=True)
+def end_window(states: Records) -> int:
+    """The third part, when all have done: NEEDS_PYTHON, or 0."""
+    return _end_window(states[0])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +36,7 @@ from innet.sim.core import (
     MESSAGES,
     NEEDS_HOST,
     NEEDS_MESSAGES,
+    NEEDS_PYTHON,
     NEEDS_RING,
     NEEDS_SWITCH,
     NEEDS_WAITING,
@@ -41,6 +44,7 @@ from innet.sim.core import (
     OUTAGE,
     PROGRAM,
     PYTHON,
+    REACHED,
     SLOT,
     STATE,
     SWITCH,
@@ -63,6 +67,8 @@ from innet.wire import Layout
 _TRACED = 1 << 11  # packets of the trace, at least
 _TRACED_BYTES = 1 << 23  # of them
 _WINDOWS = 1 << 14  # of one call of compiled code, after which Python handles Ctrl-C
+_THREADS = 2
+_MANY_HOSTS = 128  # from which on a window takes longer than a thread to wake up
 _FIRST = 1 << 4  # packets that a link's ring has room for at first, at least
 
 TIMING = Timing(timeout=1e-3, min_timeout=1e-3)
@@ -256,6 +262,9 @@ class Simulation:
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._last = 0  # when the last group was done
+        self._threads: ThreadPoolExecutor | None = None
+        if (os.cpu_count() or 1) >= _THREADS and hosts >= _MANY_HOSTS:
+            self._threads = ThreadPoolExecutor(1, "innet-simulation")
         self._messenger: Messenger | None = None
         self._message_flows = 0  # the first of those that stand for messages' packets
 
@@ -579,10 +588,17 @@ class Simulation:
         try:
             while True:
                 state["limit"] = self._schedule[0][0] if self._schedule else FOREVER
-                why, which = core.run(memory.states, _WINDOWS)
+                why = self._run_windows()
                 if why == DONE:
                     break
-                self._handle(why, which)
+                if why == NEEDS_PYTHON:
+                    self._handle_nodes()
+                elif why == IDLE and not self._schedule:
+                    self._last = max(self._last, int(memory.state["begin"]))
+                    waiting = [host for host, end in self._ends.items() if not end.done]
+                    raise StalledError(f"no packet is under way, but workers {waiting} wait.")
+                elif self._schedule and not memory.state["is_open"]:
+                    self._do_next(idle=why == IDLE)
         finally:
             for host, end in self._ends.items():
                 if memory.hosts["kind"][host] == COMPILED:
@@ -688,12 +704,38 @@ class Simulation:
                 if which == core.TOO_LONG
                 else "a switch's program went round without end."
             )
-        elif why == IDLE and not self._schedule:
-            self._last = max(self._last, int(memory.state["begin"]))
-            waiting = [host for host, end in self._ends.items() if not end.done]
-            raise StalledError(f"no packet is under way, but workers {waiting} wait.")
-        elif self._schedule and (why == IDLE or not memory.state["is_open"]):
-            self._do_next(idle=why == IDLE)
+
+    def _run_windows(self) -> int:
+        """``core.run``, on two threads if there is much to do and nothing that they would share."""
+        memory, hosts = self._memory, len(self._memory.hosts)
+        if (
+            self._threads is None
+            or hosts < _MANY_HOSTS
+            or self._flows
+            or memory.links["is_traced"].any()
+        ):
+            return int(core.run(memory.states, _WINDOWS))
+        for _ in range(_WINDOWS):
+            why = int(core.open_window(memory.states))
+            if why != 0:
+                return why
+            other = self._threads.submit(core.run_share, memory.states, 1, 2)
+            core.run_share(memory.states, 0, 2)
+            other.result()
+            if core.end_window(memory.states) != 0:
+                return NEEDS_PYTHON
+        return REACHED
+
+    def _handle_nodes(self) -> None:
+        """Do what nodes have stopped for."""
+        reasons, subjects = self._memory.reasons, self._memory.subjects
+        found = np.flatnonzero(reasons).tolist()
+        first = min(found, key=lambda node: int(reasons[node]))
+        if reasons[first] <= NEEDS_MESSAGES:  # for one is for all
+            self._handle(int(reasons[first]), int(subjects[first]))
+            return
+        for node in found:
+            self._handle(int(reasons[node]), int(subjects[node]))
 
     def _do_next(self, *, idle: bool) -> None:
         """Do what is scheduled next, if all that comes before has happened."""
@@ -731,7 +773,6 @@ class Simulation:
                 carried = int(slot["carried"])
                 frame = memory.data[row : row + 1, :carried].copy()
                 wire["head"] += 1
-                memory.state["delivered"] += 1
                 batch = PacketBatch(frame, np.array([carried], np.int32), np.zeros(1, np.int32))
                 end.receive(batch, now / SECOND)
             elif here["start"] == now:
@@ -932,8 +973,8 @@ class Simulation:
 
     def under_way(self) -> int:
         """Packets on links: put onto one, and neither delivered nor lost."""
-        state = self._memory.state
-        return int(state["packets"] - state["delivered"] - state["lost"])
+        links = self._memory.links
+        return int((links["tail"] - links["head"]).sum())
 
 
 def _ticks(seconds: float) -> int:
@@ -981,6 +1022,8 @@ class _Memory:
     slots: NDArray[Any]
     data: NDArray[np.uint8]
     nodes: NDArray[np.int64]
+    reasons: NDArray[np.int64]
+    subjects: NDArray[np.int64]
     ways: NDArray[np.int64]
     flows: NDArray[Any]
     log: NDArray[np.int64]
@@ -1094,9 +1137,12 @@ def _memory(  # noqa: PLR0917 - one caller
         frame_data=np.zeros(1, np.uint8),
         trace=np.zeros(1, TRACE),
         traced=np.zeros((1, layout.frame_size), np.uint8),
-        heap_times=np.zeros(most, np.int64),
-        heap_links=np.zeros(most, np.int64),
+        heap_times=np.zeros(_THREADS * most, np.int64),
+        heap_links=np.zeros(_THREADS * most, np.int64),
+        reasons=np.zeros(len(ways) + hosts, np.int64),
+        subjects=np.zeros(len(ways) + hosts, np.int64),
     )
+    memory.state["heap_room"] = most
     memory.used = int(sizes.sum())
     state = memory.state
     state["switch_count"], state["host_count"] = len(ways), hosts

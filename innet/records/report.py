@@ -8,14 +8,20 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
+#: One attribute, or several that are described together.
+_ATTRIBUTES = re.compile(
+    r"^(\w+(?:, \w+)*): (.+?)(?=\n\w+(?:, \w+)*: |\Z)", re.DOTALL | re.MULTILINE
+)
+
 
 def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
     """Complete the JSON schema of ``model`` from the sections "Attributes" of its docstrings."""
     schema["description"] = _sections(model)[0]
     for each in reversed(model.__mro__):
-        for name, text in re.findall(r"(\w+): (.+?)(?=\n\w+: |\Z)", _sections(each)[1], re.DOTALL):
-            if name in schema["properties"]:
-                schema["properties"][name]["description"] = " ".join(text.split())
+        for names, text in _ATTRIBUTES.findall(_sections(each)[1]):
+            for name in names.split(", "):
+                if name in schema["properties"]:
+                    schema["properties"][name]["description"] = " ".join(text.split())
 
 
 def _sections(documented: type) -> tuple[str, str]:

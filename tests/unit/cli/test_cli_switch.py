@@ -156,7 +156,19 @@ class TestReplay:
             switch("replay", CLOCK, capture, *arguments, tmp_path / "more", "--json").stdout
         )
         assert document["queues"] == [
-            {"port": 2, "priority": 0, "depth": 0, "capacity": 64, "rate": 10, "dropped": 0}
+            {
+                "port": 2,
+                "priority": 0,
+                "depth": 0,
+                "capacity": 64,
+                "rate": 10,
+                "dropped": 0,
+                "bytes": 0,
+                "bytes_max": 14,
+                "capacity_bytes": None,
+                "bit_rate": 0,
+                "marked": 0,
+            }
         ]
         assert (document["waiting"], document["drain_seconds"]) == (1, 0.099998)
         assert document["ports"]["1"]["silent"] is None

@@ -236,6 +236,7 @@ class TestFamily:
             "SimulationRecord",
             "SweepRecord",
             "ThroughputRecord",
+            "TrafficRecord",
             "TrainingRecord",
         }
         for name, model in models.items():

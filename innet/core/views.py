@@ -30,7 +30,12 @@ def viewer(dtype: Any, dimensions: int = 1) -> Any:
     item = from_dtype(np.dtype(dtype))
     kind = types.Array(item, dimensions, "C")
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ARG001
+    def code(
+        context: Any,
+        builder: Any,
+        signature: Any,  # noqa: ARG001 - as Numba calls it
+        values: Any,
+    ) -> Any:
         word = context.get_value_type(types.intp)
         array = _make_array(kind)(context, builder)
         size = context.get_abi_sizeof(context.get_data_type(item))

@@ -24,8 +24,8 @@ _ALL_REDUCES = 1  # thread of the network
 _PICOSECONDS = 1e12  # in a second
 # Counters of an all-reduce, where its ``simulated`` has them. They are added up over the run.
 _ADDED = ("packets", "lost", "dropped", "marked", "retransmissions")
-# Of these, the value is that of the all-reduce that began last, and 0 between all-reduces.
-_LASTING = ("goodput_gbps", "queue_bytes_max", "queue_packets_max")
+# Counters that are shown for the all-reduce under way; they are 0 between all-reduces.
+_LASTING = ("goodput_gbps", "queue_bytes_max")
 
 
 def trace_events(record: SimulationRecord) -> dict[str, Any]:

@@ -380,7 +380,7 @@ def open_sender(senders: Senders, rules: Rules, row: int, size: int, now: int) -
 
 @njit(cache=True, nogil=True)
 def resume(senders: Senders, row: int, connections: Any, connection: int) -> None:
-    """Let a message that was opened go on with what its connection has; see ``keep``."""
+    """Begin a message with its connection's congestion window and round trip; see ``keep``."""
     flow, kept = senders.state[row], connections[connection]
     if kept.window > 0:
         flow.window, flow.threshold = kept.window, kept.threshold

@@ -134,7 +134,7 @@ class Line:
         self._send(row)
 
     def _check(self, row) -> None:
-        """The counts of a sender are those of its bits."""
+        """Check that a sender's counters agree with its bitmap of acknowledged segments."""
         flow = self.senders.state[row]
         una, following = int(flow["una"]), int(flow["next"])
         capacity = 64 * self.senders.sacked.shape[1]

@@ -277,7 +277,7 @@ class TestRefused:
             train(**settings)
 
     def test_another_sum_on_the_network(self) -> None:
-        """Times of other sums would not be those of the training."""
+        """A sum that differs from the training's is an error: its time would mean nothing."""
         collective = Collective(workers=2)
         timed = TimedNetwork("10g", collective.plan, PRESETS["10g"], 0)
 

@@ -66,3 +66,36 @@ def viewer(dtype: Any, dimensions: int = 1) -> Any:
         return kind(types.intp, types.intp, types.intp), code
 
     return intrinsic(matrix)
+
+
+def part_viewer(dtype: Any) -> Any:
+    """A function for compiled code: ``view(array, begin, n)``.
+
+    It makes an array of ``n`` items of ``dtype`` over the bytes of a C-contiguous array from byte
+    ``begin`` on. It is valid as long as that array is, and nothing checks that the bytes are there.
+    ``array[begin:end].view(dtype)`` is the same with checks, which take longer than small parts.
+    """
+    item = from_dtype(np.dtype(dtype))
+    kind = types.Array(item, 1, "C")
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        word = context.get_value_type(types.intp)
+        whole = _make_array(signature.args[0])(context, builder, values[0])
+        array = _make_array(kind)(context, builder)
+        size = ir.Constant(word, context.get_abi_sizeof(context.get_data_type(item)))
+        begin = builder.add(builder.ptrtoint(whole.data, word), values[1])
+        _populate_array(
+            array,
+            data=builder.inttoptr(begin, array.data.type),
+            shape=_pack(builder, [values[2]]),
+            strides=_pack(builder, [size]),
+            itemsize=size,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    def view(context: Any, array: Any, begin: Any, n: Any) -> Any:  # noqa: ARG001 - as Numba calls it
+        """A part of an array."""
+        return kind(array, types.intp, types.intp), code
+
+    return intrinsic(view)

@@ -86,6 +86,8 @@ LINK = np.dtype(
         ("bytes", "i8"),  # of them, with preamble, frame check sequence and gap
         ("lost", "i8"),
         ("busy", "i8"),  # picoseconds
+        ("length", "i8"),  # of the last frame, and what it takes: most are as long as the last
+        ("takes", "i8"),
     ],
     align=True,
 )
@@ -486,7 +488,9 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
         are overwritten by the next packet if this one is lost.
     """
     wire = link_at(state, link)
-    took = wire_time(length, wire.rate)
+    if length != wire.length:
+        wire.length, wire.takes = length, wire_time(length, wire.rate)
+    took = wire.takes
     begun = max(now, wire.free)
     wire.free = begun + took
     number = wire.packets

@@ -68,7 +68,7 @@ _TRACED = 1 << 11  # packets of the trace, at least
 _TRACED_BYTES = 1 << 23  # of them
 _WINDOWS = 1 << 14  # of one call of compiled code, after which Python handles Ctrl-C
 _THREADS = 2
-_MANY_HOSTS = 128  # from which on a window takes longer than a thread to wake up
+_MANY_HOSTS = 64  # from which on a window takes longer than a thread to wake up
 _FIRST = 1 << 4  # packets that a link's ring has room for at first, at least
 
 TIMING = Timing(timeout=1e-3, min_timeout=1e-3)
@@ -993,6 +993,7 @@ def _links(
     ways = np.full((len(number), PORTS), -1, np.int64)
     pipeline = _ticks(network.switch_latency)
     links["delay"], links["loss"], links["outages"] = _ticks(network.delay), network.loss, -1
+    links["length"] = -1
     for index, cable in enumerate(cables):
         here, to, back = number[cable.switch], links[2 * index], links[2 * index + 1]
         to["rate"] = back["rate"] = round(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
+from innet.core.views import part_viewer
 from innet.wire.layout import HEADER
 
 Bytes = NDArray[np.uint8]
@@ -26,6 +27,8 @@ SUM: the Internet checksum over some bytes is right."""
 
 _CHECKSUM = 15  # which 16-bit word of the innet header
 _HEADER_BYTES = HEADER.itemsize
+
+_shorts_of, _words_of = part_viewer("u2"), part_viewer("u4")
 
 
 @njit("int64(uint64)", cache=True, nogil=True)
@@ -56,17 +59,18 @@ def write_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
     The rest of the frame is filled with zeros. The checksum is written last.
     """
     total = np.uint64(0)
-    for word in frame[offset : offset + _HEADER_BYTES].view(np.uint32):
+    for word in _words_of(frame, offset, _HEADER_BYTES // 4):
         total += np.uint64(word)
-    words = frame[offset + _HEADER_BYTES :].view(np.uint32)
-    given = values.view(np.uint32)
+    begin = offset + _HEADER_BYTES
+    words = _words_of(frame, begin, (len(frame) - begin) // 4)
+    given = _words_of(values, 0, len(values))
     for index in range(len(given)):
         word = swapped(given[index])
         words[index] = word
         total += np.uint64(word)
     for index in range(len(given), len(words)):
         words[index] = 0
-    header = frame[offset : offset + _HEADER_BYTES].view(np.uint16)
+    header = _shorts_of(frame, offset, _HEADER_BYTES // 2)
     header[_CHECKSUM] = np.uint16(~_folded(total))
 
 
@@ -101,7 +105,7 @@ def _number(frame: Bytes, offset: int, size: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _sum(frame: Bytes, offset: int, size: int) -> int:
-    words = frame[offset : offset + size].view(np.uint32)
+    words = _words_of(frame, offset, size // 4)
     total = np.uint64(0)
     for index in range(len(words)):
         total += np.uint64(words[index])
@@ -159,7 +163,7 @@ def check_frames(
 @njit("void(u1[::1], i8, i4[::1])", cache=True, nogil=True)
 def read_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
     """Read ``values`` from a frame from ``offset`` on, into the host's byte order."""
-    taken = frame[offset : offset + 4 * len(values)].view(np.uint32)
-    words = values.view(np.uint32)
+    taken = _words_of(frame, offset, len(values))
+    words = _words_of(values, 0, len(values))
     for index in range(len(words)):
         words[index] = swapped(taken[index])

@@ -2,27 +2,111 @@
 
 A claim has the paper's result, the measurement here, and, where possible, the criterion by which
 the claim holds here.
+
+Each kind of measurement is a class derived from ``Measure`` that is registered in ``KINDS``.
+Another distribution adds one by an entry point in the group "innet.claims".
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from innet.core.errors import UnknownNameError
+from innet.core.errors import ConfigError, UnknownNameError
+from innet.core.registry import Registry
 from innet.core.settings import CodecDescription, Settings, WorkerCount, validate
+
+if TYPE_CHECKING:
+    from innet.experiments.comparison import Store
+    from innet.records import Finding
 
 Workers = Annotated[int, Field(ge=1, le=64)]
 Counts = Annotated[tuple[Workers, ...], Field(strict=False, min_length=1)]
 Codecs = Annotated[dict[str, CodecDescription], Field(min_length=1)]
 
 
-class Training(Settings):
+@dataclass(frozen=True, slots=True)
+class ReproduceOptions:
+    """How thoroughly to measure.
+
+    Attributes:
+        seeds: of each training.
+        seed: the first of them, and that of everything else.
+        quick: only to see that it runs: nothing is judged.
+    """
+
+    seeds: int = 3
+    seed: int = 0
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a measurement is given besides its own settings.
+
+    Attributes:
+        paper: whose claim it is.
+        options: how thoroughly to measure.
+        store: keeps trainings, so that none is made twice.
+    """
+
+    paper: Paper
+    options: ReproduceOptions
+    store: Store
+
+
+class Measure(Settings):
+    """One measurement of a claim: the settings of its kind.
+
+    A class of a kind has a field ``kind``, a ``Literal`` of its name, and the method ``finding``.
+    Papers are read for their names alone as well, so ``finding`` imports what takes long to import.
+    """
+
+    kind: str
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models that it trains. That they can be used is checked before anything is measured."""
+        return ()
+
+    def finding(self, context: Context) -> Finding:
+        """Measure. The claim and the paper's result are filled in by the caller.
+
+        Raises:
+            InnetError: it cannot be measured.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method finding")
+
+
+KINDS: Registry[type[Measure]] = Registry("kind of claim", "innet.claims")
+for _kind, _class in {
+    "training": "Training",
+    "build-up": "BuildUp",
+    "selection-ratio": "SelectionRatio",
+    "selection-time": "SelectionTime",
+    "aggregation": "Aggregation",
+    "traffic": "Traffic",
+}.items():
+    KINDS.register(_kind, f"innet.experiments.papers:{_class}")
+
+
+class _ModelMeasure(Measure):
+    """A measurement on one model."""
+
+    model: str
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return (self.model,)
+
+
+class Training(_ModelMeasure):
     """A training through the switch, compared with plain sums from the same initial parameters.
 
     Attributes:
@@ -37,7 +121,6 @@ class Training(Settings):
     """
 
     kind: Literal["training"]
-    model: str
     workers: WorkerCount = 4
     codec: CodecDescription | None = None
     epochs: Annotated[int, Field(ge=1)] | None = None
@@ -45,8 +128,13 @@ class Training(Settings):
     max_score_drop: Annotated[float, Field(ge=0)]
     min_compression: Annotated[float, Field(ge=0)] = 0.0
 
+    def finding(self, context: Context) -> Finding:
+        from innet.experiments.measurements import training  # noqa: PLC0415 - takes long
 
-class BuildUp(Settings):
+        return training(self, context)
+
+
+class BuildUp(_ModelMeasure):
     """The union of the workers' selections, by the number of workers, on a training's gradients.
 
     Attributes:
@@ -58,13 +146,17 @@ class BuildUp(Settings):
     """
 
     kind: Literal["build-up"]
-    model: str
     counts: Counts
     codecs: Codecs
     constant: str
 
+    def finding(self, context: Context) -> Finding:
+        from innet.experiments.measurements import build_up  # noqa: PLC0415 - takes long
 
-class SelectionRatio(Settings):
+        return build_up(self, seed=context.options.seed, quick=context.options.quick)
+
+
+class SelectionRatio(_ModelMeasure):
     """The selection ratio of a selector relative to its target, while a model trains.
 
     Attributes:
@@ -77,14 +169,18 @@ class SelectionRatio(Settings):
     """
 
     kind: Literal["selection-ratio"]
-    model: str
     workers: Workers = 4
     codecs: Codecs
     targets: Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
     within: Annotated[float, Field(gt=1)]
 
+    def finding(self, context: Context) -> Finding:
+        from innet.experiments.measurements import selection_ratio  # noqa: PLC0415 - takes long
 
-class SelectionTime(Settings):
+        return selection_ratio(self, seed=context.options.seed, quick=context.options.quick)
+
+
+class SelectionTime(Measure):
     """Time to select, and to keep the rest, of a gradient with Laplace's distribution.
 
     Attributes:
@@ -101,8 +197,13 @@ class SelectionTime(Settings):
     subject: str
     min_ratio: dict[str, float] = Field(default_factory=dict)
 
+    def finding(self, context: Context) -> Finding:
+        from innet.experiments.measurements import selection_time  # noqa: PLC0415 - takes long
 
-class Aggregation(Settings):
+        return selection_time(self, seed=context.options.seed, quick=context.options.quick)
+
+
+class Aggregation(Measure):
     """Bytes and time of an all-reduce of sparse tensors over the switch, beside dense ones.
 
     Attributes:
@@ -124,8 +225,13 @@ class Aggregation(Settings):
     subject: str
     min_ratio: Annotated[float, Field(ge=0)] = 0.0
 
+    def finding(self, context: Context) -> Finding:
+        from innet.experiments.measurements import aggregation  # noqa: PLC0415 - takes long
 
-class Traffic(Settings):
+        return aggregation(self, seed=context.options.seed, quick=context.options.quick)
+
+
+class Traffic(_ModelMeasure):
     """Bytes of one worker in an all-reduce of a training's gradients, by the number of workers.
 
     Attributes:
@@ -136,16 +242,24 @@ class Traffic(Settings):
     """
 
     kind: Literal["traffic"]
-    model: str
     counts: Annotated[tuple[WorkerCount, ...], Field(strict=False, min_length=1)]
     codecs: Codecs
     constant: str
 
+    def finding(self, context: Context) -> Finding:
+        from innet.experiments.measurements import traffic  # noqa: PLC0415 - takes long
 
-Measure = Annotated[
-    Training | BuildUp | SelectionRatio | SelectionTime | Aggregation | Traffic,
-    Field(discriminator="kind"),
-]
+        return traffic(self, seed=context.options.seed, quick=context.options.quick)
+
+
+def _measure_of(given: object) -> object:
+    """The settings of the kind that is named."""
+    if not isinstance(given, Mapping):
+        return given
+    try:
+        return validate(KINDS.get(str(given.get("kind"))), given)
+    except (UnknownNameError, ConfigError) as error:
+        raise ValueError(str(error)) from None
 
 
 class Claim(Settings):
@@ -153,7 +267,7 @@ class Claim(Settings):
 
     claim: str
     paper_result: str
-    measure: Measure
+    measure: Annotated[Measure, BeforeValidator(_measure_of)]
 
 
 class Paper(Settings):

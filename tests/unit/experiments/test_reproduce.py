@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 from datetime import UTC, datetime
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -18,11 +19,14 @@ from innet.codecs import build_codec
 from innet.codecs.presets import PRESETS
 from innet.core.errors import ConfigError, DivergedError, InputError, UnknownNameError
 from innet.core.settings import validate
-from innet.experiments import reproduce
+from innet.experiments import measurements, reproduce
+from innet.experiments.measurements import OfflineReducer
 from innet.experiments.models.model import MODELS
 from innet.experiments.papers import (
+    KINDS,
     Aggregation,
     BuildUp,
+    Measure,
     Paper,
     SelectionRatio,
     SelectionTime,
@@ -32,9 +36,8 @@ from innet.experiments.papers import (
     papers,
 )
 from innet.experiments.plots import reproduction_figure
-from innet.experiments.reproduce import OfflineReducer
 from innet.experiments.tables import reproduction_table
-from innet.records import PERPLEXITY, ReproductionRecord
+from innet.records import PERPLEXITY, Finding, ReproductionRecord
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TOPK = {"preset": "topk", "selector": {"ratio": 0.01}, "carrier": "dense"}
@@ -126,6 +129,26 @@ def test_mistakes_in_the_data_are_named(change, message):
         validate(Paper, A_PAPER | {"claims": [claim]})
 
 
+class Weather(Measure):
+    kind: Literal["weather"]
+    degrees: int
+
+    def finding(self, context):
+        return Finding(
+            claim="", paper_result="", setup="outside", measured=f"{self.degrees}", holds=True
+        )
+
+
+def test_a_kind_of_claim_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setitem(KINDS._loaded, "weather", Weather)
+    monkeypatch.setitem(KINDS._targets, "weather", "outside:Weather")
+    claim = {"claim": "it is warm", "paper_result": "hot"}
+    paper = A_PAPER | {"claims": [claim | {"measure": {"kind": "weather", "degrees": 21}}]}
+    monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
+    record, _ = reproduce.run("topk", tmp_path, options=reproduce.ReproduceOptions(), created=NOW)
+    assert [(each.claim, each.measured) for each in record.findings] == [("it is warm", "21")]
+
+
 def test_offline_sums_are_those_of_the_collective():
     rng = np.random.default_rng(0)
     gradients = [rng.standard_normal(500).astype(np.float32) for _ in range(3)]
@@ -142,23 +165,23 @@ def test_offline_sums_are_those_of_the_collective():
 
 
 def test_the_union_of_topk_builds_up_and_a_shared_one_does_not(monkeypatch):
-    monkeypatch.setattr(reproduce, "_STEPS", 2)
+    monkeypatch.setattr(measurements, "_STEPS", 2)
     codecs = {"topk": TOPK, "scalecom": SHARED}
     measure = BuildUp(
         kind="build-up", model="digits-cnn", counts=(1, 4, 16), codecs=codecs, constant="scalecom"
     )
-    found = reproduce.build_up(measure, seed=0, quick=False)
+    found = measurements.build_up(measure, seed=0, quick=False)
     assert found.holds is True
     assert found.numbers["growth"]["scalecom"] == 1
     assert found.numbers["growth"]["topk"] > 4
     assert [series.x for series in found.series] == [(1, 4, 16)] * 2
     wrong = measure.model_copy(update={"constant": "topk"})
-    assert reproduce.build_up(wrong, seed=0, quick=False).holds is False
-    assert reproduce.build_up(measure, seed=0, quick=True).holds is None
+    assert measurements.build_up(wrong, seed=0, quick=False).holds is False
+    assert measurements.build_up(measure, seed=0, quick=True).holds is None
 
 
 def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
-    monkeypatch.setattr(reproduce, "_STEPS", 1)
+    monkeypatch.setattr(measurements, "_STEPS", 1)
     measure = SelectionRatio(
         kind="selection-ratio",
         model="digits-cnn",
@@ -167,13 +190,13 @@ def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
         targets=(0.01, 0.1),
         within=1.01,
     )
-    found = reproduce.selection_ratio(measure, seed=0, quick=False)
+    found = measurements.selection_ratio(measure, seed=0, quick=False)
     assert found.holds is True  # top-k selects exactly what is wanted, rounded down
     assert found.numbers["topk"] == pytest.approx({"0.01": 1, "0.1": 1}, rel=2e-3)
     threshold = measure.model_copy(update={"codecs": {"sidco-e": "sidco-e"}})
-    assert reproduce.selection_ratio(threshold, seed=0, quick=False).holds is False
-    monkeypatch.setattr(reproduce, "_selections", lambda *_, **__: ([1], [1]))  # far too few
-    assert reproduce.selection_ratio(measure, seed=0, quick=False).holds is False
+    assert measurements.selection_ratio(threshold, seed=0, quick=False).holds is False
+    monkeypatch.setattr(measurements, "_selections", lambda *_, **__: ([1], [1]))  # far too few
+    assert measurements.selection_ratio(measure, seed=0, quick=False).holds is False
 
 
 def test_times_are_of_the_same_gradient_side_by_side():
@@ -185,11 +208,13 @@ def test_times_are_of_the_same_gradient_side_by_side():
         subject="topk",
         min_ratio={"threshold": 1e9},
     )
-    found = reproduce.selection_time(measure, seed=0, quick=False)
+    found = measurements.selection_time(measure, seed=0, quick=False)
     assert found.holds is False
     assert found.numbers["ratios"]["topk"] == 1
     assert all(seconds > 0 for seconds in found.numbers["seconds"].values())
-    assert reproduce.selection_time(measure, seed=0, quick=True).setup.startswith("2,000 elements")
+    assert measurements.selection_time(measure, seed=0, quick=True).setup.startswith(
+        "2,000 elements"
+    )
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -204,7 +229,7 @@ def test_bytes_are_compared_with_dense_ones(overlap):
         subject="lhc",
         min_ratio=10.0,
     )
-    found = reproduce.aggregation(measure, seed=0, quick=False)
+    found = measurements.aggregation(measure, seed=0, quick=False)
     assert found.holds is overlap  # four times as many are in the union where places differ
     assert found.numbers["lhc"]["bytes"] > 2
 
@@ -217,7 +242,7 @@ def test_bytes_by_the_number_of_workers():
         codecs={"scalecom": "scalecom", "topk": {"preset": "topk"}},
         constant="scalecom",
     )
-    found = reproduce.traffic(measure, seed=0, quick=False)
+    found = measurements.traffic(measure, seed=0, quick=False)
     assert found.holds is True
     assert found.numbers["growth"]["topk"] > 2
 
@@ -230,10 +255,10 @@ class TestComparing:
             steps = [a_run().steps[0].model_copy(update={"score": score})]
             return a_run(steps=steps)
 
-        assert reproduce._lost(accuracy, run(0.9), run(0.88)) == pytest.approx(2)
-        assert reproduce._lost(accuracy, run(0.9), run(0.95)) == pytest.approx(-5)
-        assert reproduce._lost(perplexity, run(4.0), run(5.0)) == pytest.approx(25)
-        assert reproduce._lost(perplexity, run(4.0), run(3.0)) == pytest.approx(-25)
+        assert measurements._lost(accuracy, run(0.9), run(0.88)) == pytest.approx(2)
+        assert measurements._lost(accuracy, run(0.9), run(0.95)) == pytest.approx(-5)
+        assert measurements._lost(perplexity, run(4.0), run(5.0)) == pytest.approx(25)
+        assert measurements._lost(perplexity, run(4.0), run(3.0)) == pytest.approx(-25)
 
     @pytest.mark.parametrize(
         ("max_score_drop", "min_compression", "holds"),
@@ -251,7 +276,7 @@ class TestComparing:
         changes = {"max_score_drop": max_score_drop, "min_compression": min_compression}
         measure = validate(Training, TRAINED | changes)
         options = reproduce.ReproduceOptions()
-        found = reproduce._compared(measure, [run(0.9)], [run(0.88)], "a model", options)
+        found = measurements._compared(measure, [run(0.9)], [run(0.88)], "a model", options)
         assert found.holds is holds
         assert ("fewer bytes" in found.criterion) is (min_compression > 0)
 
@@ -300,12 +325,12 @@ class TestComparing:
         assert 0.01 < found.numbers["selected"] < most
 
     def test_a_training_that_diverges_is_a_finding(self, tmp_path, monkeypatch):
-        def runs(self, measure, spec, *, plain):
+        def runs(measure, spec, context, *, plain):
             if plain:
                 return []
             raise DivergedError("the training diverged: the loss of iteration 3 is nan.")
 
-        monkeypatch.setattr(reproduce._Trainings, "_runs", runs)
+        monkeypatch.setattr(measurements, "_runs", runs)
         paper = A_PAPER | {"claims": A_PAPER["claims"][:1]}
         monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
         record, _ = reproduce.run(

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from innet.allreduce.dtypes import Gradient, kind_of, like, to_float32
 from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
 from innet.allreduce.report import PacketCounts, Rounds, build_report, comparison, simulated
 from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, thin_of
@@ -30,7 +30,7 @@ from innet.codecs import (
 )
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
-from innet.core.numbers import require_int
+from innet.core.numbers import is_int, require_int
 from innet.core.reduce_op import Segment, ThinSegment
 from innet.core.settings import EngineName, default_program
 from innet.core.threads import ExclusiveUse, cores
@@ -43,6 +43,7 @@ from innet.topology import Emulation, Plan, Request, check_codec, check_conditio
 from innet.wire import Flag, Framing
 
 Frame = tuple[float, int, bytes]
+_STATE_VERSION = 1
 
 
 class _Before(NamedTuple):
@@ -104,7 +105,7 @@ class Collective(NotCopyable):
     """
 
     instead_of_a_copy = (
-        "make another with the same arguments, and load the codecs' state_dict into it"
+        "make another with the same arguments, and load the state_dict of this one into it"
     )
 
     def __init__(
@@ -194,13 +195,15 @@ class Collective(NotCopyable):
         self.on_round: Callable[[Mapping[int, list[Segment]], RoundResult], None] | None = None
         self._threads = min(workers, cores() if threads is None else max(1, threads))
         self._attempts = attempts
+        self._seed = seed
+        self._completed = 0  # all-reduces
         self._failed: str | None = None
         self._one = ExclusiveUse("this Collective")
         self._stalled = False
 
     # ------------------------------------------------------------------ public methods
 
-    def all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
+    def all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
         """Sum the workers' gradients over the network.
 
         A failed all-reduce leaves the codecs unchanged, so the same gradients can be passed again.
@@ -208,13 +211,14 @@ class Collective(NotCopyable):
         epochs. Packets of the failed all-reduce are then ignored.
 
         Args:
-            gradients: one float32 array per worker, all of one shape, in any iterable; of all
-                workers, or of those who are ``present``. They are not modified.
+            gradients: one array per worker, all of one shape and dtype, in any iterable; of all
+                workers, or of those who are ``present``. They are not modified. float32, float16
+                or bfloat16; NumPy's arrays or PyTorch's tensors. See ``innet.allreduce.dtypes``.
 
         Returns:
-            The decoded sum, float32 of that shape, and a report. If late workers were left out,
-            ``report.details["without"]`` names them. The sum then lacks them in every element, and
-            their error feedback keeps their gradients.
+            The decoded sum, of that shape, dtype and kind, and a report. If late workers were left
+            out, ``report.details["without"]`` names them. The sum then lacks them in every element,
+            and their error feedback keeps their gradients.
 
         Raises:
             GradientError: a wrong dtype or shape, or a value that is not finite, alone or with the
@@ -228,10 +232,11 @@ class Collective(NotCopyable):
         with self._one.taken():
             return self._all_reduce(gradients)
 
-    def _all_reduce(self, gradients: Iterable[NDArray[np.float32]]) -> tuple[Vector, Report]:
+    def _all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
         before = self._begin()
         given = self._of_present(listed(gradients))
-        flat = flattened(given)
+        floats = as_float32(given)
+        flat = flattened(floats)
         # All codecs are checked before any of them changes.
         for worker, vector in flat.items():
             self.codecs[worker].check(vector)
@@ -247,8 +252,10 @@ class Collective(NotCopyable):
         )
         with self._recording_failure():
             reduction = run_loop(loop, self._combine, self._new_epoch)
+        self._completed += 1
         outcomes = list(reduction.outcomes.values())
-        total = outcomes[0].sum.reshape(given[self.present[0]].shape)
+        first = self.present[0]
+        total = like(outcomes[0].sum.reshape(floats[first].shape), given[first])
         done = Rounds.of(reduction)
         if self.thin:
             done = done._replace(details={**done.details, "sizes": BY_CODEC})
@@ -428,6 +435,70 @@ class Collective(NotCopyable):
         self.codecs[worker].adopt(self.codecs[self.present[0]].state_dict())
         self.network.begin_epoch(self.plan.job.absent - {worker})
 
+    def state_dict(self) -> dict[str, Any]:
+        """The state between all-reduces, as copies: NumPy arrays, numbers and text.
+
+        It has the states of all workers' codecs, who takes part, the seed and the number of
+        completed all-reduces. Switches keep nothing that a later sum depends on. With faults, the
+        packets that are lost after loading are others; sums do not depend on them.
+        """
+        with self._one.taken():
+            return {
+                "version": _STATE_VERSION,
+                "workers": self.workers,
+                "seed": self._seed,
+                "completed": self._completed,
+                "absent": sorted(self.plan.job.absent),
+                "codecs": [codec.state_dict() for codec in self.codecs],
+            }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict`` with the same bits.
+
+        The codec's schedules may differ from those of the saved state; see ``innet.schedules``.
+
+        Raises:
+            StateError: it is no such state; or it has another version, number of workers or seed;
+                or its codecs are others. Nothing has changed.
+        """
+        with self._one.taken():
+            self._check_state(state)
+            before = [codec.state_dict() for codec in self.codecs]
+            try:
+                for codec, saved in zip(self.codecs, state["codecs"], strict=True):
+                    codec.load_state_dict(saved)
+                if set(state["absent"]) != self.plan.job.absent:
+                    self.network.begin_epoch(frozenset(state["absent"]))
+            except BaseException:
+                for codec, saved in zip(self.codecs, before, strict=True):
+                    codec.load_state_dict(saved)
+                raise
+            self._completed = state["completed"]
+
+    def _check_state(self, state: object) -> None:
+        keys = {"version", "workers", "seed", "completed", "absent", "codecs"}
+        if not isinstance(state, Mapping) or set(state) != keys:
+            raise StateError(
+                f"the saved state is a {type(state).__name__} without the entries "
+                f"{', '.join(sorted(keys))}; give what Collective.state_dict returned."
+            )
+        mine = {"version": _STATE_VERSION, "workers": self.workers, "seed": self._seed}
+        for name, value in mine.items():
+            if state[name] != value:
+                raise StateError(
+                    f"the saved state has {name} {state[name]!r}, this Collective {value!r}; make "
+                    "it with the arguments of the one that was saved."
+                )
+        absent, codecs = state["absent"], state["codecs"]
+        fits = isinstance(codecs, Sequence) and len(codecs) == self.workers
+        fits &= isinstance(absent, Sequence) and set(absent) < set(range(self.workers))
+        fits &= is_int(state["completed"]) and state["completed"] >= 0
+        if not fits:
+            raise StateError(
+                f"the saved state does not describe {self.workers} workers; give what "
+                "Collective.state_dict returned, whole."
+            )
+
     @contextmanager
     def record_packets(self, limit: int | None = None) -> Iterator[list[Frame]]:
         """Record packets between workers and switches while the context is open.
@@ -465,7 +536,7 @@ class Collective(NotCopyable):
         if not 0 <= require_int(worker, "the worker") < self.workers:
             raise InputError(f"there is no worker {worker}; they are 0 .. {self.workers - 1}.")
 
-    def _of_present(self, gradients: list[Vector]) -> dict[int, Vector]:
+    def _of_present(self, gradients: list[Gradient]) -> dict[int, Gradient]:
         """The gradients of the workers who take part, by worker."""
         if len(gradients) == self.workers:
             return {worker: gradients[worker] for worker in self.present}
@@ -481,7 +552,7 @@ class Collective(NotCopyable):
 
 
 def all_reduce(
-    gradients: Iterable[NDArray[np.float32]],
+    gradients: Iterable[Gradient],
     codec: CodecSpec = "dense",
     program: str | None = None,
     engine: EngineName = "jit",
@@ -502,7 +573,7 @@ def all_reduce(
     thin: bool = False,
     verify: bool = True,
     threads: int | None = None,
-) -> tuple[Vector, Report]:
+) -> tuple[Gradient, Report]:
     """Sum gradients over a new network, with one worker per gradient.
 
     For training, make one ``Collective`` and call it in every iteration, as codecs keep residuals
@@ -548,11 +619,34 @@ def all_reduce(
 # Gradients of the user: one for each worker, checked before anything is sent.
 
 
+def as_float32(gradients: Mapping[int, object]) -> dict[int, Vector]:
+    """The gradients by worker as float32 arrays, of whatever shape.
+
+    Raises:
+        GradientError: another dtype, or several; names the worker.
+    """
+    first = next(iter(gradients))
+    floats: dict[int, Vector] = {}
+    for worker, gradient in gradients.items():
+        converted: Any = to_float32(gradient, worker)
+        check_floats(converted, worker)
+        if kind_of(gradient) != kind_of(gradients[first]):
+            raise GradientError(
+                f"the gradient of worker {worker} is {kind_of(gradient)}, that of worker {first} "
+                f"{kind_of(gradients[first])}; convert them to one dtype."
+            )
+        floats[worker] = converted
+    return floats
+
+
 def flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
-    """The gradients by worker, checked: flat, contiguous, of one shape, finite."""
+    """The gradients by worker, checked: flat, contiguous, of one shape, finite.
+
+    Args:
+        gradients: as ``as_float32`` returns them.
+    """
     first = next(iter(gradients))
     for worker, gradient in gradients.items():
-        check_floats(gradient, worker)
         if gradient.shape != gradients[first].shape:
             raise GradientError(
                 f"the gradient of worker {worker} has shape {gradient.shape}, that of worker "
@@ -566,7 +660,7 @@ def flattened(gradients: Mapping[int, Vector]) -> dict[int, Vector]:
     return flat
 
 
-def listed(gradients: Iterable[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
+def listed(gradients: Iterable[Gradient]) -> list[Gradient]:
     """The gradients as a list. The iterable may be a generator, which can be read only once."""
     try:
         found = iter(gradients)

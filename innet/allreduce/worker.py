@@ -12,12 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.allreduce.loop import RoundResult, Vector, named, reduce_loop, run_loop
+from innet.allreduce.dtypes import Gradient, like, to_float32
+from innet.allreduce.loop import RoundResult, named, reduce_loop, run_loop
 from innet.allreduce.report import PacketCounts, Rounds, build_report
 from innet.codecs import (
     Codec,
@@ -184,7 +185,9 @@ class Worker(NotCopyable):
         self._end = self._new_end(plan)
         self._socket_loop = socket_loop(self._end, self._transport)
 
-    def all_reduce(self, gradient: Vector, *, codec: Codec | None = None) -> tuple[Vector, Report]:
+    def all_reduce(
+        self, gradient: Gradient, *, codec: Codec | None = None
+    ) -> tuple[Gradient, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
 
         All or nothing, as in ``Collective.all_reduce``: if a sum lacks a worker, the others repeat
@@ -192,14 +195,15 @@ class Worker(NotCopyable):
         have received the same sums, so they agree on whom to leave out.
 
         Args:
-            gradient: float32, of the same shape on all workers. It is not modified.
+            gradient: of the same shape and dtype on all workers: float32, float16 or bfloat16, an
+                array or a tensor of PyTorch. It is not modified.
             codec: used instead of the worker's codec, for workers that reduce several tensors, each
                 with its codec state. It must pass ``innet.topology.check_codec``.
 
         Returns:
-            The decoded sum, float32 of that shape, and this worker's report. Fields that need all
-            workers' outcomes are None or 0; see ``innet.allreduce.report``. If late workers were
-            left out, ``report.details["without"]`` names them.
+            The decoded sum, of that shape, dtype and kind, and this worker's report. Fields that
+            need all workers' outcomes are None or 0; see ``innet.allreduce.report``. If late
+            workers were left out, ``report.details["without"]`` names them.
 
         Raises:
             GradientError: a wrong dtype, or a value that is not finite; nothing was sent.
@@ -213,12 +217,13 @@ class Worker(NotCopyable):
         with self._one.taken():
             return self._all_reduce(gradient, codec)
 
-    def _all_reduce(self, gradient: Vector, codec: Codec | None) -> tuple[Vector, Report]:
+    def _all_reduce(self, gradient: Gradient, codec: Codec | None) -> tuple[Gradient, Report]:
         self._check_sound()
         codec = self.codec if codec is None else codec
-        check_floats(gradient, self.worker)
+        floats: Any = to_float32(gradient, self.worker)
+        check_floats(floats, self.worker)
         begun = time.perf_counter()
-        flat = np.ascontiguousarray(gradient).reshape(-1)
+        flat = np.ascontiguousarray(floats).reshape(-1)
         before = PacketCounts.of(self._end.counters)
         loop = reduce_loop(
             {self.worker: codec},
@@ -245,7 +250,7 @@ class Worker(NotCopyable):
             transport=self._name,
             total_seconds=time.perf_counter() - begun,
         )
-        return self.outcome.sum.reshape(gradient.shape), report
+        return like(self.outcome.sum.reshape(floats.shape), gradient), report
 
     def combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
         """One round without a codec: combine words with the other workers'.

@@ -288,9 +288,11 @@ class Selector(Part[P]):
             larger than any number.
         rank: position of this worker among those who take part in the current all-reduce, from 0;
             None if it is the worker's index. The codec sets it.
+        capabilities: unless the class says otherwise, it leaves a residual.
     """
 
     kind = "selector"
+    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL}))
     local: ClassVar[bool] = True
     verbatim: ClassVar[bool] = True
     selects_nonfinite: ClassVar[bool] = False
@@ -425,9 +427,15 @@ class Scaling(ABC):
 
 
 class Quantizer(Part[P]):
-    """Decides how floats become integers."""
+    """Decides how floats become integers.
+
+    Attributes:
+        capabilities: unless the class says otherwise, its integers are int32 words whose sum fits,
+            and nothing is known of how many an element has.
+    """
 
     kind = "quantizer"
+    capabilities = Capabilities(provides=frozenset({INT32}), integer_width=32)
 
     @abstractmethod
     def largest_integer(self, workers: int) -> int:
@@ -464,9 +472,14 @@ class Quantizer(Part[P]):
 
 
 class Carrier(Part[P]):
-    """Decides how integers become words that a switch can sum without knowing indices."""
+    """Decides how integers become words that a switch can sum without knowing indices.
+
+    Attributes:
+        capabilities: unless the class says otherwise, it sends int32 words in one round.
+    """
 
     kind = "carrier"
+    capabilities = Capabilities(requires={INT32: "the switch adds 32-bit integers."}, rounds=(0, 1))
 
     @abstractmethod
     def announce(self, selection: Selection, workers: int) -> list[Segment]:

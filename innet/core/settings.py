@@ -682,6 +682,22 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     sensitivity: Annotated[
         bool, Field(description="Simulate again with half and twice of each assumed constant.")
     ] = False
+    baselines: Annotated[
+        tuple[str, ...],
+        Field(
+            strict=False,
+            description="Simulate an all-reduce between hosts beside the codec, too: ring, "
+            "halving-doubling, parameter-server, sharded-parameter-server, all-gather or "
+            "gtopk-tree, of float32 or as in ring-float16, ring-bfloat16. Repeatable.",
+        ),
+    ] = ()
+    transport: Annotated[
+        str,
+        Field(
+            description="What carries the baselines' messages: tcp, dctcp or roce, with settings "
+            "as in tcp:min_timeout=2e-4."
+        ),
+    ] = "tcp"
 
 
 class ThroughputSettings(Settings):

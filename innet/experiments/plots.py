@@ -36,7 +36,8 @@ from innet.records import (
     ThroughputRecord,
     TrainingRecord,
 )
-from innet.records.simulation import Iteration
+from innet.records.simulation import BaselineRun, Iteration
+from innet.records.sweep import of_baseline
 from innet.records.throughput import Point
 
 if TYPE_CHECKING:
@@ -1012,8 +1013,14 @@ def simulation_figure(record: SimulationRecord) -> Figure:
         MissingToolError: matplotlib is not installed.
     """
     lanes = min(record.workers, _LANES)
-    figure = new_figure(13, max(3.6, 1.6 + 0.5 * lanes))
-    left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))
+    above = max(3.6, 1.6 + 0.5 * lanes)
+    below = 0.9 + 0.3 * (1 + len(record.baselines)) if record.baselines else 0.0
+    figure = new_figure(13, above + below)
+    parts: Any = [figure]
+    if below:
+        parts = figure.subfigures(2, 1, height_ratios=(above, below))
+        _draw_baselines(parts[1].subplots(), record)
+    left, right = parts[0].subplots(1, 2, width_ratios=(2.2, 1))
     _draw_timeline(left, record.iterations[-1])
     _draw_completion(right, record)
     what = record.model or f"all-reduce of {record.elements:,} elements"
@@ -1097,6 +1104,28 @@ def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
     hide_frame(axes)
 
 
+def _draw_baselines(axes: Axes, record: SimulationRecord) -> None:
+    """The mean time of an iteration with the codec, and with each baseline."""
+    runs: dict[str, SimulationRecord | BaselineRun] = {
+        record.report.codec: record,
+        **record.baselines,
+    }
+    seconds = [run.iteration_seconds for run in runs.values()]
+    factor, unit = _time_unit(max(seconds))
+    bars = axes.barh(
+        range(len(runs)),
+        [factor * each for each in seconds],
+        color=[COLORS[0], *[_OTHER] * len(record.baselines)],
+        height=0.7,
+    )
+    axes.bar_label(bars, [tables.duration(each) for each in seconds], padding=4, fontsize=9)
+    axes.set_yticks(range(len(runs)), list(runs))
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.1 * factor * max(seconds))
+    axes.set_xlabel(f"simulated time of an iteration, {unit}")
+    hide_frame(axes)
+
+
 def _time_unit(longest: float) -> tuple[float, str]:
     """A unit in which so many seconds are a number that is easily read, and its name."""
     for limit, factor, unit in ((2.0, 1.0, "s"), (2e-3, 1e3, "ms")):
@@ -1119,6 +1148,8 @@ _METRICS = {
     "retransmissions": "packets sent again",
     "packets": "packets on links",
 }
+_OTHER = "#999999"  # what stands beside a codec
+_ALONE = "sums in the network"  # the name of a sweep's only line, beside baselines
 _ROOM = 40  # characters of numbers side by side below a panel
 _SPREAD = 8.0  # largest number over smallest, from which an axis is logarithmic
 
@@ -1189,19 +1220,20 @@ def _draw_swept(axes: Axes, record: SweepRecord, metric: str) -> None:
             continue
         axes.plot(
             *zip(*found, strict=True),
-            label=", ".join(map(str, fixed.values())),
+            label=", ".join(map(str, fixed.values())) or _ALONE,
             color=COLORS[color % len(COLORS)],
             linestyle=DASHES[(dashes + color // len(COLORS)) % len(DASHES)],
             marker=_MARKERS[color % len(_MARKERS)],
             markersize=max(4, 9 - 1.5 * color),  # equal results do not hide each other
         )
+    numbers = [point.metric(metric) for point in record.points]
+    numbers += _draw_swept_baselines(axes, record, metric, positions, len(second))
     if logarithmic:
         axes.set_xscale("log", base=2)
     labels = [tables.setting(value) for value in first.values]
     axes.set_xticks(positions, labels, rotation=0 if sum(map(len, labels)) < _ROOM else 30)
     axes.minorticks_off()
     axes.set_xlabel(first.name)
-    numbers = [point.metric(metric) for point in record.points]
     if min(numbers) > 0 and max(numbers) / min(numbers) > _SPREAD:
         log_scale(axes, "y", duration_tick if metric.endswith("seconds") else "{x:,g}")
     else:
@@ -1211,6 +1243,39 @@ def _draw_swept(axes: Axes, record: SweepRecord, metric: str) -> None:
     axes.set_ylabel(_METRICS.get(metric, metric.replace("_", " ")))
     axes.grid(alpha=0.3)
     hide_frame(axes)
+
+
+def _draw_swept_baselines(
+    axes: Axes, record: SweepRecord, metric: str, positions: Sequence[float], taken: int
+) -> list[float]:
+    """A gray line for each baseline and combination of the other axes; returns its numbers.
+
+    Over codecs all baselines are the same: of each combination without them, one line is drawn.
+    """
+    first, *others = record.axes
+    names = [axis.name for axis in others if axis.name != "codec"]
+    drawn: list[float] = []
+    for number, name in enumerate(record.baselines):
+        lines: dict[tuple[Any, ...], dict[float, float]] = {}
+        for point in record.points:
+            try:
+                found = point.metric(of_baseline(name, metric))
+            except InputError:  # a metric that baselines have not
+                return drawn
+            key = tuple(point.values[other] for other in names)
+            at = positions[first.values.index(point.values[first.name])]
+            lines.setdefault(key, {})[at] = found
+        for dashes, (values, line) in enumerate(lines.items()):
+            drawn += line.values()
+            axes.plot(
+                *zip(*sorted(line.items()), strict=True),
+                label=", ".join([name, *map(str, values)]),
+                color=str(0.25 + 0.5 * number / max(1, len(record.baselines))),
+                linestyle=DASHES[(1 + dashes) % len(DASHES)],
+                marker=_MARKERS[(taken + number) % len(_MARKERS)],
+                markersize=5,
+            )
+    return drawn
 
 
 def _positions(axis: Axis) -> tuple[list[float], bool]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,12 @@ from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, SimulateSettings, validate
 from innet.experiments import workload as workloads
 from innet.experiments.allreduce import gradients
+from innet.experiments.baselines import Baseline, MessageNetwork, baselines_of
 from innet.experiments.timeline import IterationTimes, Times, iterate
 from innet.experiments.workload import BucketShape, Stragglers, Workload
 from innet.records import Machine, Report, Simulated
 from innet.records.simulation import (
+    BaselineRun,
     Bucket,
     Iteration,
     PerWorker,
@@ -36,6 +38,8 @@ from innet.records.simulation import (
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
 from innet.sim.network import SECOND, is_steady
+from innet.sim.transport import transport_of
+from innet.topology import Plan
 
 Watch = Callable[[SimulationProgress], None]
 Shapes = tuple[tuple[int, ...], ...]
@@ -78,12 +82,13 @@ def simulate(
     resolved = network_of(network)
     plain = str(network) if isinstance(network, str | Path) else asdict(resolved)
     checked = validate(SimulateSettings, {**settings, "network": plain})
+    baselines = baselines_of(checked)
     run = _Run(checked, resolved)
     if pcap is not None:
         run.network.capture(Path(pcap))
-    iterations = run.iterations(watch or (lambda _: None))
-    every = [bucket for each in iterations for bucket in each.buckets]
-    total = merged([bucket.simulated for bucket in every], sum(each.elements for each in every))
+    progress = _Progress(watch, (1 + len(baselines)) * run.all_reduces)
+    iterations = run.iterations(progress)
+    beside = {each.name: run.baseline(each, progress) for each in baselines}
     return SimulationRecord(
         innet=__version__,
         created=created or datetime.now(UTC),
@@ -95,12 +100,13 @@ def simulate(
         network=asdict(resolved),
         compute_source=run.workload.source,
         compute_assumed=run.workload.assumed,
-        simulated=total,
+        simulated=_total(iterations),
         seconds=max(iterations[-1].end),
         iterations=tuple(iterations),
         all_reduces=run.network.all_reduces,
         sensitivity=_sensitivity(checked, resolved, run.workload) if checked.sensitivity else (),
         report=run.network.last,
+        baselines=beside,
         wall_seconds=time.perf_counter() - begun,
     )
 
@@ -135,7 +141,7 @@ def _sensitivity(
     """The simulation again with half and twice of each constant that is assumed, not given."""
 
     def seconds(changed: SimulateSettings, other: Network) -> float:
-        found = _Run(changed, other).iterations(lambda _: None)
+        found = _Run(changed, other).iterations(_Progress(None, 0))
         return max(found[-1].end) / len(found)
 
     rows = []
@@ -165,6 +171,45 @@ def _sensitivity(
     return tuple(rows)
 
 
+def _total(iterations: Sequence[Iteration]) -> Simulated:
+    """All all-reduces together."""
+    every = [bucket for each in iterations for bucket in each.buckets]
+    return merged([bucket.simulated for bucket in every], sum(each.elements for each in every))
+
+
+class _Progress:
+    """Tells a watcher how far a simulation is.
+
+    Args:
+        watch: who is told; None for nobody.
+        total: all-reduces that there will be.
+    """
+
+    def __init__(self, watch: Watch | None, total: int) -> None:
+        self._watch, self._total, self._done = watch, total, 0
+
+    def add(self, seconds: float) -> None:
+        """An all-reduce is done, at a simulated time."""
+        self._done += 1
+        if self._watch is not None:
+            self._watch(SimulationProgress(all_reduces=self._done, of=self._total, seconds=seconds))
+
+
+class _Reducer(Protocol):
+    """What sums buckets in simulated time."""
+
+    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
+        """Sum a bucket.
+
+        Args:
+            bucket: its number.
+            starts: when each worker can send, simulated seconds.
+
+        Returns:
+            When each worker has the sum, and what it took.
+        """
+
+
 class _Run:
     """A simulation.
 
@@ -184,27 +229,53 @@ class _Run:
         )
         done = self.workload.backward_times(settings.layer_times)
         self._ready = [float(done[bucket.layers[1]]) for bucket in self._buckets]
+        self._network = network
         self.network = _BucketNetwork(settings, network, self._buckets)
 
-    def iterations(self, watch: Watch) -> list[Iteration]:
-        """All iterations, one after the other; each worker begins with its own end."""
+    @property
+    def all_reduces(self) -> int:
+        """Of all iterations."""
+        return self.settings.iterations * len(self._buckets)
+
+    def baseline(self, baseline: Baseline, progress: _Progress) -> BaselineRun:
+        """The same iterations, summed by hosts."""
+        network = _BaselineNetwork(self.settings, self._network, self._buckets, baseline, self.plan)
+        found = self.iterations(progress, network, is_encoded=baseline.is_encoded)
+        return BaselineRun(
+            transport=self.settings.transport,
+            simulated=_total(found),
+            seconds=max(found[-1].end),
+            iterations=tuple(found),
+            all_reduces=network.all_reduces,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """Of the job."""
+        return self.network.plan
+
+    def iterations(
+        self, progress: _Progress, reducer: _Reducer | None = None, *, is_encoded: bool = True
+    ) -> list[Iteration]:
+        """All iterations, one after the other; each worker begins with its own end.
+
+        Args:
+            progress: is told of each all-reduce.
+            reducer: what sums buckets; by default the network.
+            is_encoded: whether workers encode and decode them.
+        """
         workload, settings = self.workload, self.settings
+        summing = self.network if reducer is None else reducer
         sizes = [bucket.elements for bucket in self._buckets]
         begin = np.zeros(settings.workers)
         found: list[Iteration] = []
-        total = settings.iterations * len(sizes)
         for number in range(1, settings.iterations + 1):
             taken: list[_Taken] = []
 
             def reduce(bucket: int, starts: Times, taken: list[_Taken] = taken) -> Times:
-                done, what = self.network.all_reduce(bucket, starts)
+                done, what = summing.all_reduce(bucket, starts)
                 taken.append(what)
-                before = len(found) * len(sizes)
-                watch(
-                    SimulationProgress(
-                        all_reduces=before + len(taken), of=total, seconds=float(done.max())
-                    )
-                )
+                progress.add(float(done.max()))
                 return done
 
             times = iterate(
@@ -214,8 +285,8 @@ class _Run:
                 forward=workload.forward,
                 ready=self._ready,
                 backward=workload.seconds - workload.forward,
-                encode=[settings.encode_time * size for size in sizes],
-                decode=[settings.decode_time * size for size in sizes],
+                encode=[is_encoded * settings.encode_time * size for size in sizes],
+                decode=[is_encoded * settings.decode_time * size for size in sizes],
                 reduce=reduce,
             )
             found.append(self._recorded(number, times, taken))
@@ -324,16 +395,13 @@ class _BucketNetwork:
         assert simulation is not None, "there is a network"
         LinkCaptures(simulation, folder)
 
+    @property
+    def plan(self) -> Plan:
+        """Of the job."""
+        return self._collective.plan
+
     def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
-        """Sum a bucket.
-
-        Args:
-            bucket: its number.
-            starts: when each worker can send, simulated seconds.
-
-        Returns:
-            When each worker has the sum, and what it took.
-        """
+        """As of ``_Reducer``."""
         begin = float(starts.min())
         together = begin == float(starts.max())
         key = (bucket == len(self._buckets) - 1, self._buckets[bucket].shapes)
@@ -409,6 +477,51 @@ class _BucketNetwork:
                 seed=self._settings.seed,
             )
         return self._sizes[shapes]
+
+
+class _BaselineNetwork:
+    """The workers and the network, on which buckets are summed without a switch that sums.
+
+    What takes equally long is simulated once, as with codecs.
+
+    Attributes:
+        all_reduces: how many were simulated.
+    """
+
+    def __init__(
+        self,
+        settings: SimulateSettings,
+        network: Network,
+        buckets: list[BucketShape],
+        baseline: Baseline,
+        plan: Plan,
+    ) -> None:
+        self._buckets = buckets
+        self._network = MessageNetwork(
+            baseline,
+            plan,
+            network,
+            transport_of(settings.transport),
+            density=settings.density,
+            seed=settings.seed,
+        )
+        self._steady = is_steady(network)
+        self._known: dict[int, _Taken] = {}
+        self.all_reduces = 0
+
+    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
+        """As of ``_Reducer``."""
+        size, begin = self._buckets[bucket].elements, float(starts.min())
+        together = begin == float(starts.max())
+        if together and size in self._known:
+            taken = self._known[size]
+        else:
+            found = self._network.all_reduce(size, starts)
+            self.all_reduces += 1
+            taken = _Taken(found.ends, found.simulated, found.bytes_sent, None)
+            if together and self._steady:
+                self._known[size] = taken
+        return begin + np.array(taken.ends) / SECOND, taken
 
 
 def _with_seconds(report: Report, ticks: int, busy: Mapping[str, tuple[int, int]]) -> Report:

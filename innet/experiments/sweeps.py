@@ -184,10 +184,12 @@ def sweep(
 def simulation() -> Task:
     """``innet.simulate`` as what a sweep runs."""
     from innet.codecs import build_codec  # noqa: PLC0415 - it brings Numba
+    from innet.experiments.baselines import baselines_of  # noqa: PLC0415 - likewise
     from innet.experiments.simulate import simulate, workload_of  # noqa: PLC0415 - likewise
 
     def check(settings: dict[str, Any]) -> None:
         checked = validate(SimulateSettings, settings)
+        baselines_of(checked)
         build_codec(checked.codec, layers=((workload_of(checked).elements,),))
 
     return Task(simulate, tuple(SimulateSettings.model_fields), check)
@@ -417,6 +419,14 @@ def _summarized(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float
     if not isinstance(iterations, list):
         return record, {}
     short = {name: value for name, value in record.items() if name != "iterations"}
+    if short.get("baselines"):
+        short["baselines"] = {
+            name: {
+                **{key: value for key, value in run.items() if key != "iterations"},
+                "iteration_seconds": run["seconds"] / len(iterations),
+            }
+            for name, run in short["baselines"].items()
+        }
     if not (iterations and record.get("model")):
         return short, {}
     means = {

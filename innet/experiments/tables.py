@@ -25,6 +25,8 @@ from innet.records import (
     TrafficRecord,
     TrainingRecord,
 )
+from innet.records.simulation import BaselineRun
+from innet.records.sweep import baseline_metric
 from innet.records.sweep import label as point_label
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -804,6 +806,8 @@ def simulation_table(record: SimulationRecord) -> Group:
     parts = [table]
     if record.model or len(record.iterations) > 1:
         parts.append(_iterations_table(record))
+    if record.baselines:
+        parts.append(_baselines_table(record))
     if record.sensitivity:
         parts.append(_sensitivity_table(record))
     return Group(*parts)
@@ -853,6 +857,37 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
     ]
 
 
+def _baselines_table(record: SimulationRecord) -> Table:
+    """The codec, and below it each baseline."""
+    (transport,) = {each.transport for each in record.baselines.values()}
+    table = Table(
+        box=SIMPLE_HEAD,
+        caption=f"Means of an iteration; packets of the whole run, with the acknowledgements of "
+        f"baselines, which go over {transport}.",
+        caption_justify="left",
+    )
+    table.add_column("summed by")
+    for column in ("iteration", "network", "goodput\nGbit/s", "packets", "dropped", "sent\nagain"):
+        table.add_column(column, justify="right")
+    count_of = len(record.iterations)
+    runs: dict[str, SimulationRecord | BaselineRun] = {
+        f"{record.report.codec} ({record.report.program})": record,
+        **record.baselines,
+    }
+    for name, run in runs.items():
+        what = run.simulated
+        table.add_row(
+            name,
+            duration(run.iteration_seconds),
+            duration(what.seconds / count_of),
+            f"{what.goodput_gbps:.4g}",
+            count(what.packets),
+            count(what.dropped),
+            count(what.retransmissions),
+        )
+    return table
+
+
 def _sensitivity_table(record: SimulationRecord) -> Table:
     now = record.iteration_seconds
     table = Table(
@@ -895,13 +930,15 @@ def _iterations_table(record: SimulationRecord) -> Table:
 def sweep_table(record: SweepRecord) -> Table:
     """A row for each point: the values of the axes, then the metrics that all points have."""
     metrics = [name for name in record.shown_metrics() if name != "packets"]
+    if record.baselines:  # they need the room of what never happened
+        metrics = [name for name in metrics if any(each.metric(name) for each in record.points)]
     table = Table(box=SIMPLE_HEAD)
     for axis in record.axes:
         table.add_column(axis.name, no_wrap=True)
     for metric in metrics:
-        table.add_column(_SWEPT.get(metric, (metric, count))[0], justify="right", no_wrap=True)
+        table.add_column(_swept(metric)[0], justify="right", no_wrap=True)
     for point in record.points:
-        numbers = ((_SWEPT.get(name, (name, count))[1], point.metric(name)) for name in metrics)
+        numbers = ((_swept(name)[1], point.metric(name)) for name in metrics)
         table.add_row(
             *map(setting, point.values.values()), *(said(number) for said, number in numbers)
         )
@@ -915,6 +952,15 @@ _SWEPT: dict[str, tuple[str, Callable[[Any], str]]] = {
     "goodput_gbps": ("goodput\nGbit/s", lambda number: f"{number:.2f}"),
     "retransmissions": ("sent\nagain", count),
 }
+
+
+def _swept(metric: str) -> tuple[str, Callable[[Any], str]]:
+    """The head of a metric's column, and how its numbers are written."""
+    name, inner = baseline_metric(metric)
+    if not name:
+        return _SWEPT.get(metric, (metric, count))
+    head, said = _SWEPT[inner]
+    return f"{name}\n{head}", said
 
 
 def failures(record: SweepRecord) -> list[str]:

@@ -115,6 +115,29 @@ class Sensitivity(Frozen):
     doubled: float
 
 
+class BaselineRun(Frozen):
+    """The same workload, summed by an all-reduce between hosts.
+
+    Attributes:
+        transport: of its messages.
+        simulated: of all all-reduces together; its bytes hold acknowledgements.
+        seconds: as of the record.
+        iterations: likewise. No sums are compared: ``exact`` of their buckets is None.
+        all_reduces: how many were simulated; the others were equal to one of them.
+    """
+
+    transport: str
+    simulated: Simulated
+    seconds: float
+    iterations: tuple[Iteration, ...]
+    all_reduces: int
+
+    @property
+    def iteration_seconds(self) -> float:
+        """Mean duration of an iteration."""
+        return self.seconds / len(self.iterations)
+
+
 class SimulationRecord(Record):
     """All-reduces or training iterations in simulated time.
 
@@ -134,6 +157,7 @@ class SimulationRecord(Record):
         sensitivity: of ``iteration_seconds`` to each assumed constant; empty unless asked for.
         report: of the last all-reduce that was simulated. Its ``seconds``, but for ``simulated``,
             are wall time.
+        baselines: the same workload without a switch that sums, by the names of the baselines.
         wall_seconds: wall time of the run.
     """
 
@@ -152,6 +176,7 @@ class SimulationRecord(Record):
     all_reduces: int
     sensitivity: tuple[Sensitivity, ...] = ()
     report: Report
+    baselines: dict[str, BaselineRun] = Field(default_factory=dict)
     wall_seconds: float
 
     @property

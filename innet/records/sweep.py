@@ -26,6 +26,7 @@ METRICS = (
     "packets",
 )
 """What tables show of each point, where its record has it."""
+_BASELINES = "baselines."
 _PARTS = ("machine.", "report.", "settings.")  # of a record, whose numbers are not listed
 
 
@@ -72,6 +73,9 @@ class SweepPoint(Frozen):
         if name in known:
             return known[name]
         if (inner := f"simulated.{name}") in known:
+            return known[inner]
+        baseline, rest = baseline_metric(name)
+        if baseline and (inner := of_baseline(baseline, f"simulated.{rest}")) in known:
             return known[inner]
         names = ", ".join(
             each.removeprefix("simulated.") for each in sorted(known) if not each.startswith(_PARTS)
@@ -132,7 +136,7 @@ class SweepRecord(Record):
 
     def shown_metrics(self) -> tuple[str, ...]:
         """Those of ``METRICS`` that every point has; of a model's run, the time of an iteration
-        instead of the run's.
+        instead of the run's. Then one of each baseline that all have.
         """
         known = [
             {name.removeprefix("simulated.") for name in point.metrics()} for point in self.points
@@ -140,7 +144,15 @@ class SweepRecord(Record):
         found = [name for name in METRICS if known and all(name in each for each in known)]
         if "iteration_seconds" in found:
             found.remove("seconds")
-        return tuple(found)
+        main = "iteration_seconds" if "iteration_seconds" in found else "goodput_gbps"
+        return (*found, *(of_baseline(name, main) for name in self.baselines))
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """Names of the baselines that every point has."""
+        every = [list(point.record.get("baselines") or ()) for point in self.points]
+        first = every[0] if every else []
+        return tuple(name for name in first if all(name in each for each in every))
 
 
 class PointRecord(Record):
@@ -157,6 +169,19 @@ class PointRecord(Record):
     format: Literal["innet.sweep-point"] = "innet.sweep-point"
     function: str
     record: dict[str, Any] = Field(default_factory=dict)
+
+
+def of_baseline(baseline: str, metric: str) -> str:
+    """The name of a baseline's metric."""
+    return f"{_BASELINES}{baseline}.{metric}"
+
+
+def baseline_metric(name: str) -> tuple[str, str]:
+    """The baseline and its metric that ``of_baseline`` has made a name of; two "" of another."""
+    if not name.startswith(_BASELINES):
+        return "", ""
+    baseline, _, metric = name.removeprefix(_BASELINES).rpartition(".")
+    return baseline.removesuffix(".simulated"), metric
 
 
 def label(values: Mapping[str, Any]) -> str:

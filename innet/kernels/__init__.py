@@ -246,6 +246,22 @@ class Kernels(Protocol):
         """The inverse of ``pack``, shape (size,)."""
         ...
 
+    def pack_bits(self, integers: Ints, bits: int, /) -> Ints:
+        """Integers of a few bits each, one after the other, shape (ceil(n · bits / 32),).
+
+        Bit b of integer i is bit i · bits + b of a stream; bit s of the stream is bit s mod 32 of
+        word s div 32. Bits after the last integer are zero.
+
+        Args:
+            integers: shape (n,), from 0 to 2**bits - 1.
+            bits: of each, 1 .. 31.
+        """
+        ...
+
+    def unpack_bits(self, words: Ints, size: int, bits: int, /) -> Ints:
+        """The inverse of ``pack_bits``, shape (size,)."""
+        ...
+
     def block_squares(self, x: Floats, block: int, /) -> Doubles:
         """The sum of squares of each of the ceil(n / block) blocks of consecutive elements.
 

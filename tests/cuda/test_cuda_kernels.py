@@ -300,6 +300,17 @@ def test_packing(data):
 
 @some_examples
 @given(st.data())
+def test_packing_bits(data):
+    bits = data.draw(st.sampled_from((1, 7, 9, 16, 31)))
+    rng = np.random.default_rng(data.draw(gradients.seeds))
+    integers = rng.integers(0, 2**bits, data.draw(SIZES)).astype(np.int32)
+    words = naive.pack_bits(integers, bits)
+    assert_same(gpu.pack_bits(integers, bits), words)
+    assert_same(gpu.unpack_bits(words, integers.size, bits), integers)
+
+
+@some_examples
+@given(st.data())
 def test_hadamard(data):
     x = vector(data)
     block = data.draw(st.sampled_from((16, 64, 512)))

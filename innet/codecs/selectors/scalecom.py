@@ -26,6 +26,7 @@ from innet.codecs.parts import (
     SparseValues,
     StepCounter,
 )
+from innet.codecs.selectors.packed_indices import ChunkCode, IndexCode, SortedCode
 from innet.core.errors import ConfigError, InputError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
@@ -75,25 +76,27 @@ class _Division(NamedTuple):
 
     Attributes:
         size: elements of the gradient.
-        layers: slice and rate of each layer.
-        led: how many indices the leader chooses; 0 if every layer is sent completely.
-        mixed: some layers are sent completely.
+        layers: slice of each layer, and how its indices are sent; None if all of it is sent.
+        words: of the leader's indices.
+        chosen: there are layers of which elements are chosen.
     """
 
     size: int
-    layers: tuple[tuple[slice, int], ...]
-    led: int
-    mixed: bool
+    layers: tuple[tuple[slice, IndexCode | None], ...]
+    words: int
+    chosen: bool
 
 
 class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
     """In all-reduce t of N workers, worker t mod N leads. It chooses indices from its own x, and
     all workers use them. If workers have left, N counts those who take part, in their order.
 
-    The leader's k indices take a round of their own, with k words. The leader sends its indices
-    plus one, the other workers send zeros, and the switch combines them by OR. So k coordinates
-    arrive for any number of workers, with the sum of the workers' x at each. The leader's choice
-    suits all workers if their x are similar. Error feedback ``lowpass`` makes them so.
+    The leader's k indices take a round of their own. The leader sends them packed
+    (``packed_indices``), the other workers send zeros, and the switch combines them by OR. So k
+    coordinates arrive for any number of workers, with the sum of the workers' x at each. The first
+    word of the round is the leader's position plus one: all workers see whether the right one led,
+    and no other. The leader's choice suits all workers if their x are similar. Error feedback
+    ``lowpass`` makes them so.
 
     Indices of layers that are sent completely are known and are not sent. If everything is sent,
     there is no such round. The same worker leads again when a failed all-reduce is repeated.
@@ -105,7 +108,9 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
     name = "scalecom"
     local = False
     capabilities = Capabilities(
-        provides=frozenset({SAME_INDICES, LEAVES_RESIDUAL}), rounds=(0, 1), metadata="k"
+        provides=frozenset({SAME_INDICES, LEAVES_RESIDUAL}),
+        rounds=(0, 1),
+        metadata="ceil(k * ceil(log2(rate)) / 32) + 1",
     )
     settings = ScaleComSettings
 
@@ -162,7 +167,7 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         return indices, None
 
     def _follow(
-        self, local: Ints | None, size: int, workers: int
+        self, local: list[Ints] | None, size: int, workers: int
     ) -> Generator[list[Segment], list[Ints], Ints]:
         """The leader's indices (``local`` on the leader), and those of layers sent completely."""
         position = self._place()
@@ -171,12 +176,17 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
                 f"worker {position} takes part in an all-reduce of {workers} workers; to take "
                 f"turns in leading they must be numbered 0 to {workers - 1} (build_codec's worker)."
             )
-        led = self._division(size).led
-        words = np.zeros(led, np.int32) if local is None else local + np.int32(1)
+        words = np.zeros(1 + self._division(size).words, np.int32)
+        if local is not None:
+            words[0] = position + 1
+            self._encode(local, size, words[1:])
         (answer,) = yield [Segment(ReduceOp.OR, words)]
-        indices = self._with_dense_layers(answer - np.int32(1), size)
-        # Without a leader all words are zero; two leaders mix their words.
-        if indices[0] < 0 or (local is not None and not np.array_equal(answer, words)):
+        # Without a leader all words are zero; two leaders mix theirs.
+        led = answer[0] == self.leader(workers) + 1
+        if local is not None:
+            led = led and np.array_equal(answer, words)
+        indices = self._decode(answer[1:], size) if led else None
+        if indices is None:
             raise InputError(
                 f"in all-reduce {self._step} not exactly one worker led; build the codecs with "
                 "the numbers of their workers (build_codec's worker) and load states of one time."
@@ -196,47 +206,76 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
             rates = list(self._rates or [self.parameters.rate] * len(parts))
             if self.parameters.first_dense and len(parts) > 1:
                 rates[0] = 1
-            layers = tuple(zip(parts, rates, strict=True))
-            led = sum(self._count(layer, rate) for layer, rate in layers if rate > 1)
-            self._last = _Division(size, layers, led, 1 in rates)
+            codes = [self._code(part, rate) for part, rate in zip(parts, rates, strict=True)]
+            words = sum(code.words for code in codes if code is not None)
+            chosen = any(code is not None for code in codes)
+            layers = tuple(zip(parts, codes, strict=True))
+            self._last = _Division(size, layers, words, chosen)
         return self._last
+
+    def _code(self, layer: slice, rate: int) -> IndexCode | None:
+        size: int = layer.stop - layer.start
+        if rate == 1:
+            return None
+        if self.parameters.exact:
+            return SortedCode(size, max(1, size // rate))
+        return ChunkCode(size, rate)
 
     def _everything(self, size: int) -> bool:
         warm = self._step < self.parameters.warmup
-        return warm or size == 0 or self._division(size).led == 0
+        return warm or size == 0 or not self._division(size).chosen
 
-    def _count(self, layer: slice, rate: int) -> int:
-        size: int = layer.stop - layer.start
-        return max(1, size // rate) if self.parameters.exact else -(-size // rate)
+    def _lead(self, x: Floats, y: Floats | None = None) -> list[Ints]:
+        """This worker's choice from x, or x + y, in each layer that is not sent completely.
 
-    def _lead(self, x: Floats, y: Floats | None = None) -> Ints:
-        """This worker's choice from x, or x + y, in the layers that are not sent completely."""
+        Indices count from the layer's first element.
+        """
         kernels = self.context.kernels
         chosen = []
-        for layer, rate in self._division(x.size).layers:
-            if rate == 1:
-                continue
-            if self.parameters.exact:
+        for layer, code in self._division(x.size).layers:
+            if isinstance(code, SortedCode):
                 part = x[layer] if y is None else x[layer] + y[layer]
-                indices, _ = kernels.top_k(part, self._count(layer, rate))
-            elif y is None:
-                indices = kernels.chunk_argmax(x[layer], rate)
-            else:
-                indices = kernels.chunk_argmax_sum(x[layer], y[layer], rate)
-            chosen.append(indices + np.int32(layer.start) if layer.start else indices)
-        return np.concatenate(chosen) if len(chosen) > 1 else chosen[0]
+                chosen.append(kernels.top_k(part, code.count)[0])
+            elif isinstance(code, ChunkCode) and y is None:
+                chosen.append(kernels.chunk_argmax(x[layer], code.chunk))
+            elif isinstance(code, ChunkCode) and y is not None:
+                chosen.append(kernels.chunk_argmax_sum(x[layer], y[layer], code.chunk))
+        return chosen
 
-    def _with_dense_layers(self, chosen: Ints, size: int) -> Ints:
+    def _encode(self, chosen: list[Ints], size: int, words: Ints) -> None:
+        """Write the words of the choice."""
+        codes = [code for _, code in self._division(size).layers if code is not None]
+        start = 0
+        for indices, code in zip(chosen, codes, strict=True):
+            words[start : start + code.words] = code.encode(indices, self.context.kernels)
+            start += code.words
+
+    def _decode(self, words: Ints, size: int) -> Ints | None:
+        """All indices of the words and of layers sent completely; None if they are no choice."""
+        chosen, start = [], 0
+        for layer, code in self._division(size).layers:
+            if code is None:
+                continue
+            indices = code.decode(words[start : start + code.words], self.context.kernels)
+            start += code.words
+            length = layer.stop - layer.start
+            if indices.size != code.count or not _ascending(indices, length):
+                return None
+            chosen.append(indices)
+        return self._with_dense_layers(chosen, size)
+
+    def _with_dense_layers(self, chosen: list[Ints], size: int) -> Ints:
         """The choice and all indices of layers that are sent completely, ascending."""
-        division = self._division(size)
-        if not division.mixed:
-            return chosen
-        parts, start = [], 0
-        for layer, rate in division.layers:
-            if rate == 1:
+        parts, left = [], iter(chosen)
+        for layer, code in self._division(size).layers:
+            if code is None:
                 parts.append(np.arange(layer.start, layer.stop, dtype=np.int32))
             else:
-                stop = start + self._count(layer, rate)
-                parts.append(chosen[start:stop])
-                start = stop
-        return np.concatenate(parts)
+                indices = next(left)
+                parts.append(indices + np.int32(layer.start) if layer.start else indices)
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def _ascending(indices: Ints, size: int) -> bool:
+    """Whether they are different elements of a layer of that size, in order."""
+    return bool(indices[0] >= 0 and indices[-1] < size and (indices[1:] > indices[:-1]).all())

@@ -50,3 +50,47 @@ def _unpack(words: Words, lanes: int, bits: int, raised: np.uint32, integers: In
         for i in range(part.size):
             field = (np.uint32(words[i] + raised) >> shift) & mask
             part[i] = np.int32(np.uint32(field - half))
+
+
+def pack_bits(integers: Ints, bits: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.pack_bits``."""
+    words = buffers.empty(-(-integers.size * bits // 32), np.int32)
+    _pack_bits(integers, bits, words)
+    return words
+
+
+def unpack_bits(words: Ints, size: int, bits: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.unpack_bits``."""
+    integers = buffers.empty(size, np.int32)
+    _unpack_bits(words.view(np.uint32), bits, integers)
+    return integers
+
+
+@njit(cache=True, nogil=True)
+def _pack_bits(integers: Ints, bits: int, words: Ints) -> None:
+    """``held`` has the bits, fewer than 32, that do not fill a word yet."""
+    held, filled, w = np.uint64(0), 0, 0
+    for i in range(integers.size):
+        held |= np.uint64(integers[i]) << np.uint64(filled)
+        filled += bits
+        if filled >= 32:
+            words[w] = np.int32(held & np.uint64(0xFFFFFFFF))
+            held >>= np.uint64(32)
+            filled -= 32
+            w += 1
+    if filled:
+        words[w] = np.int32(held & np.uint64(0xFFFFFFFF))
+
+
+@njit(cache=True, nogil=True)
+def _unpack_bits(words: Words, bits: int, integers: Ints) -> None:
+    mask = np.uint64((1 << bits) - 1)
+    held, filled, w = np.uint64(0), 0, 0
+    for i in range(integers.size):
+        if filled < bits:
+            held |= np.uint64(words[w]) << np.uint64(filled)
+            filled += 32
+            w += 1
+        integers[i] = np.int32(held & mask)
+        held >>= np.uint64(bits)
+        filled -= bits

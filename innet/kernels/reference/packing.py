@@ -1,4 +1,4 @@
-"""Kernels for words of several small integers: see ``innet.kernels.Kernels.pack``."""
+"""Kernels for words of several small integers: see ``pack`` of ``innet.kernels.Kernels``."""
 
 from __future__ import annotations
 
@@ -27,3 +27,17 @@ def unpack(words: Ints, size: int, lanes: int, bits: int, /) -> Ints:
         parts.append(part)
         left = (left - part) >> bits
     return np.concatenate(parts)[:size].astype(np.int32)
+
+
+def pack_bits(integers: Ints, bits: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.pack_bits``."""
+    words = -(-integers.size * bits // 32)
+    stream = sum(value << (i * bits) for i, value in enumerate(integers.tolist()))
+    return np.frombuffer(stream.to_bytes(4 * words, "little"), "<i4").astype(np.int32)
+
+
+def unpack_bits(words: Ints, size: int, bits: int, /) -> Ints:
+    """See ``innet.kernels.Kernels.unpack_bits``."""
+    stream = int.from_bytes(words.astype("<i4").tobytes(), "little")
+    mask = 2**bits - 1
+    return np.array([stream >> (i * bits) & mask for i in range(size)], np.int32)

@@ -57,7 +57,8 @@ def test_scalecoms_rates_follow_from_the_operations():
     ]  # fmt: skip
     spec = {"preset": "scalecom", "selector": {"flops": [500.0, 150.0, 2.0]}}
     selector = build_codec(spec, layers=SHAPES).selector
-    rates = [rate for _, rate in selector._division(sum(SIZES)).layers]
+    codes = [code for _, code in selector._division(sum(SIZES)).layers]
+    rates = [1 if code is None else code.chunk for code in codes]
     assert rates == [1, 50, 400]  # the first is dense
     with pytest.raises(ConfigError, match="as many rates as layers"):
         build_codec(spec, layers=SHAPES[:2])

@@ -58,6 +58,26 @@ def test_the_kernels_are_those_of_the_oracle(fast, data):
     assert_same(fast.unpack(words, size, lanes, bits), integers)
 
 
+@pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
+@given(st.data())
+def test_bits_after_bits(fast, data):
+    bits = data.draw(st.integers(1, 31))
+    size = data.draw(gradients.sizes(large=True))
+    rng = np.random.default_rng(data.draw(gradients.seeds))
+    integers = rng.integers(0, 2**bits, size).astype(np.int32)
+    words = naive.pack_bits(integers, bits)
+    assert words.size == -(-size * bits // 32)
+    assert_same(fast.pack_bits(integers, bits), words)
+    assert_same(naive.unpack_bits(words, size, bits), integers)
+    assert_same(fast.unpack_bits(words, size, bits), integers)
+
+
+def test_the_stream_of_bits_is_as_it_is_described():
+    words = naive.pack_bits(np.array([1, 2, 3, 127, 5], np.int32), 7)
+    stream = 1 + (2 << 7) + (3 << 14) + (127 << 21) + (5 << 28)
+    assert words.view(np.uint32).tolist() == [stream % 2**32, stream >> 32]
+
+
 def test_the_words_are_as_they_are_described():
     integers = np.array([-3, 0, 3, 1, -1], np.int32)
     # Three lanes of ten bits in two words.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 from support import gradients
 from support.lockstep import all_reduce
 
+import innet
 from innet import kernels
 from innet.codecs import build_codec
+from innet.codecs.selectors.packed_indices import ChunkCode, SortedCode
 from innet.core.errors import ConfigError, GradientError, InputError, StateError
 from innet.core.reduce_op import ReduceOp
 
@@ -39,14 +43,22 @@ def test_the_workers_lead_in_turn():
             assert outcome.sent.tobytes() == gradient[expected].tobytes()
 
 
-def test_the_leaders_indices_travel_as_a_round_of_k_words():
+@pytest.mark.parametrize(
+    ("parameters", "indices"),
+    # Ten positions in chunks of 100 take 7 bits each; with ``exact`` 6 bits and a bitmap.
+    [({}, 3), ({"exact": True}, 2 + 1), ({"rate": 1000}, 1), ({"rate": 2}, 16)],
+)
+def test_the_leaders_indices_travel_packed_in_a_round_of_their_own(parameters, indices):
     rounds = []
     job = job_of(np.random.default_rng(1), 3, 1000)
-    all_reduce(workers("scalecom", 3), job, watch=rounds.append)
+    all_reduce(workers(scalecom(**parameters), 3), job, watch=rounds.append)
     choice, handshake, words = rounds
     assert [own[0].operation for own in choice] == [ReduceOp.OR] * 3
-    assert [own[0].words.size for own in choice] == [10] * 3  # counted, whoever leads
+    assert [own[0].words.size for own in choice] == [1 + indices] * 3  # counted, whoever leads
     assert [bool(own[0].words.any()) for own in choice] == [True, False, False]
+    assert choice[0][0].words[0] == 1  # worker 0 leads
+    if parameters:
+        return
     assert [segment.operation for segment in handshake[0]] == [ReduceOp.MAX]
     assert [(each.operation, each.words.size) for each in words[0]] == [(ReduceOp.SUM, 10)]
 
@@ -69,6 +81,58 @@ def test_to_choose_and_to_average_are_exchangeable(exact, data):
     compressed = np.zeros(size, np.float32)
     compressed[chosen] = mean[chosen]
     np.testing.assert_array_equal(outcome.sum / np.float32(count), compressed)
+
+
+CODES = st.one_of(
+    st.builds(ChunkCode, st.integers(1, 3000), st.integers(1, 500)),
+    st.integers(1, 3000).flatmap(
+        lambda size: st.builds(SortedCode, st.just(size), st.integers(1, size))
+    ),
+)
+
+
+@pytest.mark.parametrize("kernel_set", kernels.names())
+@given(CODES, gradients.seeds)
+def test_packed_indices_arrive(kernel_set, code, seed):
+    rng = np.random.default_rng(seed)
+    if isinstance(code, SortedCode):
+        indices = np.sort(rng.choice(code.size, code.count, replace=False)).astype(np.int32)
+        assert 32 * code.words <= code.count * (math.log2(code.size / code.count) + 2) + 64
+    else:
+        starts = np.arange(0, code.size, code.chunk)
+        indices = rng.integers(starts, np.minimum(starts + code.chunk, code.size), dtype=np.int32)
+    some = kernels.get(kernel_set)
+    words = code.encode(indices, some)
+    assert words.size == code.words
+    assert words.tobytes() == code.encode(indices, kernels.get("reference")).tobytes()
+    assert code.decode(words, some).tolist() == indices.tolist()
+
+
+@pytest.mark.parametrize(("rate", "least"), [(65, 50), (100, 80), (400, 250)])
+def test_on_the_wire_a_rate_is_little_less_than_its_name(rate, least):
+    job = [np.zeros(1_000_000, np.float32)] * 2
+    job[0][::7] = 1
+    _, report = innet.all_reduce(job, codec=scalecom(rate=rate))
+    assert report.compression >= least
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@given(st.data())
+def test_words_of_two_leaders_are_no_choice(exact, data):
+    """Whatever words arrive, the workers choose elements of the gradient or raise an error."""
+    codecs = workers({**scalecom(rate=5, exact=exact), "error_feedback": "none"}, 2)
+    exchange = codecs[1].exchange(np.ones(33, np.float32), 2)
+    ((segment),) = next(exchange)
+    rng = np.random.default_rng(data.draw(gradients.seeds))
+    words = rng.integers(-(2**31), 2**31, segment.words.size).astype(np.int32)
+    words[0] = data.draw(st.sampled_from((1, 1, 1, 0, 2, 3)))
+    refused = False
+    try:
+        exchange.send([words])
+    except InputError as error:
+        refused = "not exactly one worker led" in str(error)
+    assert refused or words[0] == 1
+    exchange.close()
 
 
 def test_the_union_stays_k_where_that_of_topk_grows():

@@ -55,8 +55,8 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[3, 667], [3, 667]],
     ),
     "scalecom": (
-        "6cc3a7038afb53f266d6cf7c7874947999b2d5a72f3ff12fb4e991de82e22b86",
-        [[20, 3, 20], [20, 3, 20]],
+        "d604473b319037dcbcff94e0208bd6fd8976abbbdb94ac497b842a624ac4b13e",
+        [[6, 3, 20], [6, 3, 20]],
     ),
     "sidco-e": (
         "116dbc16e80b0a82afd4d59f6cd27d0c35f84415ad446c2f4078c198c20cb987",

@@ -71,6 +71,8 @@ CASES = {
     "join_limbs": lambda: cpu.join_limbs(SUMS, LIMBS),
     "pack": lambda: cpu.pack(BITMAP, 4, 8),
     "unpack": lambda: cpu.unpack(INTEGERS, SIZE, 4, 8),
+    "pack_bits": lambda: cpu.pack_bits(BLOCKS, 31),
+    "unpack_bits": lambda: cpu.unpack_bits(INTEGERS, SIZE, 9),
     "block_squares": lambda: cpu.block_squares(X, BLOCK),
     "hadamard": lambda: cpu.hadamard(X, SCALES, BLOCK, 1),
     "hadamard_inverse": lambda: cpu.hadamard_inverse(INTEGERS, SCALES, BLOCK, 1, SIZE),

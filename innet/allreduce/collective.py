@@ -38,6 +38,7 @@ from innet.network import Faults, Recorder
 from innet.protocol import Timing
 from innet.records import Report
 from innet.sim import Network, network_of
+from innet.sim.captures import record_links
 from innet.sim.simulation import Counts
 from innet.topology import Emulation, Plan, Request, check_codec, check_conditions, make_plan
 from innet.wire import Flag, Framing
@@ -508,7 +509,9 @@ class Collective(NotCopyable):
 
         Yields:
             A list that is filled when the context closes: (virtual seconds, worker + 1, bytes), in
-            order, both directions. On a single switch, worker + 1 is the switch port.
+            order, both directions. On a single switch, worker + 1 is the switch port. With
+            ``network``, a packet's time is that of its first bit on the worker's link, and packets
+            that the link loses are among them.
 
         Raises:
             InputError: a limit below 0.
@@ -518,7 +521,9 @@ class Collective(NotCopyable):
             require_int(limit, "the limit of packets")
         frames: list[Frame] = []
         if self.network.simulation is not None:
-            raise InputError("packets of a network in simulated time are not recorded yet.")
+            with record_links(self.network.simulation, frames, limit):
+                yield frames
+            return
         if self.network.edge.tap is not None:
             raise StateError("packets are being recorded already; close that context first.")
         recorder = Recorder(limit)

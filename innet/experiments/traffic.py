@@ -125,6 +125,7 @@ class TrafficRun:
             scenario.hosts,
             seed=seed,
         )
+        self.simulation.set_faults(scenario.faults)
         # After the network has set up the queues, so that commands may change them.
         for name, files in scenario.switches.items():
             switch = self.switches[name]

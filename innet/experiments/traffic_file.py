@@ -13,7 +13,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from innet.core.errors import ConfigError, InputError
 from innet.core.packets import MAX_PORT
-from innet.core.settings import Settings, validate
+from innet.core.settings import HOLD, Settings, validate
+from innet.network import Faults
 from innet.sim.core import STAMP_BYTES, STAMPED_FLOWS
 from innet.sim.flows import HEADERS, UDP_PORT, Flow, PacketFlow, udp_frame
 from innet.sim.network import SECOND, Network, network_of
@@ -85,9 +86,27 @@ class TopologyTable(Settings):
 
 
 class LinkTable(Settings):
-    """``[[link]]``: the two ends of a cable, "host 0" or "s1:3", a switch's name and port."""
+    """``[[link]]``: the two ends of a cable, "host 0" or "s1:3", a switch's name and port.
+
+    The others are for this cable, in the place of the network's.
+    """
 
     ends: Annotated[tuple[str, str], Field(strict=False)]
+    rate: Number | None = None
+    delay: Number | None = None
+    loss: Number | None = None
+
+
+class FaultsTable(Settings):
+    """``[faults]``: of all links, see ``innet.network.Faults``."""
+
+    duplicate: Number = 0.0
+    reorder: Number = 0.0
+    hold: Number = HOLD
+    jitter: Number = 0.0
+    corrupt: Number = 0.0
+    truncate: Number = 0.0
+    mark: Number = 0.0
 
 
 class SwitchTable(Settings):
@@ -153,6 +172,7 @@ class TrafficTable(Settings):
     topology: TopologyTable = TopologyTable()
     link: tuple[LinkTable, ...] = Field(default=(), strict=False)
     switch: dict[str, SwitchTable] = Field(default_factory=dict)
+    faults: FaultsTable = FaultsTable()
     flow: tuple[FlowTable, ...] = Field(strict=False, min_length=1)
     seconds: Annotated[Number, Field(gt=0, le=1e6)] | None = None
     seed: Annotated[int, Field(ge=0)] | None = None
@@ -182,6 +202,7 @@ class Scenario:
         hosts: how many; they are 0, 1, ...
         switches: by name.
         cables: all links.
+        faults: what links do to packets, beside losing them.
         flows: in the file's order.
         seconds: when to stop; None: when nothing is under way any more.
         seed: of losses and random flows; None: not stated.
@@ -191,6 +212,7 @@ class Scenario:
     hosts: int
     switches: Mapping[str, SwitchFiles]
     cables: tuple[Cable, ...]
+    faults: Faults
     flows: tuple[Flow | PacketFlow, ...]
     seconds: float | None
     seed: int | None
@@ -275,7 +297,10 @@ def _scenario(
         raise InputError(
             f"{len(flows)} flows; stamps tell {STAMPED_FLOWS} apart: set stamp = false."
         )
-    return Scenario(settings, hosts, switches, cables, tuple(flows), table.seconds, table.seed)
+    faults = Faults(**table.faults.model_dump())
+    return Scenario(
+        settings, hosts, switches, cables, faults, tuple(flows), table.seconds, table.seed
+    )
 
 
 def _files(table: SwitchTable | None, folder: Path, usual: SwitchFiles) -> SwitchFiles:
@@ -356,10 +381,12 @@ def _listed(table: TrafficTable) -> tuple[Cable, ...]:
                     ports.append((switch, _number(port if switch else "", end, MAX_PORT + 1)))
             if len(hosts) > 1:
                 raise InputError("no switch is at either end; name one, such as s1:1.")
+            own = {name: getattr(link, name) for name in ("rate", "delay", "loss")}
+            network_of({name: value for name, value in own.items() if value is not None})
         except InputError as error:
             raise InputError(f"link {number}: {error}") from None
         other = ports[1] if not hosts else ("", 0)
-        cables.append(Cable(*ports[0], hosts[0] if hosts else None, *other))
+        cables.append(Cable(*ports[0], hosts[0] if hosts else None, *other, **own))
     _check_ends(cables)
     return tuple(cables)
 

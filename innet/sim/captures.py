@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import InputError, OutputError
+from innet.core.errors import InputError, OutputError, StateError
 from innet.core.numba_cache import njit
 from innet.sim.flows import Flow, udp_frame
+from innet.sim.network import SECOND
 from innet.sim.simulation import Simulation
 
 _NANOSECOND = 1000  # picoseconds
@@ -73,6 +75,48 @@ class LinkCaptures:
             except OSError as error:
                 raise OutputError.of(path, error) from None
         self.packets += len(records)
+
+
+@contextmanager
+def record_links(
+    simulation: Simulation, frames: list[tuple[float, int, bytes]], limit: int | None
+) -> Iterator[None]:
+    """Record the packets of the program on hosts' links while the context is open.
+
+    Args:
+        simulation: whose packets.
+        frames: filled when the context closes: seconds, host + 1, bytes, by time and then by link.
+        limit: the most packets to record.
+
+    Raises:
+        StateError: packets are already being recorded.
+    """
+    if simulation.is_traced:
+        raise StateError("packets are being recorded already; close that context first.")
+    hosts = simulation.cables_of_hosts()
+    found: list[tuple[int, int, bytes]] = []
+
+    def keep(records: NDArray[Any], data: NDArray[np.uint8]) -> None:
+        for record, row in zip(records, data, strict=True):
+            if record["flow"] < 0:
+                taken = row[: int(record["carried"])].tobytes()
+                found.append((int(record["time"]), int(record["link"]), taken))
+        if limit is not None and len(found) > 2 * limit + len(records):
+            found[:] = sorted(found, key=_when)[:limit]
+
+    simulation.trace(keep, list(hosts))
+    try:
+        yield
+    finally:
+        simulation.stop_trace()
+        found.sort(key=_when)
+        frames.extend(
+            (time / SECOND, hosts[link // 2] + 1, taken) for time, link, taken in found[:limit]
+        )
+
+
+def _when(packet: tuple[int, int, bytes]) -> tuple[int, int]:
+    return packet[:2]
 
 
 def _plain(end: str) -> str:

@@ -82,6 +82,7 @@ LINK = np.dtype(
         ("tail", "i8"),  # packets put into it
         ("outages", "i8"),  # the first of its outages; they end with another link's
         ("is_traced", "i8"),
+        ("is_faulty", "i8"),  # the network's FAULTS are its own
         ("packets", "i8"),  # put onto it, lost ones included
         ("bytes", "i8"),  # of them, with preamble, frame check sequence and gap
         ("lost", "i8"),
@@ -199,6 +200,7 @@ FLOW = np.dtype(
         ("frame", "i8"),  # the first FRAME of packets of the program; -1: packets without bytes
         ("frames", "i8"),  # how many there are: one for all packets, or one for each
         ("is_stamped", "i8"),  # they end in a stamp, so that their delays are known
+        ("duplicated", "i8"),  # on links
     ],
     align=True,
 )
@@ -286,6 +288,25 @@ PROGRAM = np.dtype(
 GROUP = np.dtype([("open", "i8"), ("finished", "i8")], align=True)
 """Hosts that exchange something: how many of them are open, and when the last one was done."""
 
+FAULTS = np.dtype(
+    [
+        ("duplicate", "f8"),  # probabilities, see ``innet.network.Faults``
+        ("reorder", "f8"),
+        ("corrupt", "f8"),
+        ("truncate", "f8"),
+        ("mark", "f8"),
+        ("hold", "i8"),  # picoseconds
+        ("jitter", "i8"),
+        ("duplicated", "i8"),  # packets; the other counts are of copies
+        ("held", "i8"),
+        ("corrupted", "i8"),
+        ("truncated", "i8"),
+        ("marked", "i8"),
+    ],
+    align=True,
+)
+"""What happens to packets of faulty links beside their loss, and how often it has."""
+
 OUTAGE = np.dtype([("link", "i8"), ("since", "i8"), ("until", "i8")], align=True)
 
 STATE = np.dtype(
@@ -310,6 +331,7 @@ STATE = np.dtype(
         ("waiting", "i8"),  # (switches, waiting_room) WAITING
         ("groups", "i8"),  # GROUP
         ("outages", "i8"),  # OUTAGE, by link, then by time
+        ("faults", "i8"),  # the FAULTS
         ("times", "i8"),  # flows' listed times
         ("log", "i8"),  # delays of flows' packets
         ("frames", "i8"),  # FRAME: packets of the program that flows send
@@ -360,6 +382,10 @@ _BURST = 8
 _BACKLOG = 4
 """Full segments that wait at a host's link, at most, before another one is given to it."""
 FLOW_STREAM = 1 << 32  # of draws: those below are links'
+_FAULT_STREAM = 1 << 40  # of links' draws for faults, times the number of the draw
+_LONGEST_BURST = 15  # bits, as ``innet.network.faults`` has it
+_ETHERNET_AND_IPV4, _ETHERTYPE, _TOS, _CHECKSUM = 34, 12, 15, 24  # bytes, and where they begin
+_CONGESTED = 3  # in the last two bits of the type of service (RFC 3168)
 _MANY = 1 << 40  # what has its length elsewhere: nothing here asks for it
 
 _bytes, _shorts, _bools = viewer("u1"), viewer("u2"), viewer("?")
@@ -368,6 +394,7 @@ _byte_rows, _rules, _value_rows = viewer("u1", 2), viewer("i8", 2), viewer("i4",
 _links, _hosts, _switches, _flows = viewer(LINK), viewer(HOST), viewer(SWITCH), viewer(FLOW)
 _clients, _programs, _slots = viewer(CLIENT), viewer(PROGRAM), viewer(SLOT)
 _waiting, _groups, _outages = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
+_faults = viewer(FAULTS)
 _traces, _frames, _messengers = viewer(TRACE), viewer(FRAME), viewer(MESSENGER)
 
 
@@ -433,6 +460,21 @@ def _copy(target: NDArray[np.uint8], source: NDArray[np.uint8], length: int) -> 
         target[byte] = source[byte]
 
 
+@njit(cache=True, nogil=True)
+def _put(data: NDArray[np.uint8], at: int, number: int, size: int) -> None:
+    """Write a number in network byte order."""
+    for byte in range(size):
+        data[at + byte] = (number >> (8 * (size - 1 - byte))) & 0xFF
+
+
+@njit(cache=True, nogil=True)
+def _get(data: NDArray[np.uint8], at: int, size: int) -> int:
+    number = 0
+    for byte in range(size):
+        number = int((number << 8) | np.int64(data[at + byte]))
+    return number
+
+
 # ------------------------------------------------------------------ links
 
 
@@ -458,10 +500,17 @@ def draw(seed: int, stream: int, number: int) -> float:
 
 
 @njit(cache=True, nogil=True)
+def _ring_room(wire: Any) -> int:
+    """How many packets a link can take before its ring is full."""
+    room = wire.mask + 1 - (wire.tail - wire.head)
+    # Of a faulty link, each packet may become two, and one more slot is used for sorting.
+    return int((room - 1) // 2 if wire.is_faulty else room)
+
+
+@njit(cache=True, nogil=True)
 def is_full(state: Any, link: int) -> bool:
     """Whether a link's ring has no room for another packet."""
-    wire = link_at(state, link)
-    return bool(wire.tail - wire.head > wire.mask)
+    return _ring_room(link_at(state, link)) < 1
 
 
 @njit(cache=True, nogil=True)
@@ -518,13 +567,16 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
 
 @njit(cache=True, nogil=True)
 def written(state: Any, link: int, row: int) -> None:
-    """Note the bytes of a packet in the trace, if its link is traced."""
-    if link_at(state, link).is_traced:
+    """Note the bytes of a packet in the trace, if its link is traced; then let faults happen."""
+    wire = link_at(state, link)
+    if wire.is_traced:
         at = state.traced_packets
         length = _slot_at(state, row).carried
         kept = _bytes(state.traced + at * state.stride, length)
         _copy(kept, _data_at(state, row, length), length)
         state.traced_packets = at + 1
+    if wire.is_faulty and row == wire.first + ((wire.tail - 1) & wire.mask):  # it is not lost
+        _disturb(state, link, row)
 
 
 @njit(cache=True, nogil=True)
@@ -535,6 +587,109 @@ def _lacks(state: Any, link: int) -> int:
     if link_at(state, link).is_traced and state.traced_packets >= state.trace_room:
         return FULL_TRACE
     return 0
+
+
+# ------------------------------------------------------------------ faults
+
+
+@njit(cache=True, nogil=True)
+def _disturb(state: Any, link: int, row: int) -> None:
+    """Let faults happen to the packet that was put onto a link last. Its ring must have room."""
+    wire, faults = link_at(state, link), _faults(state.faults, 1)[0]
+    number = wire.packets - 1
+    twice = draw(state.seed, link + _FAULT_STREAM, number) < faults.duplicate
+    if twice:
+        faults.duplicated += 1
+        _move(state, row, wire.first + (wire.tail & wire.mask))
+        slot = _slot_at(state, row)
+        if slot.flow >= 0:
+            _flow_at(state, slot.flow).duplicated += 1
+        # The copy waits beyond the ring's end while the first one finds its place.
+        _spoil(state, link, row, number, 0)
+        _let_overtake(state, link, wire.tail + 1)
+        wire.tail += 1
+        row = wire.first + ((wire.tail - 1) & wire.mask)
+        _spoil(state, link, row, number, 1)
+        _let_overtake(state, link, wire.tail)
+    else:
+        _spoil(state, link, row, number, 0)
+        _let_overtake(state, link, wire.tail)
+
+
+@njit(cache=True, nogil=True)
+def _move(state: Any, source: int, target: int) -> None:
+    """Copy a packet from slot to slot."""
+    came, kept = _slot_at(state, source), _slot_at(state, target)
+    kept.time, kept.sent, kept.number, kept.flow = came.time, came.sent, came.number, came.flow
+    kept.length, kept.carried, kept.host = came.length, came.carried, came.host
+    kept.marked = came.marked
+    carried = came.carried
+    _copy(_data_at(state, target, carried), _data_at(state, source, carried), carried)
+
+
+@njit(cache=True, nogil=True)
+def _let_overtake(state: Any, link: int, spare: int) -> None:
+    """Let the last packet of a link overtake those that arrive later; ``spare`` is a free place."""
+    wire = link_at(state, link)
+    first, mask, at = wire.first, wire.mask, wire.tail - 1
+    time = _slot_at(state, first + (at & mask)).time
+    if at == wire.head or _slot_at(state, first + ((at - 1) & mask)).time <= time:
+        return
+    _move(state, first + (at & mask), first + (spare & mask))
+    while at > wire.head and _slot_at(state, first + ((at - 1) & mask)).time > time:
+        _move(state, first + ((at - 1) & mask), first + (at & mask))
+        at -= 1
+    _move(state, first + (spare & mask), first + (at & mask))
+
+
+@njit(cache=True, nogil=True)
+def _spoil(state: Any, link: int, row: int, number: int, copy: int) -> None:
+    """Delay, damage or mark a copy of a packet."""
+    faults, slot = _faults(state.faults, 1)[0], _slot_at(state, row)
+    seed, stream = state.seed, link + (2 + 16 * copy) * _FAULT_STREAM
+    late = faults.jitter * draw(seed, stream, number)
+    if draw(seed, stream + _FAULT_STREAM, number) < faults.reorder:
+        faults.held += 1
+        late += faults.hold * draw(seed, stream + 2 * _FAULT_STREAM, number)
+    slot.time += int(late)
+    is_marked = draw(seed, stream + 3 * _FAULT_STREAM, number) < faults.mark
+    if slot.flow >= 0:  # there are no bytes that could be wrong
+        if is_marked:
+            slot.marked = 1
+            faults.marked += 1
+        return
+    data = _data_at(state, row, slot.carried)
+    if is_marked and _mark(data, slot.carried):
+        faults.marked += 1
+    if slot.carried > 0 and draw(seed, stream + 4 * _FAULT_STREAM, number) < faults.corrupt:
+        faults.corrupted += 1
+        bits = 8 * slot.carried
+        size = 1 + int(min(_LONGEST_BURST, bits) * draw(seed, stream + 5 * _FAULT_STREAM, number))
+        begin = int((bits - size + 1) * draw(seed, stream + 6 * _FAULT_STREAM, number))
+        inside = int((1 << 13) * draw(seed, stream + 7 * _FAULT_STREAM, number))
+        for bit in range(size):  # a burst begins and ends with a wrong bit
+            if bit in {0, size - 1} or inside >> (bit - 1) & 1:
+                at = begin + bit
+                data[at >> 3] ^= np.uint8(0x80 >> (at & 7))
+    if draw(seed, stream + 8 * _FAULT_STREAM, number) < faults.truncate:
+        faults.truncated += 1
+        slot.carried = int(slot.carried * draw(seed, stream + 9 * _FAULT_STREAM, number))
+        slot.length = slot.carried + state.extra
+
+
+@njit(cache=True, nogil=True)
+def _mark(data: NDArray[np.uint8], length: int) -> bool:
+    """Note congestion in an IPv4 packet that may carry it, as ``innet.network.faults.mark``."""
+    if length < _ETHERNET_AND_IPV4 or _get(data, _ETHERTYPE, 2) != 0x0800:
+        return False
+    before = int(data[_TOS])
+    if before & _CONGESTED == 0:
+        return False
+    data[_TOS] = before | _CONGESTED
+    total = (~_get(data, _CHECKSUM, 2) & 0xFFFF) + (before | _CONGESTED) - before
+    total = (total & 0xFFFF) + (total >> 16)
+    _put(data, _CHECKSUM, ~total & 0xFFFF, 2)
+    return True
 
 
 # ------------------------------------------------------------------ heaps
@@ -923,7 +1078,7 @@ def close_host(states: Records, host: int, now: int) -> None:
 def _room(state: Any, host: int) -> int:
     """How many packets a host can send before memory is needed."""
     wire = link_at(state, host_at(state, host).up)
-    room = wire.mask + 1 - (wire.tail - wire.head)
+    room = _ring_room(wire)
     if wire.is_traced:
         room = min(room, state.trace_room - state.traced_packets)
     return int(room)
@@ -1128,21 +1283,6 @@ def _send_flows(state: Any, host: int, now: int) -> int:
         _follow(state, number)
     plan_flows(state, host)
     return 0
-
-
-@njit(cache=True, nogil=True)
-def _put(data: NDArray[np.uint8], at: int, number: int, size: int) -> None:
-    """Write a number in network byte order."""
-    for byte in range(size):
-        data[at + byte] = (number >> (8 * (size - 1 - byte))) & 0xFF
-
-
-@njit(cache=True, nogil=True)
-def _get(data: NDArray[np.uint8], at: int, size: int) -> int:
-    number = 0
-    for byte in range(size):
-        number = int((number << 8) | np.int64(data[at + byte]))
-    return number
 
 
 @njit(cache=True, nogil=True)

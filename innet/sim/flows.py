@@ -298,7 +298,7 @@ class FlowCounts(NamedTuple):
     """What has become of a flow's packets.
 
     Attributes:
-        sent, received: packets.
+        sent, received: packets. Copies that faulty links make are received, too.
         dropped: by full queues.
         lost: on links.
         marked: of the received ones, those that met congestion.
@@ -306,6 +306,7 @@ class FlowCounts(NamedTuple):
             be sent until their last bit arrived; 0 if there are none.
         delays: int64 (sent,), picoseconds, -1 for packets that were not received; None if they
             were not recorded.
+        duplicated: packets that faulty links have duplicated.
     """
 
     sent: int
@@ -316,3 +317,4 @@ class FlowCounts(NamedTuple):
     mean_delay: float
     longest_delay: float
     delays: NDArray[np.int64] | None
+    duplicated: int = 0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
-from innet.network import Host
+from innet.network import FaultCounters, Faults, Host
 from innet.protocol import SlotClient, Timing
 from innet.protocol.slot_client import ClientState, Progress
 from innet.sim import core
@@ -26,6 +26,7 @@ from innet.sim.core import (
     COMPILED,
     DONE,
     FAILED,
+    FAULTS,
     FLOW,
     FRAME,
     FULL_TRACE,
@@ -82,6 +83,9 @@ class Cable(NamedTuple):
         switch, port: one end.
         host: number of the host at the other end; None for a switch.
         other, other_port: that switch and its port.
+        rate: bits per second; None: the network's ``rate``, or ``trunk_rate`` between switches.
+        delay: seconds; None: the network's.
+        loss: probability; None: the network's.
     """
 
     switch: str
@@ -89,6 +93,9 @@ class Cable(NamedTuple):
     host: int | None
     other: str = ""
     other_port: int = 0
+    rate: float | None = None
+    delay: float | None = None
+    loss: float | None = None
 
 
 class Frames(NamedTuple):
@@ -382,6 +389,17 @@ class Simulation:
             memory.links["is_traced"][2 * cable : 2 * cable + 2] = 1
         self._make_trace(max(_TRACED, _TRACED_BYTES // memory.data.shape[1]))
 
+    @property
+    def is_traced(self) -> bool:
+        """Whether packets are being recorded."""
+        return self._trace is not None
+
+    def stop_trace(self) -> None:
+        """End what ``trace`` began, after all packets until now were handed over."""
+        self._take_trace()
+        self._trace = None
+        self._memory.links["is_traced"] = 0
+
     def _make_trace(self, room: int) -> None:
         self._memory.keep("trace", np.zeros(room, TRACE))
         stride = self._memory.data.shape[1]
@@ -409,6 +427,7 @@ class Simulation:
                     int(here["delay"]) / received / SECOND if received else 0.0,
                     int(here["longest"]) / SECOND,
                     delays,
+                    int(here["duplicated"]),
                 )
             )
         return found
@@ -713,6 +732,7 @@ class Simulation:
             or hosts < _MANY_HOSTS
             or self._flows
             or memory.links["is_traced"].any()
+            or memory.links["is_faulty"].any()
         ):
             return int(core.run(memory.states, _WINDOWS))
         for _ in range(_WINDOWS):
@@ -924,6 +944,51 @@ class Simulation:
         """Let a cable lose packets with a probability, in both directions."""
         self._memory.links["loss"][2 * cable : 2 * cable + 2] = probability
 
+    def set_faults(self, faults: Faults, cables: Sequence[int] | None = None) -> None:
+        """Let cables duplicate, hold back, delay and spoil packets, in both directions.
+
+        Losses, outages and restarts have functions of their own, and ``tick`` has no meaning here.
+        Packets of flows without bytes of their own are neither corrupted nor truncated.
+
+        Args:
+            faults: of all faulty cables.
+            cables: which ones, of those that were given; by default all.
+        """
+        memory = self._memory
+        rows = np.arange(len(self._cables)) if cables is None else np.asarray(cables)
+        links = np.concatenate([2 * rows, 2 * rows + 1]).astype(np.int64)
+        memory.links["delay"][links] += _ticks(faults.delay)
+        record = np.zeros(1, FAULTS)
+        for name in ("duplicate", "reorder", "corrupt", "truncate", "mark"):
+            record[name] = getattr(faults, name)
+        record["hold"], record["jitter"] = _ticks(faults.hold), _ticks(faults.jitter)
+        memory.keep("faults", record)
+        if faults.jitter or any(
+            getattr(faults, name)
+            for name in ("duplicate", "reorder", "corrupt", "truncate", "mark")
+        ):
+            memory.links["is_faulty"][links] = 1
+
+    def fault_counts(self) -> FaultCounters:
+        """What faults have done to packets, over all links and both directions."""
+        links, record = self._memory.links, self._memory.faults[0]
+        return FaultCounters(
+            entered=int(links["packets"].sum()),
+            lost=int(links["lost"].sum()),
+            duplicated=int(record["duplicated"]),
+            held=int(record["held"]),
+            arrived=int(links["head"].sum()),
+            corrupted=int(record["corrupted"]),
+            truncated=int(record["truncated"]),
+            marked=int(record["marked"]),
+        )
+
+    def cables_of_hosts(self) -> dict[int, int]:
+        """The host at each cable that has one, by the cable's number."""
+        return {
+            index: cable.host for index, cable in enumerate(self._cables) if cable.host is not None
+        }
+
     def link_counts(self) -> list[LinkCounts]:
         """Of each cable, the link to the switch that it names first, and the one from it.
 
@@ -992,13 +1057,14 @@ def _links(
     links = np.zeros(2 * len(cables), LINK)
     ways = np.full((len(number), PORTS), -1, np.int64)
     pipeline = _ticks(network.switch_latency)
-    links["delay"], links["loss"], links["outages"] = _ticks(network.delay), network.loss, -1
-    links["length"] = -1
+    links["outages"] = links["length"] = -1
     for index, cable in enumerate(cables):
         here, to, back = number[cable.switch], links[2 * index], links[2 * index + 1]
-        to["rate"] = back["rate"] = round(
-            network.rate if cable.host is not None else network.of_trunks
-        )
+        usual = network.rate if cable.host is not None else network.of_trunks
+        to["rate"] = back["rate"] = round(usual if cable.rate is None else cable.rate)
+        delay = network.delay if cable.delay is None else cable.delay
+        to["delay"] = back["delay"] = _ticks(delay)
+        to["loss"] = back["loss"] = network.loss if cable.loss is None else cable.loss
         to["switch"], to["port"] = here, cable.port
         to["delay"] += pipeline
         ways[here, cable.port] = 2 * index + 1
@@ -1032,6 +1098,7 @@ class _Memory:
     traced: NDArray[np.uint8]
     waiting: NDArray[Any]
     groups: NDArray[Any]
+    faults: NDArray[Any]
 
     def __init__(self, **arrays: NDArray[Any]) -> None:
         self.states = np.zeros(1, STATE)
@@ -1132,6 +1199,7 @@ def _memory(  # noqa: PLR0917 - one caller
         waiting=np.zeros((len(ways), 4), WAITING),
         groups=np.zeros(1, GROUP),
         outages=np.zeros(1, OUTAGE),
+        faults=np.zeros(1, FAULTS),
         times=np.zeros(1, np.int64),
         log=np.zeros(1, np.int64),
         frames=np.zeros(1, FRAME),

@@ -69,7 +69,7 @@ class Emulation:
     ) -> None:
         if network is not None:
             timing = _default_timing(plan, network) if timing is None else timing
-            _check_simulated(engine, faults)
+            _check_engine(engine)
         self.plan = plan
         self.now = 0.0
         self.switch_seconds = 0.0
@@ -101,6 +101,7 @@ class Emulation:
                 network, plan.layout, self.switches, cables, len(plan.hosts), seed=seed
             )
             if faults is not None:
+                _check_damage(plan, faults)
                 self._add_faults(self.simulation, faults, network.loss, cables)
                 faults = None
         # The trunks have a generator of their own: the faults on the workers' links are then the
@@ -124,6 +125,7 @@ class Emulation:
                     simulation.add_outage(number, outage.begin, outage.end)
         for seconds in faults.restarts:
             simulation.at(seconds, self._lose_registers)
+        simulation.set_faults(faults)
 
     def _build(
         self, faults: Faults | None, rng: np.random.Generator
@@ -275,18 +277,18 @@ def _cables(plan: Plan) -> list[Cable]:
     return cables + [Cable(*link.a, None, *link.b) for link in plan.trunks()]
 
 
-def _check_simulated(engine: EngineName, faults: Faults | None) -> None:
-    """Refuse what a network in simulated time does not have."""
-    why = None
+def _check_engine(engine: EngineName) -> None:
     if engine != "jit":
-        why = f"the engine {engine}; choose jit"
-    elif faults is not None and (
-        others := [
-            name
-            for name in ("duplicate", "reorder", "delay", "jitter", "corrupt", "truncate", "mark")
-            if getattr(faults, name)
-        ]
-    ):
-        why = f"the faults {', '.join(others)}; it has loss, outages and restarts"
-    if why is not None:
-        raise InputError(f"a network in simulated time does not have {why}.")
+        raise InputError(
+            f"a network in simulated time does not have the engine {engine}; choose jit."
+        )
+
+
+def _check_damage(plan: Plan, faults: Faults) -> None:
+    """Refuse wrong bits in values that thin packets do not carry."""
+    named = [name for name in ("corrupt", "truncate") if getattr(faults, name)]
+    if named and plan.layout.is_thin:
+        raise InputError(
+            f"thin packets carry no values that could be wrong, so {' and '.join(named)} would "
+            "mean nothing; leave thin out."
+        )

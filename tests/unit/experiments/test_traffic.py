@@ -179,3 +179,42 @@ def test_the_record_is_the_same_twice_and_can_be_read(tmp_path):
 def test_what_cannot_be_used_is_named(tmp_path, text, wanted):
     with pytest.raises(ConfigError, match=wanted):
         read_scenario(written(tmp_path, text), program="x.json")
+
+
+LINKS = f"""
+[topology]
+delay = 3e-7
+host_send = 0
+switch_latency = 0
+rate = {RATE}
+[[link]]
+ends = ["host 0", "s1:1"]
+rate = 1e9
+delay = 5e-6
+[[link]]
+ends = ["s1:2", "host 1"]
+"""
+
+
+def test_a_link_may_have_a_rate_and_a_delay_of_its_own(tmp_path):
+    flow = FLOW.format(0, 1, 1000, 1, 1)
+    record = simulate_traffic(written(tmp_path, LINKS + flow))
+    took = wire_time(1042, 10**9) + wire_time(1042, RATE) + 5_000_000 + 300_000
+    assert record.flows[0].mean_delay == pytest.approx(took / 1e12, abs=1e-12)
+    with pytest.raises(ConfigError, match=r"link 0: rate is 0; give bits per second"):
+        read_scenario(written(tmp_path, LINKS.replace("rate = 1e9", "rate = 0") + flow))
+    with pytest.raises(ConfigError, match=r"link 0: delay is 1e-13 s, below the clock"):
+        read_scenario(written(tmp_path, LINKS.replace("5e-6", "1e-13") + flow))
+
+
+def test_faults_of_links_delay_and_duplicate_packets(tmp_path):
+    text = STAR + "[faults]\njitter = 1e-5\nduplicate = 0.25\n"
+    text += FLOW.format(0, 1, 100, 2000, 1e-6)
+    record = simulate_traffic(written(tmp_path, text), pcap=tmp_path / "out")
+    flow = record.flows[0]
+    assert flow.sent == 2000
+    # Each packet meets two links, and a copy made on the first may be doubled on the second.
+    assert 2000 * 1.25**2 * 0.93 < flow.received < 2000 * 1.25**2 * 1.07
+    least = 2 * (wire_time(142, RATE) + 300_000) / 1e12
+    assert least + 0.9e-5 < flow.mean_delay < least + 1.2e-5
+    assert flow.longest_delay < least + 2.2e-5

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
 from innet.protocol import Timing
 from innet.sim import Network
 from innet.sim.flows import Flow
@@ -28,6 +29,16 @@ NETWORKS = st.builds(
     ecn_bytes=st.sampled_from([None, 1000]),
     host_receive=st.sampled_from([0.0, 1e-7, 5e-6]),
     host_byte=st.sampled_from([0.0, 1e-10]),
+)
+
+FAULTS = st.builds(
+    Faults,
+    duplicate=st.sampled_from([0.0, 0.02]),
+    reorder=st.sampled_from([0.0, 0.02]),
+    hold=st.sampled_from([1e-6, 3e-4]),
+    jitter=st.sampled_from([0.0, 1e-6]),
+    corrupt=st.sampled_from([0.0, 0.01]),
+    truncate=st.sampled_from([0.0, 0.01]),
 )
 
 
@@ -64,6 +75,7 @@ def test_jobs_and_flows_share_any_network(data):
     hosts = jobs * workers
     found = data.draw(flows(hosts)) if hosts > 1 else []
     sizes = [data.draw(st.integers(0, 1500)) for _ in range(jobs)]
+    faults = data.draw(FAULTS)
     outage = data.draw(st.none() | st.tuples(st.integers(0, hosts - 1), st.floats(0, 1e-3)))
 
     def run():
@@ -72,6 +84,7 @@ def test_jobs_and_flows_share_any_network(data):
         )
         sim = net.simulation
         sim.add_flows(found)
+        sim.set_faults(faults)
         if outage is not None:
             sim.add_outage(outage[0], outage[1], outage[1] + 1e-3)
         rounds = [
@@ -87,9 +100,10 @@ def test_jobs_and_flows_share_any_network(data):
         assert sim.under_way() == 0
         counts = sim.flow_counts()
         for flow, each in zip(found, counts, strict=True):
-            assert each.sent == flow.packets == each.received + each.dropped + each.lost
+            assert each.sent == flow.packets
+            assert each.sent + each.duplicated == each.received + each.dropped + each.lost
             arrived = each.delays[each.delays >= 0]
-            assert len(arrived) == each.received
+            assert each.received - each.duplicated <= len(arrived) <= each.received
             least = 2 * (flow.frame_size + 24) * 8 / max(network.rate, network.of_trunks)
             assert (arrived >= least * 1e12 - 2).all()
         after = sim.counts()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scapy.layers.l2 import Ether
 from typer.testing import CliRunner
 
 import innet
 from innet.cli.app import app
-from innet.core.errors import InputError, StalledError
+from innet.core.errors import InputError, StalledError, StateError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.records import Report
 from innet.sim import Network, simulation
+from innet.sim.captures import LinkCaptures
 from innet.sim.network import OVERHEAD, goodput_bound
 from innet.topology import Emulation, Request, make_plan
+from innet.wire.scapy_layers import Innet, read_pcap
 
 VALUES = 32
 FRAME = 14 + 20 + 8 + 32 + 4 * VALUES
@@ -191,7 +196,7 @@ def test_a_network_that_loses_nearly_all_is_a_stall_that_names_somebody():
     ("options", "why"),
     [
         ({"engine": "interpret"}, "does not have the engine interpret; choose jit"),
-        ({"faults": Faults(jitter=0.1)}, "the faults jitter; it has loss, outages and restarts"),
+        ({"faults": Faults(corrupt=0.1), "thin": True}, "so corrupt would mean nothing"),
         ({"network": Network(queue_bytes=100)}, "queue_bytes is 100, but a packet has 202 bytes"),
     ],
 )
@@ -318,13 +323,102 @@ def test_workers_that_begin_late_are_waited_for():
         assert net.simulation.counts().packets == 6 * rounds
 
 
-def test_packets_are_not_recorded():
+@pytest.mark.parametrize("program", ["slots", "tree", "hashed"])
+@pytest.mark.parametrize(
+    ("faults", "counted"),
+    [
+        (Faults(duplicate=0.05), "duplicated"),
+        (Faults(reorder=0.05, hold=3e-5), "held"),
+        (Faults(corrupt=0.02), "corrupted"),
+        (Faults(truncate=0.02), "truncated"),
+        (Faults(mark=0.02), "marked"),
+        (Faults(jitter=2e-6, delay=3e-6), None),
+        (
+            Faults(
+                loss=0.01, duplicate=0.02, reorder=0.02, corrupt=0.01, truncate=0.01, jitter=1e-6
+            ),
+            "lost",
+        ),
+    ],
+    ids=lambda value: None if not isinstance(value, Faults) else "",
+)
+def test_faults_do_not_change_a_sum(program, faults, counted):
+    collective = innet.Collective(
+        workers=3,
+        network="10g",
+        program=program,
+        values_per_packet=VALUES,
+        # Only windows that adapt say that they can be marked.
+        timing=replace(SHORT, window_control="aimd") if faults.mark else SHORT,
+        faults=faults,
+    )
+    gradients = [np.arange(9_000, dtype=np.float32) * worker for worker in range(3)]
+    for _ in range(2):
+        total, report = collective.all_reduce(gradients)
+        assert report.exact
+        assert np.allclose(total, 3 * gradients[1], rtol=1e-4, atol=1e-2)
+    counts = collective.network.simulation.fault_counts()
+    under_way = collective.network.simulation.under_way()
+    assert counts.entered + counts.duplicated == counts.arrived + counts.lost + under_way
+    if counted is not None:
+        assert getattr(counts, counted) > 0
+    if program == "slots" and counted is None:
+        assert report.simulated.seconds > 2 * 3e-6
+
+
+def test_packets_are_recorded():
     collective = innet.Collective(workers=2, network="10g", values_per_packet=VALUES)
+    gradients = [np.ones(100 * VALUES, np.float32)] * 2
+    before = collective.network.simulation.counts()
     with (
-        pytest.raises(InputError, match="not recorded yet"),
+        collective.record_packets() as frames,
+        pytest.raises(StateError, match="being recorded already"),
         collective.record_packets(),
     ):
         pass
+    with collective.record_packets() as frames:
+        _, first = collective.all_reduce(gradients)
+    assert len(frames) == collective.network.simulation.counts().packets - before.packets
+    times = [when for when, _, _ in frames]
+    assert times == sorted(times)
+    assert 0 < times[-1] < first.simulated.seconds
+    assert {port for _, port, _ in frames} == {1, 2}
+    assert {len(data) for _, _, data in frames} == {collective.plan.layout.frame_size}
+    packets = [Ether(data)[Innet] for _, _, data in frames]
+    assert sum(packet.flags.result for packet in packets) == len(packets) / 2
+    for (_, port, _), packet in zip(frames, packets, strict=True):
+        assert packet.flags.result or packet.worker == port - 1
+    with collective.record_packets(limit=7) as some:
+        collective.all_reduce(gradients)
+    assert len(some) == 7
+    assert some[0][0] >= times[-1]
+    with collective.record_packets() as none:
+        pass
+    assert not none
+
+
+def test_captures_are_read_by_scapy_and_no_packet_is_missing_when_the_trace_is_full(
+    tmp_path, monkeypatch
+):
+    gradients = [np.ones(200 * VALUES, np.float32)] * 2
+
+    def captured(folder):
+        net = innet.Collective(workers=2, network="10g", values_per_packet=VALUES)
+        captures = LinkCaptures(net.network.simulation, folder)
+        net.all_reduce(gradients)
+        assert captures.packets == net.network.simulation.counts().packets
+        return captures.files
+
+    files = captured(tmp_path / "wide")
+    monkeypatch.setattr(simulation, "_TRACED", 8)
+    monkeypatch.setattr(simulation, "_TRACED_BYTES", 0)
+    for path, again in zip(files, captured(tmp_path / "narrow"), strict=True):
+        assert path.read_bytes() == again.read_bytes()
+        found = read_pcap(path)
+        assert len(found.packets) >= 200
+        assert (np.diff(found.times) >= 0).all()
+        sequence = [Ether(data)[Innet].sequence for _, data in found.packets.to_packets()]
+        assert set(range(1, 201)) <= set(sequence)
 
 
 def test_the_command(tmp_path):
@@ -339,8 +433,8 @@ def test_the_command(tmp_path):
     assert "goodput, each worker" in table
     assert "Packets through the switch" not in table
     for option in (["--duplicate", "0.1"], ["--reorder", "0.1"]):
-        refused = CliRunner().invoke(app, [*command, "--network", "10g", *option])
-        assert "a network in simulated time does not have" in str(refused.exception), option
+        again = CliRunner().invoke(app, [*command, "--network", "10g", *option, "--json"])
+        assert Report.model_validate_json(again.output).exact, option
     refused = CliRunner().invoke(app, [*command, "--network", "10h"])
     assert "unknown network '10h'" in str(refused.exception)
 

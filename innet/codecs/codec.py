@@ -56,7 +56,7 @@ class Outcome:
     """One worker's result of an all-reduce. The caller may keep the arrays.
 
     Attributes:
-        sum: shape (d,), float32: the decoded sum.
+        sum: shape (d,), float32: the decoded sum, or what the error feedback makes of it.
         total: the sum of all workers' integers; ``integer_sum`` is its dense form.
         scale: integers per unit of the gradient; 0 if everything was zero.
         indices: shape (m,), int32, ascending: this worker's selection; None for everything.
@@ -388,6 +388,7 @@ class Codec(NotCopyable):
         applied = self.selector.applied_indices(result)
         if applied is not None:
             result = _only(result, applied)
+        result = self.error_feedback.result(result)
         infinite = 0
         if result is not decoded:
             infinite = self._infinite(result)

@@ -63,7 +63,8 @@ class Capabilities:
         lossless: the integers arrive exactly.
         linear: the decoded sum is the sum of the workers' values, each with an error of at most
             1 / ``Scaling.scale``. A quantizer whose sums mean something else (a majority vote, for
-            example) declares False. The sums are then not compared.
+            example) declares False, and so does an error feedback with another ``result``. The
+            sums are then not compared.
         wraps: its sums are modulo 2**32. Switches that saturate sums do not suit it.
     """
 
@@ -531,6 +532,14 @@ class ErrorFeedback(Part[P]):
         fed back.
         """
         del values
+
+    def result(self, total: Floats) -> Floats:
+        """The result of the all-reduce from the decoded sum; by default the sum itself.
+
+        It is called once in each successful all-reduce, before ``commit``, with the same sum on all
+        workers. It must not change what ``state_dict`` returns.
+        """
+        return total
 
     def rollback(self) -> None:
         """The last selection did not arrive. Keep it for the next all-reduce."""

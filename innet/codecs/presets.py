@@ -15,9 +15,12 @@ from innet.core.registry import Registry
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
 SELECTORS.register("adacomp", "innet.codecs.selectors.adacomp:AdaComp")
 SELECTORS.register("all", "innet.codecs.selectors.all:All")
+SELECTORS.register("gaussiank", "innet.codecs.selectors.gaussiank:GaussianK")
 SELECTORS.register("gs-sgd", "innet.codecs.selectors.gs_sgd:GsSgd")
 SELECTORS.register("gtopk", "innet.codecs.selectors.gtopk:GTopK")
 SELECTORS.register("powersgd", "innet.codecs.selectors.powersgd:PowerSgd")
+SELECTORS.register("randomk", "innet.codecs.selectors.randomk:RandomK")
+SELECTORS.register("redsync", "innet.codecs.selectors.redsync:RedSync")
 SELECTORS.register("sampled", "innet.codecs.selectors.sampled_topk:Sampled")
 SELECTORS.register("sidco-e", "innet.codecs.selectors.sidco:SidcoExponential")
 SELECTORS.register("sidco-gp", "innet.codecs.selectors.sidco:SidcoGamma")
@@ -32,6 +35,7 @@ QUANTIZERS.register("exact", "innet.codecs.quantizers.exact:Exact")
 QUANTIZERS.register("fixed", "innet.codecs.quantizers.fixed:Fixed")
 QUANTIZERS.register("optimistic", "innet.codecs.quantizers.optimistic:Optimistic")
 QUANTIZERS.register("qsgd", "innet.codecs.quantizers.qsgd:Qsgd")
+QUANTIZERS.register("signsgd", "innet.codecs.quantizers.signsgd:SignSgd")
 QUANTIZERS.register("thc", "innet.codecs.quantizers.thc:Thc")
 
 CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
@@ -45,6 +49,7 @@ CARRIERS.register("union", "innet.codecs.carriers.union:Union")
 ERROR_FEEDBACK: Registry[type[ErrorFeedback[Any]]] = Registry(
     "error_feedback", "innet.error_feedback"
 )
+ERROR_FEEDBACK.register("ef21", "innet.codecs.error_feedback.ef21:Ef21")
 ERROR_FEEDBACK.register("lowpass", "innet.codecs.error_feedback.lowpass:LowPass")
 ERROR_FEEDBACK.register("momentum", "innet.codecs.error_feedback.momentum:Momentum")
 ERROR_FEEDBACK.register("none", "innet.codecs.error_feedback.none:NoErrorFeedback")
@@ -63,16 +68,21 @@ _BUILT_IN = (
     ("adacomp", "adacomp", "fixed", "lhc", "residual", "the local maxima in bins"),
     ("dense", "all", "fixed", "dense", "none", "every element, in fixed point"),
     ("dgc", "sampled", "fixed", "lhc", "momentum", "the largest, by a sampled bound"),
+    ("ef21", "topk", "fixed", "lhc", "ef21", "the largest changes of a gradient"),
     ("exact", "all", "exact", "dense", "none", "every element, without any loss"),
+    ("gaussiank", "gaussiank", "fixed", "lhc", "residual", "the largest: fitted normal"),
     ("gs-sgd", "gs-sgd", "fixed", "shared", "residual", "the largest of the sketched sum"),
     ("gtopk", "gtopk", "fixed", "lhc", "residual", "the largest, then of their sum"),
     ("lhc", "all", "fixed", "lhc", "none", "all but zeros, in a sketch"),
     ("powersgd", "powersgd", "fixed", "shared", "residual", "two thin matrices for each layer"),
     ("qsgd", "all", "qsgd", "packed", "none", "every element, in few levels"),
+    ("randomk", "randomk", "fixed", "shared", "residual", "random elements, the same of all"),
+    ("redsync", "redsync", "fixed", "lhc", "residual", "the largest: searched threshold"),
     ("scalecom", "scalecom", "fixed", "shared", "lowpass", "what one worker chooses for all"),
     ("sidco-e", "sidco-e", "fixed", "lhc", "residual", "the largest: fitted exponential"),
     ("sidco-gp", "sidco-gp", "fixed", "lhc", "residual", "the largest: fitted gamma, Pareto"),
     ("sidco-p", "sidco-p", "fixed", "lhc", "residual", "the largest: fitted Pareto"),
+    ("signsgd", "all", "signsgd", "packed", "none", "signs, for a majority vote"),
     ("sketched-sgd", "sketched-sgd", "fixed", "shared", "momentum", "as gs-sgd, with momentum"),
     ("thc", "all", "thc", "packed", "residual", "all, rotated, in a table's levels"),
     ("threshold", "threshold", "fixed", "lhc", "residual", "what reaches a threshold"),

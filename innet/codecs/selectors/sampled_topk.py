@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
+from innet.codecs.layers import Layers, check_layers, chosen_layers
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -20,12 +19,16 @@ from innet.codecs.parts import (
     Selector,
     StepCounter,
 )
-from innet.codecs.selectors.threshold import threshold_or_largest
+from innet.codecs.selectors.threshold import (
+    TINIEST,
+    select_by_layer,
+    share_of,
+    threshold_or_largest,
+)
 from innet.core.settings import Settings
 
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
-_TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 _TOO_MANY, _TOO_FEW = 1.3, 0.8  # selected / wanted
 _LOWER, _TIMES = 0.8, 10  # factor by which a threshold is lowered, and how often at most
 _SAMPLED_HITS = 2  # elements of the sample that should reach the threshold, at least
@@ -82,14 +85,8 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
         return self.parameters.ratio
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        if not x.size:
-            return np.empty(0, np.int32), x.copy()
         ratio = self.ratio()
-        found = []
-        for part in slices(self.layers, x.size):
-            indices, values = self._of_layer(x[part], ratio)
-            found.append((indices + np.int32(part.start), values))
-        return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
+        return select_by_layer(self.layers, x, lambda _, part: self._of_layer(part, ratio))
 
     def applied_indices(self, total: Floats) -> Ints | None:
         """All selected elements are applied. The warm-up advances by one step."""
@@ -99,13 +96,13 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
 
     def _of_layer(self, x: Floats, ratio: float) -> tuple[Ints, Floats]:
         kernels = self.context.kernels
-        wanted = _share(ratio, x.size)
+        wanted = share_of(ratio, x.size)
         threshold = self._guess(x, ratio)
         indices, values = threshold_or_largest(kernels, x, threshold)
         for _ in range(_TIMES):
-            if indices.size >= _TOO_FEW * wanted or threshold == _TINIEST:
+            if indices.size >= _TOO_FEW * wanted or threshold == TINIEST:
                 break
-            threshold = max(_TINIEST, threshold * _LOWER)
+            threshold = max(TINIEST, threshold * _LOWER)
             indices, values = threshold_or_largest(kernels, x, threshold)
         if indices.size > _TOO_MANY * wanted:
             chosen, values = kernels.top_k(values, wanted)
@@ -117,10 +114,5 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
         count = max(self.parameters.sample * x.size, min(x.size, _SAMPLED_HITS / ratio))
         stride = max(1, x.size // math.ceil(count))
         sample = np.ascontiguousarray(x[:: stride - (stride % 2 == 0)])
-        _, values = self.context.kernels.top_k(sample, _share(ratio, sample.size))
-        return max(_TINIEST, self.context.kernels.absmin_count(values, 0.0)[0])
-
-
-def _share(ratio: float, size: int) -> int:
-    """max(1, floor(ratio · size)), with the ratio as the decimal number that the user wrote."""
-    return max(1, int(Fraction(str(ratio)) * size))
+        _, values = self.context.kernels.top_k(sample, share_of(ratio, sample.size))
+        return max(TINIEST, self.context.kernels.absmin_count(values, 0.0)[0])

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 from scipy.special import gammaincinv
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
+from innet.codecs.layers import Layers, check_layers, chosen_layers
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -26,7 +26,7 @@ from innet.codecs.parts import (
     Ints,
     Selector,
 )
-from innet.codecs.selectors.threshold import threshold_or_largest
+from innet.codecs.selectors.threshold import TINIEST, select_by_layer, threshold_or_largest
 from innet.core.errors import StateError
 from innet.core.numbers import is_int
 from innet.core.settings import Settings
@@ -125,8 +125,10 @@ def gamma(tail: Tail, share: float) -> float:
 
 Fit = Callable[[Tail, float], float]
 
-_TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 _TOO_FEW, _TOO_MANY = 0.8, 1.2  # selected / wanted beyond which the number of stages changes
+# Assumed: per adaptation, of the error of a number of stages that is not in use; and the largest
+# factor between the share that is asked for and the share that is wanted.
+_FADING, _CORRECTION = 0.95, 16.0
 
 
 class SidcoSettings(Settings):
@@ -155,7 +157,7 @@ class Sidco(Selector[SidcoSettings]):
     stages, the share ``first`` of the elements passes the first stage. Each later stage is fitted
     to the elements that passed the stage before, of which the share (ratio / first)^(1 / (M - 1))
     passes. After ``every`` all-reduces, M of each layer is adapted by the mean of selected /
-    target: one stage more below 0.8, one less above 1.2. Failed exchanges count, too.
+    wanted: one stage more below 0.8, one less above 1.2. Failed exchanges count, too.
 
     Differences with the paper:
 
@@ -166,8 +168,14 @@ class Sidco(Selector[SidcoSettings]):
     - A stage that no element would pass is skipped, except the last. If nothing reaches the last
       threshold, the largest element of the layer is selected.
     - The paper's rule stays at M = 1 forever if one stage selects too many, and with a heavy tail
-      one stage less selects more. So at an end of the range the number of stages moves inwards, and
-      a step that brought selected / target closer to 1 is followed by another in its direction.
+      one stage less selects more. So the error of each M is remembered, fading with time. M goes to
+      the neighbor whose error was smaller; if there is none, to one that was not tried yet, in the
+      paper's direction first.
+    - If no neighbor is better, M stays, and the share that is asked of the fit is corrected: it is
+      divided by selected / wanted.
+    - If ``ratio`` is so large, or so few elements are not zero, that ``first`` would be below the
+      share that all stages together should let pass, each of M stages lets share^(1 / M) pass. In
+      the paper there is then one stage, whatever M is.
     """
 
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
@@ -182,36 +190,28 @@ class Sidco(Selector[SidcoSettings]):
         self.stages = np.full(layers, min(parameters.stages, self._most))
         self._sums = np.zeros(layers)  # of selected / target, since the last adaptation
         self._count = 0  # of all-reduces since then
-        self._steps = np.zeros(layers, np.int64)  # what was added to the stages last
-        self._errors = np.full(layers, math.inf)  # |ln(selected / wanted)| before that
+        # |ln(selected / wanted)| when so many stages were tried last, fading with time; 0 if never.
+        self._errors = np.zeros((layers, self._most))
+        self._corrections = np.ones(layers)  # of the share that is asked for
 
     def check(self, gradient: Floats) -> None:
         check_layers(self.layers, gradient.size, self.context.worker)
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        kernels = self.context.kernels
-        found: list[tuple[Ints, Floats]] = []
-        for layer, part in enumerate(slices(self.layers, x.size) if x.size else []):
-            threshold, wanted = self._threshold(x[part], int(self.stages[layer]))
-            indices, values = threshold_or_largest(kernels, x[part], threshold)
-            self._sums[layer] += indices.size / wanted if wanted else 1
-            found.append((indices + np.int32(part.start), values))
-        if not found:
-            return np.empty(0, np.int32), np.empty(0, np.float32)
-        self._count += 1
-        if self._count == self.parameters.every:
-            self._adapt()
-        if len(found) == 1:
-            return found[0]
-        return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
+        selected = select_by_layer(self.layers, x, self._of_layer)
+        if x.size:
+            self._count += 1
+            if self._count == self.parameters.every:
+                self._adapt()
+        return selected
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "stages": self.stages.copy(),
             "sums": self._sums.copy(),
             "count": self._count,
-            "steps": self._steps.copy(),
             "errors": self._errors.copy(),
+            "corrections": self._corrections.copy(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -232,14 +232,14 @@ class Sidco(Selector[SidcoSettings]):
             )
         count = self._loaded_count(state["count"])
         # ``_adapt`` uses these values in the middle of an all-reduce, so they are checked now.
-        sums, steps = arrays["sums"], arrays["steps"]
-        if not (np.isfinite(sums) & (sums >= 0) & (np.abs(steps) <= 1)).all():
-            raise StateError(
-                f"the saved state of {self.name!r} has sums {sums} and steps {steps}; sums are "
-                "finite and not negative, steps -1, 0 or 1."
-            )
-        self.stages, self._sums = arrays["stages"], sums
-        self._steps, self._errors = steps, arrays["errors"]
+        for key, least in (("sums", 0.0), ("errors", 0.0), ("corrections", 1 / _CORRECTION)):
+            if not (np.isfinite(arrays[key]) & (arrays[key] >= least)).all():
+                raise StateError(
+                    f"the saved state of {self.name!r} has {key} {arrays[key]}; they are finite "
+                    f"and at least {least}."
+                )
+        self.stages, self._sums = arrays["stages"], arrays["sums"]
+        self._errors, self._corrections = arrays["errors"], arrays["corrections"]
         self._count = count
 
     def _loaded_count(self, count: object) -> int:
@@ -252,16 +252,25 @@ class Sidco(Selector[SidcoSettings]):
             )
         return count
 
-    def _threshold(self, x: Floats, stages: int) -> tuple[float, float]:
+    def _of_layer(self, layer: int, x: Floats) -> tuple[Ints, Floats]:
+        threshold, wanted = self._threshold(x, layer)
+        indices, values = threshold_or_largest(self.context.kernels, x, threshold)
+        self._sums[layer] += indices.size / wanted if wanted else 1
+        return indices, values
+
+    def _threshold(self, x: Floats, layer: int) -> tuple[float, float]:
         """The threshold, above 0, and how many elements of x, shape (n,), should be selected."""
         kernels, parameters = self.context.kernels, self.parameters
-        left = Tail.of(kernels, x, _TINIEST)
+        left = Tail.of(kernels, x, TINIEST)
         wanted = max(1.0, parameters.ratio * x.size)
         if left.count <= wanted:
-            return _TINIEST, left.count
-        share = wanted / left.count
-        if stages == 1 or share >= parameters.first:
+            return TINIEST, left.count
+        stages = int(self.stages[layer])
+        share = min(1.0, wanted / left.count * float(self._corrections[layer]))
+        if stages == 1:
             shares = [share]
+        elif share >= parameters.first:
+            shares = [share ** (1 / stages)] * stages
         else:
             rest = (share / parameters.first) ** (1 / (stages - 1))
             shares = [parameters.first, *[rest] * (stages - 1)]
@@ -270,21 +279,30 @@ class Sidco(Selector[SidcoSettings]):
             through = Tail.of(kernels, x, max(left.least, fit(left, each)))
             left = through if through.count else left
             fit = later
-        return max(_TINIEST, fit(left, shares[-1])), wanted
+        return max(TINIEST, fit(left, shares[-1])), wanted
 
     def _adapt(self) -> None:
-        means = self._sums / self._count
-        for layer, mean in enumerate(means):
+        """Of each layer that selects too few or too many: take one stage more or less, or correct
+        the share that is asked for.
+        """
+        for layer, mean in enumerate(self._sums / self._count):
+            known, stages = self._errors[layer], int(self.stages[layer])
             error = abs(math.log(mean))
-            step = int(self._steps[layer])
+            known *= _FADING
+            known[stages - 1] = error
             if _TOO_FEW <= mean <= _TOO_MANY:
-                step = 0
-            elif not (step and error < self._errors[layer]):
-                step = 1 if mean < _TOO_FEW else -1
-            if not 1 <= self.stages[layer] + step <= self._most:
-                step = -step if self._most > 1 else 0
-            self.stages[layer] += step
-            self._steps[layer], self._errors[layer] = step, error
+                continue
+            step = 1 if mean < _TOO_FEW else -1  # the paper's, which goes first
+            neighbors = [each for each in (stages + step, stages - step) if 1 <= each <= self._most]
+            better = [each for each in neighbors if 0 < known[each - 1] < error]
+            untried = [each for each in neighbors if not known[each - 1]]
+            if better:
+                self.stages[layer] = min(better, key=lambda each: known[each - 1])
+            elif untried:
+                self.stages[layer] = untried[0]
+            else:
+                corrected = self._corrections[layer] / min(max(mean, 0.5), 2.0)
+                self._corrections[layer] = min(max(corrected, 1 / _CORRECTION), _CORRECTION)
         self._sums[:] = 0
         self._count = 0
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
+from innet.codecs.layers import Shapes, slices
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -19,6 +22,8 @@ from innet.codecs.parts import (
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
+TINIEST = float(np.finfo(np.float32).smallest_subnormal)
+"""The lowest threshold: every element that is not zero reaches it."""
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -66,3 +71,36 @@ def largest(kernels: Kernels, x: Floats) -> tuple[Ints, Floats]:
     """Index and value of the first element of largest magnitude; empty if all are zero."""
     indices, values = kernels.top_k(x, min(1, x.size))
     return indices[values != 0], values[values != 0]
+
+
+# ----------------------------------------------------------------------------
+# What the selectors share that look for a threshold in each layer.
+
+
+def select_by_layer(
+    layers: Shapes | None, x: Floats, select: Callable[[int, Floats], tuple[Ints, Floats]]
+) -> tuple[Ints, Floats]:
+    """Select in each layer of x by itself.
+
+    Args:
+        layers: None for one layer.
+        x: the gradient, shape (d,).
+        select: given the layer's number and its elements, ascending indices in it and values.
+
+    Returns:
+        Ascending indices in x, and their values.
+    """
+    if not x.size:
+        return np.empty(0, np.int32), np.empty(0, np.float32)
+    found = []
+    for layer, part in enumerate(slices(layers, x.size)):
+        indices, values = select(layer, x[part])
+        found.append((indices + np.int32(part.start), values))
+    if len(found) == 1:
+        return found[0]
+    return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
+
+
+def share_of(ratio: float, size: int) -> int:
+    """max(1, floor(ratio · size)), with the ratio as the decimal number that the user wrote."""
+    return max(1, int(Fraction(str(ratio)) * size))

@@ -34,6 +34,7 @@ def samples(data, seed, size=10**6):
         "laplace": lambda: rng.laplace(size=size),
         "normal": lambda: rng.standard_normal(size),
         "t3": lambda: rng.standard_t(3, size),
+        "sparse": lambda: rng.gamma(0.3, size=size) * (rng.random(size) < 0.2),
     }[data]
     return draw().astype(np.float32)
 
@@ -145,6 +146,28 @@ def test_adaptation_comes_near_the_ratio(name, data):
     found = [mine.selector.select(samples(data, seed, 50_000))[0].size / 500 for seed in range(40)]
     assert 0.75 < np.mean(found[-5:]) < 1.25
     assert 1 <= mine.selector.stages[0] <= 7
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "ratio", "size"),
+    [
+        ("sidco-e", "t3", 0.001, 50_000),
+        ("sidco-e", "sparse", 0.1, 10_000),
+        ("sidco-p", "sparse", 0.1, 10_000),
+        ("sidco-gp", "sparse", 0.1, 10_000),
+    ],
+)
+def test_adaptation_settles_where_few_stages_or_none_fit(name, data, ratio, size):
+    """A heavy tail, of which three stages select what is wanted, one 4.7 and nine 0.2 times that.
+    Four fifths zeros, the others with most magnitudes near 0: half of the others are wanted, which
+    no number of exponential stages selects. All once ended where they selected 0.2 or 0.67.
+    """
+    mine = codec(name, ratio=ratio)
+    found = []
+    for seed in range(60):
+        x = samples(data, seed, size)
+        found.append(mine.selector.select(x)[0].size / (ratio * size))
+    assert 0.8 < np.mean(found[-20:]) < 1.2
 
 
 def test_without_adaptation_the_stages_stay():
@@ -265,9 +288,10 @@ def test_what_does_not_fit_is_refused():
         ("count", True, "True for the number"),
         ("count", -1, "-1 for the number"),
         ("count", 5, "5 for the number .* below 5"),  # it would be adapted never again
-        ("sums", [math.nan], "sums are finite"),
-        ("sums", [-9.0], "not negative"),  # its logarithm would end an all-reduce
-        ("steps", [2], "steps -1, 0 or 1"),
+        ("sums", [math.nan], r"sums \[nan\]; they are finite"),
+        ("sums", [-9.0], "at least 0.0"),  # its logarithm would end an all-reduce
+        ("errors", [[math.inf] * 7], "errors .* finite"),
+        ("corrections", [0.0], "at least 0.0625"),  # likewise
     ],
 )
 def test_damaged_state_is_refused(key, value, match):

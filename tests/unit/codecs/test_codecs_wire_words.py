@@ -30,9 +30,17 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[3, 2000], [3, 2000]],
     ),
     "dgc": ("637f781c870f5848490a575927bbed74f6d220e35ac008ee3a8f959530479520", [[5, 37], [5, 37]]),
+    "ef21": (
+        "8080db118513dd86efc4cba567e7132be905084be401cfcadaaaee89c00c1ce3",
+        [[5, 149], [5, 149]],
+    ),
     "exact": (
         "6cd93beeb539bc010fea2d1100cd8bfea410d513f461458c1c83a97a9465e7ab",
         [[4, 2000], [4, 2000]],
+    ),
+    "gaussiank": (
+        "31dee27f32a13c9b698cfbf66f2e531da791b5e0d8e96423ce64dd38aa2af7c4",
+        [[5, 48], [5, 142]],
     ),
     "gs-sgd": (
         "55b6dc126a0de56133eaa8e1f43066a77aa06202529722e45b11761311ade90b",
@@ -54,6 +62,14 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "b7c7e9118928eb30de348b6a09b2d4121ee955c4dbfc4f539ab0f1af7c36db83",
         [[3, 667], [3, 667]],
     ),
+    "randomk": (
+        "3d49b896587e5327525984b1bb550519eaffd4619255f3353ceb84b7910ba92c",
+        [[3, 20], [3, 20]],
+    ),
+    "redsync": (
+        "795d1a8000ef6115e16869c7725eb57ea66883c27add67ced49eb3d24b18c5bf",
+        [[5, 214], [5, 166]],
+    ),
     "scalecom": (
         "d604473b319037dcbcff94e0208bd6fd8976abbbdb94ac497b842a624ac4b13e",
         [[6, 3, 20], [6, 3, 20]],
@@ -69,6 +85,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
     "sidco-p": (
         "33a4599c881f78986a452b649b7adafa510adb482b3eacff295781aa8c686cb8",
         [[5, 331], [5, 243]],
+    ),
+    "signsgd": (
+        "dcc491a8d5666d4240af1f860fb720af022bfa5aef1c973bb30a00806492244c",
+        [[3, 200], [3, 200]],
     ),
     "sketched-sgd": (
         "dd91073ef8c1f64ff4a91d1d6b01c283b834b35cc16a6230f37d1d884d06452c",

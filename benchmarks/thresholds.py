@@ -15,6 +15,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import typer
 from numpy.typing import NDArray
 
 from innet.codecs import build_codec
+from innet.codecs.parts import Selector
 from innet.experiments.models.model import Data, data_of, model_of
 from innet.experiments.reproduce import OfflineReducer
 from innet.experiments.training import Schedule, one_thread, train
@@ -101,7 +103,11 @@ def _methods(x: Floats, ratio: float) -> Iterator[tuple[str, Callable[[], int]]]
     yield "SIDCo-E in torch, 3 stages", lambda: int(_torch_sidco(tensor, ratio, 3).numel())
     for name, spec in OURS.items():
         selector = build_codec({**spec, "selector": {"ratio": ratio}}).selector
-        yield f"innet {name}", lambda of=selector: int(of.select(x)[0].size)
+        yield f"innet {name}", partial(_selected, selector, x)
+
+
+def _selected(selector: Selector[Any], x: Floats) -> int:
+    return selector.select(x)[1].size
 
 
 def _torch_topk(x: torch.Tensor, ratio: float) -> torch.Tensor:
@@ -186,17 +192,14 @@ def print_adaptation(size: int = 50_000, rounds: int = 60) -> None:
             cells: dict[str, list[float]] = {}
             for ratio in RATIOS:
                 rule = AuthorsRule(ratio)
-                runs: dict[str, Callable[[Floats], float]] = {"authors": rule.select}
-                for name in ("sidco-e", "sidco-gp", "sidco-p"):
-                    selector = build_codec(f"{name}:ratio={ratio}").selector
-                    runs[name] = lambda x, of=selector, ratio=ratio: (
-                        of.select(x)[0].size / (ratio * x.size)
-                    )
-                found: dict[str, list[float]] = {name: [] for name in runs}
+                rules = ("sidco-e", "sidco-gp", "sidco-p")
+                runs = {name: build_codec(f"{name}:ratio={ratio}").selector for name in rules}
+                found: dict[str, list[float]] = {name: [] for name in ("authors", *rules)}
                 for number in range(rounds):
                     x = draw(data, zeros, size, number)
-                    for name, select in runs.items():
-                        found[name].append(select(x))
+                    found["authors"].append(rule.select(x))
+                    for name, selector in runs.items():
+                        found[name].append(_selected(selector, x) / (ratio * size))
                 for name, ratios in found.items():
                     cells.setdefault(name, []).append(statistics.fmean(ratios[rounds // 2 :]))
             row = [", ".join(f"{each:.2f}" for each in cell) for cell in cells.values()]
@@ -206,12 +209,15 @@ def print_adaptation(size: int = 50_000, rounds: int = 60) -> None:
 def draw(data: str, zeros: bool, size: int, seed: int) -> Floats:
     """A gradient; with ``zeros`` four fifths of its elements are zero."""
     rng = np.random.default_rng(seed)
-    x = {
-        "Laplace": lambda: rng.laplace(size=size),
-        "normal": lambda: rng.standard_normal(size),
-        "t₃": lambda: rng.standard_t(3, size),
-        "gamma": lambda: rng.gamma(0.3, size=size) * rng.choice([-1, 1], size),
-    }[data]()
+    match data:
+        case "Laplace":
+            x = rng.laplace(size=size)
+        case "normal":
+            x = rng.standard_normal(size)
+        case "gamma":
+            x = rng.gamma(0.3, size=size) * rng.choice([-1, 1], size)
+        case _:
+            x = rng.standard_t(3, size)
     if zeros:
         x[rng.random(size) < 0.8] = 0
     return x.astype(np.float32)

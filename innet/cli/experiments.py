@@ -35,6 +35,8 @@ from innet.core.settings import (
 
 if TYPE_CHECKING:
     from innet.experiments.html_report import Entry
+    from innet.experiments.papers import ReproduceOptions
+    from innet.experiments.reproduce import ClaimDone
     from innet.experiments.throughput import Measure
     from innet.records import Point, Record, SweepRecord
 
@@ -133,6 +135,9 @@ def reproduce(
         typer.Argument(help="A codec; --list names them.", autocompletion=completing(_papers)),
     ] = None,
     every: Annotated[bool, typer.Option("--list", help="List the codecs with claims.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All codecs with claims, and an HTML page of all claims.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A small, short run as a check.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of each training.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
@@ -141,31 +146,90 @@ def reproduce(
 ) -> None:
     """Measure what a codec's paper claims, as far as that is possible here.
 
-    Prints each claim, the paper's numbers and ours, and says what was not tried, and why.
+    Prints each claim, the paper's numbers and ours, and says what was not tried, and why. What an
+    earlier run with the same options left in the folder is not measured again.
     """
-    from innet.experiments.papers import papers
+    from innet.experiments.papers import ReproduceOptions, papers
 
     if every:
         for name, paper in papers().items():
             out.print(f"{name:14}{len(paper.claims)} claims  {paper.paper}", highlight=False)
         return
+    if everything and (codec is not None or as_json):
+        raise InputError("--all is of all codecs; leave the codec's name and --json out.")
+    if codec is None and not everything:
+        raise InputError(f"name a codec: {', '.join(papers())}; or use --all, or --list.")
+    options = ReproduceOptions(seeds=seeds, seed=seed, quick=quick)
     if codec is None:
-        raise InputError(f"name a codec: {', '.join(papers())}; or use --list.")
+        _reproduce_all(options, out_dir)
+        return
     from innet.experiments.plots import draw_reproduction
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.reproduce import ReproduceOptions, run
+    from innet.experiments.reproduce import run
     from innet.experiments.tables import reproduction_table
 
     with ProgressDisplay(err) as display:
         record, path = run(
             codec,
             out_dir,
-            options=ReproduceOptions(seeds=seeds, seed=seed, quick=quick),
+            options=options,
             created=datetime.now(UTC),
             watch=display,
+            tell=_say_claim,
         )
     plot = _drawn(partial(draw_reproduction, record), path.with_suffix(".png"))
     show(record, reproduction_table, {"record": path, "plot": plot}, as_json=as_json)
+
+
+def _reproduce_all(options: ReproduceOptions, out_dir: Path) -> None:
+    """All papers' claims: a line for each when it is done, their table, and an HTML page."""
+    from innet.experiments.html_report import write_html
+    from innet.experiments.papers import papers
+    from innet.experiments.plots import draw_reproduction
+    from innet.experiments.progress import ProgressDisplay
+    from innet.experiments.reproduce import run_all
+    from innet.experiments.tables import claims_table
+
+    try:
+        with ProgressDisplay(err) as display:
+            done, failed = run_all(
+                papers(),
+                out_dir,
+                options=options,
+                created=datetime.now(UTC),
+                watch=display,
+                tell=_say_claim,
+            )
+    except KeyboardInterrupt:
+        err.print(f"What was measured is in {out_dir}; the same command goes on.", soft_wrap=True)
+        raise
+    for record, path in done:
+        _drawn(partial(draw_reproduction, record), path.with_suffix(".png"))
+    if done:
+        page = Path(out_dir) / "reproduce-all.html"
+        write_html([_entry(path, record) for record, path in done], page)
+        out.print(claims_table(record for record, _ in done))
+        out.print(f"page: {page}", highlight=False, soft_wrap=True)
+    if failed:
+        said = "; ".join(f"{codec}: {error}" for codec, error in failed.items())
+        raise InputError(f"{len(failed)} of {len(done) + len(failed)} were not measured. {said}")
+
+
+def _say_claim(done: ClaimDone) -> None:
+    """A line on standard error for a claim that is done."""
+    from innet.experiments.tables import rough_duration
+
+    took = "kept" if done.kept else rough_duration(done.finding.seconds or 0.0)
+    left = ""
+    if done.seconds_left and done.number < done.of:
+        left = f"; about {rough_duration(done.seconds_left)} left"
+    err.print(
+        f"{done.number} of {done.of}, {done.codec}: {done.finding.claim}: "
+        f"{done.finding.verdict} ({took}){left}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _drawn(draw: Any, path: Path) -> Path | None:

@@ -206,6 +206,7 @@ BatchSize: TypeAlias = Annotated[
 LearningRate: TypeAlias = Annotated[
     float, Field(gt=0, le=10, description="Step size of SGD, for the mean gradient.")
 ]
+Decay: TypeAlias = Literal["constant", "cosine"]
 Momentum: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="Momentum of SGD.")]
 SimulatedNetworks: TypeAlias = tuple[
     Annotated[
@@ -557,8 +558,8 @@ class DemoSettings(SimulatedTrainingSettings):
 class TrainSettings(SimulatedTrainingSettings):
     """One training for each codec and seed, compared with plain float32 sums.
 
-    If ``batch_size``, ``learning_rate``, ``momentum`` or ``epochs`` is None, the model's recipe
-    applies.
+    If ``batch_size``, ``learning_rate``, ``momentum``, ``epochs`` or ``decay`` is None, the model's
+    recipe applies, of which ``schedule`` chooses one.
     """
 
     panel: ClassVar[str] = "Training"
@@ -584,6 +585,17 @@ class TrainSettings(SimulatedTrainingSettings):
     repeats: Annotated[
         int, Field(ge=1, le=1000, description="Number of seeds, from --seed on.")
     ] = 1
+    schedule: Annotated[
+        Literal["short", "long"],
+        Field(
+            description="The model's recipe: short, or long: until plain sums have flattened, "
+            "see docs/training.md."
+        ),
+    ] = "short"
+    decay: Annotated[
+        Decay | None,
+        Field(description="Of the learning rate; by default the model's recipe's."),
+    ] = None
     evaluate: Annotated[
         Literal["test", "validation"],
         Field(description="What scores are measured on; use validation to choose settings."),

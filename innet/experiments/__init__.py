@@ -33,16 +33,17 @@ def train(
             print(run.title, run.final_score, run.compression)
 
     Args:
-        model: a registered model: "digits-cnn", "mnist5k-cnn", "charlm", "ncf".
+        model: a registered model: "digits-cnn", "mnist5k-cnn", "charlm", "ncf",
+            "mnist5k-resnet", "docs-gpt".
         codecs: names of codecs, or mappings of their parts.
         out_dir: folder for ``train.json`` and, where matplotlib is installed, ``train.png``; None
             writes nothing.
         watch: called for each step and each preparation.
         **settings: the other fields of ``innet.core.settings.TrainSettings``: ``workers``,
             ``epochs``, ``batch_size``, ``learning_rate``, ``momentum``, ``repeats``, ``seed``,
-            ``evaluate``, ``framework``, ``engine``, ``values_per_packet``; ``networks``, on which
-            it takes simulated time, with ``compute``, ``codec_times``, ``encode_time``,
-            ``decode_time`` and ``baselines``.
+            ``schedule``, ``decay``, ``evaluate``, ``framework``, ``engine``, ``values_per_packet``;
+            ``networks``, on which it takes simulated time, with ``compute``, ``codec_times``,
+            ``encode_time``, ``decode_time`` and ``baselines``.
 
     Returns:
         The record: every step of every run.

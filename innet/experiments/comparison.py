@@ -157,12 +157,14 @@ def _named(method: Method, trial: Trial) -> Run:
 
 def with_recipe(settings: TrainSettings, model: Model) -> TrainSettings:
     """The settings, completed by the model's recipe."""
-    recipe = {
-        key: getattr(model.recipe, key)
-        for key in ("batch_size", "learning_rate", "momentum", "epochs")
-        if getattr(settings, key) is None
-    }
-    return settings.model_copy(update=recipe)
+    recipe = model.recipe_for(settings.schedule)
+    return settings.model_copy(
+        update={
+            key: getattr(recipe, key)
+            for key in ("batch_size", "learning_rate", "momentum", "epochs", "decay")
+            if getattr(settings, key) is None
+        }
+    )
 
 
 def iterations_per_epoch(settings: TrainSettings, data: Data) -> int:
@@ -186,6 +188,7 @@ def make_trial(
     assert settings.batch_size is not None
     assert settings.learning_rate is not None
     assert settings.momentum is not None
+    assert settings.decay is not None
     return Trial(
         settings=settings,
         schedule=Schedule(
@@ -194,6 +197,7 @@ def make_trial(
             batch_size=settings.batch_size,
             learning_rate=settings.learning_rate,
             momentum=settings.momentum,
+            decay=settings.decay,
         ),
         seed=seed,
         model=model,
@@ -327,6 +331,9 @@ class Store:
         codec = None
         if method.codec is not None:
             codec = build_codec(method.codec, layers=tuple(model.shapes.values())).spec
+        # A training as it was before there were schedules is known as it was.
+        if asked.pop("schedule") == "short" and asked["decay"] == "constant":
+            del asked["decay"]
         key = [asked, codec, method.codec_momentum, seed, steps, __version__]
         text = json.dumps(key, sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

@@ -19,7 +19,7 @@ from innet.core.errors import InputError, MissingToolError
 from innet.core.files import atomic_write
 from innet.experiments import tables
 from innet.experiments.plots import new_figure
-from innet.records import Record, SimulationRecord, SweepRecord
+from innet.records import Record, ReproductionRecord, SimulationRecord, SweepRecord
 
 # Black and near-black of plots become the page's color of text.
 _INKS = re.compile(r"#(?:000000|333333)\b")
@@ -107,7 +107,7 @@ def page(entries: Sequence[Entry]) -> str:
             f'<li><a href="#record-{number}">{_text(each)}</a></li>'
             for number, each in enumerate(titles, 1)
         )
-        body += ["<nav><ol>", *links, "</ol></nav>", *_comparison(entries)]
+        body += ["<nav><ol>", *links, "</ol></nav>", *_comparison(entries), *_claims(entries)]
     for number, (entry, each) in enumerate(zip(entries, titles, strict=True), 1):
         body.append(f'<section id="record-{number}">')
         if len(entries) > 1:
@@ -196,6 +196,15 @@ def _comparison(entries: Iterable[Entry]) -> Iterator[str]:
         )
     yield "<h3>Simulations side by side</h3>"
     yield _table(table, "Simulations side by side")
+
+
+def _claims(entries: Iterable[Entry]) -> Iterator[str]:
+    """The claims of all papers in one table, where there are several."""
+    found = [each.record for each in entries if isinstance(each.record, ReproductionRecord)]
+    if len(found) < 2:
+        return
+    yield "<h3>All claims</h3>"
+    yield _table(tables.claims_table(found), "All claims")
 
 
 # ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ def _runs(measure: Training, spec: CodecDescription, context: Context, *, plain:
         codecs=(spec,),
         epochs=measure.epochs,
         batch_size=measure.batch_size,
+        schedule=measure.schedule,
     )
     layers = tuple(model_of(measure.model).shapes.values())
     method = methods(settings, layers)[0 if plain else 1]
@@ -93,8 +94,10 @@ def _compared(
     exact = all(run.exact_steps == len(run.steps) for run in coded)
     criterion = f"{metric.name} at most {measure.max_score_drop:.1f} {unit} worse, on average"
     holds = statistics.fmean(lost) <= measure.max_score_drop
+    direction = None
     if measure.min_compression:
         criterion += f", with at least {measure.min_compression:g}{_TIMES} fewer bytes"
+        direction = holds and compression > 1
         holds = holds and compression >= measure.min_compression
     return Finding(
         claim="",
@@ -108,6 +111,7 @@ def _compared(
         f"{union * 100:.3g} % by any" + ("" if exact else "; SOME SUMS WERE NOT EXACT"),
         criterion=criterion,
         holds=None if options.quick else holds,
+        direction=direction,
         numbers={
             "lost": lost,
             "plain": [run.final_score for run in plain],
@@ -208,6 +212,7 @@ def build_up(measure: BuildUp, *, seed: int, quick: bool) -> Finding:
             ),
             quick,
         ),
+        direction=_grows_least(growth, measure.constant),
         numbers={"growth": growth, "of_one_worker": first},
         series=tuple(series),
         axes=("workers", "coordinates in the union"),
@@ -336,6 +341,7 @@ def aggregation(measure: Aggregation, *, seed: int, quick: bool) -> Finding:
         )
         if measure.min_ratio
         else None,
+        direction=ratio > 1,
         numbers=rates,
         series=tuple(Series(label=label, y=(rate["bytes"],)) for label, rate in rates.items()),
         axes=("", "times fewer bytes than dense"),
@@ -367,11 +373,17 @@ def traffic(measure: Traffic, *, seed: int, quick: bool) -> Finding:
         + ", ".join(f"{ratio:.2f}{_TIMES} ({label})" for label, ratio in growth.items()),
         criterion=f"the bytes of {measure.constant} do not grow",
         holds=_judged(growth[measure.constant] == 1, quick),
+        direction=_grows_least(growth, measure.constant),
         numbers={"growth": growth},
         series=tuple(series),
         axes=("workers", "bytes sent by each"),
         logarithmic=("x", "y"),
     )
+
+
+def _grows_least(growth: Mapping[str, float], label: str) -> bool:
+    """Whether what has this label grows less than all else."""
+    return all(growth[label] < other for name, other in growth.items() if name != label)
 
 
 def _judged(holds: bool, quick: bool) -> bool | None:

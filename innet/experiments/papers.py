@@ -115,6 +115,7 @@ class Training(_ModelMeasure):
         codec: by default the paper's ``codec``.
         epochs: by default those of the model's recipe.
         batch_size: likewise. Half of it with twice the workers keeps the number of steps.
+        schedule: of the model's recipes; "long" ends where plain sums hardly improve any more.
         most_lost: the claim holds if the mean score is at most this much worse than that of plain
             sums: percentage points of a share, per cent of other scores.
         least_compression: and if at least so many times fewer bytes were sent.
@@ -125,6 +126,7 @@ class Training(_ModelMeasure):
     codec: CodecDescription | None = None
     epochs: Annotated[int, Field(ge=1)] | None = None
     batch_size: Annotated[int, Field(ge=1)] | None = None
+    schedule: Literal["short", "long"] = "short"
     max_score_drop: Annotated[float, Field(ge=0)]
     min_compression: Annotated[float, Field(ge=0)] = 0.0
 
@@ -263,10 +265,18 @@ def _measure_of(given: object) -> object:
 
 
 class Claim(Settings):
-    """What a paper says, its numbers and set-up, and what is measured here."""
+    """What a paper says, its numbers and set-up, and what is measured here.
+
+    Attributes:
+        claim: what the paper says, in our words.
+        paper_result: the paper's numbers and set-up.
+        measure: what is measured here.
+        why: the reason why the claim does not hold here; shown only where it does not.
+    """
 
     claim: str
     paper_result: str
+    why: str = ""
     measure: Annotated[Measure, BeforeValidator(_measure_of)]
 
 

@@ -820,7 +820,7 @@ def _draw_finding(axes: Axes, finding: Finding, codec: str) -> None:
         _draw_lines(axes, finding, names, styles)
     else:
         _draw_bars(axes, finding, names, styles)
-    mark = {True: "Holds here: ", False: "Does not hold here: ", None: ""}[finding.holds]
+    mark = "" if finding.holds is None else f"{finding.verdict.capitalize()}: "
     axes.set_title(f"{mark}{finding.claim}", fontsize=8, loc="left", wrap=True)
     hide_frame(axes)
 

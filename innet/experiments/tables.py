@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from innet.records import (
     Finding,
@@ -69,6 +70,14 @@ def duration(seconds: float) -> str:
         if seconds >= 0.9995 * factor:
             return f"{_three_digits(seconds / factor)} {unit}"
     return f"{seconds * 1e9:.0f} ns" if seconds else "0 s"
+
+
+def rough_duration(seconds: float) -> str:
+    """What is said of work that may take hours: 45 s, 12 min, 3 h 20 min."""
+    if seconds < 99.5:
+        return duration(seconds)
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def setting(value: object) -> str:
@@ -651,18 +660,33 @@ def reproduction_table(record: ReproductionRecord) -> Table:
         table.add_row("paper", finding.paper_result)
         table.add_row("here", finding.measured)
         table.add_row("set-up", finding.setup)
-        table.add_row("holds here", verdict(finding), end_section=True)
+        table.add_row("verdict", verdict(finding), end_section=True)
     for reason in record.not_reproduced:
         table.add_row("not tried", reason)
     return table
 
 
 def verdict(finding: Finding) -> str:
-    """Whether the claim holds here, and its criterion."""
-    if finding.holds is None:
-        word = "not judged"
-        return f"{word} ({finding.criterion})" if finding.criterion else word
-    return f"{'yes' if finding.holds else 'NO'} ({finding.criterion})"
+    """What became of the claim here, its criterion, and the reason where it does not hold."""
+    word = finding.verdict
+    said = f"{word} ({finding.criterion})" if finding.criterion else word
+    return f"{said}. {finding.why}" if finding.why and finding.holds is False else said
+
+
+def claims_table(records: Iterable[ReproductionRecord]) -> Table:
+    """A row for each claim of several papers, and how many were reproduced."""
+    table = Table(box=SIMPLE_HEAD, caption_justify="left")
+    for name in ("codec", "claim", "paper", "here", "verdict"):
+        table.add_column(name)
+    found = []
+    for record in records:
+        for finding in record.findings:
+            found.append(finding.verdict)
+            cells = (finding.claim, finding.paper_result, finding.measured, verdict(finding))
+            table.add_row(record.codec, *map(Text, cells))
+    counts = ", ".join(f"{found.count(each)} {each}" for each in dict.fromkeys(found))
+    table.caption = f"{plural(len(found), 'claim')}: {counts}."
+    return table
 
 
 # ----------------------------------------------------------------------------

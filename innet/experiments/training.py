@@ -19,7 +19,12 @@ import numpy as np
 from innet.codecs.checks import check_array
 from innet.core.errors import DivergedError, InputError
 from innet.core.reduce_op import Segment
-from innet.core.settings import CodecDescription, SimulatedTrainingSettings, TrainingSettings
+from innet.core.settings import (
+    CodecDescription,
+    Decay,
+    SimulatedTrainingSettings,
+    TrainingSettings,
+)
 from innet.experiments.models.model import Data, Model, Samples, Vector
 from innet.experiments.simulated_time import RINGS, Taken, TimedNetwork, TimedRing, Timer
 from innet.records import Progress, Report, Run, Step, Watcher
@@ -44,6 +49,8 @@ class Schedule:
         batch_size: samples per worker and iteration.
         learning_rate: for the mean of the workers' gradients.
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.
+        decay: "constant", or "cosine": iteration i of n has learning_rate · (1 + cos(π i / n)) / 2,
+            i from 0 (Loshchilov and Hutter, ICLR 2017, without restarts).
     """
 
     workers: int
@@ -51,6 +58,14 @@ class Schedule:
     batch_size: int
     learning_rate: float
     momentum: float
+    decay: Decay = "constant"
+
+    def rate(self, iteration: int) -> float:
+        """The learning rate of an iteration, counted from 1."""
+        if self.decay == "constant":
+            return self.learning_rate
+        share = (iteration - 1) / self.iterations
+        return self.learning_rate * (1 + math.cos(math.pi * share)) / 2
 
 
 def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:
@@ -149,7 +164,7 @@ def _train(
             loss, found = gradients(parameters, next(stream))
         _check_finite(loss, "loss of", iteration, schedule.learning_rate)
         total, report = reduce(found)
-        _sgd_step(schedule, parameters, velocity, total)
+        _sgd_step(schedule, parameters, velocity, total, schedule.rate(iteration))
         score = None
         if evaluates and _is_evaluated(iteration, epoch, schedule):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -158,11 +173,13 @@ def _train(
         yield Step.of(iteration, loss, score, report)
 
 
-def _sgd_step(schedule: Schedule, parameters: Vector, velocity: Vector, total: Vector) -> None:
+def _sgd_step(
+    schedule: Schedule, parameters: Vector, velocity: Vector, total: Vector, rate: float
+) -> None:
     """One step of SGD with momentum, in place."""
     velocity *= np.float32(schedule.momentum)
     velocity += total / np.float32(schedule.workers)
-    parameters -= np.float32(schedule.learning_rate) * velocity
+    parameters -= np.float32(rate) * velocity
 
 
 def _is_evaluated(iteration: int, epoch: int, schedule: Schedule) -> bool:

@@ -117,6 +117,7 @@ def _on_network(
             "batch_size": schedule.batch_size,
             "learning_rate": schedule.learning_rate,
             "momentum": 0.0 if method.codec_momentum else schedule.momentum,
+            "decay": schedule.decay,
             "evaluate": training.evaluate,
         }
     )

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.allreduce.warm_up import warm_up
+from innet.core.settings import Decay
 from innet.experiments.models.model import Part, Vector, data_of, model_of
 from innet.experiments.training import Schedule, one_thread, train_replica
 from innet.processes.allreduce import all_reduce, check_files, main_of
@@ -36,6 +37,7 @@ class TrainingWorkerSettings(SessionSettings):
         batch_size: samples per worker and step.
         learning_rate: applies to the mean of the workers' gradients.
         momentum: of the optimizer; 0 for codecs with momentum.
+        decay: of the learning rate.
         evaluate: the data of the score: the test set, or "validation", a held-out part of the
             training set.
         seed: of weights, batches, the codec's hashes and the faults.
@@ -47,6 +49,7 @@ class TrainingWorkerSettings(SessionSettings):
     batch_size: Annotated[int, Field(ge=1)]
     learning_rate: Annotated[float, Field(gt=0)]
     momentum: Annotated[float, Field(ge=0, lt=1)]
+    decay: Decay = "constant"
     evaluate: Part = "test"
 
 
@@ -71,12 +74,13 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
         momentum=settings.momentum,
+        decay=settings.decay,
     )
     last: list[Report] = []
     what = (
         f"a training of {settings.model}, iterations {settings.iterations}, batch_size "
         f"{settings.batch_size}, learning_rate {settings.learning_rate}, momentum "
-        f"{settings.momentum}, evaluate {settings.evaluate}"
+        f"{settings.momentum}, decay {settings.decay}, evaluate {settings.evaluate}"
     )
     with one_thread(), worker_session(settings, what, layers, coordinated=wait) as session:
         worker = session.worker(settings, layers)

@@ -11,6 +11,8 @@ from innet.records.report import Frozen
 
 REPRODUCE = "innet.reproduce"  # format of the record of ``innet reproduce``
 
+Verdict = Literal["reproduced", "direction only", "not reproduced", "not judged"]
+
 
 class Series(Frozen):
     """Numbers to draw: a line over ``x``, or a bar with its name where ``x`` is empty.
@@ -38,10 +40,15 @@ class Finding(Frozen):
         measured: what was measured, in words.
         criterion: what had to be seen for the claim to hold here, written down before; "" for none.
         holds: whether it was seen; None where there is no criterion, or the run was a quick one.
+        direction: whether the effect has at least the paper's direction, such as fewer bytes than
+            something else; None where that is not asked.
+        why: the reason why a claim does not hold here, where one was found.
         numbers: what was measured, by name.
         series: the same to draw.
         axes: what the series' places and values are.
         logarithmic: which axes are better read in powers.
+        seconds: how long the measurement took.
+        key: digest of what was measured; a finding of the same key need not be measured again.
     """
 
     claim: str
@@ -50,10 +57,23 @@ class Finding(Frozen):
     measured: str
     criterion: str = ""
     holds: bool | None = None
+    direction: bool | None = None
+    why: str = ""
     numbers: dict[str, Any] = Field(default_factory=dict)
     series: tuple[Series, ...] = ()
     axes: tuple[str, str] = ("", "")
     logarithmic: tuple[Literal["x", "y"], ...] = ()
+    seconds: float | None = None
+    key: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the claim here."""
+        if self.holds is None:
+            return "not judged"
+        if self.holds:
+            return "reproduced"
+        return "direction only" if self.direction else "not reproduced"
 
 
 class ReproductionRecord(Record):

@@ -112,6 +112,7 @@ def model(framework: str | None = None) -> Model:
         gradient=gradient_of(_loss, SHAPES),
         evaluate=perplexity,
         chance=float(len(ALPHABET)),
+        long=Recipe(batch_size=16, learning_rate=2.0, momentum=0.9, epochs=24, decay="cosine"),
     )
 
 

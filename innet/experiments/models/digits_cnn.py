@@ -88,6 +88,7 @@ def model(framework: str | None = None) -> Model:
         gradient=FRAMEWORKS.get(framework or "numpy"),
         evaluate=evaluate,
         chance=1 / CLASSES,
+        long=Recipe(batch_size=16, learning_rate=0.05, momentum=0.9, epochs=60, decay="cosine"),
     )
 
 

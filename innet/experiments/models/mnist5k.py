@@ -91,6 +91,7 @@ def model(framework: str | None = None) -> Model:
         gradient=gradient_of(_loss, SHAPES),
         evaluate=accuracy,
         chance=1 / CLASSES,
+        long=Recipe(batch_size=16, learning_rate=0.05, momentum=0.9, epochs=20, decay="cosine"),
     )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import ConfigError, InputError
 from innet.core.registry import Registry
+from innet.core.settings import Decay
 from innet.records import Metric
 
 Vector = NDArray[np.float32]
@@ -69,12 +70,14 @@ class Recipe:
         learning_rate: of SGD, for the mean gradient of the workers.
         momentum: of SGD.
         epochs: passes over the training set.
+        decay: of the learning rate; see ``innet.experiments.training.Schedule``.
     """
 
     batch_size: int
     learning_rate: float
     momentum: float
     epochs: int
+    decay: Decay = "constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class Model:
         gradient: of a batch.
         evaluate: the score of parameters on samples.
         chance: the score of guessing, where it is known: what ends there has learnt nothing.
+        long: the recipe of a training after which more epochs hardly improve plain sums; None
+            where no such recipe is known.
     """
 
     name: str
@@ -104,6 +109,22 @@ class Model:
     gradient: Gradient
     evaluate: Callable[[Vector, Samples], float]
     chance: float | None = None
+    long: Recipe | None = None
+
+    def recipe_for(self, schedule: str) -> Recipe:
+        """The recipe of a schedule, "short" or "long".
+
+        Raises:
+            ConfigError: the model has no long one.
+        """
+        if schedule == "short":
+            return self.recipe
+        if self.long is None:
+            raise ConfigError(
+                f"model {self.name!r} has no long schedule; leave schedule out, and give epochs "
+                "and decay."
+            )
+        return self.long
 
     @property
     def size(self) -> int:
@@ -115,6 +136,8 @@ MODELS: Registry[Callable[[str | None], Model]] = Registry("model", "innet.model
 MODELS.register("digits-cnn", "innet.experiments.models.digits_cnn:model")
 MODELS.register("mnist5k-cnn", "innet.experiments.models.mnist5k:model")
 MODELS.register("charlm", "innet.experiments.models.charlm:model")
+MODELS.register("mnist5k-resnet", "innet.experiments.models.mnist5k_resnet:model")
+MODELS.register("docs-gpt", "innet.experiments.models.docs_gpt:model")
 MODELS.register("ncf", "innet.experiments.models.ncf:model")
 
 

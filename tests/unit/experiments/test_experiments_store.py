@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from innet.core.errors import DivergedError, InputError
+from innet.core.errors import ConfigError, DivergedError, InputError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison as store_module
 from innet.experiments.comparison import Store, methods
+from innet.experiments.models.model import model_of
 
 QUICK = TrainSettings(codecs=("dense", "topk"), workers=2, batch_size=300, epochs=1)
 PLAIN, DENSE, TOPK = methods(QUICK)
@@ -52,11 +55,21 @@ def test_whatever_matters_is_another_run(tmp_path):
         store.path(QUICK, TOPK, 0, 1),
         store.path(QUICK.model_copy(update={"momentum": 0.5}), TOPK, 0),
         store.path(QUICK.model_copy(update={"workers": 4}), TOPK, 0),
+        store.path(QUICK.model_copy(update={"decay": "cosine"}), TOPK, 0),
     }
-    assert len(paths) == 8
+    assert len(paths) == 9
     # What the model would take anyway, and which codecs were compared, is no difference.
     same = QUICK.model_copy(update={"momentum": 0.9, "codecs": ("topk",), "repeats": 7})
     assert store.path(same, TOPK, 0) in paths
+    # A schedule is known by what it means.
+    assert store.path(QUICK.model_copy(update={"schedule": "long"}), TOPK, 0) in paths
+
+
+def test_a_model_without_a_long_schedule_says_so(monkeypatch):
+    short = replace(model_of("digits-cnn"), long=None)
+    monkeypatch.setattr(store_module, "model_of", lambda *_: short)
+    with pytest.raises(ConfigError, match="no long schedule; leave schedule out"):
+        Store(None).run(QUICK.model_copy(update={"schedule": "long"}), PLAIN, 0, 1)
 
 
 def test_steps_bound_a_run(tmp_path):

@@ -102,6 +102,21 @@ class TestTraining:
         assert runs[0] == runs[1]
         assert runs[0] != runs[2]
 
+    def test_the_learning_rate_decays_as_half_a_cosine(self, digits: Data) -> None:
+        schedule = replace(SCHEDULE, iterations=4, momentum=0.0, decay="cosine")
+        rates = [schedule.rate(iteration) for iteration in range(1, 5)]
+        assert rates == pytest.approx([0.05, 0.05 * 0.8535534, 0.025, 0.05 * 0.1464466])
+        assert [SCHEDULE.rate(iteration) for iteration in (1, 5)] == [0.05, 0.05]
+        parameters = []
+
+        def gradient(flat: np.ndarray, *_: np.ndarray) -> tuple[float, np.ndarray]:
+            parameters.append(flat.copy())
+            return 1.0, np.ones_like(flat)
+
+        list(train(schedule, replace(MODEL, gradient=gradient), digits, plain_sum, 0))
+        moved = [float((one - two).mean()) for one, two in itertools.pairwise(parameters[::4])]
+        assert moved == pytest.approx(rates[:3], rel=1e-4)
+
     def test_every_gradient_of_every_worker_reaches_the_reducer(self, digits: Data) -> None:
         computed, reduced = [], []
 

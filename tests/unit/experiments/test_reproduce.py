@@ -6,7 +6,7 @@ import importlib.util
 import io
 import json
 from datetime import UTC, datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -130,23 +130,104 @@ def test_mistakes_in_the_data_are_named(change, message):
 
 
 class Weather(Measure):
+    """A kind of claim from elsewhere. It counts how often it was measured."""
+
     kind: Literal["weather"]
     degrees: int
+    measured: ClassVar[list[int]] = []
 
     def finding(self, context):
+        self.measured.append(self.degrees)
+        if self.degrees < -273:
+            raise InputError("it is too cold")
         return Finding(
-            claim="", paper_result="", setup="outside", measured=f"{self.degrees}", holds=True
+            claim="",
+            paper_result="",
+            setup="outside",
+            measured=f"{self.degrees}",
+            holds=self.degrees > 30,
+            direction=self.degrees > 20,
         )
 
 
-def test_a_kind_of_claim_from_elsewhere(tmp_path, monkeypatch):
+@pytest.fixture
+def weather(monkeypatch):
+    """Papers "hot", "cold" and "never", whose claims are about the weather."""
     monkeypatch.setitem(KINDS._loaded, "weather", Weather)
     monkeypatch.setitem(KINDS._targets, "weather", "outside:Weather")
-    claim = {"claim": "it is warm", "paper_result": "hot"}
-    paper = A_PAPER | {"claims": [claim | {"measure": {"kind": "weather", "degrees": 21}}]}
-    monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
-    record, _ = reproduce.run("topk", tmp_path, options=reproduce.ReproduceOptions(), created=NOW)
-    assert [(each.claim, each.measured) for each in record.findings] == [("it is warm", "21")]
+    monkeypatch.setattr(Weather, "measured", [])
+
+    def paper(*degrees):
+        claims = [
+            {
+                "claim": f"it is {each}",
+                "paper_result": "hot",
+                "why": "it is autumn",
+                "measure": {"kind": "weather", "degrees": each},
+            }
+            for each in degrees
+        ]
+        return validate(Paper, A_PAPER | {"claims": claims})
+
+    found = {"hot": paper(31, 21), "cold": paper(1, 2, 3), "never": paper(-300)}
+    monkeypatch.setattr(reproduce, "paper_of", found.__getitem__)
+    monkeypatch.setattr("innet.experiments.papers.papers", lambda: found)
+    return found
+
+
+def test_a_kind_of_claim_from_elsewhere(tmp_path, weather):
+    record, _ = reproduce.run("hot", tmp_path, options=reproduce.ReproduceOptions(), created=NOW)
+    assert [(each.claim, each.verdict) for each in record.findings] == [
+        ("it is 31", "reproduced"),
+        ("it is 21", "direction only"),
+    ]
+    console = Console(file=io.StringIO(), width=100)
+    console.print(reproduction_table(record))
+    assert console.file.getvalue().count("it is autumn") == 1  # only where it does not hold
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path, weather):
+    told = []
+    arguments = {"created": NOW, "tell": told.append}
+    options = reproduce.ReproduceOptions()
+    done, failed = reproduce.run_all(weather, tmp_path, options=options, **arguments)
+    assert [record.codec for record, _ in done] == ["hot", "cold"]
+    assert [str(error) for error in failed.values()] == ["it is too cold"]
+    assert Weather.measured == [31, 21, 1, 2, 3, -300]
+    assert [(each.number, each.of, each.kept) for each in told] == [
+        (number, 6, False) for number in range(1, 6)
+    ]
+    assert all(each.seconds_left >= 0 for each in told)
+
+    # An interruption leaves the first claims; a changed option makes other findings.
+    path = tmp_path / "reproduce-cold.json"
+    record = ReproductionRecord.load(path)
+    record.model_copy(update={"findings": record.findings[:2]}).save(path)
+    Weather.measured.clear()
+    again, _ = reproduce.run_all(["hot", "cold"], tmp_path, options=options, **arguments)
+    assert Weather.measured == [3]
+    assert [each.kept for each in told[5:]] == [True, True, True, True, False]
+    assert [found.measured for found in again[1][0].findings] == ["1", "2", "3"]
+    reproduce.run("cold", tmp_path, options=reproduce.ReproduceOptions(seeds=2), created=NOW)
+    assert Weather.measured == [3, 1, 2, 3]
+
+
+def test_all_papers_leave_a_page(tmp_path, weather):
+    weather.pop("never")
+    shown = CliRunner().invoke(app, ["reproduce", "--all", "-o", str(tmp_path)])
+    assert shown.exit_code == 0, shown.stderr
+    assert "5 of 5, cold: it is 3: not reproduced" in shown.stderr
+    assert "1 reproduced, 1 direction only, 3 not reproduced" in " ".join(shown.stdout.split())
+    page = (tmp_path / "reproduce-all.html").read_text()
+    for words in ("All claims", "it is 31", "direction only", "it is autumn"):
+        assert words in page
+
+
+def test_a_paper_that_cannot_be_measured_does_not_stop_the_others(tmp_path, weather):
+    shown = CliRunner().invoke(app, ["reproduce", "--all", "-o", str(tmp_path)])
+    assert shown.exit_code != 0
+    assert "1 of 3 were not measured. never: it is too cold" in str(shown.exception)
+    assert (tmp_path / "reproduce-all.html").exists()
 
 
 def test_offline_sums_are_those_of_the_collective():
@@ -297,13 +378,19 @@ class TestComparing:
         console = Console(file=io.StringIO(), width=100)
         console.print(reproduction_table(record))
         text = console.file.getvalue()
-        for words in ("Somebody, 2030", "A note.", "it is small", "yes (", "the moon: too far"):
+        for words in (
+            "Somebody, 2030",
+            "A note.",
+            "it is small",
+            "reproduced (",
+            "the moon: too far",
+        ):
             assert words in text
         if importlib.util.find_spec("matplotlib"):
             lines, bars = reproduction_figure(record).axes
             assert len(lines.lines) == 2
             assert len(bars.patches) == 1
-            assert lines.get_title(loc="left") == "Holds here: it learns"
+            assert lines.get_title(loc="left") == "Reproduced: it learns"
 
     @pytest.mark.parametrize(
         ("preset", "selector", "most"),
@@ -354,7 +441,9 @@ class TestCommand:
             papers()
         )
 
-    @pytest.mark.parametrize("arguments", [[], ["dense"], ["topk", "--seeds", "0"]])
+    @pytest.mark.parametrize(
+        "arguments", [[], ["dense"], ["topk", "--seeds", "0"], ["topk", "--all"]]
+    )
     def test_mistakes(self, arguments, tmp_path):
         shown = CliRunner().invoke(app, ["reproduce", *arguments, "-o", str(tmp_path / "new")])
         assert shown.exit_code != 0

@@ -18,17 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from innet.allreduce.collective import Collective, all_reduce
+    from innet.core import schedules
     from innet.experiments.simulate import simulate
     from innet.experiments.sweeps import sweep
 
 __version__ = "0.1.0"
-__all__ = ["Collective", "__version__", "all_reduce", "simulate", "sweep"]
+__all__ = ["Collective", "__version__", "all_reduce", "schedules", "simulate", "sweep"]
 
 
 def __getattr__(name: str) -> Any:
     # Imported on first use: Numba alone takes longer to import than `innet --help` may take.
     if name in ("Collective", "all_reduce"):
         return getattr(importlib.import_module("innet.allreduce.collective"), name)
+    if name == "schedules":
+        return importlib.import_module("innet.core.schedules")
     if name == "simulate":
         return importlib.import_module("innet.experiments.simulate").simulate
     if name == "sweep":

@@ -22,9 +22,11 @@ from innet.codecs.parts import (
     check_composition,
 )
 from innet.codecs.presets import BUILT_IN, PARTS, PRESETS
+from innet.codecs.scheduled import ScheduledSettings
 from innet.core.errors import ConfigError
 from innet.core.registry import split_name
-from innet.core.settings import RENAMED_KEYS, Settings, validate
+from innet.core.schedules import Schedule
+from innet.core.settings import RENAMED_KEYS
 
 CodecSpec = str | Mapping[str, Any]
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
@@ -75,21 +77,36 @@ def build_codec(
     normal = normalize(spec)
     shapes = None if layers is None else as_shapes(layers)
     context = Context(kernel_sets.get(kernels), seed, worker, shapes)
-    settings = settings_of(normal)
+    settings = scheduled_settings(normal)
     parts = {
-        kind: _class(kind, chosen["name"])(settings[kind], context)
+        kind: _class(kind, chosen["name"])(settings[kind].at(0), context)
         for kind, chosen in normal.items()
     }
     check_composition(
         {kind: (normal[kind]["name"], part.capabilities) for kind, part in parts.items()}
     )
     named = spec.get("preset")
-    description = _preset_description(named, normal, parts)
-    return Codec(**parts, spec=normal, context=context, clock=clock, description=description)
+    given = {kind: _given(part, settings[kind].schedules) for kind, part in parts.items()}
+    return Codec(
+        **parts,
+        spec=normal,
+        context=context,
+        clock=clock,
+        settings=settings,
+        description=_preset_description(named, normal, parts, given),
+    )
+
+
+def _given(part: Part[Any], schedules: Mapping[str, Schedule]) -> dict[str, Any]:
+    """The parameters that differ from the defaults, with schedules in place of their numbers."""
+    return {**part.parameters.model_dump(exclude_defaults=True), **schedules}
 
 
 def _preset_description(
-    named: str | None, normal: Normal, parts: Mapping[str, Part[Any]]
+    named: str | None,
+    normal: Normal,
+    parts: Mapping[str, Part[Any]],
+    given: Mapping[str, Mapping[str, Any]],
 ) -> str | None:
     """The name of the preset that has these parts, with the parameters that differ from it.
 
@@ -104,9 +121,9 @@ def _preset_description(
     else:
         return None
     changed = []
-    for kind, part in parts.items():
+    for kind in parts:
         others = [each.settings.model_fields for other, each in parts.items() if other != kind]
-        for key, value in part.parameters.model_dump(exclude_defaults=True).items():
+        for key, value in given[kind].items():
             if key not in preset[kind] or preset[kind][key] != value:
                 shared = any(key in fields for fields in others)
                 changed.append(f"{kind}.{key}={value}" if shared else f"{key}={value}")
@@ -155,17 +172,17 @@ def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
     return {**described, "selector": selector}
 
 
-def settings_of(normal: Normal) -> dict[str, Settings]:
+def scheduled_settings(normal: Normal) -> dict[str, ScheduledSettings]:
     """The parameters of the four parts, which may still not fit each other or the layers.
 
     Raises:
         ConfigError: an unknown parameter, or a value out of range; or as ``build_codec``.
     """
-    found: dict[str, Settings] = {}
+    found: dict[str, ScheduledSettings] = {}
     for kind, chosen in normal.items():
         given = {key: value for key, value in chosen.items() if key != "name"}
         source = f"{kind} {chosen['name']!r}"
-        found[kind] = validate(_class(kind, chosen["name"]).settings, given, source)
+        found[kind] = ScheduledSettings.of(_class(kind, chosen["name"]).settings, given, source)
     return found
 
 

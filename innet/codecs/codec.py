@@ -39,12 +39,20 @@ from innet.codecs.parts import (
     Stopwatch,
     Total,
     joined_capabilities,
+    loaded_step,
+)
+from innet.codecs.scheduled import (
+    ScheduledSettings,
+    as_text,
+    scheduled_keys,
+    without_schedules,
 )
 from innet.core.errors import InputError, OverflowedError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import Segment
+from innet.core.settings import validate
 
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 _ELEMENTWISE = {ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}  # what is zero need not be decoded
 _INT32 = np.dtype(np.int32)
 _FLOAT32 = np.dtype(np.float32)
@@ -116,6 +124,7 @@ class Codec(NotCopyable):
         spec: Mapping[str, Mapping[str, Any]],
         context: Context,
         clock: Clock,
+        settings: Mapping[str, ScheduledSettings],
         description: str | None = None,
     ) -> None:
         self.selector = selector
@@ -125,13 +134,18 @@ class Codec(NotCopyable):
         self._spec = spec
         self._context = context
         self._clock = clock
+        self._settings = settings
+        self._scheduled = any(each.schedules for each in settings.values())
+        self._step = 0  # completed all-reduces
         self._one_in = _MANY if KEEPS_ZEROS in carrier.capabilities.requires else None
         self._busy = False
         self._may_overflow = False
         self._seed_and_layers = f"seed {context.seed}"
         if context.layers is not None:
             self._seed_and_layers += f", layers {context.layers}"
-        self._composition = " + ".join(part.describe() for part in self._parts().values())
+        self._composition = " + ".join(
+            part.describe(settings[kind].schedules) for kind, part in self._parts().items()
+        )
         self._description = description or self._composition
 
     @property
@@ -219,6 +233,7 @@ class Codec(NotCopyable):
         """
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
+        self._follow_schedules()
         seen: GradientStats | None = None
         if not checked and self.error_feedback.checks_finite(self.selector):
             check_form(gradient, self._context.worker)
@@ -241,7 +256,8 @@ class Codec(NotCopyable):
     def state_dict(self) -> dict[str, Any]:
         """The complete state between all-reduces, as copies; contains NumPy arrays."""
         state = self._state({kind: part.state_dict() for kind, part in self._parts().items()})
-        return {**state, "spec": deepcopy(self.spec)}
+        spec = {kind: as_text(part) for kind, part in self._spec.items()}
+        return {**state, "spec": deepcopy(spec)}
 
     def snapshot(self) -> dict[str, Any]:
         """The state with as few copies as possible, to be loaded into this codec if the next
@@ -252,19 +268,40 @@ class Codec(NotCopyable):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from ``state_dict``.
 
+        Parameters that follow a schedule here or did so there may differ. The schedules are
+        followed from the number of all-reduces that were complete.
+
         Raises:
             StateError: the state has another version, or is of a codec with other parts,
                 parameters, layers or seed. Nothing has changed.
         """
         self._check_state(state)
-        before = {kind: part.snapshot() for kind, part in self._parts().items()}
+        parts = {kind: self._at_saved(kind, part, state) for kind, part in self._parts().items()}
+        before = {kind: part.snapshot() for kind, part in parts.items()}
         try:
-            for kind, part in self._parts().items():
+            for kind, part in parts.items():
                 part.load_state_dict(state["parts"][kind])
         except BaseException:
-            for kind, part in self._parts().items():
+            for kind, part in parts.items():
                 part.load_state_dict(before[kind])
             raise
+        for kind, part in parts.items():
+            parameters = self._settings[kind].at(state["step"])
+            same = parameters == part.parameters
+            setattr(self, kind, part if same else part.with_parameters(parameters))
+        self._step = state["step"]
+
+    def _at_saved(self, kind: str, part: Any, state: Mapping[str, Any]) -> Any:
+        """A part with the parameters that it had when the state was saved; itself if they are the
+        same.
+        """
+        numbers = state["numbers"].get(kind, {})
+        given = {key: each for key, each in state["spec"][kind].items() if key != "name"}
+        if not (scheduled_keys(given) or self._settings[kind].schedules):
+            return part
+        settings = self._settings[kind]
+        parameters = validate(settings.model, {**given, **numbers}, settings.source)
+        return part if parameters == part.parameters else type(part)(parameters, self._context)
 
     def adopt(self, state: Mapping[str, Any]) -> None:
         """Catch up with the workers who continued without this one.
@@ -279,6 +316,32 @@ class Codec(NotCopyable):
         self._check_state(state)
         for kind, part in self._parts().items():
             part.adopt(state["parts"][kind])
+        self._step = state["step"]
+
+    def _follow_schedules(self) -> None:
+        """Give the parts the parameters of the next all-reduce.
+
+        All are computed before a part changes.
+        """
+        if not self._scheduled or self._busy:
+            return
+        parameters = {
+            kind: settings.at(self._step)
+            for kind, settings in self._settings.items()
+            if settings.schedules
+        }
+        for kind, each in parameters.items():
+            part = getattr(self, kind)
+            if each != part.parameters:
+                setattr(self, kind, part.with_parameters(each))
+
+    def _numbers(self) -> dict[str, dict[str, Any]]:
+        """The current numbers of parameters that follow schedules, by part."""
+        return {
+            kind: {key: getattr(part.parameters, key) for key in self._settings[kind].schedules}
+            for kind, part in self._parts().items()
+            if self._settings[kind].schedules
+        }
 
     def _parts(self) -> dict[str, Any]:
         return {
@@ -294,6 +357,8 @@ class Codec(NotCopyable):
             "seed": self._context.seed,
             "layers": self._context.layers,
             "spec": self._spec,
+            "step": self._step,
+            "numbers": self._numbers(),
             "parts": parts,
         }
 
@@ -310,17 +375,21 @@ class Codec(NotCopyable):
                 f"the codec's saved state has version {state.get('version')!r}; this innet reads "
                 f"{_STATE_VERSION}."
             )
-        mine = {
-            "spec": self.spec,
-            "seed": self._context.seed,
-            "layers": self._context.layers,
-        }
+        theirs, spec = without_schedules(state.get("spec"), self._spec)
+        mine = {"spec": spec, "seed": self._context.seed, "layers": self._context.layers}
+        saved = {**state, "spec": theirs}
         for key, value in mine.items():
-            if state.get(key) != value:
+            if saved.get(key) != value:
                 raise StateError(
-                    f"the saved state is of a codec with {key} {state.get(key)!r}, this one has "
+                    f"the saved state is of a codec with {key} {saved.get(key)!r}, this one has "
                     f"{value!r}; build the codec that the state was saved from."
                 )
+        loaded_step(state)
+        if not isinstance(state.get("numbers"), Mapping):
+            raise StateError(
+                "the codec's saved state lacks the numbers of its schedules; give what state_dict "
+                "returned, whole."
+            )
         parts = state.get("parts")
         known = parts if isinstance(parts, Mapping) else {}
         lacking = [kind for kind in self._parts() if not isinstance(known.get(kind), Mapping)]
@@ -333,6 +402,8 @@ class Codec(NotCopyable):
     def _common(self, size: int, workers: int) -> str:
         """The configuration that must be the same on all workers, for one all-reduce."""
         config = [f"{self._composition}, {size} elements, {workers} workers", self._seed_and_layers]
+        if self._scheduled:
+            config.append(f"all-reduce {self._step} with {self._numbers()}")
         for kind, part in self._parts().items():
             if state := part.common():
                 config.append(f"state of the {kind} {state}")
@@ -395,6 +466,7 @@ class Codec(NotCopyable):
         elif not scaling.finite:
             infinite = self._infinite(decoded if listed is None else listed)
         self.error_feedback.commit(applied)
+        self._step += 1
         watch.stop()
         return Outcome(
             sum=result,

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,11 +233,22 @@ class Part(ABC, Generic[P]):
         self.parameters = parameters
         self.context = context
 
-    def describe(self) -> str:
-        """The name, and the parameters that differ from the defaults."""
-        given = self.parameters.model_dump(exclude_defaults=True)
+    def describe(self, schedules: Mapping[str, object] = MappingProxyType({})) -> str:
+        """The name, and the parameters that differ from the defaults or follow schedules."""
+        given = {**self.parameters.model_dump(exclude_defaults=True), **schedules}
         inside = ", ".join(f"{key}={value}" for key, value in given.items())
         return f"{self.name}({inside})" if inside else self.name
+
+    def with_parameters(self, parameters: P) -> Self:
+        """This part with other parameters and the same state, for the next all-reduces.
+
+        The codec calls it between all-reduces when a parameter follows a schedule. Override it if
+        the state depends on the parameters, or if loading it takes time. It may return itself,
+        changed.
+        """
+        part = type(self)(parameters, self.context)
+        part.load_state_dict(self.snapshot())
+        return part
 
     def common(self) -> tuple[object, ...]:
         """The state that must be the same on all workers; empty if there is none.
@@ -586,7 +597,7 @@ def loaded_step(state: Mapping[str, Any]) -> int:
     Raises:
         StateError: it is not a number of all-reduces.
     """
-    step = state["step"]
+    step = state.get("step")
     if not is_int(step) or step < 0:
         raise StateError(f"the saved number of all-reduces is {step!r}, not a count.")
     return step

@@ -22,14 +22,15 @@ T = TypeVar("T")
 def split_name(text: str) -> tuple[str, dict[str, Any]]:
     """What a person wrote as "name" or "name:key=value,key=value".
 
-    Values are Python's literals (numbers, True, None); whatever else they are stays text.
+    Values are Python's literals (numbers, True, None); whatever else they are stays text. Commas
+    inside brackets are part of a value.
 
     Raises:
         ConfigError: not of that form.
     """
     name, colon, rest = text.partition(":")
     found: dict[str, Any] = {}
-    for each in rest.split(",") if colon else ():
+    for each in _pieces(rest) if colon else ():
         key, equals, value = each.partition("=")
         if not (name and equals and key.strip() and value.strip()):
             raise ConfigError(
@@ -37,6 +38,18 @@ def split_name(text: str) -> tuple[str, dict[str, Any]]:
             )
         found[key.strip()] = literal(value.strip())
     return name, found
+
+
+def _pieces(text: str) -> list[str]:
+    """The text, cut at its commas, but not at those inside brackets."""
+    found, depth = [""], 0
+    for each in text:
+        depth += (each in "([{") - (each in ")]}")
+        if each == "," and depth <= 0:
+            found.append("")
+        else:
+            found[-1] += each
+    return found
 
 
 def literal(text: str) -> Any:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, check_seed
-from innet.codecs.build import normalize, settings_of, spec_of_unit
+from innet.codecs.build import normalize, scheduled_settings, spec_of_unit
+from innet.codecs.scheduled import as_text, without_schedules
 from innet.core.errors import InputError, StateError
 from innet.records import Report
 from innet.service.process import await_end
@@ -91,7 +92,7 @@ class HookState:
         if scale is not None and not callable(scale):
             raise InputError(f"scale is {scale!r}; give a function, such as scaler.get_scale.")
         self.codec = normalize(codec)
-        settings_of(self.codec)
+        scheduled_settings(self.codec)
         compile_codec(self.codec)
         self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         self.unit_cap_mb = unit_cap_mb
@@ -178,7 +179,7 @@ class HookState:
             "version": _VERSION,
             "rank": torch.distributed.get_rank(self._group),
             "workers": torch.distributed.get_world_size(self._group),
-            "codec": self.codec,
+            "codec": {kind: as_text(part) for kind, part in self.codec.items()},
             "seed": self.seed,
             "unit_cap_mb": self.unit_cap_mb,
             "units": to_tensors([_saved(unit) for unit in self._units] + self._saved),
@@ -186,6 +187,9 @@ class HookState:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a ``state_dict`` with the same bits. Call it before the first iteration.
+
+        The codec's schedules may differ; they are followed from the number of iterations that were
+        complete.
 
         Raises:
             StateError: it is not a state; it has another version, rank, number of workers, codec,
@@ -201,6 +205,8 @@ class HookState:
                 f"{mine['workers']}; it does not fit another number of workers. "
                 "Load the model and the optimizer, and begin with a new HookState."
             )
+        theirs, codec = without_schedules(state.get("codec"), self.codec)
+        state, mine = {**state, "codec": theirs}, {**mine, "codec": codec}
         for name, value in mine.items():
             if name != "units" and state.get(name) != value:
                 raise StateError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field
@@ -79,6 +79,11 @@ class Momentum(Residual):
         self._momentum = np.float32(parameters.momentum)
         self._clip = parameters.clip
         self._masked = np.empty(0, np.float32)  # the velocity where the last selection was made
+
+    def with_parameters(self, parameters: Settings) -> Self:
+        part = super().with_parameters(parameters)
+        part.velocity = self.velocity
+        return part
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         """What the selector chooses of the residual; u and v are updated in place.

@@ -7,7 +7,7 @@ import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -293,6 +293,13 @@ class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
         self._sent = self._decoded = None
         self._lefts = []
         return None
+
+    def with_parameters(self, parameters: PowerSgdSettings) -> Self:
+        """The same state; with another rank, factors are drawn anew as in the first all-reduce."""
+        part = super().with_parameters(parameters)
+        if parameters.rank != self.parameters.rank:
+            part._basis = None
+        return part
 
     def adopt(self, state: Mapping[str, Any]) -> None:
         self.load_state_dict(state)

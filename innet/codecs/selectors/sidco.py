@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -204,6 +204,18 @@ class Sidco(Selector[SidcoSettings]):
             if self._count == self.parameters.every:
                 self._adapt()
         return selected
+
+    def with_parameters(self, parameters: SidcoSettings) -> Self:
+        """The same state. Stages beyond the new range are left out, and a count that the new
+        ``every`` would never reach begins anew.
+        """
+        part = type(self)(parameters, self.context)
+        state = self.state_dict()
+        state["stages"] = np.minimum(state["stages"], part._most)
+        if 0 < parameters.every <= self._count:
+            state["count"], state["sums"] = 0, np.zeros_like(self._sums)
+        part.load_state_dict(state)
+        return part
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -246,12 +246,14 @@ class Codec(NotCopyable):
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
         self._busy = True
         try:
-            return (yield from _driven(stages, watch))
+            outcome = yield from _driven(stages, watch)
         except BaseException:
             self.error_feedback.rollback()
             raise
         finally:
             self._busy = False
+        self._step += 1
+        return outcome
 
     def state_dict(self) -> dict[str, Any]:
         """The complete state between all-reduces, as copies; contains NumPy arrays."""
@@ -466,7 +468,6 @@ class Codec(NotCopyable):
         elif not scaling.finite:
             infinite = self._infinite(decoded if listed is None else listed)
         self.error_feedback.commit(applied)
-        self._step += 1
         watch.stop()
         return Outcome(
             sum=result,

@@ -1,4 +1,4 @@
-"""The claims of the codecs' papers, as data: ``papers.toml`` beside this file.
+"""The claims of the codecs' papers, as data: ``papers.toml`` and ``time_claims.toml`` beside this.
 
 A claim has the paper's result, the measurement here, and, where possible, the criterion by which
 the claim holds here.
@@ -94,6 +94,7 @@ for _kind, _class in {
     "traffic": "Traffic",
 }.items():
     KINDS.register(_kind, f"innet.experiments.papers:{_class}")
+KINDS.register("time", "innet.experiments.time_claims:Timing")
 
 
 class _ModelMeasure(Measure):
@@ -304,11 +305,18 @@ class Paper(Settings):
         return self.codecs.get(model, self.codec)
 
 
+def _document(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+
+
 @cache
 def papers() -> Mapping[str, Paper]:
     """All papers by the preset's name, in the order of the file."""
-    text = resources.files(__package__).joinpath("papers.toml").read_text(encoding="utf-8")
-    document: dict[str, Any] = tomllib.loads(text)
+    from innet.experiments.time_claims import time_claims  # noqa: PLC0415 - it needs this module
+
+    document, times = _document("papers.toml"), time_claims(_document("time_claims.toml"))
+    for name, claims in times.items():
+        document[name]["claims"] += claims
     return {name: validate(Paper, entry, "papers.toml") for name, entry in document.items()}
 
 

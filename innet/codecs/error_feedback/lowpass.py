@@ -6,7 +6,7 @@ distributed training", NeurIPS 2020, Algorithm 1.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
@@ -87,6 +87,12 @@ class LowPass(Residual):
         self._beta = np.float32(parameters.beta)
         self._gradient: Floats | None = None  # while an exchange is under way
         self._filtered: _Filtered | None = None
+
+    def with_parameters(self, parameters: Settings) -> Self:
+        """Its memory is not copied."""
+        part = type(self)(parameters, self.context)
+        part.residual, part._reach = self.residual, self._reach
+        return part
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
         """What the selector chooses of memory + gradient.

@@ -81,8 +81,9 @@ class Momentum(Residual):
         self._masked = np.empty(0, np.float32)  # the velocity where the last selection was made
 
     def with_parameters(self, parameters: Settings) -> Self:
-        part = super().with_parameters(parameters)
-        part.velocity = self.velocity
+        """Its arrays are not copied."""
+        part = type(self)(parameters, self.context)
+        part.residual, part._reach, part.velocity = self.residual, self._reach, self.velocity
         return part
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:

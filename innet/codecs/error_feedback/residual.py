@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -137,12 +137,6 @@ class Residual(ErrorFeedback[Settings]):
         self.residual = residual
         self._reach = 0.0 if residual is None else float(np.abs(residual).max(initial=0))
         self._sent = None
-
-    def with_parameters(self, parameters: Settings) -> Self:
-        """The same arrays; nothing is copied."""
-        part = type(self)(parameters, self.context)
-        part.residual, part._reach = self.residual, self._reach
-        return part
 
     def _so_far(self, gradient: Floats) -> Floats:
         return np.zeros(gradient.size, np.float32) if self.residual is None else self.residual

@@ -212,6 +212,8 @@ class Sidco(Selector[SidcoSettings]):
         part = type(self)(parameters, self.context)
         state = self.state_dict()
         state["stages"] = np.minimum(state["stages"], part._most)
+        known = state["errors"][:, : part._most]
+        state["errors"] = np.pad(known, ((0, 0), (0, part._most - known.shape[1])))
         if 0 < parameters.every <= self._count:
             state["count"], state["sums"] = 0, np.zeros_like(self._sums)
         part.load_state_dict(state)

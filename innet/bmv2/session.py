@@ -170,6 +170,12 @@ class Session:
         Waits until simple_switch is idle. Returns its output since the last call, by port and in
         order, without ports that sent nothing.
         """
+        self.send(count)
+        self._wait(self._idle, "simple_switch to come to rest")
+        return {port: sent for port in self._ports if (sent := self._sent(port))}
+
+    def send(self, count: int | None = None) -> None:
+        """Send the next ``count`` packets to the switch, without waiting for what it does."""
         end = len(self._packets) if count is None else self._handed + count
         for position in range(self._handed, end):
             if position == 0:
@@ -177,8 +183,6 @@ class Session:
             else:
                 self._release(position - 1)
         self._handed = end
-        self._wait(self._idle, "simple_switch to come to rest")
-        return {port: sent for port in self._ports if (sent := self._sent(port))}
 
     def _write_first(self) -> None:
         """Write the first packet of each port; simple_switch needs all of them to choose the next

@@ -25,6 +25,7 @@ import numpy as np
 from innet.bmv2 import simple_switch
 from innet.core.packets import PacketBatch
 from innet.core.settings import EngineName
+from innet.programs import catalogue
 from innet.switch import Switch
 from support import fuzz
 
@@ -97,6 +98,14 @@ class Scenario:
     def path(self) -> Path:
         return PROGRAMS.get(self.program, fuzz.PROGRAMS / f"{self.program}.json")
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """The program's JSON; of those that innet ships by their names, such as slots-32."""
+        if self.program in catalogue():
+            return catalogue()[self.program].json()
+        document: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+        return document
+
 
 # ── Both switches ──
 
@@ -125,7 +134,7 @@ def play_built_in(scenario: Scenario, engine: EngineName) -> tuple[Sent, Switch]
 
 
 def _switch(scenario: Scenario, engine: EngineName) -> Switch:
-    switch = Switch.load(scenario.path, engine, priority_queues=scenario.priority_queues)
+    switch = Switch.load(scenario.document, engine, priority_queues=scenario.priority_queues)
     switch.command(DEEP)
     switch.commands("\n".join(scenario.commands))
     return switch
@@ -157,7 +166,7 @@ def _play_once(scenario: Scenario) -> tuple[Sent, int]:
     ends = [left for sent in expected.values() for left, _ in sent] + [0]
     late = 0
     with simple_switch.open_session(
-        json.loads(scenario.path.read_text(encoding="utf-8")),
+        scenario.document,
         packets,
         scenario.ports,
         deadline=60,

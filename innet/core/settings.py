@@ -710,6 +710,13 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "as in tcp:min_timeout=2e-4."
         ),
     ] = "tcp"
+    background: Annotated[
+        str | dict[str, Any] | None,
+        Field(
+            description="Packets beside the all-reduces: a TOML file with tables [[flow]], "
+            "[[incast]] and [[random]], which a network's file may have as well."
+        ),
+    ] = None
 
 
 class ThroughputSettings(Settings):

@@ -28,7 +28,7 @@ from innet.sim.messages import (
     parameter_server,
 )
 from innet.sim.network import OVERHEAD, SECOND, Network
-from innet.sim.simulation import Cable, LinkCounts, Simulation
+from innet.sim.simulation import Cable, Counts, LinkCounts, Simulation
 from innet.sim.transport import Transport, transport_of
 from innet.switch.traffic_manager import PORTS
 from innet.topology import Plan
@@ -242,14 +242,11 @@ class MessageNetwork:
             ends = tuple(round((each - first) * SECOND) for each in starts.tolist())
             return Exchanged(ends, _simulated(elements, max(ends)), 0)
         simulation = self.simulation
-        if first - self._origin > simulation.now:
-            simulation.run_until(first - self._origin)
         # Of a worker that is ahead of the last all-reduce's end, messages begin with that.
         since = np.zeros(max(2, graph.hosts))
         since[: self._workers] = np.maximum(starts - self._origin - simulation.now, 0.0)
-        begun, before = round((first - self._origin) * SECOND), simulation.counts()
-        links = simulation.link_counts()
-        simulation.forget_queues()
+        begun = round((first - self._origin) * SECOND)
+        before = Snapshot(simulation, first - self._origin)
         group = simulation.launch_messages(graph.starting(since), self._transport)
         while simulation.wait() != group:
             pass
@@ -261,9 +258,9 @@ class MessageNetwork:
             done[: self._workers], np.rint((starts - self._origin) * SECOND).astype(np.int64)
         )
         ends = tuple((done[: self._workers] - begun).tolist())
-        counts = simulation.counts().since(before)
+        counts = simulation.counts().since(before.counts)
         ticks = max(ends)
-        sent = map(_sent, links[::2], simulation.link_counts()[::2])
+        sent = map(_sent, before.links[::2], simulation.link_counts()[::2])
         simulated = _simulated(elements, ticks).model_copy(
             update={
                 "packets": counts.packets,
@@ -279,6 +276,30 @@ class MessageNetwork:
             }
         )
         return Exchanged(ends, simulated, max(list(sent)[: self._workers]))
+
+
+class Snapshot:
+    """What a network has counted until a time; its longest queue is forgotten then.
+
+    Args:
+        simulation: the network.
+        seconds: the time. Where it has passed, now.
+
+    Attributes:
+        counts, links: of that time, once it has come.
+    """
+
+    counts: Counts
+    links: list[LinkCounts]
+
+    def __init__(self, simulation: Simulation, seconds: float) -> None:
+        self._simulation = simulation
+        simulation.at(seconds, self._take)
+
+    def _take(self) -> None:
+        self.counts = self._simulation.counts()
+        self.links = self._simulation.link_counts()
+        self._simulation.forget_queues()
 
 
 def _cables(plan: Plan, baseline: Baseline) -> list[Cable]:

@@ -21,11 +21,13 @@ from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, SimulateSettings, validate
 from innet.experiments import workload as workloads
 from innet.experiments.allreduce import gradients
-from innet.experiments.baselines import Baseline, MessageNetwork, baselines_of
+from innet.experiments.background import Background, read_tables
+from innet.experiments.baselines import Baseline, MessageNetwork, Snapshot, baselines_of
 from innet.experiments.timeline import IterationTimes, Times, iterate
 from innet.experiments.workload import BucketShape, Stragglers, Workload
 from innet.records import Machine, Report, Simulated
 from innet.records.simulation import (
+    BackgroundTraffic,
     BaselineRun,
     Bucket,
     Iteration,
@@ -37,7 +39,8 @@ from innet.records.simulation import (
 )
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
-from innet.sim.network import SECOND, is_steady
+from innet.sim.network import SECOND, is_steady, read_network
+from innet.sim.simulation import Counts
 from innet.sim.transport import transport_of
 from innet.topology import Plan
 
@@ -79,8 +82,16 @@ def simulate(
         (68, True)
     """
     begun = time.perf_counter()
-    resolved = network_of(network)
-    plain = str(network) if isinstance(network, str | Path) else asdict(resolved)
+    resolved, tables = _network_of(network)
+    if tables:
+        if settings.get("background") is not None:
+            raise InputError(
+                "both background and the network's file have traffic beside all-reduces; leave one "
+                "of them out."
+            )
+        settings["background"] = read_tables(tables, Path(str(network)).parent)
+    as_named = isinstance(network, str | Path) and not tables
+    plain = str(network) if as_named else asdict(resolved)
     checked = validate(SimulateSettings, {**settings, "network": plain})
     baselines = baselines_of(checked)
     run = _Run(checked, resolved)
@@ -106,9 +117,19 @@ def simulate(
         all_reduces=run.network.all_reduces,
         sensitivity=_sensitivity(checked, resolved, run.workload) if checked.sensitivity else (),
         report=run.network.last,
+        background=run.network.background(),
         baselines=beside,
         wall_seconds=time.perf_counter() - begun,
     )
+
+
+def _network_of(
+    given: str | Path | Mapping[str, Any] | Network,
+) -> tuple[Network, dict[str, Any]]:
+    """The network, and the traffic that its file describes."""
+    if isinstance(given, Path) or (isinstance(given, str) and given.endswith(".toml")):
+        return read_network(given)
+    return network_of(given), {}
 
 
 def workload_of(settings: SimulateSettings) -> Workload:
@@ -247,6 +268,7 @@ class _Run:
             seconds=max(found[-1].end),
             iterations=tuple(found),
             all_reduces=network.all_reduces,
+            background=network.background(),
         )
 
     @property
@@ -382,7 +404,11 @@ class _BucketNetwork:
             values_per_packet=settings.elements_per_packet or settings.values_per_packet,
             network=network,
         )  # fmt: skip
-        self._steady = is_steady(network)
+        self._background = _background_of(settings, network)
+        self._steady = is_steady(network) and not self._background.flows
+        if self._background.flows:
+            assert self._collective.network.simulation is not None, "there is a network"
+            self._collective.network.simulation.add_flows(self._background.flows)
         self._codecs: dict[int, list[Codec]] = {}
         self._known: dict[tuple[bool, Shapes], _Taken] = {}
         self._sizes: dict[Shapes, RoundSizes] = {}
@@ -399,6 +425,12 @@ class _BucketNetwork:
     def plan(self) -> Plan:
         """Of the job."""
         return self._collective.plan
+
+    def background(self) -> tuple[BackgroundTraffic, ...]:
+        """What became of the packets beside the all-reduces."""
+        simulation = self._collective.network.simulation
+        assert simulation is not None, "there is a network"
+        return self._background.results(simulation.flow_counts())
 
     def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
         """As of ``_Reducer``."""
@@ -419,7 +451,7 @@ class _BucketNetwork:
         network = self._collective.network
         assert network.simulation is not None
         network.starts = dict(enumerate(starts.tolist()))
-        counts = network.simulation.counts()
+        before_it = Snapshot(network.simulation, float(starts.min()))
         size = self._buckets[bucket].elements
         is_as_before = True
         if self._settings.thin and self._settings.workers * size > _CODEC_ELEMENTS:
@@ -435,8 +467,8 @@ class _BucketNetwork:
             for worker in range(self._settings.workers)
         )
         # The report counts from the end of the all-reduce before.
-        busy = network.simulation.counts().since(counts).busy
-        self.last = _with_seconds(report, max(ends), busy)
+        counts = network.simulation.counts().since(before_it.counts)
+        self.last = _with_seconds(report, max(ends), counts, network.simulation.queue_bytes_max())
         self.all_reduces += 1
         assert self.last.simulated is not None
         return _Taken(ends, self.last.simulated, report.bytes_sent, report.exact), is_as_before
@@ -497,17 +529,23 @@ class _BaselineNetwork:
         plan: Plan,
     ) -> None:
         self._buckets = buckets
+        self._background = _background_of(settings, network)
         self._network = MessageNetwork(
             baseline,
             plan,
             network,
             transport_of(settings.transport),
+            flows=self._background.flows,
             density=settings.density,
             seed=settings.seed,
         )
-        self._steady = is_steady(network)
+        self._steady = is_steady(network) and not self._background.flows
         self._known: dict[int, _Taken] = {}
         self.all_reduces = 0
+
+    def background(self) -> tuple[BackgroundTraffic, ...]:
+        """What became of the packets beside the all-reduces."""
+        return self._background.results(self._network.simulation.flow_counts())
 
     def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
         """As of ``_Reducer``."""
@@ -524,13 +562,20 @@ class _BaselineNetwork:
         return begin + np.array(taken.ends) / SECOND, taken
 
 
-def _with_seconds(report: Report, ticks: int, busy: Mapping[str, tuple[int, int]]) -> Report:
+def _background_of(settings: SimulateSettings, network: Network) -> Background:
+    """What hosts send beside all-reduces."""
+    given = {} if settings.background is None else read_tables(settings.background)
+    return Background(given, network, settings.workers, settings.seed)
+
+
+def _with_seconds(report: Report, ticks: int, counts: Counts, queue_bytes_max: int) -> Report:
     """The report with another simulated time, from the first packet to the last result.
 
     Args:
         report: of an all-reduce in simulated time.
         ticks: picoseconds.
-        busy: of each class of links, picoseconds in which they were busy, and how many there are.
+        counts: what the network did in that time.
+        queue_bytes_max: likewise.
     """
     assert report.simulated is not None
     seconds = ticks / SECOND
@@ -540,9 +585,15 @@ def _with_seconds(report: Report, ticks: int, busy: Mapping[str, tuple[int, int]
             "seconds": seconds,
             "elements_per_second": rate,
             "goodput_gbps": 32 * rate / 1e9,
+            "packets": counts.packets,
+            "bytes": counts.bytes,
+            "lost": counts.lost,
+            "dropped": counts.dropped,
+            "marked": counts.marked,
+            "queue_bytes_max": queue_bytes_max,
             "utilization": {
                 name: time / (links * ticks) if ticks else 0.0
-                for name, (time, links) in busy.items()
+                for name, (time, links) in counts.busy.items()
             },
         }
     )

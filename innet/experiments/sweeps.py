@@ -29,6 +29,7 @@ from innet.core.files import atomic_write
 from innet.core.registry import literal
 from innet.core.settings import SimulateSettings, validate
 from innet.core.threads import cores
+from innet.experiments.background import read_tables
 from innet.experiments.outputs import folder_for
 from innet.experiments.sweep_workers import (
     Answer,
@@ -39,12 +40,12 @@ from innet.experiments.sweep_workers import (
 )
 from innet.records import Axis, Machine, PointRecord, SweepFailure, SweepPoint, SweepRecord
 from innet.records.sweep import label
-from innet.sim.network import Network, network_of
+from innet.sim.network import HOST, Network, network_of, read_network, without_host
 
 RECORD, TABLE, PLOT = "sweep.json", "sweep.csv", "sweep.png"  # file names in the output folder
 ATTEMPTS = 3
 _DIGITS = 16  # of the digest, in hexadecimal
-_NETWORK = "network"
+_NETWORK, _BACKGROUND = "network", "background"
 # Settings that name a file count by what is in it.
 _FILES = (".toml", ".json", ".txt", ".npy", ".npz", ".csv")
 
@@ -79,7 +80,7 @@ class Task:
         """
         if name in self.parameters:
             return name
-        network = [field.name for field in fields(Network)] if self._has_network else []
+        network = [HOST, *(field.name for field in fields(Network))] if self._has_network else []
         short = name.removeprefix(f"{_NETWORK}.")
         if short in network:
             return f"{_NETWORK}.{short}"
@@ -364,8 +365,16 @@ def _settings_at(settings: Mapping[str, Any], point: Mapping[str, Any]) -> dict[
     base = given.get(_NETWORK)
     # What a file says goes along, as another machine may not have it.
     if changes or not (base is None or (isinstance(base, str) and not base.endswith(_FILES))):
-        network = Network() if base is None else network_of(base)
-        given[_NETWORK] = asdict(network_of({**asdict(network), **changes}))
+        tables: dict[str, Any] = {}
+        if isinstance(base, (str, Path)) and str(base).endswith(".toml"):
+            network, tables = read_network(base)
+        else:
+            network = Network() if base is None else network_of(base)
+        given[_NETWORK] = asdict(network_of({**asdict(network), **without_host(changes)}))
+        if tables and given.get(_BACKGROUND) is None:
+            given[_BACKGROUND] = read_tables(tables, Path(str(base)).parent)
+    if isinstance(given.get(_BACKGROUND), (str, Path)):
+        given[_BACKGROUND] = read_tables(given[_BACKGROUND])
     return given
 
 

@@ -832,6 +832,8 @@ def simulation_table(record: SimulationRecord) -> Group:
         parts.append(_iterations_table(record))
     if record.baselines:
         parts.append(_baselines_table(record))
+    if record.background:
+        parts.append(_background_table(record))
     if record.sensitivity:
         parts.append(_sensitivity_table(record))
     return Group(*parts)
@@ -908,6 +910,35 @@ def _baselines_table(record: SimulationRecord) -> Table:
             count(what.packets),
             count(what.dropped),
             count(what.retransmissions),
+        )
+    return table
+
+
+def _background_table(record: SimulationRecord) -> Table:
+    """What became of the packets beside the codec's all-reduces."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        caption="Packets beside the all-reduces; complete are messages of incasts and random flows "
+        "without a missing packet.",
+        caption_justify="left",
+    )
+    table.add_column("beside")
+    for column in ("sent", "dropped", "mean\ndelay", "longest", "complete", "mean\ntime", "99 %"):
+        table.add_column(column, justify="right")
+
+    def told(seconds: float | None) -> str:
+        return "" if seconds is None else duration(seconds)
+
+    for each in record.background:
+        table.add_row(
+            each.title,
+            count(each.sent),
+            count(each.dropped),
+            told(each.mean_delay),
+            told(each.longest_delay),
+            f"{count(each.complete)} of {count(each.messages)}" if each.messages else "",
+            told(each.mean_completion),
+            told(each.p99_completion),
         )
     return table
 

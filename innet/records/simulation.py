@@ -115,6 +115,43 @@ class Sensitivity(Frozen):
     doubled: float
 
 
+class BackgroundTraffic(Frozen):
+    """Packets beside all-reduces: what became of those of a table, over the whole run.
+
+    Delays and times are simulated seconds. A message is what an incast's host or a random flow
+    sends at a time.
+
+    Attributes:
+        title: for people.
+        sent: packets.
+        received: packets.
+        dropped: packets that found a queue full.
+        lost: packets that were lost on links.
+        marked: of the received ones, those that met congestion.
+        mean_delay: of the received ones, from when they were due to when their last bit came; None
+            if there are none.
+        longest_delay: likewise.
+        messages: all of whose packets were sent.
+        complete: those of them that came without a missing packet.
+        mean_completion: from the begin of a complete message to its last packet; None if there are
+            none.
+        p99_completion: likewise, of which 99 % of them took no longer.
+    """
+
+    title: str
+    sent: int
+    received: int
+    dropped: int
+    lost: int
+    marked: int
+    mean_delay: float | None
+    longest_delay: float | None
+    messages: int
+    complete: int
+    mean_completion: float | None
+    p99_completion: float | None
+
+
 class BaselineRun(Frozen):
     """The same workload, summed by an all-reduce between hosts.
 
@@ -124,6 +161,7 @@ class BaselineRun(Frozen):
         seconds: as of the record.
         iterations: likewise. No sums are compared: ``exact`` of their buckets is None.
         all_reduces: how many were simulated; the others were equal to one of them.
+        background: packets beside them.
     """
 
     transport: str
@@ -131,6 +169,7 @@ class BaselineRun(Frozen):
     seconds: float
     iterations: tuple[Iteration, ...]
     all_reduces: int
+    background: tuple[BackgroundTraffic, ...] = ()
 
     @property
     def iteration_seconds(self) -> float:
@@ -157,6 +196,7 @@ class SimulationRecord(Record):
         sensitivity: of ``iteration_seconds`` to each assumed constant; empty unless asked for.
         report: of the last all-reduce that was simulated. Its ``seconds``, but for ``simulated``,
             are wall time.
+        background: packets beside the all-reduces.
         baselines: the same workload without a switch that sums, by the names of the baselines.
         wall_seconds: wall time of the run.
     """
@@ -176,6 +216,7 @@ class SimulationRecord(Record):
     all_reduces: int
     sensitivity: tuple[Sensitivity, ...] = ()
     report: Report
+    background: tuple[BackgroundTraffic, ...] = ()
     baselines: dict[str, BaselineRun] = Field(default_factory=dict)
     wall_seconds: float
 

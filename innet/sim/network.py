@@ -154,13 +154,39 @@ PRESETS: Mapping[str, Network] = MappingProxyType(
 )
 
 
+HOSTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        # 370,000 packets a second is about what a core receives through a UDP socket (Majkowski,
+        # "How to receive a million packets per second", 2015). Sending is assumed to take as long,
+        # and copying to take place at 10 GB/s (assumed).
+        "kernel-udp": {
+            "host_receive": 2.7e-6,
+            "host_send": 2.7e-6,
+            "host_byte": 1e-10,
+            "host_cores": 8,
+        },
+        # The defaults: ten million packets a second of a core (assumed).
+        "dpdk": {"host_receive": 1e-7, "host_send": 1e-7, "host_byte": 0.0, "host_cores": 8},
+        # The network card does all: 200 million messages a second (assumed; the order of what
+        # makers state of cards for 100 Gbit/s).
+        "rdma": {"host_receive": 5e-9, "host_send": 5e-9, "host_byte": 0.0, "host_cores": 1},
+    }
+)
+"""What packets take of a host's cores, by how a host sends and receives them."""
+HOST = "host"
+"""The name by which settings choose one of ``HOSTS``."""
+TABLES = ("flow", "incast", "random")
+"""Tables of a network's file that describe traffic, not the network."""
+
+
 def network_of(given: str | Path | Network | Mapping[str, Any]) -> Network:
     """A network from what a user gives.
 
     Args:
-        given: a ``Network``; its settings by name; a preset with or without settings, such as
-            "100g" or "100g:loss=1e-4,delay=2e-6"; or the path of a TOML file with settings, among
-            them ``preset`` for those that it leaves out.
+        given: a ``Network``; its settings by name, among them ``host``, the name of one of
+            ``HOSTS``; a preset with or without settings, such as "100g" or
+            "100g:loss=1e-4,host=rdma"; or the path of a TOML file with settings, among them
+            ``preset`` for those that it leaves out.
 
     Raises:
         UnknownNameError: no such preset or setting.
@@ -184,27 +210,60 @@ def network_of(given: str | Path | Network | Mapping[str, Any]) -> Network:
     return _with(PRESETS[name], settings)
 
 
-def _from_file(path: Path) -> Network:
+def read_network(path: str | Path) -> tuple[Network, dict[str, Any]]:
+    """The network of a TOML file, and the ``TABLES`` that the file has.
+
+    Raises:
+        UnknownNameError, ConfigError: as ``network_of``.
+    """
+    path = Path(path)
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is no TOML: {error}.") from None
+    tables = {name: settings.pop(name) for name in TABLES if name in settings}
     preset = settings.pop("preset", None)
     if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise UnknownNameError("network", str(preset), PRESETS)
     try:
-        return _with(Network() if preset is None else PRESETS[preset], settings)
+        return _with(Network() if preset is None else PRESETS[preset], settings), tables
     except InputError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
+def _from_file(path: Path) -> Network:
+    network, tables = read_network(path)
+    if tables:
+        raise ConfigError(
+            f"{path}: [[{next(iter(tables))}]] is traffic beside all-reduces, which innet simulate "
+            "has; leave it out here."
+        )
+    return network
+
+
+def without_host(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with those of ``HOSTS`` in the place of ``HOST``; what is stated stays.
+
+    Raises:
+        UnknownNameError: no such host.
+    """
+    found = dict(settings)
+    if HOST in found:
+        name = found.pop(HOST)
+        if not isinstance(name, str) or name not in HOSTS:
+            raise UnknownNameError("host", str(name), HOSTS)
+        found = {**HOSTS[name], **found}
+    return found
+
+
 def _with(network: Network, settings: Mapping[str, Any]) -> Network:
+    settings = without_host(settings)
     known = [field.name for field in fields(Network)]
     for name in settings:
         if name not in known:
-            raise UnknownNameError("setting of a network", name, known)
+            raise UnknownNameError("setting of a network", name, [HOST, *known])
     return replace(network, **settings)
 
 

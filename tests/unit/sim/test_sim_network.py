@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+import innet
 from innet.core.errors import ConfigError, InputError, UnknownNameError
 from innet.sim import PRESETS, Network, network_of
 
@@ -65,3 +66,34 @@ def test_a_file_of_settings(tmp_path):
         network_of(file)
     with pytest.raises(ConfigError, match=r"none\.toml cannot be read"):
         network_of(tmp_path / "none.toml")
+
+
+def test_hosts_are_presets_of_what_packets_cost():
+    rdma = network_of("100g:host=rdma")
+    assert (rdma.host_receive, rdma.host_cores) == (5e-9, 1)
+    assert network_of({"host": "dpdk"}) == Network()
+    mine = network_of("10g:host=kernel-udp,host_byte=0")
+    assert (mine.host_send, mine.host_byte) == (2.7e-6, 0)
+    with pytest.raises(UnknownNameError, match=r"unknown host 'tcp'.*dpdk"):
+        network_of("10g:host=tcp")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"network": "100g:queue=5"},
+            "of a network 'queue'. Did you mean 'queue_bytes'",
+        ),
+        ({"network": "100g:rate=0"}, "rate is 0; give bits per second"),
+        ({"network": "100g:queue_bytes=100"}, "queue_bytes is 100, but a packet has 330 bytes"),
+        ({"network": "100g:buffer_bytes=100"}, "buffer_bytes is 100, but a packet has"),
+        ({"network": "100g:delay=1e-13"}, "below the clock's resolution of a picosecond"),
+        ({"network": "100g", "topology": "fat-tree", "ports": 2, "workers": 9}, "ports"),
+        ({"network": "100g", "workers": 33, "topology": "star"}, "32"),
+        ({"network": "100g", "networks": 1}, "networks"),
+    ],
+)
+def test_simulations_refuse_settings_by_name_and_remedy(settings, said):
+    with pytest.raises(InputError, match=said):
+        innet.simulate(size=10, **settings)

@@ -38,6 +38,7 @@ from innet.protocol.timers import (
     take_due,
 )
 from innet.sim import messenger
+from innet.sim.heap import push, replace_first
 from innet.sim.messenger import MESSENGER
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
 from innet.switch.jit.inline import (
@@ -696,39 +697,6 @@ def _mark(data: NDArray[np.uint8], length: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _sink(times: Ints, links: Ints, size: int, time: int, link: int) -> None:
-    """Put a pair into the root of a heap whose root is free."""
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= size:
-            break
-        if below + 1 < size and (
-            times[below + 1] < times[below]
-            or (times[below + 1] == times[below] and links[below + 1] < links[below])
-        ):
-            below += 1
-        if times[below] > time or (times[below] == time and links[below] > link):
-            break
-        times[at], links[at] = times[below], links[below]
-        at = below
-    times[at], links[at] = time, link
-
-
-@njit(cache=True, nogil=True)
-def _rise(times: Ints, links: Ints, size: int, time: int, link: int) -> None:
-    """Add a pair to a heap of ``size``."""
-    at = size
-    while at > 0:
-        above = (at - 1) >> 1
-        if times[above] < time or (times[above] == time and links[above] < link):
-            break
-        times[at], links[at] = times[above], links[above]
-        at = above
-    times[at], links[at] = time, link
-
-
-@njit(cache=True, nogil=True)
 def _is_before(a: Any, b: Any) -> bool:
     return bool(a.time < b.time or (a.time == b.time and a.serial < b.serial))
 
@@ -913,7 +881,7 @@ def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
         link = _int_at(state.into, at)
         time = next_arrival(state, link)
         if time < state.end:
-            _rise(times, links, size, time, link)
+            push(times, links, size, time, link)
             size += 1
     return size
 
@@ -970,9 +938,9 @@ def _run_switch(  # noqa: PLR0912, PLR0915 - the order of events at a switch, in
 ) -> tuple[int, int]:
     """A switch's events of the window: why it stops, and which link or switch that is about."""
     switch, program, end = _switch_at(state, number), _program_at(state, number), state.end
-    heap = 8 * share * state.heap_room
-    heap_times = _ints(state.heap_times + heap, _MANY)
-    heap_links = _ints(state.heap_links + heap, _MANY)
+    begin = 8 * share * state.heap_room
+    heap_times = _ints(state.heap_times + begin, _MANY)
+    heap_links = _ints(state.heap_links + begin, _MANY)
     lengths, ports = _signed(program.lengths, _MANY), _signed(program.ports, _MANY)
     times = _ints(program.times, _MANY)
     size = _merge(state, number, heap_times, heap_links)
@@ -1027,11 +995,12 @@ def _run_switch(  # noqa: PLR0912, PLR0915 - the order of events at a switch, in
         wire.head += 1
         following = next_arrival(state, link)
         if following < end:
-            _sink(heap_times, heap_links, size, following, link)
+            replace_first(heap_times, heap_links, size, following, link)
         else:
             size -= 1
             if size > 0:
-                _sink(heap_times, heap_links, size, heap_times[size], heap_links[size])
+                last = heap_times[size], heap_links[size]
+                replace_first(heap_times, heap_links, size, last[0], last[1])
 
 
 # ------------------------------------------------------------------ hosts

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError
 from innet.core.numba_cache import njit
 from innet.core.views import viewer
+from innet.sim.heap import push, replace_first
 from innet.sim.messages import MessageGraph
 from innet.sim.transport import (
     COMPLETE,
@@ -178,15 +179,8 @@ def _push(m: Any, host: int, time: int, what: int) -> None:
     """Add an event: twice a message that starts, or twice a row and 1."""
     port = _port(m.ports, _MANY)[host]
     times, kinds = _ints(m.times + 8 * port.first, _MANY), _ints(m.what + 8 * port.first, _MANY)
-    at = port.events
-    port.events = at + 1
-    while at > 0:
-        above = (at - 1) >> 1
-        if times[above] < time or (times[above] == time and kinds[above] < what):
-            break
-        times[at], kinds[at] = times[above], kinds[above]
-        at = above
-    times[at], kinds[at] = time, what
+    push(times, kinds, port.events, time, what)
+    port.events += 1
 
 
 @njit(cache=True, nogil=True)
@@ -195,24 +189,9 @@ def _pop(m: Any, host: int) -> int:
     port = _port(m.ports, _MANY)[host]
     times, kinds = _ints(m.times + 8 * port.first, _MANY), _ints(m.what + 8 * port.first, _MANY)
     first = kinds[0]
-    size = port.events - 1
-    port.events = size
-    time, what = times[size], kinds[size]
-    at = 0
-    while True:
-        below = 2 * at + 1
-        if below >= size:
-            break
-        if below + 1 < size and (
-            times[below + 1] < times[below]
-            or (times[below + 1] == times[below] and kinds[below + 1] < kinds[below])
-        ):
-            below += 1
-        if times[below] > time or (times[below] == time and kinds[below] > what):
-            break
-        times[at], kinds[at] = times[below], kinds[below]
-        at = below
-    times[at], kinds[at] = time, what
+    last = port.events - 1
+    port.events = last
+    replace_first(times, kinds, last, times[last], kinds[last])
     return int(first)
 
 

@@ -82,5 +82,7 @@ def test_jobs_and_flows():
     rounds = [[[ThinSegment(ReduceOp.SUM, 20_000)]] * 2, [[ThinSegment(ReduceOp.MAX, 3000)]]]
     done = net.run(rounds, {1: 2e-5})
     net.simulation.run_until(1.0)
-    found = digest(*done, net.simulation.counts(), *net.simulation.flow_counts())
+    # As recorded, when there were no faulty links.
+    flows = [str(each).replace(", duplicated=0)", ")") for each in net.simulation.flow_counts()]
+    found = digest(*done, net.simulation.counts(), *flows)
     assert found == RECORDED["jobs and flows"]

@@ -2,16 +2,22 @@
 
     python -m benchmarks.training run runs      # hours; goes on where it was stopped
     python -m benchmarks.training show runs     # Markdown tables, and plots beside the records
+    python -m benchmarks.training run runs --schedule long --model charlm
+    python -m benchmarks.training show runs --schedule long
     python -m benchmarks.training claims out    # the same of what innet reproduce left in out
 
 Each run is a record of its own, so a run that is stopped loses one training. Codecs are set as in
 ``innet/experiments/papers.toml``; what has no paper there is taken as it comes. 8 workers have half
-the batch of 4, so that both make the same number of steps on the same number of samples.
+the batch of 4, so that both make the same number of steps on the same number of samples. With
+``--schedule long`` models train until plain sums have flattened, with 4 workers; the two larger models
+have no other schedule, and are trained with three codecs and one seed unless others are named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -37,39 +43,84 @@ CODECS = (
 )
 # What has no preset: OmniReduce's blocks, of whatever is not zero.
 COMPOSED: dict[str, CodecDescription] = {"block": {"preset": "lhc", "carrier": "block"}}
+# Of the long schedule: what claims are about, and what lossless sums are compared with.
+LONG_CODECS = (
+    *("plain", "topk", "scalecom", "adacomp", "dgc", "powersgd-4", "sidco-e", "gtopk"),
+    *("gs-sgd", "sketched-sgd", "qsgd", "thc", "dense"),
+)
+COMPOSED["powersgd-4"] = {"preset": "powersgd", "selector": {"rank": 4}}
+# An hour of two cores for each run: these codecs with one seed, unless others are named.
+LARGE = ("mnist5k-resnet", "docs-gpt")
+OF_LARGE = ("plain", "topk", "scalecom")
 Many = Annotated[list[str] | None, typer.Option(help="Repeatable. [default: all]")]
+
+
+class Length(StrEnum):
+    """The schedules that models have."""
+
+    SHORT = "short"
+    LONG = "long"
+
+
+ScheduleOption = Annotated[Length, typer.Option("--schedule")]
 
 
 @app.command()
 def run(
     folder: Path,
+    *,
     model: Many = None,
-    workers: Annotated[list[int] | None, typer.Option(help="[default: 4 and 8]")] = None,
+    workers: Annotated[
+        list[int] | None, typer.Option(help="[default: 4 and 8; 4 for the long schedule]")
+    ] = None,
     codec: Many = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="[default: 3, or 1]")] = None,
+    schedule: ScheduleOption = Length.SHORT,
 ) -> None:
-    """Train what has no record yet."""
+    """Train what has no record yet: the first seed of everything, then the next."""
     store = Store(folder)
-    for count in workers or (4, 8):
-        for name in model or MODELS:
-            for one in codec or CODECS:
-                for seed in range(SEEDS):
-                    _train(store, name, count, one, seed)
+    for seed in range(seeds or SEEDS):
+        for count, name, one in _table(schedule, workers, model, codec):
+            if seed < _seeds(name, seeds):
+                _train(store, _asked(name, count, one, schedule), one, seed)
 
 
-def _train(store: Store, model: str, workers: int, codec: str, seed: int) -> None:
-    settings, method = _asked(model, workers, codec)
+def _table(
+    schedule: Length,
+    workers: list[int] | None = None,
+    models: list[str] | None = None,
+    codecs: list[str] | None = None,
+) -> Iterator[tuple[int, str, str]]:
+    """Workers, model and codec of each cell."""
+    long = schedule is Length.LONG
+    for count in workers or ((4,) if long else (4, 8)):
+        for name in models or [each for each in MODELS if long or each not in LARGE]:
+            found = OF_LARGE if name in LARGE else LONG_CODECS if long else CODECS
+            for one in codecs or found:
+                yield count, name, one
+
+
+def _seeds(model: str, asked: int | None) -> int:
+    return asked or (1 if model in LARGE else SEEDS)
+
+
+def _train(store: Store, asked: tuple[TrainSettings, Method], codec: str, seed: int) -> None:
+    settings, method = asked
     path = store.path(settings, method, seed)
     if path is not None and path.exists():
         return
     try:
         done = store.run(settings, method, seed).runs[0]
     except DivergedError as error:
-        print(f"{model}, {workers} workers, {codec}, seed {seed}: {error}", flush=True)
+        about = f"{settings.model}, {settings.workers} workers, {codec}, seed {seed}"
+        print(f"{about}: {error}", flush=True)
         return
     print(f"{path}: {done.final_score:.4f}, {done.wall_seconds:.0f} s", flush=True)
 
 
-def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Method]:
+def _asked(
+    model: str, workers: int, codec: str, schedule: Length = Length.SHORT
+) -> tuple[TrainSettings, Method]:
     """The settings, and the method, of a cell of the tables."""
     description = _description(codec, model)
     of_model = model_of(model)
@@ -78,11 +129,12 @@ def _asked(model: str, workers: int, codec: str) -> tuple[TrainSettings, Method]
         workers=workers,
         codecs=(description or "dense",),
         batch_size=max(1, of_model.recipe.batch_size * 4 // workers),
+        schedule=schedule.value,
     )
     method = methods(settings, tuple(of_model.shapes.values()))[0 if description is None else 1]
     if description is None:
         return settings, method
-    return settings, replace(method, title=codec, name=codec if codec in COMPOSED else method.name)
+    return settings, replace(method, title=codec, name=codec if codec == "block" else method.name)
 
 
 def _description(codec: str, model: str) -> CodecDescription | None:
@@ -95,28 +147,31 @@ def _description(codec: str, model: str) -> CodecDescription | None:
 
 
 @app.command()
-def show(folder: Path) -> None:
+def show(folder: Path, *, schedule: ScheduleOption = Length.SHORT) -> None:
     """Print a table for each model and number of workers, and draw them."""
     store = Store(folder)
-    for name in MODELS:
-        for count in (4, 8):
-            found, failed = [], []
-            for codec in CODECS:
-                for seed in range(SEEDS):
-                    path = store.path(*_asked(name, count, codec), seed)
-                    assert path is not None
-                    if path.exists():
-                        found.append(TrainingRecord.load(path, TRAIN))
-                    elif (note := path.with_suffix(".diverged")).exists():
-                        failed.append(f"{codec}, seed {seed}: {note.read_text().strip()}")
-            if not found:
-                continue
-            # Runs may have been made with other numbers of cores: nothing shown here is a time.
-            machine = found[0].machine
-            record = merge([each.model_copy(update={"machine": machine}) for each in found])
-            _print(record, f"{name}, {count} workers")
-            print("\n".join(["", *failed]))
-            draw_training(record, folder / f"{name}-{count}.png")
+    cells: dict[tuple[int, str], list[str]] = {}
+    for count, name, codec in _table(schedule):
+        cells.setdefault((count, name), []).append(codec)
+    for (count, name), codecs in cells.items():
+        found, failed = [], []
+        for codec in codecs:
+            for seed in range(SEEDS):
+                path = store.path(*_asked(name, count, codec, schedule), seed)
+                assert path is not None
+                if path.exists():
+                    found.append(TrainingRecord.load(path, TRAIN))
+                elif (note := path.with_suffix(".diverged")).exists():
+                    failed.append(f"{codec}, seed {seed}: {note.read_text().strip()}")
+        if not found:
+            continue
+        # Runs may have been made with other numbers of cores: nothing shown here is a time.
+        machine = found[0].machine
+        record = merge([each.model_copy(update={"machine": machine}) for each in found])
+        _print(record, f"{name}, {count} workers")
+        print("\n".join(["", *failed]))
+        suffix = "-long" if schedule is Length.LONG else ""
+        draw_training(record, folder / f"{name}-{count}{suffix}.png")
 
 
 @app.command()

@@ -9,8 +9,8 @@
 Each run is a record of its own, so a run that is stopped loses one training. Codecs are set as in
 ``innet/experiments/papers.toml``; what has no paper there is taken as it comes. 8 workers have half
 the batch of 4, so that both make the same number of steps on the same number of samples. With
-``--schedule long`` models train until plain sums have flattened, with 4 workers; the two larger models
-have no other schedule, and are trained with three codecs and one seed unless others are named.
+``--schedule long`` models train until plain sums have flattened, with 4 workers; the two larger
+models have no other schedule, and three codecs and one seed unless others are named.
 """
 
 from __future__ import annotations

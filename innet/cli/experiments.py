@@ -381,6 +381,7 @@ def _entry(path: Path, record: Record) -> Entry:
     from innet.experiments import plots, tables
     from innet.experiments.html_report import Entry
     from innet.records import (
+        PredictionRecord,
         ReproductionRecord,
         SimulationRecord,
         SweepRecord,
@@ -402,6 +403,8 @@ def _entry(path: Path, record: Record) -> Entry:
             table, draw = tables.sweep_table, plots.draw_sweep
         case TrafficRecord():
             table, draw = tables.traffic_table, _no_plot
+        case PredictionRecord():
+            table, draw = tables.prediction_table, _no_plot
         case TrainingRecord(format="innet.demo"):
             table, draw = tables.demo_table, plots.draw_demo
         case TrainingRecord():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +34,7 @@ _OWN = {"topology", "p4", "rules", "switch", "workers", "engine", "priority_queu
 _ONLY_BMV2 = {"simple_switch", "thrift_port", "log_level"}
 _ONLY_TRAINING = {"model", "epochs", "out_dir"}
 _NO_TRAINING = {"size", "density", "input", "rounds", "output"}
+_NO_PREDICTION = {"p4", "rules", "train", "model", "epochs", "out_dir", "draw", "cli", "output"}
 _HOW_TO_LOOK = (
     "The network is up. `innet` lists ways to look into switches; `switch s1 show_tables` asks "
     "switch s1 in the words of simple_switch_CLI; `help` lists what else there is; `exit` takes "
@@ -71,6 +72,13 @@ def net(
     out_dir: Annotated[
         Path, typer.Option("--out", help="With --train: folder for record and plot.")
     ] = OUT_DIR,
+    predict: Annotated[
+        bool,
+        typer.Option(
+            "--predict",
+            help="Do the same in simulated time, too, and compare; needs --rate and --queue.",
+        ),
+    ] = False,
     draw: Annotated[
         Path | None,
         typer.Option(help="Only draw the network into this file (.png, .pdf or .svg)."),
@@ -88,6 +96,8 @@ def net(
     file = Path(settings.topology or "") if (settings.topology or "").endswith(".json") else None
     options = _given(context)
     custom = p4 is not None or file is not None
+    if predict:
+        _check_prediction(options, settings, file)
     if custom:
         _check_own(options, settings.topology or "star", settings.switch)
     else:
@@ -115,6 +125,8 @@ def net(
         from innet.experiments.plots import draw_plan
 
         draw_plan(job.shared_plan(), draw)
+    elif predict:
+        _predict(job, as_json=as_json)
     elif train:
         chosen = read_settings(TrainSettings, None, {"model": model, "epochs": epochs})
         _train(job, chosen, out_dir, as_json=as_json, cli=cli)
@@ -166,15 +178,7 @@ def _all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cl
             out.print(report_table(each.report))
 
     with err.status("") as status:
-        said = -math.inf
-
-        def watch(what: str) -> None:
-            nonlocal said
-            status.update(f"{what} ...")
-            # Without a terminal the status is not shown; not every round is worth a line.
-            if not err.is_terminal and time.monotonic() > said + PATIENCE:
-                said = time.monotonic()
-                err.print(f"{what} ...", highlight=False)
+        watch = _watching(status)
 
         def inspect(network: Any, results: list[NetResult]) -> None:
             status.stop()
@@ -198,6 +202,39 @@ def _all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cl
             inspect=inspect,
             on_failure=on_failure if cli else None,
         )
+
+
+def _watching(status: Any) -> Callable[[str], None]:
+    """What shows each step of a run in ``status``."""
+    said = -math.inf
+
+    def watch(what: str) -> None:
+        nonlocal said
+        status.update(f"{what} ...")
+        # Without a terminal the status is not shown; not every round is worth a line.
+        if not err.is_terminal and time.monotonic() > said + PATIENCE:
+            said = time.monotonic()
+            err.print(f"{what} ...", highlight=False)
+
+    return watch
+
+
+def _predict(settings: NetSettings, *, as_json: bool) -> None:
+    """The same all-reduces in Mininet and in simulated time; the record or its table is printed.
+
+    Args:
+        settings: what to do.
+        as_json: print the record as JSON.
+
+    Raises:
+        InnetError: something is missing, cannot be used, or failed.
+    """
+    from innet.experiments.tables import prediction_table
+    from innet.mininet.prediction import predict
+
+    with err.status("") as status:
+        record = predict(settings, created=datetime.now(UTC), watch=_watching(status))
+    show(record, prediction_table, as_json=as_json)
 
 
 def _train(
@@ -311,6 +348,20 @@ def _check_all_reduce(given: Mapping[str, str], *, train: bool) -> None:
         _refuse(given, _NO_TRAINING, "no effect on a training")
     else:
         _refuse(given, _ONLY_TRAINING, "no effect without --train")
+
+
+def _check_prediction(
+    given: Mapping[str, str], settings: MininetSettings, file: Path | None
+) -> None:
+    """Raise InputError if something is not to be had in Mininet and in simulated time alike."""
+    from innet.experiments.prediction import check_predictable
+
+    _refuse(given, _NO_PREDICTION, "no effect on a prediction (--predict)")
+    if file is not None:
+        raise InputError(
+            f"--topology {file}: a prediction is of all-reduces, on a topology of innet's."
+        )
+    check_predictable(settings)
 
 
 def _check_switch(given: Mapping[str, str], kind: str) -> None:

@@ -26,6 +26,7 @@ from pydantic import (
     Field,
     Strict,
     ValidationError,
+    ValidationInfo,
     field_validator,
 )
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -409,6 +410,15 @@ class MininetSettings(JobSettings, TensorSettings):
     rate: Annotated[
         float | None, Field(gt=0, le=1000, description="Mbit/s of every link; no limit by default.")
     ] = None
+    queue: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=1 << 20,
+            description="With --rate: packets that a switch's port holds; links then count "
+            "preamble, check sequence and gap, as cables do. By default 15 kB.",
+        ),
+    ] = None
     link_delay: Annotated[
         float, Field(ge=0, le=10_000, description="Milliseconds on every link, one way.")
     ] = 0.0
@@ -430,6 +440,13 @@ class MininetSettings(JobSettings, TensorSettings):
         Literal["off", "trace", "debug", "info", "warn", "error"],
         Field(description="Log level of simple_switch."),
     ] = "off"
+
+    @field_validator("queue")
+    @classmethod
+    def _of_a_rate(cls, queue: int | None, others: ValidationInfo) -> int | None:
+        if queue is not None and others.data.get("rate") is None:
+            raise ValueError("only links with a rate have queues; give rate, too")
+        return queue
 
     @field_validator("delay")
     @classmethod

@@ -16,6 +16,7 @@ from rich.text import Text
 from innet.records import (
     Finding,
     Metric,
+    PredictionRecord,
     Report,
     ReproductionRecord,
     Run,
@@ -1024,3 +1025,56 @@ def failures(record: SweepRecord) -> list[str]:
         f"{point_label(each.values)} failed: {each.error} ({plural(each.attempts, 'attempt')})"
         for each in record.failures
     ]
+
+
+# ----------------------------------------------------------------------------
+# Predictions.
+
+_PREDICTED = (  # fields of a run, what they are, and how they are written
+    ("goodput_mbps", "Goodput of a worker, Mbit/s", "{:,.2f}"),
+    ("packets", "Packets over links", "{:,}"),
+    ("bytes", "Bytes on wires", "{:,}"),
+    ("dropped", "Packets dropped by full queues", "{:,}"),
+    ("lost", "Packets lost by chance", "{:,}"),
+    ("retransmissions", "Packets sent again", "{:,}"),
+)
+_BUSY = 0.95  # of the cores, from which on they may be what limits Mininet
+_SLOW = 0.95  # of the goodput that is predicted, below which something does
+
+
+def prediction_table(record: PredictionRecord) -> Table:
+    """Mininet and the simulation side by side, and by how much the simulation is above."""
+    said = [
+        f"Sums in Mininet: {_sums(record.exact)}. {record.workers} workers, "
+        f"{count(record.elements)} elements, {count(record.window)} packets under way; median of "
+        f"{len(record.mininet.seconds)} all-reduces.",
+        f"A packet on idle links took {duration(record.idle_seconds)} in Mininet; the simulation "
+        "has that as latency of its switches.",
+    ]
+    if record.jobs > 1:
+        said[0] = f"{record.jobs} jobs. {said[0]}"
+    if record.busy > _BUSY and record.mininet.goodput_mbps < _SLOW * record.simulated.goodput_mbps:
+        said.append(
+            f"The cores of this machine were {record.busy:.0%} busy during Mininet's rounds: they "
+            "may have been the limit, and not the links."
+        )
+    table = Table(box=None, caption="\n".join(said), caption_justify="left", width=80)
+    table.add_column("")
+    for column in ("Mininet", "simulated", "difference"):
+        table.add_column(column, justify="right", no_wrap=True)
+    middle = tuple(statistics.median(each.seconds) for each in (record.mininet, record.simulated))
+    table.add_row("Time of an all-reduce", *map(duration, middle), _above(*middle))
+    for field, label, form in _PREDICTED:
+        pair = (getattr(record.mininet, field), getattr(record.simulated, field))
+        table.add_row(label, *map(form.format, pair), _above(*pair))
+    return table
+
+
+def _sums(exact: bool | None) -> str:
+    return {None: "not compared", True: "exact", False: "WRONG"}[exact]
+
+
+def _above(measured: float, predicted: float) -> str:
+    if measured == predicted:
+        return "0 %"
+    return f"{100 * (predicted / measured - 1):+.1f} %" if measured else ""

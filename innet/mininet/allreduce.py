@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -36,11 +37,13 @@ class NetResult:
         sum: float32, in the shape of the gradients.
         reports: one for each round.
         departed: workers that dropped out, and why; the others went on without them.
+        busy: part of the machine's cores that was busy, of each round; whoever used them.
     """
 
     sum: Vector
     reports: tuple[Report, ...]
     departed: Mapping[int, str]
+    busy: tuple[float, ...] = ()
 
     @property
     def report(self) -> Report:
@@ -58,6 +61,7 @@ def run_jobs(
     settings: NetSettings,
     *,
     watch: Watch = lambda _: None,
+    prepare: Callable[[Any], None] | None = None,
     inspect: Callable[[Any, list[NetResult]], None] | None = None,
     on_failure: Callable[[Any, InnetError], None] | None = None,
 ) -> list[NetResult]:
@@ -66,6 +70,7 @@ def run_jobs(
     Args:
         settings: the jobs and their network.
         watch: called with a line of text for each step.
+        prepare: called with Mininet's network before the workers start.
         inspect: called with Mininet's network and the results before the network is stopped.
         on_failure: called with Mininet's network and the error, once the workers have ended.
 
@@ -90,8 +95,11 @@ def run_jobs(
         watch(f"starting {len(shared.switches)} switches and {len(shared.hosts)} hosts")
         topo = settings.mininet_topo(shared, folder)
         net = running.enter_context(network(topo, limited=settings.limited))
+        if prepare is not None:
+            prepare(net)
         watch("starting the workers")
         pools = {}
+        busy: list[float] = []
         reports: dict[int, list[Report]] = {job: [] for job in jobs}
         with _looked_at(net, on_failure), contextlib.ExitStack() as working:
             for job in jobs:
@@ -105,25 +113,40 @@ def run_jobs(
             for number in range(settings.rounds):
                 watch(f"all-reduce {number + 1} of {settings.rounds}")
                 before = packets(net)
+                cores = _core_times()
                 for pool in pools.values():
                     pool.begin()
                 while not all([pool.poll() for pool in pools.values()]):  # noqa: C419 - all of them
                     pass
                 events = {job: pool.finish() for job, pool in pools.items()}
+                busy.append(_busy_since(cores))
                 passed = packets(net) - before
                 for job, pool in pools.items():
                     each = [Report.model_validate(event["report"]) for event in events[job]]
                     report = combined(gradients[job], pool, each, passed)
                     reports[job].append(with_links(report, settings))
-        results = [_result(pools[job], reports[job]) for job in jobs]
+        results = [_result(pools[job], reports[job], busy) for job in jobs]
         if inspect is not None:
             inspect(net, results)
     return results
 
 
-def _result(pool: WorkerPool, reports: list[Report]) -> NetResult:
+def _result(pool: WorkerPool, reports: list[Report], busy: list[float]) -> NetResult:
     total: Vector = np.load(pool.output(pool.present[0]))
-    return NetResult(total, tuple(reports), dict(pool.departed))
+    return NetResult(total, tuple(reports), dict(pool.departed), tuple(busy))
+
+
+def _core_times() -> tuple[int, int]:
+    """Ticks of all cores since the machine started, and those of them without work: proc(5)."""
+    with Path("/proc/stat").open(encoding="ascii") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return sum(ticks), ticks[3] + ticks[4]
+
+
+def _busy_since(before: tuple[int, int]) -> float:
+    """The part of all cores' time since ``before`` that was not idle."""
+    total, idle = (now - then for now, then in zip(_core_times(), before, strict=True))
+    return 1 - idle / total if total else 0.0
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from typing import Any
 from innet.core.errors import InnetError, InputError, NetworkError
 from innet.mininet.debian import Link, Mininet, TCIntf, Topo, setLogLevel
 from innet.mininet.nodes import P4Switch
+from innet.sim.network import OVERHEAD
 
 _PREFIX = "innet-net-"
 _REMEDY = (
@@ -26,8 +27,26 @@ _REMEDY = (
 )
 
 
+_BURST = 1e-3  # seconds of its rate that a link with a queue lets through at once after a pause
+_LEAST_BURST = 15_000  # bytes, as Mininet has it
+_TBF_LIMIT = 1 << 20  # bytes of a queue of its own, which the one behind it replaces
+_OF_HOSTS = 1 << 17  # packets; a host's card waits with what a worker has under way
+
+
 class LimitedInterface(TCIntf):
-    """One end of a ``LimitedLink``."""
+    """One end of a ``LimitedLink``.
+
+    With ``queue`` the rate is that of an Ethernet cable: the kernel's token bucket also counts
+    preamble, check sequence and gap. A switch's end then holds ``queue`` packets beside those that
+    the bucket lets through, and a host's end holds whatever its worker has under way.
+    """
+
+    _queue: int | None = None
+
+    def config(self, queue: int | None = None, **options: Any) -> Any:
+        """Called by Mininet, with the options of the link."""
+        self._queue = queue
+        return super().config(**options)
 
     def tc(self, cmd: str, tc: str = "tc") -> str:
         """Called by Mininet, which by itself only prints the kernel's refusal and goes on.
@@ -53,8 +72,16 @@ class LimitedInterface(TCIntf):
                 f"{self.name}: a rate of {bw:g} Mbit/s; give one above 0 and at most "
                 f"{self.bwParamMax}."
             )
-        commands, parent = super().bwCmds(bw, **options)
-        return commands, parent
+        if bw is None or self._queue is None:
+            commands, parent = super().bwCmds(bw, **options)
+            return commands, parent
+        burst = max(_LEAST_BURST, round(bw * 1e6 / 8 * _BURST))
+        held = self._queue if isinstance(self.node, P4Switch) else _OF_HOSTS
+        return [
+            f"%s qdisc add dev %s root handle 5: tbf rate {bw:f}Mbit burst {burst} "
+            f"limit {_TBF_LIMIT} overhead {OVERHEAD}",
+            f"%s qdisc add dev %s parent 5:1 handle 6: pfifo limit {held}",
+        ], " parent 6: "
 
 
 class LimitedLink(Link):

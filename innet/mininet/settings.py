@@ -33,7 +33,8 @@ class NetSettings(MininetSettings, JobSettings):
             windows.append(_WINDOW_OF_BMV2)
         if self.window is None and self.rate is not None:
             # Links between switches carry one packet of each chunk for every job.
-            fitting = _QUEUE_OF_LINK // (self.plan().layout.frame_size * self.jobs)
+            held = self.queue or _QUEUE_OF_LINK // self.plan().layout.frame_size
+            fitting = held // self.jobs
             windows.append(1 << max(0, fitting.bit_length() - 1))  # a power of two
         known = [window for window in windows if window is not None]
         changes: dict[str, Any] = {"window": min(known, default=None)}
@@ -77,6 +78,8 @@ class NetSettings(MininetSettings, JobSettings):
     def links(self) -> str:
         """For reports: the links' rate and delay, and what makes them; "" without."""
         said = [] if self.rate is None else [f"links of {self.rate:g} Mbit/s by the kernel's tbf"]
+        if self.queue is not None:
+            said.append(f"queues of {self.queue:,} packets")
         if self.link_delay:
             by = "the kernel's netem" if self.delay_by == "netem" else "the workers' own faults"
             said.append(f"links of {self.link_delay:g} ms by {by}")
@@ -95,7 +98,11 @@ class NetSettings(MininetSettings, JobSettings):
             plan,
             switch=self.switch,
             switch_options=options,
-            links=Links(rate=self.rate, delay=f"{self.link_delay:g}ms" if netem else None),
+            links=Links(
+                rate=self.rate,
+                delay=f"{self.link_delay:g}ms" if netem else None,
+                queue=self.queue,
+            ),
             folder=folder,
         )
 

@@ -35,19 +35,22 @@ class Links:
         rate: Mbit/s.
         delay: such as "1ms", one way; needs netem.
         loss: per cent, one way; needs netem.
+        queue: packets that a switch's port holds; needs a rate. See ``LimitedInterface``.
     """
 
     rate: float | None = None
     delay: str | None = None
     loss: float | None = None
+    queue: int | None = None
 
     def options(self) -> dict[str, Any]:
         """Arguments of TCLink; empty if a plain link is enough."""
         # TBF rather than HTB: its kernel module is the more common one.
         rate = {} if self.rate is None else {"bw": self.rate, "use_tbf": True}
         # netem queues delayed packets; by default it drops those beyond a thousand.
-        queue = None if self.delay is None else _UNDER_WAY
-        others = {"delay": self.delay, "loss": self.loss, "max_queue_size": queue}
+        under_way = None if self.delay is None else _UNDER_WAY
+        others = {"delay": self.delay, "loss": self.loss, "max_queue_size": under_way}
+        others["queue"] = self.queue
         return rate | {name: value for name, value in others.items() if value is not None}
 
 

@@ -10,6 +10,7 @@ merged: times of one and times of the other in one plot would compare nothing.
 
 from typing import Any
 
+from innet.records.prediction import PREDICTION, NetworkRun, PredictionRecord
 from innet.records.record import VERSION, Machine, Record
 from innet.records.report import Report, Seconds, Simulated
 from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
@@ -53,6 +54,7 @@ __all__ = [
     "DEMO",
     "HIT_RATE",
     "PERPLEXITY",
+    "PREDICTION",
     "REPRODUCE",
     "SIMULATION",
     "SWEEP",
@@ -70,8 +72,10 @@ __all__ = [
     "Machine",
     "Measurement",
     "Metric",
+    "NetworkRun",
     "Point",
     "PointRecord",
+    "PredictionRecord",
     "Progress",
     "QueueTraffic",
     "Record",
@@ -109,6 +113,7 @@ def schema() -> dict[str, Any]:
         | SweepRecord
         | PointRecord
         | TrafficRecord
+        | PredictionRecord
         | Report
     )
     return {

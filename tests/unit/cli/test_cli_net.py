@@ -27,6 +27,13 @@ FILE = ["--topology", "mine.json", "--cli"]
         ([*OWN, "--topology", "tree"], "--topology tree: a program of your own runs on a star"),
         ([*OWN, "--log-level", "trace"], "--log-level: no effect without --switch bmv2"),
         ([*OWN, "--switch", "bmv2", "--engine", "jit"], "--engine: no effect on simple_switch"),
+        (["--predict", "--train", "--cli"], "--train, --cli: no effect on a prediction"),
+        (["--predict", "--draw", "a.png"], "--draw: no effect on a prediction"),
+        ([*OWN, "--predict"], "--p4, --cli: no effect on a prediction"),
+        (["--predict", "--topology", "mine.json"], "--topology mine.json: a prediction is of all"),
+        (["--predict"], "a prediction needs rate; give it, in Mbit/s"),
+        (["--predict", "--rate", "9"], "a prediction needs queue"),
+        ([*OWN, "--rate", "9", "--queue", "9"], "--rate, --queue: no effect on a program of"),
         ([*FILE, "--workers", "3"], "--workers: no effect, as the topology file says"),
     ],
 )
@@ -54,6 +61,22 @@ def test_a_number_of_queues_that_no_port_can_have(words):
     result = CliRunner().invoke(app, ["net", *words, "--priority-queues", "33"])
     assert isinstance(result.exception, ConfigError)
     assert "priority_queues" in str(result.exception)
+
+
+def test_only_links_with_a_rate_have_queues():
+    result = CliRunner().invoke(app, ["net", "--queue", "64"])
+    assert isinstance(result.exception, ConfigError)
+    assert "give rate, too" in str(result.exception)
+
+
+@needs_mininet
+def test_the_window_fits_the_queue():
+    from innet.mininet.settings import NetSettings  # noqa: PLC0415 - Mininet may be missing
+
+    def window(**chosen):
+        return NetSettings(rate=100.0, queue=300, **chosen).completed().window
+
+    assert (window(), window(jobs=2), window(window=1024)) == (256, 128, 1024)
 
 
 @needs_mininet

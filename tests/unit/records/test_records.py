@@ -18,7 +18,9 @@ from innet.records import (
     Finding,
     Machine,
     Measurement,
+    NetworkRun,
     Point,
+    PredictionRecord,
     Record,
     Report,
     ReproductionRecord,
@@ -187,6 +189,11 @@ class TestFile:
             a_record().run("x")
 
 
+def a_network_run() -> NetworkRun:
+    counts = {"packets": 8, "bytes": 2832, "dropped": 0, "lost": 0, "retransmissions": 0}
+    return NetworkRun.of((0.1,), 10, **counts)
+
+
 class TestFamily:
     """One loader for all records, and one schema."""
 
@@ -202,6 +209,18 @@ class TestFamily:
             ),
             ReproductionRecord(
                 **shared, codec="lhc", paper="A 2024", findings=(finding,), not_reproduced=("n",)
+            ),
+            PredictionRecord(
+                **shared,
+                workers=2,
+                jobs=1,
+                elements=10,
+                window=64,
+                idle_seconds=1e-4,
+                busy=0.5,
+                exact=True,
+                mininet=a_network_run(),
+                simulated=a_network_run(),
             ),
         ]
 
@@ -231,6 +250,7 @@ class TestFamily:
         models = document["$defs"]
         assert {each["$ref"].rpartition("/")[2] for each in document["anyOf"]} == {
             "PointRecord",
+            "PredictionRecord",
             "Report",
             "ReproductionRecord",
             "SimulationRecord",

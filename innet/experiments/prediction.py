@@ -1,0 +1,151 @@
+"""The network of ``innet net`` in simulated time: same plan, rates, queues, window and timers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from innet.allreduce.loop import Vector
+from innet.allreduce.sizes import RoundSizes, round_sizes
+from innet.codecs import Codec, build_codec
+from innet.core.errors import InputError
+from innet.core.reduce_op import Segment
+from innet.core.settings import MininetSettings
+from innet.protocol import Timing
+from innet.records import NetworkRun
+from innet.sim.network import OVERHEAD, SHORTEST, Network
+from innet.topology import SharedEmulation, SharedPlan
+
+_WITHOUT = (
+    ("rate", "give it, in Mbit/s: without a rate the machine is the limit"),
+    ("queue", "give it: the packets that a switch's port holds"),
+)
+_HAS_NO = (
+    ("duplicate", "it has loss"),
+    ("reorder", "it has loss"),
+    ("partial_after", "leave it out: all workers of a prediction take part"),
+)
+
+
+def check_predictable(settings: MininetSettings) -> None:
+    """Refuse what Mininet and a simulated network cannot do alike.
+
+    Raises:
+        InputError: names the setting, and what to do.
+    """
+    for name, why in _WITHOUT:
+        if getattr(settings, name) is None:
+            raise InputError(f"a prediction needs {name}; {why}.")
+    for name, why in _HAS_NO:
+        if getattr(settings, name):
+            raise InputError(f"a prediction has no {name}; {why}.")
+    if settings.switch != "builtin":
+        raise InputError(
+            f"switch = {settings.switch!r}: a prediction is of the built-in switch; what takes "
+            "simple_switch its time is no link."
+        )
+    if settings.engine != "jit":
+        raise InputError(f"engine = {settings.engine!r}: simulated time has the engine jit only.")
+    if settings.program == "hashed":
+        raise InputError(
+            "program = 'hashed': its parameter server takes time of a processor that is not "
+            "measured; predict slots, tree or harvest."
+        )
+    if settings.priority_queues != 1:
+        raise InputError(
+            f"priority_queues = {settings.priority_queues}: a prediction has one queue per port."
+        )
+
+
+def simulated_network(settings: MininetSettings, shared: SharedPlan, idle: float) -> Network:
+    """The simulated network like Mininet's.
+
+    Links have the rate, switches' ports the queue. What a packet takes in Mininet with idle links
+    is the time of the machine's processors. It becomes the latency of the switches, less what the
+    wire takes in simulated time: the kernel's token bucket sends a single packet at once.
+
+    Args:
+        settings: of the network in Mininet.
+        shared: its plan.
+        idle: seconds from sending a packet until its result is there, while nothing else is under
+            way.
+    """
+    assert settings.rate is not None
+    assert settings.queue is not None
+    rate = settings.rate * 1e6
+    plan = shared.jobs[0]
+    distances = plan.distances()
+    links = max(distances[host.name] for host in plan.workers)  # one way
+    wire = 8 * (max(plan.layout.wire_size, SHORTEST) + OVERHEAD) / rate
+    delay = settings.link_delay / 1e3
+    measured_delay = delay if settings.delay_by == "netem" else 0.0
+    rest = idle - 2 * links * (wire + measured_delay)
+    return Network(
+        rate=rate,
+        delay=delay,
+        switch_latency=max(0.0, rest) / (2 * links - 1),
+        queue_packets=settings.queue,
+        host_receive=0.0,
+        host_send=0.0,
+    )
+
+
+def simulate_jobs(
+    settings: MininetSettings,
+    shared: SharedPlan,
+    network: Network,
+    gradients: Mapping[int, Sequence[Vector]],
+    timing: Timing,
+) -> NetworkRun:
+    """Let all jobs do their rounds in simulated time.
+
+    Packets are full ones, and their values 0. How many there are is what the codec sends for these
+    gradients.
+
+    Args:
+        settings: of the rounds, the codec and the loss.
+        shared: the plan of all jobs.
+        network: rates and queues.
+        gradients: by job, from 1, of each worker.
+        timing: the workers' timers.
+
+    Raises:
+        StalledError: a worker gave up.
+    """
+    emulation = SharedEmulation(shared, network, timing=timing, seed=settings.seed)
+    simulation = emulation.simulation
+    if settings.loss:
+        for cable in range(len(shared.hosts)):  # theirs come first
+            simulation.set_loss(cable, settings.loss)
+    codecs: dict[int, list[Codec]] = {
+        job: [build_codec(settings.codec, seed=settings.seed, worker=worker) for worker in each]
+        for job, each in ((job, range(len(of_job))) for job, of_job in gradients.items())
+    }
+    flat = {job: [each.reshape(-1) for each in of_job] for job, of_job in gradients.items()}
+    seconds: list[float] = []
+    for _ in range(settings.rounds):
+        sizes = [round_sizes(codecs[job], flat[job]) for job in gradients]
+        begun = simulation.now
+        # The last round of a job comes last, and is what remains of it.
+        ends = {done.job: done.end for done in emulation.run([_segments(each) for each in sizes])}
+        seconds += [ends.get(job, begun) - begun for job in range(len(sizes))]
+    counts = simulation.counts()
+    return NetworkRun.of(
+        tuple(seconds),
+        flat[1][0].size,
+        packets=counts.packets,
+        bytes=counts.bytes,
+        dropped=counts.dropped,
+        lost=counts.lost,
+        retransmissions=sum(
+            end.counters.retransmissions for workers in emulation.workers for end in workers
+        ),
+    )
+
+
+def _segments(sizes: RoundSizes) -> list[list[Segment]]:
+    return [
+        [Segment(each.operation, np.zeros(each.size, np.int32)) for each in one]
+        for one in sizes.rounds
+    ]

@@ -13,6 +13,8 @@ from innet.cli.output import out, say_json
 from innet.core.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from innet.codecs import Codec
 
 
@@ -93,7 +95,8 @@ def _show(name: str) -> None:
             f"{'too many for it' if bits is None else bits} ({workers:,} workers)"
             for workers, bits in known["value_bits"].items()
         ),
-        "lossless carriage": "yes" if known["lossless"] else "no",
+        "lossless carriage": "yes, of these integers" if known["lossless"] else "no",
+        "lossless sums": _lossless(known["spec"]),
     }
     table = Table(box=None, show_header=False, title=name, title_justify="left")
     for what, text in facts.items():
@@ -115,6 +118,17 @@ def _show(name: str) -> None:
             parts.add_row(*first, parameter, str(chosen.get(parameter, default)))
             first = ("", "")  # said once for all parameters of a part
     out.print(parts)
+
+
+def _lossless(spec: Mapping[str, Any]) -> str:
+    """Whether the floats of the sum are exact, not only the integers that travel."""
+    from innet.codecs import PARTS
+    from innet.codecs.parts import ROUNDED_ONCE
+
+    quantizer = spec["quantizer"]["name"]
+    if ROUNDED_ONCE in PARTS["quantizer"].get(quantizer).capabilities.provides:
+        return "yes: of what is selected, the float32 nearest to the true sum"
+    return f"no: quantizer {quantizer} rounds each worker's values; exact and lhc-exact do not"
 
 
 def _show_part(kind: str, part: Any) -> None:

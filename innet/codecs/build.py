@@ -127,6 +127,9 @@ def _preset_description(
             if key not in preset[kind] or preset[kind][key] != value:
                 shared = any(key in fields for fields in others)
                 changed.append(f"{kind}.{key}={value}" if shared else f"{key}={value}")
+        # What the preset sets, and this codec has by default.
+        reset = sorted(preset[kind].keys() - given[kind].keys() - {"name"})
+        changed += [f"{key}={getattr(parts[kind].parameters, key)}" for key in reset]
     return f"{name}({', '.join(changed)})" if changed else name
 
 

@@ -42,6 +42,8 @@ SMALL_INTEGERS = "small integers"  # their bound is known, and usually far below
 STOCHASTIC_ROUNDING = "stochastic rounding"
 # Each integer belongs to one element, and is zero if the element is zero.
 KEEPS_ZEROS = "keeps zeros"
+# The decoded sum is the float32 nearest to the true sum of what was selected.
+ROUNDED_ONCE = "rounded once"
 # Of carriers: each word of a sum is one integer of one element.
 ONE_VALUE_PER_WORD = "one value per word"
 

@@ -63,7 +63,8 @@ PARTS: Mapping[str, Registry[Any]] = {
 }
 
 PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
-_BUILT_IN = (
+_EXACT = {"name": "exact", "block": 32}  # fewest bytes of gradients of ncf; see docs/codecs.md
+_BUILT_IN: tuple[tuple[Any, ...], ...] = (
     # name, selector, quantizer, carrier, error feedback, what a worker sends (34 characters)
     ("adacomp", "adacomp", "fixed", "lhc", "residual", "the local maxima in bins"),
     ("dense", "all", "fixed", "dense", "none", "every element, in fixed point"),
@@ -73,7 +74,8 @@ _BUILT_IN = (
     ("gaussiank", "gaussiank", "fixed", "lhc", "residual", "the largest: fitted normal"),
     ("gs-sgd", "gs-sgd", "fixed", "shared", "residual", "the largest of the sketched sum"),
     ("gtopk", "gtopk", "fixed", "lhc", "residual", "the largest, then of their sum"),
-    ("lhc", "all", "fixed", "lhc", "none", "all but zeros, in a sketch"),
+    ("lhc", "all", "fixed", "lhc", "none", "fixed-point non-zeros, in a sketch"),
+    ("lhc-exact", "all", _EXACT, "lhc", "none", "float32 non-zeros, without loss"),
     ("powersgd", "powersgd", "fixed", "shared", "residual", "two thin matrices for each layer"),
     ("qsgd", "all", "qsgd", "packed", "none", "every element, in few levels"),
     ("randomk", "randomk", "fixed", "shared", "residual", "random elements, the same of all"),
@@ -88,7 +90,7 @@ _BUILT_IN = (
     ("threshold", "threshold", "fixed", "lhc", "residual", "what reaches a threshold"),
     ("topk", "topk", "fixed", "lhc", "residual", "the largest 1 %"),
 )
-BUILT_IN: Mapping[str, Mapping[str, str]] = {
+BUILT_IN: Mapping[str, Mapping[str, Any]] = {
     name: dict(zip(PARTS, parts, strict=True)) for name, *parts, _ in _BUILT_IN
 }
 """The codecs that come with innet, by name. A line of the table above adds one."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Annotated, Any
+
 import numpy as np
+from pydantic import Field
 
 from innet.codecs.parts import (
     INT32,
     KEEPS_ZEROS,
+    ROUNDED_ONCE,
     Capabilities,
     Contribution,
     Floats,
@@ -19,11 +24,28 @@ from innet.core.errors import GradientError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels, Limbs
+from innet.kernels.layout.limbs import LOWEST_EXPONENT
 
 _LARGEST = 2**31 - 1  # integers that a contribution can have; their indices are int32
 
 
-class Exact(Quantizer[Settings]):
+_ROOM = 96  # magnitudes below 2**97: the sum of fewer than 2**31 of them is below 2**128
+_LARGEST_SHIFT = 126  # its power of two and the inverse are normal float32 numbers
+
+
+class ExactSettings(Settings):
+    """How limbs are aligned.
+
+    Attributes:
+        block: consecutive elements whose limbs are aligned at the block's largest magnitude, so
+            that the lowest limbs of most elements are zero; 0 aligns all elements together. It
+            costs a word for each block, and pays with a carrier that leaves out zeros.
+    """
+
+    block: Annotated[int, Field(ge=0, lt=2**31)] = 0
+
+
+class Exact(Quantizer[ExactSettings]):
     """Every float32 goes as several int32 limbs, which lose nothing; their sums are put together
     with one rounding, half to even.
 
@@ -37,6 +59,16 @@ class Exact(Quantizer[Settings]):
     So neither the N limbs that meet nor any partial sum of them leaves int32, and -2**31 does not
     occur. Nothing is rounded before the end: the sums of the limbs are the sum of the values.
 
+    Blocks. A float32 has 24 bits, a limb of four workers 29, so one limb holds all bits of an
+    element whose magnitude is at least a 32nd of that at which its highest limb begins. With
+    ``block`` that is the largest magnitude of a few neighbors instead of the largest of all: the
+    network finds it by MAX, and all workers multiply the block by the power of two that lifts it to
+    the largest of all. Such a product is exact: it is at most the largest value, and no bit falls
+    below the lowest one. The rounded sum is divided by the same power. That is exact, too. If the
+    quotient is a normal number, it has the same 24 bits. If it is subnormal, it is a multiple of
+    2**-149 with fewer than 24 bits, so nothing was rounded before. From magnitudes of 2**97 on, a
+    lifted sum might exceed float32, and nothing is lifted.
+
     The result is what IEEE 754 defines for the exact sum, rounded once: subnormal where that is so
     small, infinite from 2**128 - 2**103 on (although no value is infinite, and whatever the partial
     sums were). A sum that is zero is +0.0, even one of nothing but -0.0, whose sign integers lose.
@@ -44,46 +76,100 @@ class Exact(Quantizer[Settings]):
 
     name = "exact"
     capabilities = Capabilities(
-        provides=frozenset({INT32, KEEPS_ZEROS}),
+        provides=frozenset({INT32, KEEPS_ZEROS, ROUNDED_ONCE}),
         fixed_size=False,  # limbs by the range of the values
         integer_width=32,
         overflow_bound="2**b - 1 with N * (2**b - 1) <= 2**31 - 1",
-        metadata="2",
+        metadata="ceil(d / block) + 2",
     )
+    settings = ExactSettings
 
     def largest_integer(self, workers: int) -> int:
         """See ``Quantizer``; that of a limb."""
         return (1 << Limbs.of(0, 0, workers).bits) - 1
 
     def announce(self, selection: Selection) -> list[Segment]:
-        exponent = self.context.kernels.lowest_exponent(selection.values)
-        return [Segment(ReduceOp.MAX, np.array([selection.magnitude, -exponent], np.int32))]
+        kernels, block = self.context.kernels, self.parameters.block
+        exponent = kernels.lowest_exponent(selection.values)
+        segments = [Segment(ReduceOp.MAX, np.array([selection.magnitude, -exponent], np.int32))]
+        if block:
+            segments.append(Segment(ReduceOp.MAX, _block_magnitudes(kernels, selection, block)))
+        return segments
 
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
+        kernels, block = self.context.kernels, self.parameters.block
         magnitude, exponent = int(answers[0][0]), -int(answers[0][1])
-        limbs = Limbs.of(magnitude, exponent, workers) if magnitude else None
-        return ExactScaling(self.context.kernels, limbs)
+        if not magnitude:
+            return ExactScaling(kernels, None)
+        limbs = Limbs.of(magnitude, exponent, workers)
+        top = _top(np.int32(magnitude))
+        if not block or top > _ROOM:
+            return ExactScaling(kernels, limbs)
+        # The highest limb begins with the highest bit, so that the lowest one is the sparse one.
+        aligned = max(LOWEST_EXPONENT, int(top) + 1 - limbs.count * limbs.bits)
+        shifts = np.minimum(top - _top(answers[1]), _LARGEST_SHIFT)
+        powers = np.ldexp(np.float32(1), shifts)
+        return ExactScaling(kernels, replace(limbs, exponent=aligned), block, powers)
+
+
+def _top(magnitudes: Any) -> Any:
+    """The exponent of the highest bit of float32 numbers, given their bits; -126 for subnormals."""
+    return np.maximum(magnitudes >> 23, 1) - np.int32(127)
+
+
+def _block_magnitudes(kernels: Kernels, selection: Selection, block: int) -> Ints:
+    """The bits of the largest magnitude of each block of elements, 0 where none is selected."""
+    values, indices = selection.values, selection.indices
+    if indices is None:
+        return np.abs(values[kernels.chunk_argmax(values, block)]).view(np.int32)
+    largest = np.zeros(-(-selection.size // block), np.int32)
+    if indices.size:
+        blocks = indices // np.int32(block)
+        starts = np.flatnonzero(np.diff(blocks, prepend=np.int32(-1)))
+        largest[blocks[starts]] = np.maximum.reduceat(np.abs(values).view(np.int32), starts)
+    return largest
 
 
 class ExactScaling(Scaling):
-    """Limbs at the places that all workers agreed on; None where all values are zero.
+    """Limbs at the places that all workers agreed on.
+
+    Args:
+        kernels: split and join.
+        limbs: None where all values are zero.
+        block: elements of a block, 0 if there are no blocks.
+        powers: for each block, what its elements are multiplied by before they are split.
 
     Attributes:
-        scale: units of the lowest limb in 1, a power of two.
+        scale: units of the lowest limb in 1, a power of two; in a block multiplied by its power.
     """
 
-    def __init__(self, kernels: Kernels, limbs: Limbs | None) -> None:
+    def __init__(
+        self, kernels: Kernels, limbs: Limbs | None, block: int = 0, powers: Floats | None = None
+    ) -> None:
         self._kernels = kernels
+        self._block = block
+        self._powers = powers
         self.limbs = Limbs(0, 1, 1) if limbs is None else limbs
         self.scale = 0.0 if limbs is None else 2.0**-limbs.exponent
 
     def quantize(self, values: Floats) -> Ints:
         """Shape (limbs · n,): the lowest limbs of all values, then the next ones."""
-        return self._kernels.split_limbs(values, self.limbs)
+        return self._kernels.split_limbs(self._lifted(values, None), self.limbs)
 
     def dequantize(self, integers: Ints) -> Floats:
         """The float32 numbers nearest to what limbs of that shape add up to."""
-        return self._kernels.join_limbs(integers, self.limbs)
+        values = self._kernels.join_limbs(integers, self.limbs)
+        if self._powers is None:
+            return values
+        return _times(values, np.float32(1) / self._powers, self._block)
+
+    def _lifted(self, values: Floats, indices: Ints | None) -> Floats:
+        if self._powers is None:
+            return values
+        if indices is None:
+            return _times(values, self._powers, self._block)
+        lifted: Floats = values * self._powers[indices // np.int32(self._block)]
+        return lifted
 
     def contribute(self, selection: Selection) -> Contribution:
         """Limb after limb of the whole gradient: element i of limb k is at k · size + i.
@@ -101,8 +187,22 @@ class ExactScaling(Scaling):
         if indices is not None and count > 1:
             starts = np.arange(0, size * count, size, dtype=np.int32)
             indices = (starts[:, np.newaxis] + indices).ravel()
-        return Contribution(size * count, indices, self.quantize(selection.values), limbs=count)
+        lifted = self._lifted(selection.values, selection.indices)
+        integers = self._kernels.split_limbs(lifted, self.limbs)
+        return Contribution(size * count, indices, integers, limbs=count)
 
     def restore(self, total: Ints, size: int) -> Floats:
         del size
         return self.dequantize(total)
+
+
+def _times(values: Floats, factors: Floats, block: int) -> Floats:
+    """Each block of values times its factor."""
+    full = values.size // block
+    head = full * block
+    product = np.empty(values.size, np.float32)
+    rows, results = (each[:head].reshape(full, block) for each in (values, product))
+    np.multiply(rows, factors[:full, np.newaxis], results)
+    if head < values.size:
+        np.multiply(values[head:], factors[full], product[head:])
+    return product

@@ -63,6 +63,17 @@ def reduced(rows, spec="exact", kernel_set="cpu"):
     return [outcome.sum for outcome in all_reduce(codecs, job)]
 
 
+SPECS = st.sampled_from(
+    (
+        "exact",
+        "lhc-exact",
+        {"preset": "lhc-exact", "quantizer": {"block": 1}},
+        {"preset": "lhc-exact", "quantizer": {"block": 2}, "carrier": "union"},
+        {"preset": "exact", "quantizer": {"block": 3}},
+    )
+)
+
+
 @pytest.mark.parametrize("kernel_set", kernels.names())
 @settings(max_examples=60)
 @given(st.data())
@@ -71,7 +82,7 @@ def test_the_sum_is_the_true_sum_rounded_once(kernel_set, data):
     size = data.draw(st.integers(1, 4))
     rows = [data.draw(st.lists(finite, min_size=size, max_size=size)) for _ in range(workers)]
     expected = np.array([exact_sum(column) for column in zip(*rows, strict=True)], np.float32)
-    for each in reduced(rows, kernel_set=kernel_set):
+    for each in reduced(rows, data.draw(SPECS), kernel_set):
         assert each.tobytes() == expected.tobytes()
 
 
@@ -113,6 +124,10 @@ def test_what_cancels_leaves_what_does_not(values, random):
 )
 def test_roundings_that_are_easily_wrong(kernel_set, values, total):
     assert exact_sum(values) == total
+    lifted = {"preset": "exact", "quantizer": {"block": 1}}
+    # Beside it, what it may be lifted to.
+    beside = reduced([[value, 3.0] for value in values], lifted, kernel_set)
+    assert [each[0] for each in beside] == [total] * len(values)
     for each in reduced([[value] for value in values], kernel_set=kernel_set):
         assert each.tobytes() == np.array([total], np.float32).tobytes()
 
@@ -264,3 +279,40 @@ def test_the_announced_support_size_counts_limbs():
         np.testing.assert_array_equal(
             outcomes[0].sum, sent_oracle(outcomes, 20_000).astype(np.float32)
         )
+
+
+@pytest.mark.parametrize("selector", ["all", {"name": "topk", "ratio": 0.3}])
+@given(st.data())
+def test_blocks_change_words_and_not_the_sum(selector, data):
+    size, workers = data.draw(gradients.sizes()), data.draw(st.sampled_from((1, 3)))
+    job = [data.draw(gradients.vectors(size, kind="heavy")) for _ in range(workers)]
+    spec = {"selector": selector, "carrier": data.draw(st.sampled_from(("lhc", "union", "dense")))}
+    plain = reduced(job, {**spec, "quantizer": "exact"})[0]
+    block = data.draw(st.sampled_from((1, 2, 16, 32, size, 2**31 - 1)))
+    for each in reduced(job, {**spec, "quantizer": {"name": "exact", "block": block}}):
+        assert each.tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("kernel_set", kernels.names())
+def test_blocks_save_the_lower_limbs(kernel_set):
+    """Rows of magnitudes that differ by far: all elements of a row fit one limb."""
+    rng = np.random.default_rng(0)
+    rows = 1 + rng.random((40, 32))
+    job = [(rows * 4.0 ** np.arange(-20, 20)[:, np.newaxis]).astype(np.float32).ravel()] * 2
+    nonzero = {}
+    for block in (0, 32):
+        codecs = [
+            build_codec({"preset": "lhc-exact", "quantizer": {"block": block}}, kernels=kernel_set)
+            for _ in job
+        ]
+        outcome, _ = all_reduce(codecs, job)
+        assert outcome.sum.tobytes() == (2 * job[0]).tobytes()
+        nonzero[block] = np.count_nonzero(outcome.total.integers)
+    assert nonzero[32] == 40 * 32
+    assert nonzero[0] > 1.5 * nonzero[32]
+
+
+def test_a_codec_is_told_from_the_preset_by_its_block():
+    assert build_codec("lhc-exact").describe() == "lhc-exact"
+    spec = {"quantizer": "exact", "carrier": "lhc", "selector": "all", "error_feedback": "none"}
+    assert build_codec(spec).describe() == "lhc-exact(block=0)"

@@ -54,6 +54,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "d6e318e7e5cbd121416e353ae9520d3788d12ed16a33420642a7d5b5a51693ba",
         [[5, 2000], [5, 2000]],
     ),
+    "lhc-exact": (
+        "a4cc6012d14deb63e607f6ffe534957125d692c653f35f902bdc5b0b5dd36c30",
+        [[69, 2000], [69, 2000]],
+    ),
     "powersgd": (
         "428fda395d7683623d0efa65e7bc724eda47351f9c0697e92f4f4fda2a0b99e2",
         [[1, 90, 3, 90], [1, 90, 3, 90]],

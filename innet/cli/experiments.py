@@ -138,6 +138,9 @@ def reproduce(
     everything: Annotated[
         bool, typer.Option("--all", help="All codecs with claims, and an HTML page of all claims.")
     ] = False,
+    about: Annotated[
+        str, typer.Option("--claim", metavar="WORDS", help="Only claims with these words.")
+    ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="A small, short run as a check.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of each training.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
@@ -155,8 +158,8 @@ def reproduce(
         for name, paper in papers().items():
             out.print(f"{name:14}{len(paper.claims)} claims  {paper.paper}", highlight=False)
         return
-    if everything and (codec is not None or as_json):
-        raise InputError("--all is of all codecs; leave the codec's name and --json out.")
+    if everything and (codec is not None or as_json or about):
+        raise InputError("--all is of all claims; leave the codec's name, --claim and --json out.")
     if codec is None and not everything:
         raise InputError(f"name a codec: {', '.join(papers())}; or use --all, or --list.")
     options = ReproduceOptions(seeds=seeds, seed=seed, quick=quick)
@@ -176,6 +179,7 @@ def reproduce(
             created=datetime.now(UTC),
             watch=display,
             tell=_say_claim,
+            about=about,
         )
     plot = _drawn(partial(draw_reproduction, record), path.with_suffix(".png"))
     show(record, reproduction_table, {"record": path, "plot": plot}, as_json=as_json)

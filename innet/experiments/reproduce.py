@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -55,8 +55,9 @@ def run(
     created: datetime,
     watch: Watcher | None = None,
     tell: Tell | None = None,
+    about: str = "",
 ) -> tuple[ReproductionRecord, Path]:
-    """Measures all claims and writes the record, anew after each claim.
+    """Measures the claims and writes the record, anew after each claim.
 
     What an earlier run with the same options left in the folder is not measured again.
 
@@ -68,13 +69,20 @@ def run(
         created: the time to put into the record, with a time zone.
         watch: called for each step of each training over the switch.
         tell: called after each claim.
+        about: words of the claims to measure; "" for all. The record has others only where an
+            earlier run measured them.
 
     Raises:
         UnknownNameError: there are no claims for that codec.
-        InputError: the file cannot be written (found before anything is measured).
+        InputError: no claim has these words; or the file cannot be written (found before anything
+            is measured).
         MissingToolError: a model's framework or data is not installed.
     """
-    pace = _Pace({codec: paper_of(codec)}, tell)
+    asked = [each for each in paper_of(codec).claims if about.casefold() in each.claim.casefold()]
+    if not asked:
+        said = "; ".join(each.claim for each in paper_of(codec).claims)
+        raise InputError(f"no claim of {codec} has the words {about!r}; its claims: {said}.")
+    pace = _Pace({codec: asked}, tell)
     return _run(codec, Path(out_dir), options, created=created, watch=watch, pace=pace)
 
 
@@ -96,7 +104,7 @@ def run_all(
         UnknownNameError: there are no claims for one of the codecs.
     """
     found = {codec: paper_of(codec) for codec in codecs}
-    pace = _Pace(found, tell)
+    pace = _Pace({codec: paper.claims for codec, paper in found.items()}, tell)
     done, failed = [], {}
     for codec in found:
         try:
@@ -119,7 +127,7 @@ def _run(
 ) -> tuple[ReproductionRecord, Path]:
     paper = paper_of(codec)
     path = folder_for(out_dir, [f"reproduce-{codec}.json"]) / f"reproduce-{codec}.json"
-    for claim in paper.claims:  # what is missing is told before hours of work
+    for claim in pace.claims[codec]:  # what is missing is told before hours of work
         for model in claim.measure.models:
             model_of(model)
     kept = _kept(path)
@@ -128,6 +136,9 @@ def _run(
     for claim in paper.claims:
         key = _key(paper, claim, options)
         finding = kept.get(key)
+        asked = claim in pace.claims[codec]
+        if finding is None and not asked:
+            continue
         if finding is None:
             begun = time.perf_counter()
             finding = claim.measure.finding(context).model_copy(
@@ -147,7 +158,8 @@ def _run(
             not_reproduced=paper.not_reproduced,
         )
         record.save(path)
-        pace.add(codec, claim, findings[-1], kept=key in kept)
+        if asked:
+            pace.add(codec, claim, findings[-1], kept=key in kept)
     return record, path
 
 
@@ -177,15 +189,16 @@ class _Pace:
     its kind, or all of them.
 
     Args:
-        papers: all that are asked for.
+        claims: all that are asked for, by codec.
         tell: called after each claim.
     """
 
-    def __init__(self, papers: Mapping[str, Paper], tell: Tell | None) -> None:
+    def __init__(self, claims: Mapping[str, Sequence[Claim]], tell: Tell | None) -> None:
+        self.claims = claims
         self._left = [
             (codec, claim.measure.kind, claim.measure.models)
-            for codec, paper in papers.items()
-            for claim in paper.claims
+            for codec, found in claims.items()
+            for claim in found
         ]
         self._of = len(self._left)
         self._tell = tell

@@ -211,6 +211,19 @@ def test_what_was_measured_is_not_measured_again(tmp_path, weather):
     assert Weather.measured == [3, 1, 2, 3]
 
 
+def test_claims_with_some_words(tmp_path, weather):
+    told = []
+    arguments = {"options": reproduce.ReproduceOptions(), "created": NOW, "tell": told.append}
+    record, _ = reproduce.run("cold", tmp_path, about="IS 3", **arguments)
+    assert [each.claim for each in record.findings] == ["it is 3"]
+    record, _ = reproduce.run("cold", tmp_path, about="is 1", **arguments)
+    assert [each.claim for each in record.findings] == ["it is 1", "it is 3"]
+    assert Weather.measured == [3, 1]
+    assert [(each.number, each.of) for each in told] == [(1, 1), (1, 1)]
+    with pytest.raises(InputError, match=r"no claim of cold has the words 'rain'.*it is 2"):
+        reproduce.run("cold", tmp_path, about="rain", **arguments)
+
+
 def test_all_papers_leave_a_page(tmp_path, weather):
     weather.pop("never")
     shown = CliRunner().invoke(app, ["reproduce", "--all", "-o", str(tmp_path)])

@@ -95,6 +95,11 @@ for _kind, _class in {
 }.items():
     KINDS.register(_kind, f"innet.experiments.papers:{_class}")
 KINDS.register("time", "innet.experiments.time_claims:Timing")
+KINDS.register("convergence", "innet.experiments.convergence_claims:Convergence")
+KINDS.register("selection-quality", "innet.experiments.selection_claims:SelectionQuality")
+KINDS.register(
+    "published-selection-time", "innet.experiments.selection_claims:PublishedSelectionTime"
+)
 
 
 class _ModelMeasure(Measure):

@@ -140,16 +140,16 @@ class PublishedSelectionTime(Measure):
             and "DGC, strided" (named by how the sample is taken), and "SIDCo-E, torch".
         elements: with Laplace's distribution; a tenth in a quick run.
         ratio: share to select.
-        subject: whose times are compared with the others'.
-        min_ratio: by label, how many times as long as the subject the others must take at least
-            for the claim to hold.
+        reference: label of the method whose times are compared with the others'.
+        min_ratio: by label, how many times as long as that the others must take at least for the
+            claim to hold.
     """
 
     kind: Literal["published-selection-time"]
     codecs: Codecs
     elements: Annotated[int, Field(ge=1000)]
     ratio: Annotated[float, Field(gt=0, lt=FIRST)] = 0.001
-    subject: str
+    reference: str
     min_ratio: dict[str, float] = Field(default_factory=dict)
 
     def finding(self, context: Context) -> Finding:
@@ -157,7 +157,7 @@ class PublishedSelectionTime(Measure):
         size = self.elements // (10 if quick else 1)
         x = np.random.default_rng(context.options.seed).laplace(size=size).astype(np.float32)
         seconds, found = selection_times(x, self.ratio, self.codecs)
-        ratios = {label: each / seconds[self.subject] for label, each in seconds.items()}
+        ratios = {label: each / seconds[self.reference] for label, each in seconds.items()}
         share = {label: count / (self.ratio * size) for label, count in found.items()}
         return Finding(
             claim="",
@@ -169,7 +169,7 @@ class PublishedSelectionTime(Measure):
                 for label, taken in seconds.items()
             ),
             criterion="; ".join(
-                f"{label} takes at least {least:g}{_TIMES} as long as {self.subject}"
+                f"{label} takes at least {least:g}{_TIMES} as long as {self.reference}"
                 for label, least in self.min_ratio.items()
             ),
             holds=None

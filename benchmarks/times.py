@@ -106,7 +106,8 @@ def _panel(axes: Axes, claim: Claim, finding: Finding) -> None:
         fontsize=8.5, loc="left", wrap=True,
     )  # fmt: skip
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=7.5, loc="best", framealpha=0.9, edgecolor="none")
+    if len(finding.series) > 1:
+        axes.legend(fontsize=7.5, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     hide_frame(axes)
 
 

@@ -385,6 +385,7 @@ def _entry(path: Path, record: Record) -> Entry:
     from innet.experiments import plots, tables
     from innet.experiments.html_report import Entry
     from innet.records import (
+        JobsRecord,
         PredictionRecord,
         ReproductionRecord,
         SimulationRecord,
@@ -409,6 +410,8 @@ def _entry(path: Path, record: Record) -> Entry:
             table, draw = tables.traffic_table, _no_plot
         case PredictionRecord():
             table, draw = tables.prediction_table, _no_plot
+        case JobsRecord():
+            table, draw = tables.jobs_table, plots.draw_jobs
         case TrainingRecord(format="innet.demo"):
             table, draw = tables.demo_table, plots.draw_demo
         case TrainingRecord():
@@ -423,6 +426,7 @@ def _no_plot(record: Record, path: Path) -> None:
 def _command(record: Record) -> str:
     """What makes a record like this one; the call in Python where options cannot say it."""
     from innet.records import (
+        JobsRecord,
         ReproductionRecord,
         SimulationRecord,
         SweepRecord,
@@ -438,6 +442,9 @@ def _command(record: Record) -> str:
             line = line or f"innet.simulate({called})"
         case SweepRecord():
             line = _sweep_command(record)
+        case JobsRecord():
+            called = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            line = f"innet.experiments.jobs.simulate_jobs({called})"
         case TrafficRecord():
             stated = {name: value for name, value in given.items() if value is not None}
             line = " ".join(

@@ -16,6 +16,7 @@ from innet.core.settings import SimulateSettings
 _FAILED = 1  # exit status of a sweep with points that failed
 _SWEEP = "Sweep"  # heading in --help
 _TRAFFIC = "Traffic"  # likewise
+_JOBS = "Several jobs"  # likewise
 _OF_TRAFFIC = {"program", "network", "seed"}  # settings that --traffic goes by, too
 
 
@@ -65,6 +66,15 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
             max=32,
             help="With --traffic: egress queues per port, one for each priority.",
             rich_help_panel=_TRAFFIC,
+        ),
+    ] = None,
+    job_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Simulate the jobs that this TOML file describes in tables [[job]], on one "
+            "network; other settings are those of all.",
+            rich_help_panel=_JOBS,
         ),
     ] = None,
     pcap: Annotated[
@@ -118,6 +128,16 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
     The switches run the compiled P4 program. Without --model an iteration is one all-reduce of
     generated gradients. With --traffic any P4 program runs, with flows of packets instead.
     """
+    if job_file is not None:
+        for option, value in (
+            ("trace", trace), ("sweep", axes), ("jobs", jobs), ("scheduler", scheduler),
+            ("metric", metrics), ("traffic", traffic), ("commands", commands), ("pcap", pcap),
+            ("priority-queues", priority_queues),
+        ):  # fmt: skip
+            if value:
+                raise InputError(f"--{option} is not for several jobs; leave it or --job-file out.")
+        _several(settings, job_file, record=record, plot=plot, as_json=as_json)
+        return
     if traffic is not None:
         for option, value in (
             ("plot", plot), ("trace", trace), ("sweep", axes), ("jobs", jobs),
@@ -178,6 +198,30 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
         draw_simulation(result, plot)
     files = {"record": record, "trace": trace, "plot": plot, "captures": pcap}
     show(result, simulation_table, files, as_json=as_json)
+
+
+def _several(
+    settings: SimulateSettings,
+    path: Path,
+    *,
+    record: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    from innet.experiments.jobs import simulate_jobs
+    from innet.experiments.outputs import check_writable
+    from innet.experiments.plots import draw_jobs
+    from innet.experiments.tables import jobs_table
+
+    for file in (record, plot):
+        if file is not None:
+            check_writable(file)
+    result = simulate_jobs(path, **settings.model_dump(exclude_unset=True))
+    if record is not None:
+        result.save(record)
+    if plot is not None:
+        draw_jobs(result, plot)
+    show(result, jobs_table, {"record": record, "plot": plot}, as_json=as_json)
 
 
 def _traffic(

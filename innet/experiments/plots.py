@@ -13,7 +13,7 @@ import os
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, count
 from operator import itemgetter
@@ -28,6 +28,7 @@ from innet.experiments.tables import MethodRuns, methods_of
 from innet.records import (
     Axis,
     Finding,
+    JobsRecord,
     Measurement,
     Metric,
     ReproductionRecord,
@@ -1087,21 +1088,7 @@ def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
             for begin, end in zip(each.begin, each.end, strict=True)
         ],
     }
-    factor, unit = _time_unit(max(map(max, found.values())))
-    for position, (label, seconds) in enumerate(found.items()):
-        values = [factor * each for each in sorted(seconds)]
-        shares = [(number + 1) / len(values) for number in range(len(values))]
-        axes.step([0, *values], [0, *shares], where="post", label=label, **style(position))
-    axes.set_ylim(0, 1.02)
-    axes.set_xlim(left=0)
-    axes.set_xlabel(f"simulated time until it is complete, {unit}")
-    axes.set_ylabel("share of workers and iterations")
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False,
-        handlelength=1.2, columnspacing=1.2, fontsize=9,
-    )  # fmt: skip
-    axes.grid(alpha=0.3)
-    hide_frame(axes)
+    _draw_shares(axes, found, "share of workers and iterations")
 
 
 def _draw_baselines(axes: Axes, record: SimulationRecord) -> None:
@@ -1132,6 +1119,64 @@ def _time_unit(longest: float) -> tuple[float, str]:
         if longest >= limit:
             return factor, unit
     return 1e6, "µs"
+
+
+def draw_jobs(record: JobsRecord, path: str | Path) -> None:
+    """Draw when each job sums gradients, and how long that takes.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+        InputError: the file cannot be written.
+    """
+    save(jobs_figure(record), path)
+
+
+def jobs_figure(record: JobsRecord) -> Figure:
+    """The picture of ``draw_jobs`` as a matplotlib figure.
+
+    Raises:
+        MissingToolError: matplotlib is not installed.
+    """
+    figure = new_figure(13, max(3.6, 1.6 + 0.4 * len(record.jobs)))
+    left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
+    factor, unit = _time_unit(max(job.end for job in record.jobs))
+    for lane, job in enumerate(record.jobs):
+        color = COLORS[lane % len(COLORS)]
+        spans = zip(job.begins, job.times, strict=True)
+        bars = [(factor * begin, factor * seconds) for begin, seconds in spans]
+        left.broken_barh(
+            bars, (lane - 0.35, 0.7), facecolor=color, edgecolor="white", linewidth=0.5
+        )
+    left.set_yticks(range(len(record.jobs)), [f"job {job.name}" for job in record.jobs])
+    left.invert_yaxis()
+    left.set_xlim(0, factor * max(job.end for job in record.jobs))
+    left.set_xlabel(f"simulated time of all-reduces, {unit}")
+    hide_frame(left)
+    times = {f"job {job.name}, {job.codec}": job.times for job in record.jobs}
+    _draw_shares(right, times, "share of all-reduces")
+    figure.suptitle(
+        f"{tables.plural(len(record.jobs), 'job')} on one network, {record.program}", fontsize=12
+    )
+    return figure
+
+
+def _draw_shares(axes: Axes, times: Mapping[str, Sequence[float]], label: str) -> None:
+    """Which share was done after how long."""
+    factor, unit = _time_unit(max(map(max, times.values())))
+    for position, (name, seconds) in enumerate(times.items()):
+        values = [factor * each for each in sorted(seconds)]
+        shares = [(number + 1) / len(values) for number in range(len(values))]
+        axes.step([0, *values], [0, *shares], where="post", label=name, **style(position))
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"simulated time until it is complete, {unit}")
+    axes.set_ylabel(label)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False,
+        handlelength=1.2, columnspacing=1.2, fontsize=9,
+    )  # fmt: skip
+    axes.grid(alpha=0.3)
+    hide_frame(axes)
 
 
 # ----------------------------------------------------------------------------

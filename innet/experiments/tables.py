@@ -15,6 +15,7 @@ from rich.text import Text
 
 from innet.records import (
     Finding,
+    JobsRecord,
     Metric,
     PredictionRecord,
     Report,
@@ -27,7 +28,7 @@ from innet.records import (
     TrafficRecord,
     TrainingRecord,
 )
-from innet.records.simulation import BaselineRun
+from innet.records.simulation import BackgroundTraffic, BaselineRun
 from innet.records.sweep import baseline_metric
 from innet.records.sweep import label as point_label
 
@@ -834,7 +835,7 @@ def simulation_table(record: SimulationRecord) -> Group:
     if record.baselines:
         parts.append(_baselines_table(record))
     if record.background:
-        parts.append(_background_table(record))
+        parts.append(_background_table(record.background))
     if record.sensitivity:
         parts.append(_sensitivity_table(record))
     return Group(*parts)
@@ -915,8 +916,8 @@ def _baselines_table(record: SimulationRecord) -> Table:
     return table
 
 
-def _background_table(record: SimulationRecord) -> Table:
-    """What became of the packets beside the codec's all-reduces."""
+def _background_table(background: Sequence[BackgroundTraffic]) -> Table:
+    """What became of the packets beside all-reduces."""
     table = Table(
         box=SIMPLE_HEAD,
         caption="Packets beside the all-reduces; complete are messages of incasts and random flows "
@@ -930,7 +931,7 @@ def _background_table(record: SimulationRecord) -> Table:
     def told(seconds: float | None) -> str:
         return "" if seconds is None else duration(seconds)
 
-    for each in record.background:
+    for each in background:
         table.add_row(
             each.title,
             count(each.sent),
@@ -977,6 +978,52 @@ def _iterations_table(record: SimulationRecord) -> Table:
         means = [duration(statistics.fmean(part)) for part in parts]
         table.add_row(str(each.number), *means, duration(each.seconds))
     return table
+
+
+def jobs_table(record: JobsRecord) -> Group:
+    """A row for each job, then the network."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        caption="An all-reduce takes, in the mean, and beside it as many times as long as alone.",
+        caption_justify="left",
+    )
+    for column in ("job", "workers", "codec"):
+        table.add_column(column)
+    for column in ("slots", "all-\nreduce", "slower", "goodput\nGbit/s", "sent\nagain", "ends"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for job in record.jobs:
+        table.add_row(
+            job.name,
+            count(job.workers),
+            job.codec,
+            count(job.window),
+            duration(statistics.fmean(job.times)),
+            "" if job.slowdown is None else times(job.slowdown),
+            f"{job.goodput_gbps:.4g}",
+            count(job.retransmissions),
+            duration(job.end),
+        )
+    what = record.simulated
+    network = Table(show_header=False, box=None)
+    network.add_column()
+    network.add_column(justify="right")
+    for label, text in (
+        ("Program", f"{record.program}, {record.values_per_packet} values per packet, thin"),
+        ("Simulated time", duration(what.seconds)),
+        ("Packets on links", count(what.packets)),
+        ("  lost, dropped, marked", ", ".join(map(count, (what.lost, what.dropped, what.marked)))),
+        ("Longest queue", size(what.queue_bytes_max)),
+        *(
+            (f"Utilization, {name.replace('_', ' ')}", percent(share))
+            for name, share in what.utilization.items()
+        ),
+        ("Time on this machine", duration(record.wall_seconds)),
+    ):
+        network.add_row(label, text)
+    parts = [table, network]
+    if record.background:
+        parts.append(_background_table(record.background))
+    return Group(*parts)
 
 
 # ----------------------------------------------------------------------------

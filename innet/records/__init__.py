@@ -10,6 +10,7 @@ merged: times of one and times of the other in one plot would compare nothing.
 
 from typing import Any
 
+from innet.records.jobs import JOBS, JobRun, JobsRecord
 from innet.records.prediction import PREDICTION, NetworkRun, PredictionRecord
 from innet.records.record import VERSION, Machine, Record
 from innet.records.report import Report, Seconds, Simulated
@@ -53,6 +54,7 @@ __all__ = [
     "ACCURACY",
     "DEMO",
     "HIT_RATE",
+    "JOBS",
     "PERPLEXITY",
     "PREDICTION",
     "REPRODUCE",
@@ -68,6 +70,8 @@ __all__ = [
     "FlowTraffic",
     "HostTraffic",
     "Iteration",
+    "JobRun",
+    "JobsRecord",
     "LinkTraffic",
     "Machine",
     "Measurement",
@@ -114,6 +118,7 @@ def schema() -> dict[str, Any]:
         | PointRecord
         | TrafficRecord
         | PredictionRecord
+        | JobsRecord
         | Report
     )
     return {

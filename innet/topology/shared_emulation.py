@@ -98,13 +98,18 @@ class SharedEmulation:
         self.simulation = Simulation(network, layout, switches, cables, first, seed=seed)
 
     def run(
-        self, rounds: Sequence[Sequence[Round]], starts: Mapping[int, float] | None = None
+        self,
+        rounds: Sequence[Sequence[Round]],
+        starts: Mapping[int, float] | None = None,
+        delays: Sequence[Sequence[float]] = (),
     ) -> list[JobRound]:
         """Let all jobs do their rounds, each one when the one before is done.
 
         Args:
             rounds: of each job.
             starts: when a job begins, by position, seconds from now; by default now.
+            delays: of each job, seconds from a round's end to the begin of the next, one fewer than
+                rounds; by default none.
 
         Returns:
             All rounds, in the order in which they ended.
@@ -116,6 +121,7 @@ class SharedEmulation:
         if len(rounds) != len(self._ends):
             raise InputError(f"rounds of {len(rounds)} jobs, but there are {len(self._ends)}.")
         left = [list(each) for each in rounds]
+        later = [list(each) for each in delays] or [[] for _ in rounds]
         running: dict[int, tuple[int, float]] = {}
         now = self.simulation.now
 
@@ -141,5 +147,5 @@ class SharedEmulation:
             end = max(self.simulation.finished(host) for host in self._ends[job])
             done.append(JobRound(job, begin, end))
             if left[job]:
-                launch(job, end)
+                launch(job, end + (later[job].pop(0) if later[job] else 0.0))
         return done

@@ -249,6 +249,7 @@ class TestFamily:
         document = schema()
         models = document["$defs"]
         assert {each["$ref"].rpartition("/")[2] for each in document["anyOf"]} == {
+            "JobsRecord",
             "PointRecord",
             "PredictionRecord",
             "Report",

@@ -474,19 +474,24 @@ class OfflineReducer:
     Attributes:
         selected: for each all-reduce, the number of elements selected by all workers together.
         unions: for each, the number of coordinates selected by at least one worker.
+        words: words that one worker has sent, in all of them together.
+        codecs: of all workers.
+        outcomes: of the last all-reduce.
     """
 
     def __init__(
         self, codec: CodecSpec, workers: int, layers: Sequence[Sequence[int]], seed: int = 0
     ) -> None:
-        self._codecs = [
+        self.codecs = [
             build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
         ]
         self.selected: list[int] = []
         self.unions: list[int] = []
+        self.words = 0
+        self.outcomes: list[Outcome] = []
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, None]:
-        outcomes = self._exchange(gradients)
+        outcomes = self.outcomes = self._exchange(gradients)
         selected, union = selections(outcomes, gradients[0].size)
         self.selected.append(selected)
         self.unions.append(union)
@@ -494,10 +499,10 @@ class OfflineReducer:
 
     def _exchange(self, gradients: list[Vector]) -> list[Outcome]:
         """All workers' exchanges in lock-step."""
-        workers = len(self._codecs)
+        workers = len(self.codecs)
         exchanges = [
             codec.exchange(gradient, workers)
-            for codec, gradient in zip(self._codecs, gradients, strict=True)
+            for codec, gradient in zip(self.codecs, gradients, strict=True)
         ]
         outcomes: list[Outcome] = []
         answers = None
@@ -508,6 +513,7 @@ class OfflineReducer:
                     rounds.append(next(exchange) if answers is None else exchange.send(answers))
                 except StopIteration as stop:
                     outcomes.append(stop.value)
+            self.words += sum(each.words.size for each in rounds[0]) if rounds else 0
             answers = [
                 combine(column[0].operation, [each.words for each in column])
                 for column in zip(*rounds, strict=True)

@@ -94,6 +94,14 @@ for _kind, _class in {
     "traffic": "Traffic",
 }.items():
     KINDS.register(_kind, f"innet.experiments.papers:{_class}")
+for _kind, _class in {
+    "lossless": "Lossless",
+    "wire-rates": "WireRates",
+    "element-rates": "ElementRates",
+    "similarity": "Similarity",
+    "variants": "Variants",
+}.items():
+    KINDS.register(_kind, f"innet.experiments.traffic_claims:{_class}")
 KINDS.register("time", "innet.experiments.time_claims:Timing")
 KINDS.register("convergence", "innet.experiments.convergence_claims:Convergence")
 KINDS.register("selection-quality", "innet.experiments.selection_claims:SelectionQuality")

@@ -12,6 +12,7 @@ from hypothesis import given
 from support import gradients
 
 from innet.core.settings import validate
+from innet.experiments.papers import Context, ReproduceOptions, paper_of
 from innet.experiments.traffic_claims import (
     ElementRates,
     LayerCounts,
@@ -22,7 +23,6 @@ from innet.experiments.traffic_claims import (
     layer_type,
     nearest_sums,
 )
-from innet.experiments.papers import Context, ReproduceOptions, paper_of
 
 QUICK = Context(paper_of("lhc"), ReproduceOptions(quick=True), None)
 FULL = Context(paper_of("lhc"), ReproduceOptions(seeds=1), None)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, ModelLayers, build_codec
-from innet.codecs.build import normalize
+from innet.codecs.build import descriptions, normalize
 from innet.kernels.layout.lhc import HASHES
 
 # Fewer cells than items: nothing can be peeled.
@@ -39,7 +39,7 @@ def compile_repairs(codec: CodecSpec) -> None:
     This takes a second or two for each number of hashes, once on a machine. Otherwise it would
     happen in the middle of a training, while the other workers wait, and count as decoding.
     """
-    if normalize(codec)["carrier"]["name"] != "lhc":
+    if all(normalize(each)["carrier"]["name"] != "lhc" for each in descriptions(codec)):
         return
     sparse = np.zeros(1024, np.float32)
     sparse[::16] = 1

@@ -288,6 +288,14 @@ _SET = typer.Option(
     rich_help_panel="Codec",
 )
 
+_LAYER = typer.Option(
+    "--layer",
+    metavar="PATTERN=CODEC",
+    help="The codec of layers by their names, such as '*.bias=dense'; --codec for the others. "
+    "The first match decides. Repeatable.",
+    rich_help_panel="Codec",
+)
+
 
 def parameters_of(settings: Collection[Setting]) -> list[inspect.Parameter]:
     """The options of settings, in the order of the models."""
@@ -301,6 +309,7 @@ def parameters_of(settings: Collection[Setting]) -> list[inspect.Parameter]:
         found.append(_parameter(each))
         if each.name in ("codec", "codecs"):
             found.append(_optional("codec_parameters", list[str], _SET))
+            found.append(_optional("codec_layers", list[str], _LAYER))
     return found
 
 
@@ -353,8 +362,9 @@ def with_settings(
             rest = {each.name: given.pop(each.name) for each in own_parameters}
             file = given.pop("config")
             changes = given.pop("codec_parameters", None) or []
+            patterns = given.pop("codec_layers", None) or []
             read = read_settings(model, file, _values(settings, given))
-            function(_with_codec_parameters(read, changes), **rest)
+            function(_with_codec_layers(_with_codec_parameters(read, changes), patterns), **rest)
 
         command.__name__ = function.__name__
         command.__doc__ = function.__doc__
@@ -409,11 +419,45 @@ def _with_codec_parameters(settings: Any, changes: list[str]) -> Any:
     """``settings`` with the changes of ``--set`` to its codec, or to all its codecs."""
     if not changes:
         return settings
+    return _with_codecs(settings, lambda codec: with_parameters(codec, changes))
+
+
+def _with_codec_layers(settings: Any, patterns: list[str]) -> Any:
+    """``settings`` with the patterns of ``--layer`` in its codec, or in all its codecs."""
+    if not patterns:
+        return settings
+    return _with_codecs(settings, lambda codec: with_layers(codec, patterns))
+
+
+def _with_codecs(settings: Any, changed: Callable[[Any], Any]) -> Any:
     if "codec" in type(settings).model_fields:
-        update: dict[str, Any] = {"codec": with_parameters(settings.codec, changes)}
+        update: dict[str, Any] = {"codec": changed(settings.codec)}
     else:
-        update = {"codecs": tuple(with_parameters(each, changes) for each in settings.codecs)}
+        update = {"codecs": tuple(map(changed, settings.codecs))}
     return settings.model_copy(update=update)
+
+
+def with_layers(codec: str | dict[str, Any], patterns: list[str]) -> dict[str, Any]:
+    """``codec`` with patterns such as "*.bias=dense" in front of those that it has.
+
+    Raises:
+        ConfigError: a text of another form, or a pattern that is given twice.
+    """
+    found: dict[str, str] = {}
+    for each in patterns:
+        pattern, equals, named = each.partition("=")
+        if not (pattern and equals and named):
+            raise ConfigError(
+                f"--layer {shortened(each)}: write it as PATTERN=CODEC, such as '*.bias=dense'."
+            )
+        if pattern in found:
+            raise ConfigError(
+                f"--layer {shortened(pattern)} is given twice; the first one decides."
+            )
+        found[pattern] = named
+    changed: dict[str, Any] = {"preset": codec} if isinstance(codec, str) else dict(codec)
+    later = {name: each for name, each in changed.get("layers", {}).items() if name not in found}
+    return {**changed, "layers": {**found, **later}}
 
 
 def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | dict[str, Any]:
@@ -482,7 +526,15 @@ def _words_of(option: str, value: Any) -> list[str] | None:
     for part, parameters in value.items():
         if part == "preset":
             continue
+        if part == "layers":
+            if not all(isinstance(each, str) for each in parameters.values()):
+                return None
+            for pattern, each in parameters.items():
+                words += ["--layer", shlex.quote(f"{pattern}={each}")]
+            continue
         named = {"name": parameters} if isinstance(parameters, str) else parameters
+        if not isinstance(named, dict):
+            return None
         for key, each in named.items():
             words += ["--set", shlex.quote(f"{part}.{key}={each}")]
     return words

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from innet import kernels as kernel_sets
+from innet.codecs.by_layer import (
+    CodecByLayer,
+    LayerGroup,
+    assigned,
+    first_matches,
+    scope_of,
+    spans_of,
+)
 from innet.codecs.checks import check_seed
 from innet.codecs.codec import Codec
-from innet.codecs.layers import ModelLayers, as_shapes
+from innet.codecs.layers import ModelLayers, as_shapes, names_of
 from innet.codecs.parts import (
     Carrier,
     Clock,
@@ -22,7 +30,7 @@ from innet.codecs.parts import (
     check_composition,
 )
 from innet.codecs.presets import BUILT_IN, PARTS, PRESETS
-from innet.codecs.scheduled import ScheduledSettings
+from innet.codecs.scheduled import LAYERS, ScheduledSettings
 from innet.core.errors import ConfigError
 from innet.core.registry import split_name
 from innet.core.schedules import Schedule
@@ -31,6 +39,7 @@ from innet.core.settings import RENAMED_KEYS
 CodecSpec = str | Mapping[str, Any]
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
 
+_SEED_STEP = 0x9E3779B97F4A7C15  # odd: 2**64 divided by the golden ratio, as hashes use it
 _DEFAULT_PRESET = "dense"  # what a description says nothing about is as in this one
 _BASES: Mapping[str, type[Part[Any]]] = {
     each.kind: each for each in (Selector, Quantizer, Carrier, ErrorFeedback)
@@ -52,12 +61,15 @@ def build_codec(
         spec: a preset's name, with or without parameters, such as "topk:ratio=0.05"; or a mapping
             with any of the keys "preset", "selector", "quantizer", "carrier" and "error_feedback".
             A part is a registered name or a mapping of "name" and the part's parameters; without
-            "name" the parameters are those of the preset's part.
+            "name" the parameters are those of the preset's part. A parameter may also stand beside
+            the parts, if only one of them has it. The key "layers" has codecs by pattern; see
+            ``innet.codecs.by_layer``.
         seed: of the hashes, 0 .. 2**63 - 1; the same on all workers.
         worker: whose codec it is: for messages, and so that workers round by chance independently
             of each other.
         layers: the shapes of the model's layers, or their numbers of elements, in the order of the
-            gradient: for parts that treat each by itself and are not given layers of their own.
+            gradient, by name or without names: for parts that treat each by itself and are not
+            given layers of their own, and for codecs by pattern.
         kernels: a name that ``innet.kernels.get`` knows.
         clock: seconds, for the times in the outcome.
 
@@ -74,9 +86,19 @@ def build_codec(
     """
     seed = check_seed(seed)
     spec = parsed(spec)
-    normal = normalize(spec)
+    if LAYERS in spec:
+        return _by_layer(
+            spec, seed=seed, worker=worker, layers=layers, kernels=kernels, clock=clock
+        )
     shapes = None if layers is None else as_shapes(layers)
     context = Context(kernel_sets.get(kernels), seed, worker, shapes)
+    return _composed(spec, normalize(spec), context, clock)
+
+
+def _composed(
+    spec: Mapping[str, Any], normal: Normal, context: Context, clock: Clock, scope: str = ""
+) -> Codec:
+    """The codec of a description without patterns."""
     settings = scheduled_settings(normal)
     parts = {
         kind: _class(kind, chosen["name"])(settings[kind].at(0), context)
@@ -85,7 +107,6 @@ def build_codec(
     check_composition(
         {kind: (normal[kind]["name"], part.capabilities) for kind, part in parts.items()}
     )
-    named = spec.get("preset")
     given = {kind: _given(part, settings[kind].schedules) for kind, part in parts.items()}
     return Codec(
         **parts,
@@ -93,8 +114,115 @@ def build_codec(
         context=context,
         clock=clock,
         settings=settings,
-        description=_preset_description(named, normal, parts, given),
+        description=_preset_description(spec.get("preset"), normal, parts, given),
+        scope=scope,
     )
+
+
+def _by_layer(
+    spec: Mapping[str, Any],
+    *,
+    seed: int,
+    worker: int,
+    layers: ModelLayers | None,
+    kernels: str,
+    clock: Clock,
+) -> CodecByLayer:
+    """The codec of a description with patterns."""
+    patterns, rest = _patterns(spec)
+    if layers is None:
+        raise ConfigError(
+            "codec: its patterns are for the names of a model's layers, which are not known here; "
+            "give layers={name: shape, ...}, or one codec for all."
+        )
+    names, shapes = names_of(layers), as_shapes(layers)
+    chosen = assigned(list(patterns), names, has_rest=rest is not None)
+    given = [*patterns.values(), rest]
+    labels = [*patterns, "others"]
+    found: list[tuple[Normal, list[int], dict[str, None], Mapping[str, Any]]] = []
+    for layer, index in enumerate(chosen):
+        choice = given[-1 if index is None else index]
+        assert choice is not None
+        normal, label = normalize(choice), labels[-1 if index is None else index]
+        for other, members, its_labels, _ in found:
+            if other == normal:
+                members.append(layer)
+                its_labels[label] = None
+                break
+        else:
+            found.append((normal, [layer], {label: None}, choice))
+    groups = []
+    for number, (normal, members, _, choice) in enumerate(found):
+        group_layers = tuple(shapes[layer] for layer in members)
+        # Groups draw other numbers than each other, the first as a codec for all layers does.
+        group_seed = (seed + number * _SEED_STEP) % 2**63
+        context = Context(kernel_sets.get(kernels), group_seed, worker, group_layers)
+        scope = scope_of([names[layer] for layer in members], shapes, number)
+        described = normal if 0 in members else without_first_layer(normal)
+        codec = _composed(parsed(choice), described, context, clock, scope)
+        layer_names = tuple(names[layer] for layer in members)
+        groups.append(LayerGroup(codec, layer_names, spans_of(members, shapes)))
+    return CodecByLayer(
+        groups=groups,
+        names=names,
+        layers=shapes,
+        spec=complete(spec),
+        labels=[list(label) for _, _, label, _ in found],
+        seed=seed,
+        worker=worker,
+    )
+
+
+def _patterns(
+    spec: Mapping[str, Any],
+) -> tuple[dict[str, Mapping[str, Any]], Mapping[str, Any] | None]:
+    """The descriptions by pattern, and that of other layers, if there is one."""
+    given = spec[LAYERS]
+    if not isinstance(given, Mapping) or not given:
+        raise ConfigError(
+            f"codec: layers = {given!r} is no mapping of patterns to codecs, such as "
+            '{"*.bias": "dense"}.'
+        )
+    patterns = {_text("a pattern of layers", name): parsed(each) for name, each in given.items()}
+    if inside := [name for name, each in patterns.items() if LAYERS in each]:
+        raise ConfigError(f"codec: the codec of {inside[0]!r} has patterns itself; leave them out.")
+    rest = {key: each for key, each in spec.items() if key != LAYERS}
+    return patterns, rest or None
+
+
+def complete(spec: CodecSpec) -> dict[str, Any]:
+    """The complete description: ``normalize`` of it, and of those by pattern.
+
+    Raises:
+        UnknownNameError, ConfigError: as ``build_codec``, but for what depends on the layers.
+    """
+    spec = parsed(spec)
+    if LAYERS not in spec:
+        return dict(normalize(spec))
+    patterns, rest = _patterns(spec)
+    by_pattern = {name: normalize(each) for name, each in patterns.items()}
+    return {**(normalize(rest) if rest else {}), LAYERS: by_pattern}
+
+
+def descriptions(spec: CodecSpec) -> list[Mapping[str, Any]]:
+    """The descriptions of single codecs in one: itself, or that of each pattern and of the rest."""
+    spec = parsed(spec)
+    if LAYERS not in spec:
+        return [spec]
+    patterns, rest = _patterns(spec)
+    return [*patterns.values(), *([rest] if rest else [])]
+
+
+def check_patterns(spec: CodecSpec, names: Sequence[str]) -> None:
+    """Refuse patterns that do not fit a model.
+
+    Raises:
+        ConfigError: a layer without a codec, or a pattern without a layer; names it.
+    """
+    spec = parsed(spec)
+    if LAYERS in spec:
+        patterns, rest = _patterns(spec)
+        assigned(list(patterns), names, has_rest=rest is not None)
 
 
 def _given(part: Part[Any], schedules: Mapping[str, Schedule]) -> dict[str, Any]:
@@ -146,7 +274,7 @@ def normalize(spec: CodecSpec) -> Normal:
         raise ConfigError(
             f"a codec is described by a name or a mapping, not by a {type(spec).__name__}."
         )
-    known = ["preset", *PARTS]
+    known = ["preset", *PARTS, LAYERS]
     for key in spec:
         if key in RENAMED_KEYS:
             raise ConfigError(
@@ -160,19 +288,40 @@ def normalize(spec: CodecSpec) -> Normal:
     return {kind: _part(kind, preset[kind], spec.get(kind, {})) for kind in PARTS}
 
 
-def spec_of_unit(spec: CodecSpec, *, first: bool) -> CodecSpec:
+def spec_of_unit(spec: CodecSpec, *, first: bool, names: Sequence[str] = ()) -> CodecSpec:
     """The codec's description for one of several units into which a model's gradient is divided.
 
     Args:
         spec: the user's description, for the whole model.
         first: whether the unit begins with the model's first parameter. Selectors with a rule for a
             model's first layer (``first_dense``) must apply it to this unit only.
+        names: of the unit's layers, for a description by layer. Patterns for others are left out.
     """
-    described = normalize(spec)
-    selector = described["selector"]
-    if not first and "first_dense" in PARTS["selector"].get(selector["name"]).settings.model_fields:
+
+    def of_unit(each: CodecSpec) -> Normal:
+        described = normalize(each)
+        return described if first else without_first_layer(described)
+
+    spec = parsed(spec)
+    if LAYERS not in spec:
+        return of_unit(spec)
+    patterns, rest = _patterns(spec)
+    chosen = first_matches(list(patterns), names)
+    kept = {
+        pattern: of_unit(each)
+        for index, (pattern, each) in enumerate(patterns.items())
+        if index in chosen
+    }
+    left = of_unit(rest) if rest is not None and None in chosen else {}
+    return {**left, LAYERS: kept} if kept else left
+
+
+def without_first_layer(normal: Normal) -> Normal:
+    """The same without the selector's rule for a model's first layer."""
+    selector = normal["selector"]
+    if "first_dense" in PARTS["selector"].get(selector["name"]).settings.model_fields:
         selector = {**selector, "first_dense": False}
-    return {**described, "selector": selector}
+    return {**normal, "selector": selector}
 
 
 def scheduled_settings(normal: Normal) -> dict[str, ScheduledSettings]:
@@ -261,29 +410,60 @@ def parsed(spec: CodecSpec) -> Mapping[str, Any]:
     """
     if isinstance(spec, str):
         spec = {"preset": spec}
-    preset = spec.get("preset") if isinstance(spec, Mapping) else None
-    if not isinstance(preset, str) or ":" not in preset:
+    if not isinstance(spec, Mapping):
+        raise ConfigError(
+            f"a codec is described by a name or a mapping, not by a {type(spec).__name__}."
+        )
+    preset = spec.get("preset", _DEFAULT_PRESET)
+    if not isinstance(preset, str):
         return spec
     name, changes = split_name(preset)
+    beside = {
+        key: each
+        for key, each in spec.items()
+        if isinstance(key, str) and key not in ("preset", LAYERS, *PARTS, *RENAMED_KEYS)
+    }
+    if not changes and not beside:
+        return spec
     names = {kind: _mapping(kind, each)["name"] for kind, each in _preset(name).items()}
     names |= {kind: str(changes[kind]) for kind in PARTS if kind in changes}
+    for kind in PARTS:
+        if kind in spec:
+            names[kind] = _mapping(kind, spec[kind]).get("name", names[kind])
     found: dict[str, Any] = {kind: {"name": names[kind]} for kind in PARTS if kind in changes}
-    for key in changes.keys() - found.keys():
-        kind, _, parameter = key.rpartition(".")
-        fields = {each: _class(each, names[each]).settings.model_fields for each in PARTS}
-        kinds = [kind] if kind in PARTS else [each for each in PARTS if parameter in fields[each]]
-        if len(kinds) > 1:
-            choices = " or ".join(f"{each}.{parameter}" for each in kinds)
-            raise ConfigError(f"codec {preset[:60]!r}: {parameter} is ambiguous; write {choices}.")
-        if not kinds or (kind and kind not in PARTS):
-            known = sorted({*PARTS, *(field for each in fields.values() for field in each)})
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise ConfigError(
-                f"codec {preset[:60]!r}: unknown parameter {key[:60]!r}.{hint} "
-                f"Known: {', '.join(known)}."
-            )
-        found.setdefault(kinds[0], {})[parameter] = changes[key]
-    for kind, given in spec.items():
-        found[kind] = {**found[kind], **_mapping(kind, given)} if kind in found else given
-    return {**found, "preset": name}
+    fields = {each: _class(each, names[each]).settings.model_fields for each in PARTS}
+    for key, value in {**changes, **beside}.items():
+        if key not in PARTS:
+            kind, parameter = _kind_and_parameter(preset, key, fields)
+            if not kind and key in beside:
+                return spec  # ``normalize`` says that the key is unknown
+            found.setdefault(kind, {})[parameter] = value
+    for key, given in spec.items():
+        if key not in beside:
+            found[key] = {**found[key], **_mapping(key, given)} if key in found else given
+    return {**found, "preset": name} if "preset" in spec else found
+
+
+def _kind_and_parameter(
+    preset: str, key: str, fields: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str]:
+    """Which part has a parameter; "" if none, for a key that is not in the preset's text.
+
+    Raises:
+        ConfigError: several parts have it; or none, and it is in the text.
+    """
+    kind, _, parameter = key.rpartition(".")
+    kinds = [kind] if kind in PARTS else [each for each in PARTS if parameter in fields[each]]
+    if len(kinds) > 1:
+        choices = " or ".join(f"{each}.{parameter}" for each in kinds)
+        raise ConfigError(f"codec {preset[:60]!r}: {parameter} is ambiguous; write {choices}.")
+    if kinds and (not kind or kind in PARTS):
+        return kinds[0], parameter
+    if f"{key}=" not in preset.replace(" ", ""):
+        return "", parameter
+    known = sorted({*PARTS, *(field for each in fields.values() for field in each)})
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(
+        f"codec {preset[:60]!r}: unknown parameter {key[:60]!r}.{hint} Known: {', '.join(known)}."
+    )

@@ -22,6 +22,7 @@ from innet.codecs.handshake import ConfigDigest, Handshake
 from innet.codecs.layers import check_layers
 from innet.codecs.parts import (
     KEEPS_ZEROS,
+    LEAVES_RESIDUAL,
     ONE_INTEGER_PER_ELEMENT,
     SAME_INDICES,
     Carrier,
@@ -43,8 +44,8 @@ from innet.codecs.parts import (
 )
 from innet.codecs.scheduled import (
     ScheduledSettings,
-    as_text,
     scheduled_keys,
+    spec_as_text,
     without_schedules,
 )
 from innet.core.errors import InputError, OverflowedError, StateError
@@ -80,6 +81,7 @@ class Outcome:
         details: what the carrier reports, by name.
         encode_seconds: seconds until the last words of the main round were sent.
         decode_seconds: seconds after that, without the network's time.
+        groups: of a codec by layer, the outcomes of its groups; otherwise empty.
     """
 
     sum: Floats
@@ -95,6 +97,7 @@ class Outcome:
     details: dict[str, Any]
     encode_seconds: float
     decode_seconds: float
+    groups: tuple[Outcome, ...] = ()
 
     @property
     def integer_sum(self) -> Ints:
@@ -126,6 +129,7 @@ class Codec(NotCopyable):
         clock: Clock,
         settings: Mapping[str, ScheduledSettings],
         description: str | None = None,
+        scope: str = "",
     ) -> None:
         self.selector = selector
         self.quantizer = quantizer
@@ -143,6 +147,8 @@ class Codec(NotCopyable):
         self._seed_and_layers = f"seed {context.seed}"
         if context.layers is not None:
             self._seed_and_layers += f", layers {context.layers}"
+        if scope:  # what of a model it is for, the same on all workers
+            self._seed_and_layers += f", {scope}"
         self._composition = " + ".join(
             part.describe(settings[kind].schedules) for kind, part in self._parts().items()
         )
@@ -161,6 +167,28 @@ class Codec(NotCopyable):
         """
         return self._may_overflow
 
+    @property
+    def keeps_state(self) -> bool:
+        """Whether what was not sent is kept for later all-reduces of the same tensor."""
+        leaves = LEAVES_RESIDUAL in self.selector.capabilities.provides
+        return leaves or self.error_feedback.name != "none"
+
+    @property
+    def momentum(self) -> bool | None:
+        """Whether the codec has the momentum, which the optimizer must not have then; None if it
+        has it for some layers only.
+        """
+        return self.error_feedback.name == "momentum"
+
+    @property
+    def is_verbatim(self) -> bool:
+        """Whether what is sent are elements as they are."""
+        return self.selector.verbatim
+
+    def by_layer(self) -> dict[str, str]:
+        """The description of each layer's codec, by the layer's name; empty if all have this."""
+        return {}
+
     def value_bits(self, workers: int) -> int:
         """Bits of a worker's integer, with its sign, when so many workers take part.
 
@@ -170,7 +198,7 @@ class Codec(NotCopyable):
         return self.quantizer.value_bits(workers)
 
     @property
-    def spec(self) -> dict[str, dict[str, Any]]:
+    def spec(self) -> dict[str, Any]:
         """The complete description from which ``build_codec`` makes this codec."""
         return {kind: dict(part) for kind, part in self._spec.items()}
 
@@ -258,8 +286,7 @@ class Codec(NotCopyable):
     def state_dict(self) -> dict[str, Any]:
         """The complete state between all-reduces, as copies; contains NumPy arrays."""
         state = self._state({kind: part.state_dict() for kind, part in self._parts().items()})
-        spec = {kind: as_text(part) for kind, part in self._spec.items()}
-        return {**state, "spec": deepcopy(spec)}
+        return {**state, "spec": deepcopy(spec_as_text(self._spec))}
 
     def snapshot(self) -> dict[str, Any]:
         """The state with as few copies as possible, to be loaded into this codec if the next
@@ -593,10 +620,11 @@ def _driven(stages: Stages, watch: Stopwatch) -> Stages:
         except OverflowedError as error:
             overflowed = error
             continue
-        _check_answers(segments, answers)
+        check_answers(segments, answers)
 
 
-def _check_answers(segments: list[Segment], answers: list[Ints]) -> None:
+def check_answers(segments: list[Segment], answers: list[Ints]) -> None:
+    """Refuse answers that do not have the segments' lengths, by an InputError."""
     matching = len(answers) == len(segments)
     for segment, answer in zip(segments, answers, strict=False):
         matching &= answer.shape == segment.words.shape and answer.dtype == _INT32

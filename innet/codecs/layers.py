@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Annotated
 
@@ -11,8 +11,10 @@ from pydantic import Field
 
 from innet.core.errors import InputError, StateError
 
-ModelLayers = Sequence[int | Sequence[int]]
-"""Of each layer the shape or the number of elements, in the order of the gradient."""
+ModelLayers = Sequence[int | Sequence[int]] | Mapping[str, int | Sequence[int]]
+"""Of each layer the shape or the number of elements, in the order of the gradient; with or without
+the layers' names.
+"""
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
@@ -33,6 +35,8 @@ def as_shapes(layers: ModelLayers) -> Shapes:
     """
     if not isinstance(layers, Iterable):
         raise InputError(f"the layers are {layers!r}; give a list with the shape of each.")
+    if isinstance(layers, Mapping):
+        layers = list(layers.values())
     shapes = tuple(tuple(each) if isinstance(each, Iterable) else (each,) for each in layers)
     for layer, shape in enumerate(shapes):
         # A model's shapes may hold NumPy's integers or torch's; bool is an int, but no extent.
@@ -45,6 +49,11 @@ def as_shapes(layers: ModelLayers) -> Shapes:
     if not shapes:
         raise InputError("the list of layers is empty; leave it out where layers are not known.")
     return tuple(tuple(int(extent) for extent in shape) for shape in shapes)
+
+
+def names_of(layers: ModelLayers) -> list[str]:
+    """The names of layers; "0", "1", ... if they have none."""
+    return list(layers) if isinstance(layers, Mapping) else [str(i) for i in range(len(layers))]
 
 
 def chosen_layers(parameter: Layers, told: Shapes | None) -> Shapes | None:

@@ -11,6 +11,8 @@ from innet.core.errors import ConfigError
 from innet.core.schedules import Schedule, is_schedule, parse
 from innet.core.settings import Settings, validate
 
+LAYERS = "layers"  # the key of codecs by pattern in a codec's description
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduledSettings:
@@ -79,17 +81,34 @@ def as_text(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def without_schedules(saved: object, spec: Mapping[str, Mapping[str, Any]]) -> tuple[Any, Any]:
-    """Two descriptions of a codec's parts, without the parameters that are schedules in either."""
+def spec_as_text(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A complete description of a codec, also by layer, as copies and with schedules as text."""
+    return {
+        key: {name: spec_as_text(each) for name, each in part.items()}
+        if key == LAYERS
+        else as_text(part)
+        for key, part in spec.items()
+    }
+
+
+def without_schedules(saved: object, spec: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Two complete descriptions as text, without the parameters that are schedules in either."""
+    mine = spec_as_text(spec)
     if not isinstance(saved, Mapping):
-        return saved, spec
-    theirs, mine = dict(saved), {kind: as_text(part) for kind, part in spec.items()}
-    for kind, part in mine.items():
-        other = theirs.get(kind)
-        if isinstance(other, Mapping) and other.get("name") == part.get("name"):
+        return saved, mine
+    theirs = dict(saved)
+    for key, part in mine.items():
+        other = theirs.get(key)
+        if not isinstance(other, Mapping):
+            continue
+        if key == LAYERS:
+            pairs = {name: without_schedules(other.get(name), each) for name, each in part.items()}
+            mine[key] = {name: pair[1] for name, pair in pairs.items()}
+            theirs[key] = {**other, **{name: pair[0] for name, pair in pairs.items()}}
+        elif other.get("name") == part.get("name"):
             left_out = scheduled_keys(part) | scheduled_keys(other)
-            mine[kind] = {key: each for key, each in part.items() if key not in left_out}
-            theirs[kind] = {key: each for key, each in other.items() if key not in left_out}
+            mine[key] = {name: each for name, each in part.items() if name not in left_out}
+            theirs[key] = {name: each for name, each in other.items() if name not in left_out}
     return theirs, mine
 
 

@@ -68,7 +68,12 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
             name = built.describe()  # no preset's name, or one preset with different parameters
         # Lin et al. move momentum from the optimizer into the error feedback; it must not be used
         # twice.
-        codec_momentum = built.spec["error_feedback"]["name"] == "momentum"
+        codec_momentum = built.momentum
+        if codec_momentum is None:
+            raise ConfigError(
+                f"the codec {built.describe()} has the momentum of some layers, and a training can "
+                "leave it out of the optimizer for all or for none; give all layers momentum."
+            )
         found.append(Method(name, name, description, codec_momentum))
     return found + [Method(name, RINGS[name].title, None, False, name) for name in baselines]
 
@@ -105,7 +110,7 @@ def run(
         MissingToolError: the framework or the data is not installed.
     """
     model = model_of(settings.model, settings.framework)
-    compared = methods(settings, tuple(model.shapes.values()))
+    compared = methods(settings, model.shapes)
     networks = networks_of(settings)
     settings = with_recipe(settings, model)
     data = data_of(model, settings.evaluate)
@@ -330,7 +335,7 @@ class Store:
         )
         codec = None
         if method.codec is not None:
-            codec = build_codec(method.codec, layers=tuple(model.shapes.values())).spec
+            codec = build_codec(method.codec, layers=model.shapes).spec
         # A training as it was before there were schedules is known as it was.
         if asked.pop("schedule") == "short" and asked["decay"] == "constant":
             del asked["decay"]

@@ -369,7 +369,7 @@ class NetworkReducer:
         arguments: dict[str, Any] = {
             "workers": settings.workers,
             "codec": codec,
-            "layers": tuple(trial.model.shapes.values()),
+            "layers": trial.model.shapes,
             "values_per_packet": settings.values_per_packet,
             "engine": settings.engine,
             "seed": trial.seed,

@@ -73,7 +73,7 @@ def run(
     if settings.pcap is not None:
         settings = settings.model_copy(update={"pcap": make_folder(settings.pcap)})
     model = model_of(training.model, training.framework)
-    plain, compressed = methods(training, tuple(model.shapes.values()))
+    plain, compressed = methods(training, model.shapes)
     training = with_recipe(training, model)
     data = data_of(model, training.evaluate)
     trial = make_trial(training, model=model, data=data, seed=settings.seed, watch=watch)

@@ -67,7 +67,7 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     check_files(settings.outcome)
     model = model_of(settings.model, settings.framework)
     data = data_of(model, settings.evaluate)
-    layers = tuple(model.shapes.values())
+    layers = model.shapes
     schedule = Schedule(
         workers=settings.workers,
         iterations=settings.iterations,

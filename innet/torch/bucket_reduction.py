@@ -61,11 +61,16 @@ def numel(shape: Shape) -> int:
     return torch.Size(shape).numel()
 
 
-def layers(shapes: Sequence[Shape]) -> ModelLayers | None:
-    """The shapes for the codec: a scalar is a layer of one element, and a parameter without
-    elements is left out.
+def layers(shapes: Sequence[Shape], names: Sequence[str]) -> ModelLayers | None:
+    """The layers for the codec: a scalar is a layer of one element, and a parameter without
+    elements is left out. They have names if the parameters have.
     """
-    return [shape or (1,) for shape in shapes if numel(shape)] or None
+    found = [
+        (name, shape or (1,)) for name, shape in zip(names, shapes, strict=True) if numel(shape)
+    ]
+    if all(name for name, _ in found):
+        return dict(found) or None
+    return [shape for _, shape in found] or None
 
 
 def cut(sizes: Sequence[int], enough: float) -> list[range]:

@@ -21,7 +21,7 @@ from innet import kernels
 from innet.allreduce.warm_up import warm_up
 from innet.allreduce.worker import TIMING, Worker
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
-from innet.codecs.build import normalize
+from innet.codecs.build import descriptions, normalize
 from innet.core.errors import (
     InnetError,
     MembershipError,
@@ -262,12 +262,13 @@ def compile_codec(spec: CodecSpec) -> None:
 
     A codec that cannot run alone is compiled at its first use.
     """
-    described = repr(normalize(spec))
-    if described not in _compiled:
-        _compiled.add(described)
-        gradient = np.linspace(-1, 1, _SAMPLE, dtype=np.float32)
-        with contextlib.suppress(InnetError):
-            warm_up(spec, gradient, [gradient.shape])
+    for each in descriptions(spec):
+        described = repr(normalize(each))
+        if described not in _compiled:
+            _compiled.add(described)
+            gradient = np.linspace(-1, 1, _SAMPLE, dtype=np.float32)
+            with contextlib.suppress(InnetError):
+                warm_up(each, gradient, [gradient.shape])
 
 
 def _loaded(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | None]:

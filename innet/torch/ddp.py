@@ -6,7 +6,7 @@ model.register_comm_hook(state, ddp_hook)
 
 # Without postponed annotations: PyTorch compares those of the hook with its types.
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import CodecSpec, check_seed
-from innet.codecs.build import normalize, scheduled_settings, spec_of_unit
-from innet.codecs.scheduled import as_text, without_schedules
+from innet.codecs.build import (
+    check_patterns,
+    complete,
+    descriptions,
+    normalize,
+    scheduled_settings,
+    spec_of_unit,
+)
+from innet.codecs.layers import names_of
+from innet.codecs.scheduled import LAYERS, spec_as_text, without_schedules
 from innet.core.errors import InputError, StateError
 from innet.records import Report
 from innet.service.process import await_end
@@ -66,6 +74,8 @@ class HookState:
             of a worker's process is noticed at once.
         scale: returns the factor of the gradients, such as ``GradScaler.get_scale``. Gradients are
             divided by it before coding, so that error feedback and momentum are unscaled.
+        named_parameters: ``model.named_parameters()`` of the model before it is wrapped, for a
+            codec with patterns of names (``layers``).
 
     Raises:
         InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, another
@@ -85,14 +95,17 @@ class HookState:
         seed: int = 0,
         deadline: float = 300.0,
         scale: Callable[[], float] | None = None,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
     ) -> None:
         # Checked now, not in the first iteration, in which each worker waits for the others.
         if not is_positive(unit_cap_mb):
             raise InputError(f"unit_cap_mb is {unit_cap_mb}; give a positive number.")
         if scale is not None and not callable(scale):
             raise InputError(f"scale is {scale!r}; give a function, such as scaler.get_scale.")
-        self.codec = normalize(codec)
-        scheduled_settings(self.codec)
+        self.codec = complete(codec)
+        for each in descriptions(self.codec):
+            scheduled_settings(normalize(each))
+        self._names = _names_of(self.codec, named_parameters)
         compile_codec(self.codec)
         self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         self.unit_cap_mb = unit_cap_mb
@@ -179,7 +192,7 @@ class HookState:
             "version": _VERSION,
             "rank": torch.distributed.get_rank(self._group),
             "workers": torch.distributed.get_world_size(self._group),
-            "codec": {kind: as_text(part) for kind, part in self.codec.items()},
+            "codec": spec_as_text(self.codec),
             "seed": self.seed,
             "unit_cap_mb": self.unit_cap_mb,
             "units": to_tensors([_saved(unit) for unit in self._units] + self._saved),
@@ -224,6 +237,7 @@ class HookState:
             "_cutting",
             "_reductions",
             "_group",
+            "_names",  # parameters have other ids in another process
         )
         kept = {name: value for name, value in vars(self).items() if name not in left_out}
         if torch.distributed.is_initialized():
@@ -232,6 +246,7 @@ class HookState:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+        self._names = None
         self._saved = to_arrays(self._saved)
         self._group = None
         self._begin()
@@ -313,19 +328,35 @@ class HookState:
         enough = self.unit_cap_mb * _MEGABYTE / 4
         for part in cut([numel(shape) for shape in shapes], enough):
             its_shapes = tuple(shapes[i] for i in part)
+            its_layers = layers(its_shapes, [self._name_of(parameters[i]) for i in part])
+            spec = spec_of_unit(
+                self.codec, first=last and part.start == 0, names=names_of(its_layers or ())
+            )
             unit = Unit(
                 len(self._units),
                 its_shapes,
-                comm_thread.build_codec(
-                    spec_of_unit(self.codec, first=last and part.start == 0),
-                    layers(its_shapes),
-                    kernels_for(device),
-                ),
+                comm_thread.build_codec(spec, its_layers, kernels_for(device)),
             )
             self._restore(unit)
             self._units.append(unit)
             for position, i in enumerate(part):
                 self._places[id(parameters[i])] = _ParameterOf(unit, position, parameters[i])
+
+    def _name_of(self, parameter: torch.Tensor) -> str:
+        """Its name in the model; "" if the codec has no patterns of names."""
+        if LAYERS not in self.codec:
+            return ""
+        if self._names is None:
+            raise StateError(
+                "a HookState that was pickled does not know the parameters' names; make it anew "
+                "with named_parameters, and load its state_dict."
+            )
+        if id(parameter) not in self._names:
+            raise StateError(
+                f"a parameter of shape {tuple(parameter.shape)} is none of named_parameters; give "
+                "HookState those of the model that is wrapped."
+            )
+        return self._names[id(parameter)]
 
     def _restore(self, unit: Unit) -> None:
         if not self._saved:
@@ -338,6 +369,27 @@ class HookState:
             )
         unit.codec.load_state_dict(saved["codec"])
         del self._saved[0]
+
+
+def _names_of(
+    codec: Mapping[str, Any], named: Iterable[tuple[str, torch.nn.Parameter]] | None
+) -> dict[int, str] | None:
+    """The parameters' names by their ids, if the codec has patterns of names.
+
+    Raises:
+        InputError: it has patterns, and there are no names.
+        ConfigError: a parameter or a pattern without the other.
+    """
+    if LAYERS not in codec:
+        return None
+    if named is None:
+        raise InputError(
+            "the codec has patterns of the parameters' names, and a bucket does not say them; "
+            "give HookState(named_parameters=model.named_parameters())."
+        )
+    names = {id(parameter): name for name, parameter in named if parameter.requires_grad}
+    check_patterns(codec, list(names.values()))
+    return names
 
 
 def _saved(unit: Unit) -> dict[str, Any]:

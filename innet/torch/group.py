@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, build_codec
-from innet.codecs.parts import LEAVES_RESIDUAL
 from innet.core.errors import CompositionError
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
@@ -291,11 +290,7 @@ def stateless_codec(name: str) -> str:
         UnknownNameError: the codec does not exist.
         CompositionError: it has error feedback or momentum.
     """
-    codec = build_codec(name)
-    if (
-        LEAVES_RESIDUAL in codec.selector.capabilities.provides
-        or codec.error_feedback.name != "none"
-    ):
+    if build_codec(name).keeps_state:
         raise CompositionError(
             f"INNET_CODEC is {name!r}, which remembers what it did not send, but a process group "
             "is not told which tensor is which; use innet.torch.ddp_hook, or a codec that sends "

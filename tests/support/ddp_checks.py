@@ -36,7 +36,7 @@ from torch.nn.parallel import DistributedDataParallel
 import innet
 from innet.codecs import PRESETS
 from innet.codecs.build import spec_of_unit
-from innet.core.errors import InputError, MembershipError, StateError
+from innet.core.errors import ConfigError, InputError, MembershipError, StateError
 from innet.service.process import local_switch
 from innet.torch import DDPHook, HookState, SwitchReduceScatter, ddp_hook
 from innet.torch.bucket_reduction import layers
@@ -45,6 +45,7 @@ CAP = 0.004  # megabytes: three units for the model below
 VALUES = 256  # in a packet of the switch that is started
 RANKS = 4
 CHECKS = {}
+BIASES = {"layers": {"*.bias": "dense"}}
 
 
 def check(function):
@@ -75,6 +76,8 @@ def wrapped(codec, dtype=torch.float32, *, unused=False, **options):
     state_options = {
         name: options.pop(name) for name in ("scale", "unit_cap_mb") if name in options
     }
+    if isinstance(codec, dict):
+        state_options["named_parameters"] = net.named_parameters()
     model = DistributedDataParallel(net, **{"bucket_cap_mb": 0.01, **options})
     state = HookState(codec, seed=5, deadline=60.0, **{"unit_cap_mb": CAP, **state_options})
     model.register_comm_hook(state, ddp_hook)
@@ -116,23 +119,25 @@ class InMemory:
 
     def __init__(self, codec, state, net):
         shapes = [tuple(each.shape) for each in net.parameters()]
+        names = [name for name, _ in net.named_parameters()]
         stop = len(shapes)
         self.collectives = []
         for unit in state.units:  # from the last parameters to the first
             part = range(stop - len(unit), stop)
             assert [shapes[i] for i in part] == list(unit)
             stop = part.start
-            self.collectives.append((part, self.collective(codec, part.start == 0, unit)))
+            its_layers = layers(unit, [names[i] for i in part])
+            self.collectives.append((part, self.collective(codec, part.start == 0, its_layers)))
         assert stop == 0
 
     @staticmethod
-    def collective(codec, first, unit):
+    def collective(codec, first, its_layers):
         if dist.get_rank():
             return None  # it would take a second each
         return innet.Collective(
             workers=dist.get_world_size(),
-            codec=spec_of_unit(codec, first=first),
-            layers=layers(unit),
+            codec=spec_of_unit(codec, first=first, names=list(its_layers)),
+            layers=its_layers,
             values_per_packet=VALUES,
             seed=5,
         )
@@ -180,6 +185,49 @@ def topk_equals_memory():
 @check
 def scalecom_equals_memory():
     equal_to_memory("scalecom", steps=4)
+
+
+@check
+def codecs_by_layer_and_by_schedule_equal_memory():
+    ratio = "exponential(0.5, 0.05, steps=3)"
+    patterns = {"*.bias": "dense", "second.*": f"topk:ratio={ratio}", "gain": "dense"}
+    equal_to_memory({"preset": "scalecom", "rate": 10, "layers": patterns}, steps=4)
+
+
+@check
+def patterns_need_the_names_of_a_model():
+    with pytest.raises(InputError, match=r"named_parameters=model.named_parameters\(\)"):
+        HookState({"preset": "topk", "layers": {"*.bias": "dense"}})
+    named = Net().named_parameters()
+    with pytest.raises(ConfigError, match=r"'conv\.\*' decides for no layer"):
+        HookState({"preset": "topk", "layers": {"conv.*": "dense"}}, named_parameters=named)
+
+
+@check
+def a_checkpoint_goes_on_with_another_schedule():
+    model, state = wrapped({"preset": "topk", "ratio": "linear(0.5, 0.1, steps=4)", **BIASES})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, range(2))
+    saved = io.BytesIO()
+    torch.save(state.state_dict(), saved)
+    saved.seek(0)
+    state.close()
+    again, other = wrapped({"preset": "topk", "ratio": "steps({0: 0.1, 3: 0.02})", **BIASES})
+    other.load_state_dict(torch.load(saved, weights_only=True))
+    again.module.load_state_dict(model.module.state_dict())
+    optimizer = torch.optim.SGD(again.parameters(), lr=0.1)
+    selected = []
+    for step in range(2, 4):
+        train(again, optimizer, [step])
+        codecs = [getattr(unit.codec, "codecs", (unit.codec,)) for unit in other._units]
+        kept = [codec for each in codecs for codec in each if codec.keeps_state]
+        assert len(kept) == len(other.units)
+        selected.append([codec.selector.parameters for codec in kept])
+    assert {each.ratio for each in selected[0]} == {0.1}
+    assert {each.ratio for each in selected[1]} == {0.02}
+    with pytest.raises(StateError, match="codec"):
+        HookState("topk", seed=5, unit_cap_mb=CAP).load_state_dict(state.state_dict())
+    other.close()
 
 
 @check

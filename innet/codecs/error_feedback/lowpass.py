@@ -90,6 +90,7 @@ class LowPass(Residual):
 
     def with_parameters(self, parameters: Settings) -> Self:
         """Its memory is not copied."""
+        assert isinstance(parameters, LowPassSettings)
         part = type(self)(parameters, self.context)
         part.residual, part._reach = self.residual, self._reach
         return part

@@ -82,6 +82,7 @@ class Momentum(Residual):
 
     def with_parameters(self, parameters: Settings) -> Self:
         """Its arrays are not copied."""
+        assert isinstance(parameters, MomentumSettings)
         part = type(self)(parameters, self.context)
         part.residual, part._reach, part.velocity = self.residual, self._reach, self.velocity
         return part

@@ -64,7 +64,7 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
         specs.append(built.spec)
         name = _name(description)
         only = presets.count(name) == 1 or description in (name, {"preset": name})
-        if not (name and only):
+        if not (name and only) or built.by_layer():
             name = built.describe()  # no preset's name, or one preset with different parameters
         # Lin et al. move momentum from the optimizer into the error feedback; it must not be used
         # twice.

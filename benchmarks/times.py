@@ -102,7 +102,7 @@ def _panel(axes: Axes, claim: Claim, finding: Finding) -> None:
     axes.set_ylim(low / 1.15, top * 1.25)
     axes.set_xlabel(finding.axes[0])
     axes.set_title(
-        f"{claim.claim}\n{measure.subject} against {measure.against}: {finding.numbers['verdict']}",
+        f"{claim.claim}\n{measure.subject} against {measure.against}: {finding.verdict}",
         fontsize=8.5, loc="left", wrap=True,
     )  # fmt: skip
     axes.grid(alpha=0.25)

@@ -548,8 +548,6 @@ def _scaled(
 # ----------------------------------------------------------------------------
 # A claim's finding.
 
-REPRODUCED, DIRECTION, REFUTED = "reproduced", "direction only", "not reproduced"
-
 
 def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
     """Compare the methods at all points.
@@ -581,14 +579,15 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
         )
     best = int(np.argmax(ratios))
     networks = {label: _network_shares(rows, label) for label in (claim.subject, claim.against)}
-    verdict = _verdict(claim, ratios, networks)
+    near, faster = _judged(claim, ratios, networks)
+    judged = bool(_criterion(claim)) and not quick
     sensitivity = _sensitivity(comparison, points[best])
     series, axes = _series(comparison, points, ratios)
     return Finding(
         claim="",
         paper_result="",
         setup=_setup(comparison),
-        measured=f"{verdict}: {claim.subject} is {_span(ratios)} as fast as {claim.against}"
+        measured=f"{claim.subject} is {_span(ratios)} as fast as {claim.against}"
         + "".join(f", {_span(each)} as {label}" for label, each in _others(claim, rows).items())
         + f"; {_described(rows[best], claim)}; "
         + _reached(claim, rows)
@@ -604,8 +603,9 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
         + ", ".join(f"{name} {_span(each)}" for name, each in sensitivity.items())
         + " there",
         criterion=_criterion(claim),
-        holds=None if quick or not _criterion(claim) else verdict == REPRODUCED,
-        numbers={"verdict": verdict, "points": rows, "sensitivity": sensitivity},
+        holds=near if judged else None,
+        direction=faster if judged else None,
+        numbers={"points": rows, "sensitivity": sensitivity},
         series=series,
         axes=axes,
         logarithmic=("x", "y"),
@@ -629,9 +629,10 @@ def _others(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
     }
 
 
-def _verdict(
+def _judged(
     claim: Timing, ratios: Sequence[float], networks: Mapping[str, Sequence[float]]
-) -> str:
+) -> tuple[bool, bool]:
+    """Whether the criterion is met, and whether the effect has the paper's direction."""
     low, high = min(ratios), max(ratios)
     if claim.most_network is not None:
         near = max(networks[claim.subject]) <= claim.most_network
@@ -642,7 +643,7 @@ def _verdict(
     else:
         near = claim.least is not None and high >= claim.least
         faster = high >= _FASTER
-    return REPRODUCED if near else DIRECTION if faster else REFUTED
+    return near, faster
 
 
 def _criterion(claim: Timing) -> str:

@@ -129,8 +129,8 @@ def test_findings_say_the_verdict_by_the_criterion():
     found = timing(a_claim(of="aggregation", least=1.01))
     ratios = [point["ratio"] for point in found.numbers["points"]]
     assert found.holds
-    assert found.numbers["verdict"] == "reproduced"
-    assert found.measured.startswith("reproduced: lhc is ")
+    assert found.verdict == "reproduced"
+    assert found.measured.startswith("lhc is ")
     assert "1.01\N{MULTIPLICATION SIGN} is reached with resnet20 at 10g" in found.measured
     assert found.series[0].x == (10.0, 100.0)
     assert list(found.series[0].y) == ratios
@@ -154,7 +154,7 @@ def test_findings_say_the_verdict_by_the_criterion():
 )
 def test_verdicts(changes, verdict):
     found = timing(a_claim(**changes))
-    assert found.numbers["verdict"] == verdict
+    assert found.verdict == verdict
     assert found.holds == (verdict == "reproduced")
 
 

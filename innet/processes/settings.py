@@ -22,7 +22,7 @@ from innet.core.settings import (
 )
 from innet.network import Faults
 from innet.protocol import Timing, network_timing
-from innet.topology import Plan, Request, SharedPlan, plan_jobs
+from innet.topology import Plan, Request, SharedPlan, aggregation_of, plan_jobs
 
 
 class JobSettings(settings.JobSettings):
@@ -42,8 +42,14 @@ class JobSettings(settings.JobSettings):
         """The plan of the network with all its jobs.
 
         Raises:
-            InputError: the program is too small for the jobs.
+            InputError: the program is too small for the jobs, or serves several in simulated time
+                only.
         """
+        if self.jobs > 1 and not aggregation_of(self.program).partitioned:
+            raise InputError(
+                f"{self.jobs} jobs: {self.program} serves one job of a network of processes, and "
+                "several in simulated time only; choose slots or tree for several."
+            )
         request = Request(
             workers=self.workers,
             window=self.window,

@@ -115,12 +115,14 @@ class Aggregation(ABC):
         has_partials: switches give partial results on request.
         saturates: sums beyond int32 saturate instead of wrapping modulo 2**32.
         shares: switches serve several jobs of one network at the same time.
+        partitioned: each of these has slots of its own; otherwise any may use all of the memory.
     """
 
     has_epochs: ClassVar[bool] = False
     has_partials: ClassVar[bool] = False
     saturates: ClassVar[bool] = False
     shares: ClassVar[bool] = False
+    partitioned: ClassVar[bool] = True
 
     @abstractmethod
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
@@ -245,7 +247,8 @@ def _compiled(program: str, values_per_packet: int, request: Request) -> Compile
 def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int = 1) -> SharedPlan:
     """A network with several equal jobs, numbered from the job in ``request``.
 
-    Without a window each job gets an equal share of the slots.
+    Without a window each job gets an equal share of the slots; where jobs share them all, the
+    program's default.
 
     Raises:
         UnknownNameError: no such program, or it does not aggregate.
@@ -254,9 +257,10 @@ def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int 
     """
     if jobs > 1 and not aggregation_of(program).shares:
         raise InputError(
-            f"{jobs} jobs: {program} serves one job of a network; choose slots or tree for several."
+            f"{jobs} jobs: {program} serves one job of a network; choose slots, tree or, in "
+            "simulated time, hashed for several."
         )
-    if jobs > 1 and request.window is None:
+    if jobs > 1 and request.window is None and aggregation_of(program).partitioned:
         slots = _compiled(program, values_per_packet, request).dimensions().slots
         request = replace(request, window=1 << (slots // jobs).bit_length() - 1)
     planned: list[Plan] = []
@@ -343,7 +347,12 @@ def checked(
 
 
 def job_for(
-    request: Request, slots: int, window: int, members: Sequence[Member] | None = None
+    request: Request,
+    slots: int,
+    window: int,
+    members: Sequence[Member] | None = None,
+    *,
+    partitioned: bool = True,
 ) -> Job:
     """The job, with resources beside those of other jobs.
 
@@ -352,6 +361,7 @@ def job_for(
         slots: slots of the program's pool.
         window: window of the job.
         members: its workers; by default all at one switch, at the ports behind other jobs'.
+        partitioned: see ``Aggregation``.
 
     Raises:
         InputError: too few slots or ports are left, or the job's number is taken.
@@ -364,7 +374,7 @@ def job_for(
                 f"has ports for {MAX_PORT}. Choose fewer jobs, or fewer workers in each."
             )
         members = members_of(request.workers, used.hosts)
-    base = -(-used.slots // window) * window  # a multiple of the window
+    base = -(-used.slots // window) * window if partitioned else 0  # a multiple of the window
     if base + window > slots:
         raise InputError(
             f"a window of {window} beside the {used.slots} slots of other jobs; the program has "

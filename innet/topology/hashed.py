@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from innet.core.errors import InputError
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
@@ -9,7 +11,7 @@ from innet.protocol.admission import Job
 from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.protocol.slot_client import HashedClient
 from innet.topology.aggregation import Aggregation, Probe, Request, newest
-from innet.topology.plan import EntryFinder, Plan, PlannedHost, UsedResources
+from innet.topology.plan import EntryFinder, Plan, PlannedHost, Port, UsedResources
 from innet.topology.topologies import Node
 from innet.topology.tree import (
     UP_PORT,
@@ -18,9 +20,10 @@ from innet.topology.tree import (
     delivery,
     next_epoch,
     plan_levels,
+    server_address,
+    server_port,
     with_defaults,
 )
-from innet.wire import Endpoint
 
 _ADMISSION = "HashedIngress.admission"
 _FORWARDING = "HashedIngress.result_forwarding"
@@ -38,6 +41,8 @@ class HashedAggregation(Aggregation):
 
     has_epochs = True
     has_partials = True
+    shares = True
+    partitioned = False
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there is one switch; with racks there are two levels.
@@ -52,7 +57,7 @@ class HashedAggregation(Aggregation):
             window=program.dimensions().slots // 2,
             depth=1 if request.racks in (None, 1) else 2,
         )
-        return plan_levels(program, request, commands, served=True)
+        return plan_levels(program, request, commands, served=True, partitioned=False)
 
     def worker_end(
         self, plan: Plan, host: PlannedHost, timing: Timing | None = None
@@ -84,7 +89,9 @@ class HashedAggregation(Aggregation):
         self, plan: Plan, absent: frozenset[int], entries: EntryFinder
     ) -> tuple[Plan, dict[str, list[str]]]:
         """See ``Aggregation``."""
-        return next_epoch(plan, absent, entries, _TABLES, admissions)
+        server = next(host.name for host in plan.hosts if host.role == "server")
+        (port,) = (link.b.port for link in plan.links if link.a.node == server)
+        return next_epoch(plan, absent, entries, _TABLES, partial(admissions, server=port))
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``. A worker is present if the server or an aggregator has it."""
@@ -112,23 +119,35 @@ class HashedAggregation(Aggregation):
 
 
 def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
-    """The commands for a switch, in simple_switch_CLI's language."""
-    del used  # there is one job
+    """The commands for a switch, in simple_switch_CLI's language; see ``tree.commands``."""
     lines = [f"mc_mgrp_create {job.group}"]
-    for number, each in enumerate(below(node, job.members)):
+    first = used.nodes.get(node.name, 0)
+    for number, each in enumerate(below(node, job.members), start=first):
         name = each.worker if each.node is None else ALL_WORKERS
+        if Port(node.name, each.port) not in used.ports:
+            lines.append(delivery(each.port, each.endpoint))
         lines += [
-            delivery(each.port, each.endpoint),
             f"mc_node_create {name} {each.port}",
             f"mc_node_associate {job.group} {number}",
         ]
-    lines.append(delivery(UP_PORT, Endpoint.of_server() if parent is None else address(parent)))
-    return (*lines, *admissions(node, parent, job))
+    server = server_port(node, used)
+    if parent is None:
+        lines.append(delivery(server, server_address(job, used)))
+    elif Port(node.name, UP_PORT) not in used.ports:
+        lines.append(delivery(UP_PORT, address(parent)))
+    return (*lines, *admissions(node, parent, job, server))
 
 
-def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
-    """The commands of an epoch: which workers are admitted, and which are required."""
-    del parent  # results come from port UP_PORT, whoever is there
+def admissions(node: Node, parent: Node | None, job: Job, server: int) -> list[str]:
+    """The commands of an epoch: which workers are admitted, and which are required.
+
+    Args:
+        node: the switch.
+        parent: the one above.
+        job: the job.
+        server: the root's port to the job's server.
+    """
+    up_port = server if parent is None else UP_PORT
     spoken = f"{job.number} {job.epoch}"
     lines = []
     for each in below(node, job.members):
@@ -147,7 +166,7 @@ def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
     full_bitmap = node.mask & job.bitmap
     return [
         *lines,
-        f"table_add {_ADMISSION}.switch_admission {_ADMISSION}.admit_parent {UP_PORT} {spoken} =>",
+        f"table_add {_ADMISSION}.switch_admission {_ADMISSION}.admit_parent {up_port} {spoken} =>",
         f"table_add {_ADMISSION}.position {_ADMISSION}.set_position {spoken} => {full_bitmap} "
-        f"{job.group} {UP_PORT} {2 * job.slots}",
+        f"{job.group} {up_port} {2 * job.slots}",
     ]

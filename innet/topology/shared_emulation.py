@@ -46,6 +46,7 @@ class SharedEmulation:
     Attributes:
         simulation: the network.
         workers: the workers' ends, by job and index.
+        servers: the parameter servers of the jobs that have one.
 
     Raises:
         InputError: a network that cannot carry the jobs' packets, or packets of several layouts.
@@ -96,6 +97,7 @@ class SharedEmulation:
         trunks = dict.fromkeys(link for plan in shared.jobs for link in plan.trunks())
         cables += [Cable(*link.a, None, *link.b) for link in trunks]
         self.simulation = Simulation(network, layout, switches, cables, first, seed=seed)
+        self.servers = [end for each in self._servers for end in each.values()]
 
     def run(
         self,

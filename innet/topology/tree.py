@@ -213,6 +213,7 @@ def plan_levels(
     *,
     served: bool = False,
     child_bits: bool = False,
+    partitioned: bool = True,
 ) -> Plan:
     """The plan of the network for ``request``.
 
@@ -222,6 +223,7 @@ def plan_levels(
         commands: (switch, its parent, job, resources of other jobs) -> commands for the switch.
         served: the job has a parameter server behind the root.
         child_bits: the bits of a bitmap name the children of a switch, instead of all workers.
+        partitioned: see ``Aggregation``.
 
     Raises:
         InputError: a number that exceeds the program's resources, or an invalid network.
@@ -234,12 +236,15 @@ def plan_levels(
     # Higher ports lead to other switches.
     last_port = UP_PORT - 1 if root.children or served else MAX_PORT
     taken = used.ports | {end for link in network.unused_links for end in link}
+    if served:
+        taken |= {Port(root.name, server_port(root, used))}
     members = members_below(root, used.hosts, last_port, taken, child_bits=child_bits)
-    job = job_for(request, size.slots, window, members)
+    job = job_for(request, size.slots, window, members, partitioned=partitioned)
     hosts, links = wire(root, members, used.hosts)
     if served:
-        hosts.append(PlannedHost(SERVER, Endpoint.of_server(), address(root), "server"))
-        links.append(Link(Port(SERVER, 0), Port(root.name, UP_PORT)))
+        name = f"{SERVER}{len(request.beside) + 1}" if request.beside else SERVER
+        hosts.append(PlannedHost(name, server_address(job, used), address(root), "server"))
+        links.append(Link(Port(name, 0), Port(root.name, server_port(root, used))))
     return Plan(
         aggregation=program.program,
         switches=(
@@ -254,6 +259,21 @@ def plan_levels(
         job=job,
         layout=Layout(size.values, request.framing),
     )
+
+
+def server_port(root: Node, used: UsedResources) -> int:
+    """The port of a job's parameter server at the root: the first that leads nowhere else."""
+    for port in (UP_PORT, *range(_FIRST_CHILD_PORT + len(root.children), MAX_PORT + 1)):
+        if Port(root.name, port) not in used.ports:
+            return port
+    raise InputError(f"no port of {root.name} is left for a server. Choose fewer jobs.")
+
+
+def server_address(job: Job, used: UsedResources) -> Endpoint:
+    """The addresses of a job's parameter server: from the second job on, those of a worker with
+    the server's number among all hosts.
+    """
+    return Endpoint.of_worker(used.hosts + len(job.members)) if used.hosts else Endpoint.of_server()
 
 
 def with_defaults(request: Request, *, window: int, depth: int) -> Request:

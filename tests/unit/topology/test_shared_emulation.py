@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.protocol import Timing
+from innet.protocol.parameter_server import ParameterServer
 from innet.sim import Network
-from innet.topology import Request, SharedEmulation, plan_jobs
+from innet.topology import Request, SharedEmulation, aggregation_of, plan_jobs
+from innet.topology.aggregation import following
 
 CHUNKS, VALUES = 200, 32
 FAST = Network(rate=10e9, host_receive=0.0, host_send=0.0)
@@ -62,6 +67,45 @@ def test_rounds_follow_one_another_and_may_be_thin():
     of_first = [each for each in done if each.job == 0]
     assert [each.begin for each in of_first[1:]] == [each.end for each in of_first[:-1]]
     assert len(of_first) == 3
+
+
+def test_a_job_computes_between_its_rounds():
+    net = SharedEmulation(plan_jobs("slots", 64, Request(workers=2, thin=True), 2), FAST)
+    thin = [[ThinSegment(ReduceOp.SUM, 6400)]]
+    done = net.run([3 * thin, 3 * thin], delays=[[1e-3] * 2, []])
+    for job, pause in ((0, 1e-3), (1, 0.0)):
+        of_job = [each for each in done if each.job == job]
+        gaps = [b.begin - a.end for a, b in pairwise(of_job)]
+        assert gaps == pytest.approx([pause] * 2)
+
+
+@pytest.mark.parametrize("racks", [1, 2])
+def test_jobs_share_hashed_aggregators(racks):
+    """Sums are right though jobs take each other's aggregators, and each has a server."""
+    shared = plan_jobs("hashed", VALUES, Request(workers=2, racks=racks), 4)
+    servers = [host for host in shared.hosts if host.role == "server"]
+    assert len({host.name for host in servers}) == len({host.endpoint.ip for host in servers}) == 4
+    assert [plan.job.slots for plan in shared.jobs] == [512] * 4, "windows are no parts of a pool"
+    network = Network(rate=10e9, loss=1e-3, delay=2e-4)
+    net = SharedEmulation(shared, network, timing=Timing(timeout=5e-3), seed=1)
+    net.run([rounds_of(200 * VALUES, job + 1) for job in range(4)])
+    for job, ends in enumerate(net.workers):
+        for end in ends:
+            assert (end.results()[0] == 2 * (job + 1)).all()
+    assert all(isinstance(server, ParameterServer) for server in net.servers)
+    assert sum(server.collisions for server in net.servers) > 20
+
+
+def test_the_second_job_of_hashed_begins_a_new_epoch():
+    """The switch is told the port of its own server again."""
+    plan = plan_jobs("hashed", VALUES, Request(workers=2), 2).jobs[1]
+    later = following(plan, frozenset({1}))
+    (command,) = (each for each in plan.switches[0].commands if "set_position" in each)
+    aggregation = aggregation_of("hashed")
+    _, commands = aggregation.next_epoch(plan, frozenset({1}), lambda _switch, _table: ())
+    (again,) = (each for each in commands["s1"] if "set_position" in each)
+    assert command.split()[-2] == again.split()[-2] == "101"
+    assert later.job.absent == {1}
 
 
 def test_rounds_of_other_jobs_are_refused():

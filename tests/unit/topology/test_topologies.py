@@ -173,13 +173,27 @@ def test_networks_that_cannot_be(program, request_, match):
 @pytest.mark.parametrize(
     ("program", "jobs", "request_", "match"),
     [
-        ("hashed", 2, Request(workers=2), "hashed serves one job"),
         ("slots", 3, Request(workers=2, window=512), "beside the 1024 slots of other jobs"),
     ],
 )
 def test_jobs_that_cannot_be(program, jobs, request_, match):
     with pytest.raises(InputError, match=match):
         plan_jobs(program, 32, request_, jobs)
+
+
+def test_programs_of_others_may_serve_one_job_alone(monkeypatch):
+    monkeypatch.setattr(type(aggregation_of("hashed")), "shares", False)
+    with pytest.raises(InputError, match="2 jobs: hashed serves one job"):
+        plan_jobs("hashed", 32, Request(workers=2), 2)
+
+
+def test_many_jobs_of_hashed_have_ports_and_addresses_of_their_own():
+    shared = plan_jobs("hashed", 32, Request(workers=16), 30)
+    ends = Counter(end for link in shared.links for end in link)
+    assert set(ends.values()) == {1}
+    assert len({host.endpoint.ip for host in shared.hosts}) == len(shared.hosts) == 510
+    with pytest.raises(InputError, match="Choose fewer jobs"):
+        plan_jobs("hashed", 32, Request(workers=16), 31)
 
 
 def test_two_jobs_have_nothing_in_common():

@@ -14,7 +14,7 @@ from support import fork_server
 from support.mininet import missing
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"p4 compile": "p4c-bm2-ss", "bmv2": "simple_switch"}
 NEEDS_ROOT = ("innet net",)
 # A network takes ten seconds and more. The others: INNET_MININET=full pytest -m mininet

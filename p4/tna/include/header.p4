@@ -1,0 +1,91 @@
+// Packet formats: raw Ethernet framing and the innet header, version 3, as in ../../include/headers.p4. The
+// numbers of job and epoch, which stand side by side, are read as one word.
+
+#ifndef INNET_TNA_HEADER_P4
+#define INNET_TNA_HEADER_P4
+
+#ifndef PER_PASS
+#define PER_PASS 32
+#endif
+#ifndef SLOT_BITS
+#define SLOT_BITS 10
+#endif
+
+#define SLOTS (1 << SLOT_BITS)
+#define INDEX (meta.slot[SLOT_BITS - 1:0] ++ hdr.innet.slot_version[0:0])
+
+typedef bit<(SLOT_BITS + 1)> index_t; // two versions of each slot
+
+#define REPEAT_0_7(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
+#define REPEAT_8_15(M) M(8) M(9) M(10) M(11) M(12) M(13) M(14) M(15)
+#define REPEAT_16_23(M) M(16) M(17) M(18) M(19) M(20) M(21) M(22) M(23)
+#define REPEAT_24_31(M) M(24) M(25) M(26) M(27) M(28) M(29) M(30) M(31)
+#if PER_PASS == 8
+#define REPEAT(M) REPEAT_0_7(M)
+#elif PER_PASS == 16
+#define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M)
+#elif PER_PASS == 24
+#define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M)
+#elif PER_PASS == 32
+#define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M) REPEAT_24_31(M)
+#else
+#error "a pass takes 8, 16, 24 or 32 values"
+#endif
+
+const bit<16> ETHERTYPE_INNET = 0x88B5; // IEEE 802 local experimental
+
+const bit<16> INNET_MAGIC   = 0x494E; // "IN"
+const bit<8>  INNET_VERSION = 3;
+
+const bit<8> OPERATION_SUM = 1;
+const bit<8> OPERATION_OR  = 2;
+const bit<8> OPERATION_MAX = 3;
+
+const bit<8> FLAG_ECN     = 8;
+const bit<8> FLAG_RESULT  = 16;
+const bit<8> FLAG_PARTIAL = 32;
+
+// What the register actions of the values do.
+const bit<3> VALUES_UNTOUCHED = 0;
+const bit<3> VALUES_OR        = 1; // overwrites, if the chunk is new
+const bit<3> VALUES_SUM       = 2;
+const bit<3> VALUES_MAX       = 3;
+const bit<3> VALUES_READ      = 4;
+
+header ethernet_t {
+    bit<48> destination;
+    bit<48> source;
+    bit<16> ethertype;
+}
+
+header innet_t {
+    bit<16> magic;
+    bit<8>  version;
+    bit<8>  operation;
+    bit<32> owner;        // job and epoch, as one number
+    bit<32> sequence;     // chunk number, serial arithmetic
+    bit<16> slot;         // within the job
+    bit<8>  slot_version; // which of the two shadow copies
+    bit<8>  flags;
+    bit<32> bitmap;       // in a result: which children are in
+    bit<16> worker;       // sender, or addressee of a result
+    bit<16> count;        // in a result: how many workers are in
+    bit<16> elements;     // how many of the values carry meaning
+    bit<16> exponent;     // block exponent, aggregated by MAX
+    bit<16> message;      // which all-reduce the sender takes this chunk for
+    bit<16> checksum;     // neither verified nor updated
+}
+
+#define VALUE_FIELD(i) bit<32> v##i;
+
+header values_t {
+    REPEAT(VALUE_FIELD)
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    innet_t    innet;
+    values_t   values;
+}
+
+#endif

@@ -1,0 +1,100 @@
+// Parsers and deparsers. What nobody of innet would send is found by the parser: `wellformed` stays 0.
+
+#ifndef INNET_TNA_PARSER_P4
+#define INNET_TNA_PARSER_P4
+
+parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
+                     out ingress_intrinsic_metadata_t intrinsic) {
+    state start {
+        packet.extract(intrinsic);
+        packet.advance(PORT_METADATA_SIZE);
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_INNET: parse_innet;
+            default: reject;
+        }
+    }
+
+    state parse_innet {
+        packet.extract(hdr.innet);
+        transition select(hdr.innet.magic, hdr.innet.version) {
+            (INNET_MAGIC, INNET_VERSION): parse_values;
+            default: reject;
+        }
+    }
+
+    state parse_values {
+        packet.extract(hdr.values);
+        transition select(hdr.innet.operation, hdr.innet.slot_version, hdr.innet.elements) {
+            (0, _, _): accept;
+            (_, _, 0): accept;
+            (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xffe0): wellformed; // up to 31 elements
+            (0 &&& 0xfc, 0 &&& 0xfe, 32): wellformed;
+            default: accept;
+        }
+    }
+
+    state wellformed {
+        meta.wellformed = 1;
+        transition accept;
+    }
+}
+
+control IngressDeparser(packet_out packet, inout headers_t hdr, in metadata_t meta,
+                        in ingress_intrinsic_metadata_for_deparser_t intrinsic) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+struct egress_headers_t {
+    ethernet_t ethernet;
+    innet_t    innet;
+}
+
+struct egress_metadata_t {}
+
+parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metadata_t meta,
+                    out egress_intrinsic_metadata_t intrinsic) {
+    state start {
+        packet.extract(intrinsic);
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.innet);
+        transition accept;
+    }
+}
+
+// Addresses of the next hop; the replication id of a multicast copy names whom it is for.
+control Egress(inout egress_headers_t hdr, inout egress_metadata_t meta,
+               in egress_intrinsic_metadata_t intrinsic,
+               in egress_intrinsic_metadata_from_parser_t from_parser,
+               inout egress_intrinsic_metadata_for_deparser_t for_deparser,
+               inout egress_intrinsic_metadata_for_output_port_t for_output_port) {
+    action address(bit<48> mac) {
+        hdr.ethernet.source = hdr.ethernet.destination;
+        hdr.ethernet.destination = mac;
+    }
+
+    table deliver {
+        key = { intrinsic.egress_port: exact; }
+        actions = { address; @defaultonly NoAction; }
+        const default_action = NoAction();
+        size = 512;
+    }
+
+    apply {
+        deliver.apply();
+        if (intrinsic.egress_rid != 0) {
+            hdr.innet.worker = intrinsic.egress_rid;
+        }
+    }
+}
+
+control EgressDeparser(packet_out packet, inout egress_headers_t hdr, in egress_metadata_t meta,
+                       in egress_intrinsic_metadata_for_deparser_t intrinsic) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+#endif

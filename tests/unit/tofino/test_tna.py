@@ -1,4 +1,4 @@
-"""The programs for a Tofino 1: their packets are those of the others, and p4c's compiler takes them."""
+"""The programs for a Tofino 1: packets are those of the others, and p4c's compiler takes them."""
 
 from __future__ import annotations
 

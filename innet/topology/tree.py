@@ -265,7 +265,7 @@ def server_port(root: Node, used: UsedResources) -> int:
     """The port of a job's parameter server at the root: the first that leads nowhere else."""
     for port in (UP_PORT, *range(_FIRST_CHILD_PORT + len(root.children), MAX_PORT + 1)):
         if Port(root.name, port) not in used.ports:
-            return port
+            return int(port)
     raise InputError(f"no port of {root.name} is left for a server. Choose fewer jobs.")
 
 

@@ -606,6 +606,8 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return np.array_equal(one, other)
     if isinstance(one, Mapping):
+        if one.get("numbers") == {}:  # a codec without schedules, for which steps do not count
+            one, other = ({**each, "step": 0} for each in (one, other))
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_equal, one, other))

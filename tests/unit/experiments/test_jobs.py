@@ -104,7 +104,7 @@ def test_the_command_line_takes_a_file_of_jobs(tmp_path):
         ([{"window": 1024}] * 2, {}, "job 2: a window of 1024 beside the 1024 slots"),
         ([{}, {}], {"model": "resnet20"}, "model is for one job"),
         ([{}, {}], {"baselines": ("ring",)}, "baselines is for one job"),
-        ([{}, {}], {"program": "hashed"}, "hashed serves one job"),
+        ([{}, {}], {"program": "slot"}, "Did you mean 'slots'"),
         ([{}], {"background": {"flow": [{"source": 9, "destination": 0, "rate": 1}]}}, "worker 9"),
     ],
 )

@@ -95,6 +95,8 @@ def _table(
     long = schedule is Length.LONG
     for count in workers or ((4,) if long else (4, 8)):
         for name in models or [each for each in MODELS if long or each not in LARGE]:
+            if long and model_of(name).long is None:
+                continue
             found = OF_LARGE if name in LARGE else LONG_CODECS if long else CODECS
             for one in codecs or found:
                 yield count, name, one

@@ -181,6 +181,7 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
     from innet.experiments.outputs import check_writable
     from innet.experiments.plots import draw_simulation
     from innet.experiments.progress import SimulationDisplay
+    from innet.experiments.samples import USUAL
     from innet.experiments.simulate import simulate as run
     from innet.experiments.tables import simulation_table
     from innet.experiments.trace_events import write_trace
@@ -188,8 +189,11 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
     for path in (record, plot, trace):
         if path is not None:
             check_writable(path)
+    chosen = settings.model_dump(exclude_unset=True)
+    if plot is not None:
+        chosen.setdefault("samples", USUAL)
     with SimulationDisplay(err) as display:
-        result = run(**settings.model_dump(exclude_unset=True), watch=display, pcap=pcap)
+        result = run(**chosen, watch=display, pcap=pcap)
     if record is not None:
         result.save(record)
     if trace is not None:

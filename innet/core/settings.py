@@ -734,6 +734,15 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "[[incast]] and [[random]], which a network's file may have as well."
         ),
     ] = None
+    samples: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="Sample queues, links and slots at so many times of the first iteration, "
+            "or up to twice as many, for plots over time; with --plot 200 unless given.",
+        ),
+    ] = 0
 
 
 class ThroughputSettings(Settings):

@@ -37,7 +37,7 @@ from innet.records import (
     ThroughputRecord,
     TrainingRecord,
 )
-from innet.records.simulation import BaselineRun, Iteration
+from innet.records.simulation import BaselineRun, Iteration, Samples
 from innet.records.sweep import of_baseline
 from innet.records.throughput import Point
 
@@ -1015,12 +1015,19 @@ def simulation_figure(record: SimulationRecord) -> Figure:
     """
     lanes = min(record.workers, _LANES)
     above = max(3.6, 1.6 + 0.5 * lanes)
-    below = 0.9 + 0.3 * (1 + len(record.baselines)) if record.baselines else 0.0
-    figure = new_figure(13, above + below)
+    heights = [above]
+    if record.samples is not None:
+        heights.append(3.2)
+    if record.baselines:
+        heights.append(0.9 + 0.3 * (1 + len(record.baselines)))
+    figure = new_figure(13, sum(heights))
     parts: Any = [figure]
-    if below:
-        parts = figure.subfigures(2, 1, height_ratios=(above, below))
-        _draw_baselines(parts[1].subplots(), record)
+    if len(heights) > 1:
+        parts = figure.subfigures(len(heights), 1, height_ratios=heights)
+    if record.samples is not None:
+        _draw_samples(parts[1].subplots(1, 3), record.samples)
+    if record.baselines:
+        _draw_baselines(parts[-1].subplots(), record)
     left, right = parts[0].subplots(1, 2, width_ratios=(2.2, 1))
     _draw_timeline(left, record.iterations[-1])
     _draw_completion(right, record)
@@ -1089,6 +1096,36 @@ def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
         ],
     }
     _draw_shares(axes, found, "share of workers and iterations")
+
+
+def _draw_samples(panels: Sequence[Axes], samples: Samples) -> None:
+    """Queues, links and slots over time."""
+    factor, unit = _time_unit(samples.seconds[-1])
+    times = [factor * each for each in samples.seconds]
+    links = {name.replace("_", " "): shares for name, shares in samples.utilization.items()}
+    shown: list[tuple[str, Mapping[str, Sequence[float]]]] = [
+        ("bytes in the longest queues", samples.queue_bytes),
+        ("utilization of links", links),
+        ("slots in use", samples.slots),
+    ]
+    for axes, (label, lines) in zip(panels, shown, strict=True):
+        for position, (name, values) in enumerate(lines.items()):
+            # Equal lines do not hide each other.
+            look = {**style(position), "linewidth": max(0.8, 2.4 - 0.5 * position)}
+            axes.step(times, values, where="pre", label=name, **look)
+        axes.set_xlim(times[0], times[-1])
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(f"simulated time in the first iteration, {unit}")
+        axes.set_ylabel(label)
+        if label.startswith("bytes"):
+            axes.yaxis.set_major_formatter(bytes_tick)
+        if lines:
+            axes.legend(
+                loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False,
+                handlelength=1.2, columnspacing=1.2, fontsize=9,
+            )  # fmt: skip
+        axes.grid(alpha=0.3)
+        hide_frame(axes)
 
 
 def _draw_baselines(axes: Axes, record: SimulationRecord) -> None:

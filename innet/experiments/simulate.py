@@ -23,6 +23,7 @@ from innet.experiments import workload as workloads
 from innet.experiments.allreduce import gradients
 from innet.experiments.background import Background, read_tables
 from innet.experiments.baselines import Baseline, MessageNetwork, Snapshot, baselines_of
+from innet.experiments.samples import Sampler
 from innet.experiments.timeline import IterationTimes, Times, iterate
 from innet.experiments.workload import BucketShape, Stragglers, Workload
 from innet.records import Machine, Report, Simulated
@@ -32,6 +33,7 @@ from innet.records.simulation import (
     Bucket,
     Iteration,
     PerWorker,
+    Samples,
     Sensitivity,
     SimulationProgress,
     SimulationRecord,
@@ -118,6 +120,7 @@ def simulate(
         sensitivity=_sensitivity(checked, resolved, run.workload) if checked.sensitivity else (),
         report=run.network.last,
         background=run.network.background(),
+        samples=run.samples,
         baselines=beside,
         wall_seconds=time.perf_counter() - begun,
     )
@@ -237,7 +240,10 @@ class _Run:
     Attributes:
         workload: what an iteration computes and sums.
         network: what sums it.
+        samples: of the network in the first iteration, if they were asked for.
     """
+
+    samples: Samples | None = None
 
     def __init__(self, settings: SimulateSettings, network: Network) -> None:
         self.settings = settings
@@ -313,6 +319,8 @@ class _Run:
             )
             found.append(self._recorded(number, times, taken))
             begin = times.end
+            if summing is self.network and number == 1:
+                self.samples = self.network.end_samples()
         return found
 
     def _recorded(self, number: int, times: IterationTimes, taken: list[_Taken]) -> Iteration:
@@ -406,9 +414,20 @@ class _BucketNetwork:
         )  # fmt: skip
         self._background = _background_of(settings, network)
         self._steady = is_steady(network) and not self._background.flows
+        simulation = self._collective.network.simulation
+        assert simulation is not None, "there is a network"
         if self._background.flows:
-            assert self._collective.network.simulation is not None, "there is a network"
-            self._collective.network.simulation.add_flows(self._background.flows)
+            simulation.add_flows(self._background.flows)
+        self._sampler: Sampler | None = None
+        if settings.samples:
+            self._sampler = Sampler(
+                simulation,
+                self._collective.plan,
+                self._collective.network.switches,
+                network,
+                wanted=settings.samples,
+                elements=max(bucket.elements for bucket in buckets),
+            )
         self._codecs: dict[int, list[Codec]] = {}
         self._known: dict[tuple[bool, Shapes], _Taken] = {}
         self._sizes: dict[Shapes, RoundSizes] = {}
@@ -426,6 +445,11 @@ class _BucketNetwork:
         """Of the job."""
         return self._collective.plan
 
+    def end_samples(self) -> Samples | None:
+        """Sample the network no longer; what was sampled, if it was."""
+        sampler, self._sampler = self._sampler, None
+        return None if sampler is None else sampler.end()
+
     def background(self) -> tuple[BackgroundTraffic, ...]:
         """What became of the packets beside the all-reduces."""
         simulation = self._collective.network.simulation
@@ -437,7 +461,7 @@ class _BucketNetwork:
         begin = float(starts.min())
         together = begin == float(starts.max())
         key = (bucket == len(self._buckets) - 1, self._buckets[bucket].shapes)
-        if together and key in self._known:
+        if together and key in self._known and self._sampler is None:
             taken = self._known[key]
         else:
             taken, is_as_before = self._simulated(bucket, starts)
@@ -452,6 +476,8 @@ class _BucketNetwork:
         assert network.simulation is not None
         network.starts = dict(enumerate(starts.tolist()))
         before_it = Snapshot(network.simulation, float(starts.min()))
+        if self._sampler is not None:
+            self._sampler.begin(float(starts.min()))
         size = self._buckets[bucket].elements
         is_as_before = True
         if self._settings.thin and self._settings.workers * size > _CODEC_ELEMENTS:

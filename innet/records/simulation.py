@@ -115,6 +115,25 @@ class Sensitivity(Frozen):
     doubled: float
 
 
+class Samples(Frozen):
+    """The network at equal distances of simulated time, during the first iteration.
+
+    Attributes:
+        seconds: when each sample was taken, since the run began.
+        queue_bytes: bytes that waited, for the ports with the longest queues: "s1:3" is port 3 of
+            switch s1.
+        utilization: of each class of links, the part of the time since the sample before that they
+            were busy: their mean.
+        slots: in use at each switch, which have the values of some workers and not of all; of the
+            switches with most of them.
+    """
+
+    seconds: tuple[float, ...]
+    queue_bytes: dict[str, tuple[int, ...]]
+    utilization: dict[str, tuple[float, ...]]
+    slots: dict[str, tuple[int, ...]]
+
+
 class BackgroundTraffic(Frozen):
     """Packets beside all-reduces: what became of those of a table, over the whole run.
 
@@ -197,6 +216,7 @@ class SimulationRecord(Record):
         report: of the last all-reduce that was simulated. Its ``seconds``, but for ``simulated``,
             are wall time.
         background: packets beside the all-reduces.
+        samples: the network over time; None unless asked for.
         baselines: the same workload without a switch that sums, by the names of the baselines.
         wall_seconds: wall time of the run.
     """
@@ -217,6 +237,7 @@ class SimulationRecord(Record):
     sensitivity: tuple[Sensitivity, ...] = ()
     report: Report
     background: tuple[BackgroundTraffic, ...] = ()
+    samples: Samples | None = None
     baselines: dict[str, BaselineRun] = Field(default_factory=dict)
     wall_seconds: float
 

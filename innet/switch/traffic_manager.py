@@ -502,6 +502,10 @@ class TrafficManager:
         used = self._cells[..., LAST_DEPARTURE] != NEVER
         return [self.queue(int(port), int(priority)) for port, priority in np.argwhere(used)]
 
+    def waiting_bytes(self, port: int) -> int:
+        """Bytes that wait in all queues of a port."""
+        return int(self._cells[min(port, PORTS - 1), :, BYTES].sum())
+
     @property
     def dropped(self) -> int:
         """Packets dropped because their queue was full."""

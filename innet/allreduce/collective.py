@@ -28,6 +28,7 @@ from innet.codecs import (
     check_floats,
     check_gradient,
 )
+from innet.codecs.adascale import AdaScale
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_int, require_int
@@ -91,12 +92,15 @@ class Collective(NotCopyable):
         thin: in simulated time, let packets carry no values, and stand for those that do in time
             and bytes: ``values_per_packet`` may be any number to 65,535 then. Sums are computed
             beside the network, and so not verified.
+        gain: estimate AdaScale's gain in each all-reduce: ``details["gain"]`` of the report; see
+            ``innet.codecs.adascale``.
         verify: compare each result with the oracle, and measure the error against float64 sums.
         threads: threads that run the workers' codecs for large gradients; by default the number of
             cores. Results do not depend on it.
 
     Attributes:
         network: the running network.
+        adascale: the averages behind the gain, None without ``gain``.
         on_round: called after each exchange of all workers, with their segments and the result,
             before anyone uses it; it must change neither. None by default.
 
@@ -130,6 +134,7 @@ class Collective(NotCopyable):
         seed: int = 0,
         network: str | Path | Network | Mapping[str, Any] | None = None,
         thin: bool = False,
+        gain: bool = False,
         verify: bool = True,
         threads: int | None = None,
     ) -> None:
@@ -171,8 +176,10 @@ class Collective(NotCopyable):
         self.verify = verify and not thin
         self.thin = thin
         self.codecs: list[Codec] = [
-            build_codec(codec, seed=seed, worker=worker, layers=layers) for worker in range(workers)
+            build_codec(codec, seed=seed, worker=worker, layers=layers, gain=gain)
+            for worker in range(workers)
         ]
+        self.adascale = AdaScale(workers) if gain else None
         check_codec(plan, self.codecs[0])
         self.network = Emulation(
             plan,
@@ -260,6 +267,9 @@ class Collective(NotCopyable):
         done = Rounds.of(reduction)
         if self.thin:
             done = done._replace(details={**done.details, "sizes": BY_CODEC})
+        if self.adascale is not None and (squares := done.details.get("squares")):
+            gain = self.adascale.update(squares["workers"], squares["sum"], len(outcomes))
+            done = done._replace(details={**done.details, "gain": gain})
         report = self._report(done, before)
         vectors = [flat[worker] for worker in reduction.outcomes]
         compared = comparison(vectors, outcomes, verify=self.verify)
@@ -451,6 +461,7 @@ class Collective(NotCopyable):
                 "completed": self._completed,
                 "absent": sorted(self.plan.job.absent),
                 "codecs": [codec.state_dict() for codec in self.codecs],
+                "adascale": None if self.adascale is None else self.adascale.state_dict(),
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -468,6 +479,8 @@ class Collective(NotCopyable):
             try:
                 for codec, saved in zip(self.codecs, state["codecs"], strict=True):
                     codec.load_state_dict(saved)
+                if self.adascale is not None and state["adascale"] is not None:
+                    self.adascale.load_state_dict(state["adascale"])
                 if set(state["absent"]) != self.plan.job.absent:
                     self.network.begin_epoch(frozenset(state["absent"]))
             except BaseException:
@@ -477,7 +490,7 @@ class Collective(NotCopyable):
             self._completed = state["completed"]
 
     def _check_state(self, state: object) -> None:
-        keys = {"version", "workers", "seed", "completed", "absent", "codecs"}
+        keys = {"version", "workers", "seed", "completed", "absent", "codecs", "adascale"}
         if not isinstance(state, Mapping) or set(state) != keys:
             raise StateError(
                 f"the saved state is a {type(state).__name__} without the entries "
@@ -576,6 +589,7 @@ def all_reduce(
     seed: int = 0,
     network: str | Path | Network | Mapping[str, Any] | None = None,
     thin: bool = False,
+    gain: bool = False,
     verify: bool = True,
     threads: int | None = None,
 ) -> tuple[Gradient, Report]:
@@ -614,6 +628,7 @@ def all_reduce(
         seed=seed,
         network=network,
         thin=thin,
+        gain=gain,
         verify=verify,
         threads=threads,
     )

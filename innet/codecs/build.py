@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from innet import kernels as kernel_sets
@@ -54,6 +55,7 @@ def build_codec(
     layers: ModelLayers | None = None,
     kernels: str = "cpu",
     clock: Clock = time.perf_counter,
+    gain: bool = False,
 ) -> Codec:
     """One worker's codec.
 
@@ -72,6 +74,8 @@ def build_codec(
             given layers of their own, and for codecs by pattern.
         kernels: a name that ``innet.kernels.get`` knows.
         clock: seconds, for the times in the outcome.
+        gain: send the squares of what is sent, too, for AdaScale's gain; see
+            ``innet.codecs.adascale``. The same on all workers.
 
     Raises:
         UnknownNameError: no preset or part of that name; lists those that exist.
@@ -87,16 +91,21 @@ def build_codec(
     seed = check_seed(seed)
     spec = parsed(spec)
     if LAYERS in spec:
-        return _by_layer(
-            spec, seed=seed, worker=worker, layers=layers, kernels=kernels, clock=clock
-        )
+        context = Context(kernel_sets.get(kernels), seed, worker)
+        return _by_layer(spec, layers, context, clock, gain=gain)
     shapes = None if layers is None else as_shapes(layers)
     context = Context(kernel_sets.get(kernels), seed, worker, shapes)
-    return _composed(spec, normalize(spec), context, clock)
+    return _composed(spec, normalize(spec), context, clock, gain=gain)
 
 
 def _composed(
-    spec: Mapping[str, Any], normal: Normal, context: Context, clock: Clock, scope: str = ""
+    spec: Mapping[str, Any],
+    normal: Normal,
+    context: Context,
+    clock: Clock,
+    *,
+    gain: bool,
+    scope: str = "",
 ) -> Codec:
     """The codec of a description without patterns."""
     settings = scheduled_settings(normal)
@@ -116,17 +125,17 @@ def _composed(
         settings=settings,
         description=_preset_description(spec.get("preset"), normal, parts, given),
         scope=scope,
+        gain=gain,
     )
 
 
 def _by_layer(
     spec: Mapping[str, Any],
-    *,
-    seed: int,
-    worker: int,
     layers: ModelLayers | None,
-    kernels: str,
+    context: Context,
     clock: Clock,
+    *,
+    gain: bool,
 ) -> CodecByLayer:
     """The codec of a description with patterns."""
     patterns, rest = _patterns(spec)
@@ -155,11 +164,11 @@ def _by_layer(
     for number, (normal, members, _, choice) in enumerate(found):
         group_layers = tuple(shapes[layer] for layer in members)
         # Groups draw other numbers than each other, the first as a codec for all layers does.
-        group_seed = (seed + number * _SEED_STEP) % 2**63
-        context = Context(kernel_sets.get(kernels), group_seed, worker, group_layers)
+        group_seed = (context.seed + number * _SEED_STEP) % 2**63
+        of_group = replace(context, seed=group_seed, layers=group_layers)
         scope = scope_of([names[layer] for layer in members], shapes, number)
         described = normal if 0 in members else without_first_layer(normal)
-        codec = _composed(parsed(choice), described, context, clock, scope)
+        codec = _composed(parsed(choice), described, of_group, clock, gain=gain, scope=scope)
         layer_names = tuple(names[layer] for layer in members)
         groups.append(LayerGroup(codec, layer_names, spans_of(members, shapes)))
     return CodecByLayer(
@@ -168,8 +177,8 @@ def _by_layer(
         layers=shapes,
         spec=complete(spec),
         labels=[list(label) for _, _, label, _ in found],
-        seed=seed,
-        worker=worker,
+        seed=context.seed,
+        worker=context.worker,
     )
 
 

@@ -412,6 +412,10 @@ class CodecByLayer(Codec):
                 for group, outcome in pairs
             ],
         }
+        squares = [outcome.details.get("squares") for outcome in outcomes]
+        if all(squares):
+            keys = ("workers", "sum")
+            details["squares"] = {key: sum(each[key] for each in squares if each) for key in keys}
         contribution, summed = _concatenated(outcomes)
         return Outcome(
             sum=total,

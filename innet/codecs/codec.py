@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from innet import kernels as kernel_sets
+from innet.codecs.adascale import square_of_words, square_words
 from innet.codecs.checks import (
     GradientStats,
     check_array,
@@ -48,9 +49,9 @@ from innet.codecs.scheduled import (
     spec_as_text,
     without_schedules,
 )
-from innet.core.errors import InputError, OverflowedError, StateError
+from innet.core.errors import CompositionError, InputError, OverflowedError, StateError
 from innet.core.not_copyable import NotCopyable
-from innet.core.reduce_op import Segment
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import validate
 
 _STATE_VERSION = 3
@@ -130,6 +131,7 @@ class Codec(NotCopyable):
         settings: Mapping[str, ScheduledSettings],
         description: str | None = None,
         scope: str = "",
+        gain: bool = False,
     ) -> None:
         self.selector = selector
         self.quantizer = quantizer
@@ -149,6 +151,10 @@ class Codec(NotCopyable):
             self._seed_and_layers += f", layers {context.layers}"
         if scope:  # what of a model it is for, the same on all workers
             self._seed_and_layers += f", {scope}"
+        self._gain = gain
+        if gain:
+            self._check_gain()
+            self._seed_and_layers += ", with squares for the gain"
         self._composition = " + ".join(
             part.describe(settings[kind].schedules) for kind, part in self._parts().items()
         )
@@ -455,9 +461,10 @@ class Codec(NotCopyable):
             digest.announce(),
             _segments(self.quantizer.announce(selection), self.quantizer),
             _segments(self.carrier.announce(selection, workers), self.carrier),
+            self._announced_squares(values),
         )
         answers = (yield handshake.segments) if gradient.size else handshake.own_answers()
-        of_digest, of_quantizer, of_carrier = handshake.split(answers)
+        of_digest, of_quantizer, of_carrier, of_squares = handshake.split(answers)
         digest.check(of_digest)
         scaling = _agreed(self.quantizer, of_quantizer, workers)
         nonzero = _without_zeros(selection, seen)
@@ -484,10 +491,8 @@ class Codec(NotCopyable):
             total.details["overflows"] = overflows
         watch.enter("decode")
         decoded, listed = self._decoded(total, scaling, local, size)
-        result = self.selector.from_coefficients(decoded, gradient.size)
-        applied = self.selector.applied_indices(result)
-        if applied is not None:
-            result = _only(result, applied)
+        result, applied = self._applied(decoded, gradient.size)
+        total.details.update(self._squares(of_squares, result, applied))
         result = self.error_feedback.result(result)
         infinite = 0
         if result is not decoded:
@@ -554,6 +559,47 @@ class Codec(NotCopyable):
         values = scaling.dequantize(total.integers)
         check_array(values, _FLOAT32, carried, who)
         return kernels.scatter(total.indices, values.view(np.int32), size).view(np.float32), values
+
+    def _applied(self, decoded: Floats, size: int) -> tuple[Floats, Ints | None]:
+        """The gradient of the decoded sum, and the coordinates that are applied."""
+        result = self.selector.from_coefficients(decoded, size)
+        applied = self.selector.applied_indices(result)
+        return (result if applied is None else _only(result, applied)), applied
+
+    def _check_gain(self) -> None:
+        """Refuse AdaScale's gain where the sum is not that of values as they were sent.
+
+        Raises:
+            CompositionError: names the part.
+        """
+        changes = type(self.error_feedback).result is not ErrorFeedback.result
+        for part, wrong in (
+            (self.selector, not self.selector.verbatim),
+            (self.quantizer, not self.quantizer.capabilities.linear),
+            (self.error_feedback, changes),
+        ):
+            if wrong:
+                raise CompositionError(
+                    f"{part.kind} {part.name!r} gives no sum of the values that are sent, which "
+                    "AdaScale's gain is computed from; choose another codec, such as dense or "
+                    "scalecom, or leave the gain out."
+                )
+
+    def _announced_squares(self, values: Floats) -> list[Segment]:
+        """The sum of the squares of the values to send, for AdaScale's gain."""
+        if not self._gain:
+            return []
+        _, squares = self._context.kernels.moments(values, 0.0, 0.0)
+        return [Segment(ReduceOp.SUM, square_words(squares))]
+
+    def _squares(
+        self, answers: list[Ints], result: Floats, applied: Ints | None
+    ) -> dict[str, dict[str, float]]:
+        """The details for AdaScale's gain: none where a part of the sum was not applied."""
+        if not answers or applied is not None:
+            return {}
+        _, of_sum = self._context.kernels.moments(result, 0.0, 0.0)
+        return {"squares": {"workers": square_of_words(answers[0]), "sum": of_sum}}
 
     def _infinite(self, values: Floats) -> int:
         """The number of infinite values, without a temporary array if there are none."""

@@ -9,7 +9,7 @@ parameters. A bucket is done when all units with its parameters are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -104,6 +104,8 @@ class Stats:
 
     reports: dict[int, Report] = field(default_factory=dict)
     skipped: int = 0
+    squares: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    """By unit, what AdaScale's gain needs of reductions since it was computed last."""
 
 
 @dataclass(slots=True)
@@ -164,6 +166,8 @@ class BucketReduction:
 
     def set_result(self, total: Vector, report: Report) -> None:
         self._stats.reports[self._unit.index] = report
+        if squares := report.details.get("squares"):
+            self._stats.squares[self._unit.index] = squares
         self._give(total, self._scale / np.float32(self._workers))
 
     def set_not_finite(self, workers: tuple[int, ...]) -> None:

@@ -130,7 +130,12 @@ class CommThread:
         atexit.register(self.close)
 
     def build_codec(
-        self, spec: CodecSpec, layers: ModelLayers | None = None, kernels: str = "cpu"
+        self,
+        spec: CodecSpec,
+        layers: ModelLayers | None = None,
+        kernels: str = "cpu",
+        *,
+        gain: bool = False,
     ) -> Codec:
         """Build a codec for this worker.
 
@@ -138,7 +143,7 @@ class CommThread:
             InnetError: as ``innet.codecs.build_codec`` and ``innet.topology.check_codec``.
         """
         codec = build_codec(
-            spec, seed=self._seed, worker=self.worker, layers=layers, kernels=kernels
+            spec, seed=self._seed, worker=self.worker, layers=layers, kernels=kernels, gain=gain
         )
         check_codec(self._member.plan, codec)
         return codec

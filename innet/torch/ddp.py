@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import CodecSpec, check_seed
+from innet.codecs import CodecSpec, build_codec, check_seed
+from innet.codecs.adascale import AdaScale
 from innet.codecs.build import (
     check_patterns,
     complete,
@@ -48,6 +49,7 @@ Bucket = Any
 """A torch.distributed.GradBucket, which PyTorch's type hints lack."""
 
 _VERSION = 1
+_SQUARES = ("workers", "sum")  # in a report's details
 _MEGABYTE = 1 << 20
 
 
@@ -76,6 +78,7 @@ class HookState:
             divided by it before coding, so that error feedback and momentum are unscaled.
         named_parameters: ``model.named_parameters()`` of the model before it is wrapped, for a
             codec with patterns of names (``layers``).
+        gain: let workers send what AdaScale's gain needs; see ``adascale_gain``.
 
     Raises:
         InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, another
@@ -96,6 +99,7 @@ class HookState:
         deadline: float = 300.0,
         scale: Callable[[], float] | None = None,
         named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
+        gain: bool = False,
     ) -> None:
         # Checked now, not in the first iteration, in which each worker waits for the others.
         if not is_positive(unit_cap_mb):
@@ -106,6 +110,10 @@ class HookState:
         for each in descriptions(self.codec):
             scheduled_settings(normalize(each))
         self._names = _names_of(self.codec, named_parameters)
+        if gain and LAYERS not in self.codec:
+            build_codec(self.codec, gain=True)  # refuses a codec that has no such sums
+        self._with_gain = gain
+        self._adascale: AdaScale | None = None
         compile_codec(self.codec)
         self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         self.unit_cap_mb = unit_cap_mb
@@ -144,6 +152,28 @@ class HookState:
     def units(self) -> list[tuple[Shape, ...]]:
         """The shapes of the parameters that are coded together; known after the first iteration."""
         return [unit.shapes for unit in self._units]
+
+    def adascale_gain(self) -> float:
+        """AdaScale's gain (Johnson et al., 2020) of the last iteration, from 1 to the workers.
+
+        Call it once in each iteration, after ``backward``, and multiply the learning rate by it:
+        the one that suits a single worker. It is the same on all workers. It is of the values that
+        are sent: of a codec that selects, these are not all of the gradient.
+
+        Raises:
+            InputError: the hook was made without ``gain``.
+        """
+        if not self._with_gain:
+            raise InputError(
+                "the hook does not measure the gain; make it with HookState(gain=True)."
+            )
+        squares, self._stats.squares = self._stats.squares, {}
+        scaler = self._adascale or AdaScale(torch.distributed.get_world_size(self._group))
+        self._adascale = scaler
+        if not squares:
+            return scaler.gain  # all gradients were skipped
+        workers, total = (sum(each[key] for each in squares.values()) for key in _SQUARES)
+        return scaler.update(workers, total)
 
     def connect(self) -> None:
         """Join the job now instead of with the first bucket. All workers must call it.
@@ -195,6 +225,7 @@ class HookState:
             "codec": spec_as_text(self.codec),
             "seed": self.seed,
             "unit_cap_mb": self.unit_cap_mb,
+            "adascale": None if self._adascale is None else self._adascale.state_dict(),
             "units": to_tensors([_saved(unit) for unit in self._units] + self._saved),
         }
 
@@ -221,11 +252,15 @@ class HookState:
         theirs, codec = without_schedules(state.get("codec"), self.codec)
         state, mine = {**state, "codec": theirs}, {**mine, "codec": codec}
         for name, value in mine.items():
-            if name != "units" and state.get(name) != value:
+            if name not in ("units", "adascale") and state.get(name) != value:
                 raise StateError(
                     f"the hook's saved state has {name} {state.get(name)!r}, this one {value!r}; "
                     "each rank loads its own, into a HookState made with the same arguments."
                 )
+        if self._with_gain and state.get("adascale") is not None:
+            scaler = AdaScale(mine["workers"])
+            scaler.load_state_dict(state["adascale"])
+            self._adascale = scaler
         self._saved = to_arrays(state["units"])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -335,7 +370,9 @@ class HookState:
             unit = Unit(
                 len(self._units),
                 its_shapes,
-                comm_thread.build_codec(spec, its_layers, kernels_for(device)),
+                comm_thread.build_codec(
+                    spec, its_layers, kernels_for(device), gain=self._with_gain
+                ),
             )
             self._restore(unit)
             self._units.append(unit)

@@ -74,7 +74,7 @@ def wrapped(codec, dtype=torch.float32, *, unused=False, **options):
     torch.manual_seed(7)
     net = Net(unused=unused).to(dtype)
     state_options = {
-        name: options.pop(name) for name in ("scale", "unit_cap_mb") if name in options
+        name: options.pop(name) for name in ("scale", "unit_cap_mb", "gain") if name in options
     }
     if isinstance(codec, dict):
         state_options["named_parameters"] = net.named_parameters()
@@ -201,6 +201,29 @@ def patterns_need_the_names_of_a_model():
     named = Net().named_parameters()
     with pytest.raises(ConfigError, match=r"'conv\.\*' decides for no layer"):
         HookState({"preset": "topk", "layers": {"conv.*": "dense"}}, named_parameters=named)
+
+
+@check
+def the_gain_is_that_of_all_ranks_gradients():
+    model, state = wrapped({"preset": "exact"}, gain=True)
+    for step in range(2):
+        gradients = gathered(own_gradients(model.module, step))
+        model.zero_grad()
+        loss_of(model, step).backward()
+        found = state.adascale_gain()
+        flat = np.array([np.concatenate([part.ravel() for part in each]) for each in gradients])
+        if step == 0:  # later ones are averages
+            mean = (flat.astype(np.float64).sum(0) / RANKS) ** 2
+            variance = ((flat.astype(np.float64) ** 2).sum() - RANKS * mean.sum()) / (RANKS - 1)
+            square = mean.sum() - variance / RANKS
+            expected = (variance + square) / (variance / RANKS + square)
+            assert found == pytest.approx(expected, rel=1e-5)
+            assert 1 < found < RANKS
+        assert state.adascale_gain() == found  # nothing new was summed
+    assert state.state_dict()["adascale"]["gain"] == found
+    with pytest.raises(InputError, match="HookState\\(gain=True\\)"):
+        HookState("exact").adascale_gain()
+    state.close()
 
 
 @check

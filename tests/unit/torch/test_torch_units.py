@@ -53,8 +53,9 @@ def test_only_the_unit_with_the_first_parameter_has_a_first_layer():
 
 
 def test_a_number_is_a_layer_and_a_parameter_without_elements_is_none():
-    assert layers([(), (2, 3), (4, 0)]) == [(1,), (2, 3)]
-    assert layers([(0,)]) is None
+    assert layers([(), (2, 3), (4, 0)], ["a", "b", "c"]) == {"a": (1,), "b": (2, 3)}
+    assert layers([(), (2, 3), (4, 0)], ["a", "", "c"]) == [(1,), (2, 3)]
+    assert layers([(0,)], ["a"]) is None
 
 
 def test_a_future_is_set_by_another_thread():

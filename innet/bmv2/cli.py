@@ -44,6 +44,14 @@ class CommandRunner(Protocol):
     def close(self) -> None: ...
 
 
+def require_thrift(needed_for: str) -> None:
+    """Raise MissingToolError unless Thrift's library is installed."""
+    if not has_thrift():
+        raise MissingToolError(
+            "Thrift's library", needed_for, "Get it by: pip install 'innet[bmv2]'"
+        )
+
+
 def has_thrift() -> bool:
     """Whether Thrift's library is installed."""
     return importlib.util.find_spec("thrift") is not None

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
-from innet.bmv2.thrift_client import EXACT, LPM, RANGE, TERNARY, VALID, ThriftClient
+from innet.bmv2.thrift_api import bytes_of, sent_match
+from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, StalledError
 from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, QueueSetting
@@ -53,7 +54,7 @@ class ThriftControlPlane(ControlPlane):
 
     Args:
         program: BMv2 JSON of its program.
-        port: where its control plane listens; see ``ThriftClient``.
+        port, host: where its control plane listens; see ``ThriftClient``.
 
     Raises:
         ControlError: nothing listens there.
@@ -63,9 +64,9 @@ class ThriftControlPlane(ControlPlane):
         name: f"{name} needs simple_switch_CLI on PATH" for name in _ONLY_CLI
     }
 
-    def __init__(self, program: Mapping[str, Any], port: int) -> None:
+    def __init__(self, program: Mapping[str, Any], port: int, host: str = "127.0.0.1") -> None:
         super().__init__(load_program(program))
-        self._client = ThriftClient(port)
+        self._client = ThriftClient(port, host=host)
 
     def wait(self, seconds: float = 20.0) -> None:
         """Wait until all services are registered; simple_switch listens before that.
@@ -131,8 +132,12 @@ class ThriftControlPlane(ControlPlane):
             handle = self._of_table("bm_mt_add_entry", table, key, *self._sent(action), options)
         return handle
 
-    def _modify_entry(self, table: int, handle: int, action: ir.ActionEntry) -> None:
-        self._of_table("bm_mt_modify_entry", table, handle, *self._sent(action))
+    def _modify_entry(self, table: int, handle: int, action: Target) -> None:
+        if not isinstance(action, ProfileRef):
+            self._of_table("bm_mt_modify_entry", table, handle, *self._sent(action))
+        else:
+            kind = "indirect_ws" if action.group else "indirect"
+            self._of_table(f"bm_mt_{kind}_modify_entry", table, handle, action.handle)
 
     def _delete_entry(self, table: int, handle: int) -> None:
         indirect = self.program.tables[table].action_profile is not None
@@ -185,11 +190,11 @@ class ThriftControlPlane(ControlPlane):
         """The name and the parameters of an action."""
         action = self.program.actions[entry.action]
         pairs = zip(entry.arguments, action.parameters, strict=True)
-        return action.name, [_bytes(value, each.width) for value, each in pairs]
+        return action.name, [bytes_of(value, each.width) for value, each in pairs]
 
     def _key(self, table: int, matches: Sequence[ir.Match]) -> list[dict[str, Any]]:
         keys = self.program.tables[table].keys
-        return [_sent_match(*each) for each in zip(matches, keys, strict=True)]
+        return [sent_match(*each) for each in zip(matches, keys, strict=True)]
 
     def _received(self, table: int, entry: Mapping[str, Any]) -> TableEntry:
         found = self.program.tables[table]
@@ -274,10 +279,10 @@ class ThriftControlPlane(ControlPlane):
     def _read_registers(self, register: int) -> list[int]:
         return list(self._of_register("read_all", register))
 
-    def _write_register(self, register: int, index: int, value: int) -> None:
+    def _write_registers(self, register: int, start: int, end: int, value: int) -> None:
         if value >> 64:
             raise ControlError(f"{value} does not fit the 64 bits that simple_switch writes")
-        self._of_register("write", register, index, _signed(value, 64))
+        self._of_register("write_range", register, start, end, _signed(value, 64))
 
     def _reset_register(self, register: int) -> None:
         self._of_register("reset", register)
@@ -378,7 +383,7 @@ class ThriftControlPlane(ControlPlane):
 
     def _of_value_set(self, name: str, value_set: int, *values: int) -> Any:
         found = self.program.value_sets[value_set]
-        sent = [_bytes(value, found.width) for value in values]
+        sent = [bytes_of(value, found.width) for value in values]
         return self._standard(f"bm_parse_vset_{name}", found.name, *sent)
 
     def _values(self, value_set: int) -> set[int]:
@@ -466,10 +471,6 @@ class ThriftControlPlane(ControlPlane):
 # ── Values as they travel ──
 
 
-def _bytes(value: int, width: int) -> bytes:
-    return value.to_bytes((width + 7) // 8, "big")
-
-
 def _signed(value: int, width: int) -> int:
     """An unsigned value as the signed integer of the same bits."""
     return value - ((value >> width - 1) << width)
@@ -479,23 +480,6 @@ def _bit_map(numbers: Sequence[int]) -> str:
     """A set of small numbers as binary digits, number 0 last."""
     last = max(numbers, default=-1)
     return "".join("1" if each in numbers else "0" for each in range(last, -1, -1))
-
-
-def _sent_match(match: ir.Match, key: ir.TableKey) -> dict[str, Any]:
-    width = key.width
-    match match:
-        case ir.ExactMatch(value) if key.match is ir.MatchKind.VALID:
-            return {"type": VALID, "valid": {"key": bool(value)}}
-        case ir.ExactMatch(value):
-            return {"type": EXACT, "exact": {"key": _bytes(value, width)}}
-        case ir.LpmMatch(value, prefix):
-            return {"type": LPM, "lpm": {"key": _bytes(value, width), "prefix": prefix}}
-        case ir.TernaryMatch(value, mask):
-            pair = {"key": _bytes(value, width), "mask": _bytes(mask, width)}
-            return {"type": TERNARY, "ternary": pair}
-        case ir.RangeMatch(low, high):
-            pair = {"low": _bytes(low, width), "high": _bytes(high, width)}
-            return {"type": RANGE, "range": pair}
 
 
 def _match(found: Mapping[str, Any], key: ir.TableKey) -> ir.Match:

@@ -14,6 +14,7 @@ from innet.cli import (
     allreduce,
     codecs,
     doctor,
+    drop_in,
     experiments,
     folder_advice,
     net,
@@ -41,6 +42,8 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "allreduce": ("innet allreduce --codec lhc --density 0.01 --topology leaf-spine", "guide"),
     "simulate": ("innet simulate --network 100g --model resnet50 --iterations 3", "simulate"),
     "net": ("sudo innet net --topology fat-tree --switch bmv2", "mininet"),
+    "simple-switch": ("sudo innet simple-switch slots-32", "simple-switch"),
+    "link-tools": ("innet link-tools --into bin", "simple-switch"),
     "codecs": ("innet codecs --json", "codecs"),
     "report": ("innet report innet-out/demo.json --plot demo.pdf", "guide"),
     "doctor": ("innet doctor", "guide"),
@@ -54,6 +57,7 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "switch bench": ("innet switch bench slots-64", "switch"),
     "switch explain": ("innet switch explain slots-32", "switch"),
     "switch run": ("sudo innet switch run slots-64 -i 1@eth0 -i 2@eth1", "switch"),
+    "switch cli": ("innet switch cli --thrift-port 9090", "simple-switch"),
     "switch serve": ("innet switch serve --listen 0.0.0.0:48879 --key-file key", "service"),
     "switch top": ("innet switch top 10.0.0.1:48879 --key-file key", "service"),
 }
@@ -93,6 +97,16 @@ app.command("reproduce")(experiments.reproduce)
 app.command("allreduce")(allreduce.allreduce)
 app.command("simulate")(simulate.simulate)
 app.command("net")(net.net)
+app.command(
+    "simple-switch",
+    add_help_option=False,
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)(drop_in.simple_switch)
+app.command("link-tools")(drop_in.link_tools)
 app.command("codecs")(codecs.codecs)
 app.command("report")(experiments.report)
 app.command("doctor")(doctor.doctor)

@@ -93,6 +93,26 @@ def stf(
         raise typer.Exit(1)
 
 
+@app.command("cli")
+def cli(
+    *,
+    thrift_ip: Annotated[str, typer.Option(help="Where the switch is.")] = "localhost",
+    thrift_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Where its control plane listens.")
+    ] = 9090,
+) -> None:
+    """Send commands to a running switch: `innet simple-switch`, or a real simple_switch.
+
+    The commands are those of simple_switch_CLI, from the terminal or a file (`< commands.txt`).
+    """
+    from innet.bmv2.cli import require_thrift
+
+    require_thrift("the control plane of a running switch")
+    from innet.bmv2.shell import run
+
+    run(thrift_ip, thrift_port)
+
+
 @app.command("replay")
 def replay_captures(
     *,

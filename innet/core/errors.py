@@ -27,6 +27,7 @@ names the offending thing and says what to do.
 from __future__ import annotations
 
 import difflib
+import enum
 import errno
 from collections.abc import Iterable
 from typing import Any
@@ -142,8 +143,52 @@ class EndlessLoopError(ProgramError):
     """A loop in an action that goes round without end for a packet. Says where it is."""
 
 
+class Refusal(enum.IntEnum):
+    """Why tables and action profiles refuse a command.
+
+    The numbers are those of TableOperationErrorCode in BMv2's Thrift interface.
+    """
+
+    TABLE_FULL = 1
+    UNKNOWN_HANDLE = 2
+    EXPIRED_HANDLE = 3
+    NO_COUNTERS = 4
+    NO_METERS = 5
+    NO_AGEING = 6
+    UNKNOWN_TABLE = 7
+    UNKNOWN_ACTION = 8
+    WRONG_TABLE_TYPE = 9
+    UNKNOWN_MEMBER = 10
+    MEMBER_USED = 11
+    MEMBER_IN_GROUP = 12
+    MEMBER_NOT_IN_GROUP = 13
+    UNKNOWN_GROUP = 14
+    GROUP_USED = 15
+    EMPTY_GROUP = 16
+    DUPLICATE_ENTRY = 17
+    BAD_KEY = 18
+    BAD_METER_OPERATION = 19
+    CONSTANT_DEFAULT_ACTION = 20
+    CONSTANT_DEFAULT_ENTRY = 21
+    NO_DEFAULT_ENTRY = 22
+    UNKNOWN_PROFILE = 23
+    NO_SELECTOR = 24
+    CONSTANT_ENTRIES = 25
+    BAD_PARAMETERS = 26
+    NO_KEY = 27
+    OTHER = 100
+
+
 class ControlError(InnetError):
-    """A control-plane command that was refused. The state of the switch is unchanged."""
+    """A control-plane command that was refused. The state of the switch is unchanged.
+
+    Attributes:
+        reason: which of BMv2's reasons it is, for tables and action profiles.
+    """
+
+    def __init__(self, message: str = "", reason: Refusal = Refusal.OTHER) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class StateError(InnetError):

@@ -69,6 +69,15 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
     return decorate
 
 
+def is_kept(function: Callable[..., Any]) -> bool:
+    """Whether machine code of a compiled function is on disk, so that calling it is quick."""
+    kept = getattr(function, "_cache", None)
+    try:
+        return isinstance(kept, _Kept) and bool(kept._cache_file._load_index())
+    except Exception:  # what pickle raises for damaged files has no end
+        return False
+
+
 def _by_one_process(dispatcher: Any) -> Callable[[Any], Any]:
     """Its ``compile``, which waits where another process compiles the same function."""
     work, kept, context = dispatcher.compile, dispatcher._cache, dispatcher.targetctx

@@ -225,7 +225,7 @@ def run(
     Raises:
         InnetError: an argument is invalid, or an interface disappeared.
     """
-    named = _interfaces(interfaces)
+    named = interfaces_of(interfaces)
     switch = Switch(
         open_program(program), engine=engine, seed=seed, priority_queues=priority_queues
     )
@@ -250,8 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _interfaces(given: Sequence[str]) -> dict[int, str]:
-    """Port -> interface, from arguments such as "1@s1-eth1"."""
+def interfaces_of(given: Sequence[str]) -> dict[int, str]:
+    """Port -> interface, from arguments such as "1@s1-eth1"; InputError for any other."""
     interfaces: dict[int, str] = {}
     for word in given:
         port, at, name = word.partition("@")

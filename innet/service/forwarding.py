@@ -255,7 +255,7 @@ def _pass(
         rows, positions, _ = by_port(port, ports.positions)
         leaving = Departure(program.out, length, ports.offset, rows, ports.names, positions)
         done, missing, error = send_packets(
-            ports.descriptor, leaving, 0, ports.segments, ports.transmission
+            ports.descriptor, leaving, 0, ports.segments, ports.transmission, False
         )
         lost += missing
         if error != 0:

@@ -111,6 +111,12 @@ def unsupported(program: ir.Program, engine: EngineName) -> list[str]:
     return _engine_class(engine).unsupported(program)
 
 
+def is_compiled(program: ir.Program) -> bool:
+    """Whether the jit engine's machine code is on this machine already, also that for times."""
+    cache = importlib.import_module("innet.switch.jit.cache")
+    return cache.load(program) is not None and cache.load(program, True) is not None
+
+
 def _generator(seed: int) -> np.random.Generator:
     try:
         return np.random.default_rng(seed)
@@ -184,7 +190,7 @@ class Switch(NotCopyable):
             others = (name for name in _ENGINES if not _engine_class(name).unsupported(program))
             raise UnsupportedError(refusal(engine, reasons, next(others, None)))
         self.program = program
-        self.engine_name = engine
+        self.engine_name: EngineName = engine
         self.state = SwitchState(program, _generator(seed), priority_queues)
         self.control = BuiltinControlPlane(self.state)
         self.registers = Registers(self.state)
@@ -407,6 +413,24 @@ class Switch(NotCopyable):
             trace = Trace(self.program)
             self._tracer = (InterpretEngine(self.program, self.state, trace), trace)
         return self._tracer
+
+    def use_engine(self, engine: EngineName) -> None:
+        """Let another engine run the packets from now on. All state stays.
+
+        Raises:
+            UnsupportedError: the program uses something that the engine does not have.
+            InputError: packets wait in egress queues, which belong to an engine.
+        """
+        if self.waiting:
+            raise InputError(
+                f"{self.waiting} packets wait in the switch's egress queues; run_until() lets them "
+                "leave before another engine takes over"
+            )
+        kind = _engine_class(engine)
+        if reasons := kind.unsupported(self.program):
+            raise UnsupportedError(refusal(engine, reasons))
+        self._engine = kind(self.program, self.state)
+        self.engine_name = engine
 
     @property
     def traffic_manager(self) -> TrafficManager:

@@ -475,6 +475,18 @@ class TrafficManager:
         """Where in ``queues`` the words of a queue begin."""
         return (min(port, PORTS - 1) * self.priorities + priority) * QUEUE_WORDS
 
+    def take_settings(self, other: TrafficManager) -> None:
+        """Take over the time, settings and counters of another, in which nothing waits.
+
+        Raises:
+            ControlError: it has another number of priorities.
+        """
+        if other.priorities != self.priorities:
+            raise ControlError(f"{other.priorities} priorities are not {self.priorities}")
+        self.queues[:] = other.queues
+        self._rates[:] = other._rates
+        self.now, self.extra_bytes = other.now, other.extra_bytes
+
     def clear(self) -> None:
         """Nothing waits any more: whoever held the packets has dropped them."""
         self._cells[..., [DEPTH, BYTES, FREE]] = 0
@@ -505,6 +517,12 @@ class TrafficManager:
     def waiting_bytes(self, port: int) -> int:
         """Bytes that wait in all queues of a port."""
         return int(self._cells[min(port, PORTS - 1), :, BYTES].sum())
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a packet may have to wait, or be dropped, in a queue that is otherwise empty."""
+        slow = self._cells[..., [INTERVAL, BIT_RATE]].any()
+        return bool(slow or (self._cells[..., [CAPACITY, CAPACITY_BYTES]] == 0).any())
 
     @property
     def dropped(self) -> int:

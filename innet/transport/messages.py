@@ -106,6 +106,14 @@ class Inbox:
         self.messages[:, calls.VECTOR_COUNT] = 1
         calls.receive_messages(-1, self.messages, 0, 0)  # compiled now, not when a packet waits
 
+    def frames(self, length: NDArray[np.int32]) -> calls.Frames:
+        """The buffers for packet sockets that tell VLAN tags; ``length`` is filled in."""
+        auxiliary = np.zeros((len(self.data), calls.AUXILIARY_WORDS), np.int64)
+        steps = np.arange(len(self.data)) * (8 * calls.AUXILIARY_WORDS)
+        self.messages[:, calls.CONTROL] = auxiliary.ctypes.data + steps
+        self.messages[:, calls.CONTROL_LENGTH] = 8 * calls.AUXILIARY_WORDS
+        return calls.Frames(self.messages, self.data, length, auxiliary)
+
     def receive(self, sock: socket.socket, row: int = 0, most: int = _AT_ONCE) -> NDArray[np.int32]:
         """Receive up to ``most`` messages into the rows from ``row`` on, without waiting.
 
@@ -203,14 +211,19 @@ class Outbox:
         segments: send consecutive packets of equal length to the same address as one datagram,
             which the kernel or the network card splits (UDP sockets only).
         forgiving: count packets that cannot be sent as lost, such as those to unknown addresses.
+        tolerant: count packets that an interface cannot send, by their length, as lost.
 
     Attributes:
-        dropped: packets that the interface's queue had no room for; they are lost, as in a switch.
+        dropped: packets that the interface's queue had no room for, or that could not be sent; they
+            are lost, as in a switch.
         segments: as given, until the kernel refuses such a datagram.
     """
 
-    def __init__(self, segments: bool = False, *, forgiving: bool = False) -> None:
+    def __init__(
+        self, segments: bool = False, *, forgiving: bool = False, tolerant: bool = False
+    ) -> None:
         self.segments = segments
+        self.tolerant = tolerant
         self._forgiving = forgiving
         self.dropped = 0
         self._transmission = calls.Transmission(
@@ -220,7 +233,7 @@ class Outbox:
         )
         nothing = np.empty(0, np.int64)  # compiled now, not when a packet waits
         batch = calls.Departure(_NO_NAMES, np.empty(0, np.int32), 0, nothing, _NO_NAMES, nothing)
-        calls.send_packets(-1, batch, 0, 1, self._transmission)
+        calls.send_packets(-1, batch, 0, 1, self._transmission, tolerant)
 
     @property
     def transmission(self) -> calls.Transmission:
@@ -265,7 +278,7 @@ class Outbox:
         while done < len(rows):
             before = done
             done, lost, number = calls.send_packets(
-                sock.fileno(), departure, before, self.most, self._transmission
+                sock.fileno(), departure, before, self.most, self._transmission, self.tolerant
             )
             self.dropped += lost
             if number in _NO_ROOM:

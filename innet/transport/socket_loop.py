@@ -252,7 +252,7 @@ def _send_queued(
         start(timers, chunk, slots, clock[0], state.last)
         fill(frames[:end], state.head, (slots, no_flags[:end]), where, message)
         leaving = Departure(frames[:end], length[:end], offset, order[:end], nobody, order[:end])
-        first, lost, error = send_packets(descriptor, leaving, 0, segments, transmission)
+        first, lost, error = send_packets(descriptor, leaving, 0, segments, transmission, False)
         sent += end
         counts[_FIRST], counts[_END], counts[_ERROR] = first, end, error
         counts[_LOST] += lost

@@ -34,6 +34,11 @@ NAME, NAME_LENGTH, VECTORS, VECTOR_COUNT, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH
 MESSAGE_WORDS = 8
 VECTOR_WORDS = 2  # struct iovec: address, length
 CONTROL_WORDS = 4
+AUXILIARY_WORDS = 5
+_AUXILIARY_BYTES = 36  # a control message's header, and struct tpacket_auxdata
+_AUXILIARY_KIND = 263 | 8 << 32  # SOL_PACKET, PACKET_AUXDATA
+_TAG_IS_VALID, _TAG_HAS_TYPE = 1 << 4, 1 << 6  # TP_STATUS_VLAN_VALID, TP_STATUS_VLAN_TPID_VALID
+_TAG_AT, _TAG_BYTES, _TAG_TYPE = 12, 4, 0x8100
 ADDRESS_BYTES = 16  # struct sockaddr_in: family, port, address, 8 bytes of padding
 MOST_AT_ONCE = 1024  # the kernel's limit on messages of a call, and on vectors of a message
 
@@ -54,6 +59,7 @@ _EAGAIN, _EINTR, _ECONNREFUSED, _ENOBUFS = (
     errno.ECONNREFUSED,
     errno.ENOBUFS,
 )
+_EMSGSIZE, _EINVAL = errno.EMSGSIZE, errno.EINVAL
 
 #: Whether this system has these calls.
 SUPPORTED = sys.platform == "linux" and sys.byteorder == "little" and sys.maxsize > 2**32
@@ -77,6 +83,23 @@ _ppoll: Any = types.ExternalFunction(
     "ppoll", types.int32(types.uint64, types.uint64, types.uint64, types.uint64)
 )
 _POLLIN = select.POLLIN
+
+
+class Frames(NamedTuple):
+    """Buffers for the frames that packet sockets receive.
+
+    Attributes:
+        messages: (rows, 8): words of mmsghdr, with the row's buffers.
+        data: (rows, stride) uint8, a row for each frame.
+        length: (rows,) int32, bytes of each, filled in.
+        auxiliary: (rows, 5): words of the control message of each, a struct tpacket_auxdata: the
+            VLAN tag that the kernel took off a frame is told there.
+    """
+
+    messages: Words
+    data: NDArray[np.uint8]
+    length: NDArray[np.int32]
+    auxiliary: Words
 
 
 class Arrival(NamedTuple):
@@ -201,20 +224,20 @@ def receive_messages(descriptor: int, messages: Words, first: int, room: int) ->
 
 @njit(cache=True, nogil=True)
 def receive_of_ports(
-    ready: Words, most: int, messages: Words, length: NDArray[np.int32], port: NDArray[np.int32]
+    ready: Words, most: int, frames: Frames, port: NDArray[np.int32]
 ) -> tuple[int, int, int]:
-    """Receive messages of several sockets, one socket after the other.
+    """Receive frames of several packet sockets, one socket after the other.
 
     Args:
         ready: (k, 2): descriptors, and their ports.
-        most: most messages from each.
-        messages: one per row.
-        length: (rows,) int32, filled in.
+        most: most frames from each.
+        frames: filled in.
         port: (rows,) int32, filled in.
 
     Returns:
         How many rows were filled; errno or 0; the row of ``ready`` with the error.
     """
+    messages, length = frames.messages, frames.length
     row, number, struck = 0, 0, 0
     for index in range(len(ready)):
         room = min(most, len(length) - row)
@@ -228,8 +251,28 @@ def receive_of_ports(
         for each in range(row, row + count):
             length[each] = messages[each, LENGTH] & _LOW
             port[each] = ready[index, 1]
+            if messages[each, CONTROL_LENGTH] >= _AUXILIARY_BYTES:
+                _put_tag_back(frames, each)
+            messages[each, CONTROL_LENGTH] = AUXILIARY_WORDS * 8
         row += count
     return row, number, struck
+
+
+@njit(cache=True, nogil=True)
+def _put_tag_back(frames: Frames, row: int) -> None:
+    """Put the VLAN tag into a frame that the kernel took off it and told beside it."""
+    told = frames.auxiliary[row]
+    if told[1] != _AUXILIARY_KIND or not told[2] & _TAG_IS_VALID:
+        return
+    data, size = frames.data[row], frames.length[row]
+    size = min(size + _TAG_BYTES, len(data))
+    for at in range(size - 1, _TAG_AT + _TAG_BYTES - 1, -1):
+        data[at] = data[at - _TAG_BYTES]
+    tag = told[4] & 0xFFFF
+    kind = told[4] >> 16 & 0xFFFF if told[2] & _TAG_HAS_TYPE else _TAG_TYPE
+    data[_TAG_AT], data[_TAG_AT + 1] = kind >> 8, kind & 0xFF
+    data[_TAG_AT + 2], data[_TAG_AT + 3] = tag >> 8, tag & 0xFF
+    frames.length[row] = size
 
 
 @njit(cache=True, nogil=True)
@@ -319,8 +362,13 @@ def _sender(word: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def send_packets(
-    descriptor: int, departure: Departure, first: int, most: int, transmission: Transmission
+def send_packets(  # noqa: PLR0917 - compiled functions are called by position
+    descriptor: int,
+    departure: Departure,
+    first: int,
+    most: int,
+    transmission: Transmission,
+    tolerant: bool,
 ) -> tuple[int, int, int]:
     """Send packets, in order.
 
@@ -330,10 +378,11 @@ def send_packets(
         first: the row to begin with.
         most: most packets of one length and address in a datagram.
         transmission: the buffers.
+        tolerant: lose packets that the interface cannot send, such as those longer than its MTU.
 
     Returns:
         The row up to which all were handled; how many of them were lost because the interface's
-        queue was full; errno for the next row, or 0.
+        queue was full, or could not be sent; errno for the next row, or 0.
     """
     messages = transmission.messages
     done = first
@@ -350,7 +399,7 @@ def send_packets(
                 sent += moved
                 continue
             number = _error()
-            if number == _ENOBUFS:
+            if number == _ENOBUFS or (tolerant and number in (_EMSGSIZE, _EINVAL)):
                 lost += messages[sent, VECTOR_COUNT]
                 done += messages[sent, VECTOR_COUNT]
                 sent += 1

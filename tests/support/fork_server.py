@@ -8,6 +8,7 @@ With INNET_MININET=full every program is started as users start it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import multiprocessing
@@ -131,7 +132,8 @@ class ForkedProgram:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended since, as with subprocess
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -9,7 +9,7 @@ from typing import ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import ControlError
+from innet.core.errors import ControlError, Refusal
 from innet.core.packets import MAX_PORT
 from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, QueueSetting
@@ -62,7 +62,9 @@ class BuiltinControlPlane(ControlPlane):
             self._require_target(table, action, with_members=True)
         return self.state.tables[table].add(matches, action, priority, self._swept(table))
 
-    def _modify_entry(self, table: int, handle: int, action: ir.ActionEntry) -> None:
+    def _modify_entry(self, table: int, handle: int, action: Target) -> None:
+        if isinstance(action, ProfileRef):
+            self._require_target(table, action, with_members=True)
         self.state.tables[table].modify(handle, action)
 
     def _delete_entry(self, table: int, handle: int) -> None:
@@ -120,7 +122,9 @@ class BuiltinControlPlane(ControlPlane):
         if not target.group:
             profile.require_member(target.handle)
         elif not profile.require_group(target.handle) and with_members:
-            raise ControlError(f"group {target.handle} of {profile.profile.name} is empty")
+            raise ControlError(
+                f"group {target.handle} of {profile.profile.name} is empty", Refusal.EMPTY_GROUP
+            )
 
     # ── Action profiles ──
 
@@ -168,8 +172,9 @@ class BuiltinControlPlane(ControlPlane):
         cells = self.state.registers[register]
         return [cell_value(cells, index) for index in range(len(cells))]
 
-    def _write_register(self, register: int, index: int, value: int) -> None:
-        set_cell(self.state.registers[register], index, value)
+    def _write_registers(self, register: int, start: int, end: int, value: int) -> None:
+        for index in range(start, end):
+            set_cell(self.state.registers[register], index, value)
 
     def _reset_register(self, register: int) -> None:
         self.state.registers[register][...] = 0

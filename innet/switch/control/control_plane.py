@@ -229,6 +229,15 @@ class ControlPlane(ABC):
         """Add an entry that runs one member of a nonempty group."""
         return self._add_indirect(table, keys, ProfileRef(True, group), priority)
 
+    def table_indirect_modify(self, table: str, handle: int, member: int) -> None:
+        """Let an entry run another member."""
+        self._modify_entry(self._indirect_table(table), handle, ProfileRef(False, member))
+
+    def table_indirect_modify_with_group(self, table: str, handle: int, group: int) -> None:
+        """Let an entry run one member of a nonempty group."""
+        index = self._indirect_table(table, with_groups=True)
+        self._modify_entry(index, handle, ProfileRef(True, group))
+
     def table_indirect_delete(self, table: str, handle: int) -> None:
         """Remove an entry, but not its member or group."""
         self._delete_entry(self._indirect_table(table), handle)
@@ -360,12 +369,22 @@ class ControlPlane(ABC):
         register = self._registers.index(name)
         array = self.program.registers[register]
         cell = cell_index(index, array.size, array.name)
+        self.register_write_range(name, cell, cell + 1, value)
+
+    def register_write_range(self, name: str, start: int, end: int, value: int) -> None:
+        """Write one value to the cells from ``start`` to before ``end``."""
+        register = self._registers.index(name)
+        array = self.program.registers[register]
+        if not 0 <= start <= end <= array.size:
+            raise ControlError(
+                f"cells {start} to before {end} are not in 0..{array.size - 1} of {array.name}"
+            )
         value = require_int(value, f"register {array.name}", ControlError)
         if not -(1 << array.width - 1) <= value < 1 << array.width:
             raise ControlError(
                 f"{value} does not fit the {array.width} bits of register {array.name}"
             )
-        self._write_register(register, cell, value & ((1 << array.width) - 1))
+        self._write_registers(register, start, end, value & ((1 << array.width) - 1))
 
     def register_reset(self, name: str) -> None:
         """Set all cells to 0."""
@@ -578,7 +597,7 @@ class ControlPlane(ABC):
         self, table: int, matches: Sequence[ir.Match], action: Target, priority: int
     ) -> int: ...
     @abstractmethod
-    def _modify_entry(self, table: int, handle: int, action: ir.ActionEntry) -> None: ...
+    def _modify_entry(self, table: int, handle: int, action: Target) -> None: ...
     @abstractmethod
     def _delete_entry(self, table: int, handle: int) -> None: ...
     @abstractmethod
@@ -628,7 +647,7 @@ class ControlPlane(ABC):
     @abstractmethod
     def _read_registers(self, register: int) -> list[int]: ...
     @abstractmethod
-    def _write_register(self, register: int, index: int, value: int) -> None: ...
+    def _write_registers(self, register: int, start: int, end: int, value: int) -> None: ...
     @abstractmethod
     def _reset_register(self, register: int) -> None: ...
     @abstractmethod

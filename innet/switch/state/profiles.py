@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import ControlError
+from innet.core.errors import ControlError, Refusal
 from innet.core.numbers import require_int
 from innet.switch import ir
 from innet.switch.state.entries import NO_ACTION, ActionRows, row_actions
@@ -269,7 +269,10 @@ class ProfileState:
         """Add a member to a group."""
         self.require_member(member)
         if member in self.require_group(group):
-            raise ControlError(f"member {member} is in group {group} of {self._name} already")
+            raise ControlError(
+                f"member {member} is in group {group} of {self._name} already",
+                Refusal.MEMBER_IN_GROUP,
+            )
         self.groups.add(group, member)
         self._changed()
 
@@ -277,19 +280,28 @@ class ProfileState:
         """Remove a member from a group, which may be in use and become empty."""
         self.require_member(member)
         if member not in self.require_group(group):
-            raise ControlError(f"member {member} is not in group {group} of {self._name}")
+            raise ControlError(
+                f"member {member} is not in group {group} of {self._name}",
+                Refusal.MEMBER_NOT_IN_GROUP,
+            )
         self.groups.remove(group, member)
         self._changed()
 
     def require_member(self, member: int) -> None:
         """Raise ControlError if there is no such member."""
         if require_int(member, "the member", ControlError) not in self.members:
-            raise ControlError(f"{self._name} has no member {member}: {_listed(self.members)}")
+            raise ControlError(
+                f"{self._name} has no member {member}: {_listed(self.members)}",
+                Refusal.UNKNOWN_MEMBER,
+            )
 
     def require_group(self, group: int) -> list[int]:
         """The members of a group; ControlError if there is no such group."""
         if require_int(group, "the group", ControlError) not in self.groups:
-            raise ControlError(f"{self._name} has no group {group}: {_listed(self.groups)}")
+            raise ControlError(
+                f"{self._name} has no group {group}: {_listed(self.groups)}",
+                Refusal.UNKNOWN_GROUP,
+            )
         return self.groups[group]
 
     # ── Helpers ──
@@ -320,7 +332,8 @@ class ProfileState:
         if users:
             more = f" and {len(users) - 3} more" if len(users) > 3 else ""
             used = ", ".join(users[:3]) + more
-            raise ControlError(f"{kind} {handle} of {self._name} is used by {used}")
+            reason = Refusal.MEMBER_USED if kind == "member" else Refusal.GROUP_USED
+            raise ControlError(f"{kind} {handle} of {self._name} is used by {used}", reason)
 
 
 def _listed(known: Mapping[int, object]) -> str:

@@ -8,6 +8,7 @@ most one group.
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -147,6 +148,26 @@ class Replication:
             known = _listed(self.sessions)
             raise ControlError(f"no mirror session {session}. Sessions: {known}.")
         return self.sessions[session]
+
+    def as_json(self, *, with_lags: bool = True) -> str:
+        """Everything but mirror sessions as simple_switch tells it (``bm_mc_get_entries``).
+
+        Each node has one entry of level 2, with its ports and aggregation groups, of its number.
+        """
+        groups = [{"id": id_, "l1_handles": nodes} for id_, nodes in sorted(self.groups.items())]
+        first = [
+            {"handle": handle, "rid": node.rid, "l2_handle": handle}
+            for handle, node in sorted(self.nodes.items())
+        ]
+        second: list[dict[str, object]] = [
+            {"handle": handle, "ports": list(node.ports)}
+            | ({"lags": list(node.lags)} if with_lags else {})
+            for handle, node in sorted(self.nodes.items())
+        ]
+        told: dict[str, object] = {"mgrps": groups, "l1_handles": first, "l2_handles": second}
+        if with_lags:
+            told["lags"] = [{"id": id_, "ports": list(p)} for id_, p in sorted(self.lags.items())]
+        return json.dumps(told, separators=(",", ":"))
 
     def _group(self, group: int) -> list[int]:
         if group not in self.groups:

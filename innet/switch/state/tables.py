@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import ControlError, ProgramError
+from innet.core.errors import ControlError, ProgramError, Refusal
 from innet.core.numbers import require_int
 from innet.switch import ir
 from innet.switch.state.ageing import EntryAges, EntryLife
@@ -182,7 +182,9 @@ class TableState:
         """The entry with this match; ControlError if there is none."""
         row = self.columns.find(self._words(matches, priority))
         if not row:
-            raise ControlError(f"table {self.table.name} has no entry with this match")
+            raise ControlError(
+                f"table {self.table.name} has no entry with this match", Refusal.BAD_KEY
+            )
         return self._entry(row)
 
     def entries_with_timeouts(
@@ -210,7 +212,9 @@ class TableState:
         """
         self._require_mutable()
         if not self.table.keys:
-            raise ControlError(f"table {self.table.name} has no key, so it can have no entries")
+            raise ControlError(
+                f"table {self.table.name} has no key, so it can have no entries", Refusal.NO_KEY
+            )
         handle = self._insert(tuple(matches), action, priority, clock)
         self.touch()
         return handle
@@ -241,14 +245,20 @@ class TableState:
     def set_default(self, action: Target) -> None:
         """Change the target on a miss; ControlError if the program declares it constant."""
         if self.table.default_entry_const:
-            raise ControlError(f"the default entry of table {self.table.name} is constant")
+            raise ControlError(
+                f"the default entry of table {self.table.name} is constant",
+                Refusal.CONSTANT_DEFAULT_ENTRY,
+            )
         if (
             self.table.default_action_const
             and self.table.default is not None
             and isinstance(action, ir.ActionEntry)
             and action.action != self.table.default.action
         ):
-            raise ControlError(f"the default action of table {self.table.name} is constant")
+            raise ControlError(
+                f"the default action of table {self.table.name} is constant",
+                Refusal.CONSTANT_DEFAULT_ACTION,
+            )
         self._use_default(action)
         self.touch()
 
@@ -273,7 +283,8 @@ class TableState:
     def _require_mutable(self) -> None:
         if self.table.immutable:
             raise ControlError(
-                f"the entries of table {self.table.name} are constant in the program"
+                f"the entries of table {self.table.name} are constant in the program",
+                Refusal.CONSTANT_ENTRIES,
             )
 
     def _insert(
@@ -281,10 +292,14 @@ class TableState:
     ) -> int:
         words = self._words(matches, priority)
         if self.columns.find(words):
-            raise ControlError(f"table {self.table.name} already has an entry with this match")
+            raise ControlError(
+                f"table {self.table.name} already has an entry with this match",
+                Refusal.DUPLICATE_ENTRY,
+            )
         if len(self) >= self.table.max_size:
             raise ControlError(
-                f"table {self.table.name} is full: it holds {self.table.max_size} entries"
+                f"table {self.table.name} is full: it holds {self.table.max_size} entries",
+                Refusal.TABLE_FULL,
             )
         row = self.columns.insert(words)
         self._set_action(row, action)
@@ -320,9 +335,16 @@ class TableState:
             known = ", ".join(str(self._handle(each)) for each in rows) or "none"
             known += f", ... ({len(self)} in all)" if len(self) > 10 else ""
             raise ControlError(
-                f"table {self.table.name} has no entry with handle {handle}. Handles: {known}."
+                f"table {self.table.name} has no entry with handle {handle}. Handles: {known}.",
+                self._no_handle(handle),
             )
         return row
+
+    def _no_handle(self, handle: int) -> Refusal:
+        """Whether there is another entry at the handle's index, or none."""
+        index = handle & ((1 << _INDEX_BITS) - 1)
+        taken = handle >= 0 and self.columns.row_of(index)
+        return Refusal.EXPIRED_HANDLE if taken else Refusal.UNKNOWN_HANDLE
 
     def _entry(self, row: int) -> RuntimeEntry:
         values, masks = self.columns.values_and_masks(row)

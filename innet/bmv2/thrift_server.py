@@ -1,0 +1,256 @@
+"""simple_switch's control plane over Thrift, served for the built-in switch.
+
+``ThriftServer`` reads calls in a thread for each connection. The thread that runs the switch
+carries them out between two batches of packets (``ThriftServer.run_calls``). So a packet never sees
+half of a change.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, NamedTuple
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TApplicationException, TException, TMessageType
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TMemoryBuffer
+
+from innet.bmv2.thrift_api import REFUSAL, SERVICES, Call, Struct, nothing, read, write
+from innet.bmv2.thrift_calls import Calls, Device
+from innet.core.errors import ControlError, InputError, NetworkError
+
+_LONGEST_TEXT = 64 << 20  # bytes of a string: a configuration may be long
+_MOST_ELEMENTS = 1 << 20  # of a list
+_ANSWER_SECONDS = 60.0
+_MOST_CLIENTS = 512
+_FULL_SECONDS = 0.1
+
+
+class _Pending(NamedTuple):
+    """A call that waits for the thread of the switch."""
+
+    service: str
+    name: str
+    arguments: list[Any]
+    answer: Future[Any]
+
+
+class ThriftServer:
+    """Serves a device at a TCP port of this network namespace.
+
+    As simple_switch's, it listens on all addresses and trusts everybody who connects.
+
+    Args:
+        device: what is controlled.
+        port: TCP port; 0 takes one that is free.
+        log: takes a line about a client that was cut off.
+
+    Attributes:
+        port: where it listens.
+
+    Raises:
+        InputError: there is no such port.
+        NetworkError: it is in use.
+    """
+
+    def __init__(
+        self, device: Device, port: int, log: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._calls = Calls(device)
+        self._log = log
+        self._pending: queue.SimpleQueue[_Pending] = queue.SimpleQueue()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closing = False
+        self._clients: set[socket.socket] = set()
+        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._listener.bind(("", port))
+            self._listener.listen(128)
+        except OverflowError:
+            self._give_up()
+            raise InputError(f"--thrift-port is 0 to 65535, not {port}.") from None
+        except OSError as error:
+            self._give_up()
+            raise NetworkError(
+                f"cannot serve Thrift at TCP port {port}: {error.strerror}. Another switch may use "
+                "it; --thrift-port chooses another."
+            ) from None
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, name="thrift", daemon=True).start()
+
+    def _give_up(self) -> None:
+        self._listener.close()
+        os.close(self._bell)
+
+    def fileno(self) -> int:
+        """For select and similar: readable when calls wait for ``run_calls``."""
+        return self._bell
+
+    def wake(self) -> None:
+        """Make it readable, though no call waits."""
+        os.eventfd_write(self._bell, 1)
+
+    def run_calls(self) -> None:
+        """Carry out the calls that wait. Called by the thread that runs the switch."""
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            return
+        while True:
+            try:
+                call = self._pending.get_nowait()
+            except queue.Empty:
+                return
+            if not call.answer.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more
+            try:
+                call.answer.set_result(self._calls(call.service, call.name, call.arguments))
+            except Exception as error:
+                call.answer.set_exception(error)
+
+    def close(self) -> None:
+        """Close all connections; calls that wait are not carried out."""
+        self._closing = True
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends accept()
+        self._listener.close()
+        for client in list(self._clients):
+            try:
+                client.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # gone already
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                    return  # it is closed
+                time.sleep(_FULL_SECONDS)  # until others close their files
+                continue
+            if len(self._clients) >= _MOST_CLIENTS:
+                self._log(f"refused a client: {_MOST_CLIENTS} are connected")
+                client.close()
+                continue
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._clients.add(client)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        """Answer the calls of one client until it goes, or sends what is no call."""
+        carrier = TSocket()
+        carrier.setHandle(client)
+        transport = TBufferedTransport(carrier)
+        into = TBinaryProtocol(
+            transport,
+            string_length_limit=_LONGEST_TEXT,
+            container_length_limit=_MOST_ELEMENTS,
+        )
+        try:
+            while self._answer(into, transport):
+                pass
+        except EOFError:
+            pass
+        except (TException, OSError, ValueError, RecursionError, MemoryError) as error:
+            if not self._closing and str(error) not in {"", "TSocket read 0 bytes"}:
+                self._log(f"closed the connection of a Thrift client: {error}")
+        finally:
+            transport.close()
+            self._clients.discard(client)
+
+    def _answer(self, into: TBinaryProtocol, transport: TBufferedTransport) -> bool:
+        """Answer one call; whether the connection can go on."""
+        title, kind, number = into.readMessageBegin()
+        service, colon, name = str(title).partition(":")
+        if kind not in (TMessageType.CALL, TMessageType.ONEWAY) or not colon:
+            said = f"{title!r} is no call of a service: SERVICE:NAME"
+            _send(transport, _exception(name, number, said, TApplicationException.PROTOCOL_ERROR))
+            return False
+        if service not in SERVICES:
+            said = f"Unknown service: {service}"
+            _send(transport, _exception(name, number, said, TApplicationException.UNKNOWN_METHOD))
+            return False
+        call = SERVICES[service].get(name)
+        if call is None:
+            read(into, Struct({}))
+            into.readMessageEnd()
+            said = f"Invalid method name: '{name}'"
+            _send(transport, _exception(name, number, said, TApplicationException.UNKNOWN_METHOD))
+            return True
+        taken = Struct({i: (str(i), each) for i, each in enumerate(call.takes, 1)})
+        found = read(into, taken)
+        into.readMessageEnd()
+        arguments = [found.get(str(i), nothing(each)) for i, each in enumerate(call.takes, 1)]
+        _send(transport, self._carried_out(service, name, number, call, arguments))
+        return True
+
+    def _carried_out(
+        self, service: str, name: str, number: int, call: Call, arguments: list[Any]
+    ) -> bytes:
+        pending = _Pending(service, name, arguments, Future())
+        self._pending.put(pending)
+        os.eventfd_write(self._bell, 1)
+        failed = TApplicationException.INTERNAL_ERROR
+        try:
+            answer = pending.answer.result(_ANSWER_SECONDS)
+        except FutureTimeoutError:
+            pending.answer.cancel()  # so that it is not carried out after its answer
+            said = f"the switch did not come to {name} in {_ANSWER_SECONDS:g} s"
+            return _exception(name, number, said, failed)
+        except Exception as error:
+            return self._failed(name, number, call, error)
+        out, buffer = _message(name, TMessageType.REPLY, number)
+        if call.gives is not None:
+            out.writeFieldBegin("", call.gives.code, 0)
+            write(out, call.gives, answer)
+        out.writeFieldStop()
+        out.writeMessageEnd()
+        return bytes(buffer.getvalue())
+
+    def _failed(self, name: str, number: int, call: Call, error: Exception) -> bytes:
+        """The answer of a call that raised."""
+        code = self._calls.code_of(call.service, name, error)
+        if code is not None:
+            return _refusal(name, number, code)
+        if not isinstance(error, ControlError):
+            self._log(f"{call.service}:{name} failed: {error!r}")
+        said = str(error) or repr(error)
+        return _exception(name, number, said, TApplicationException.INTERNAL_ERROR)
+
+
+def _message(name: str, kind: int, number: int) -> tuple[TBinaryProtocol, TMemoryBuffer]:
+    buffer = TMemoryBuffer()
+    out = TBinaryProtocol(buffer)
+    out.writeMessageBegin(name, kind, number)
+    return out, buffer
+
+
+def _refusal(name: str, number: int, code: int) -> bytes:
+    """The answer of a call that is refused: its exception is field 1."""
+    out, buffer = _message(name, TMessageType.REPLY, number)
+    out.writeFieldBegin("", REFUSAL.code, 1)
+    write(out, REFUSAL, {"code": int(code)})
+    out.writeFieldStop()
+    out.writeMessageEnd()
+    return bytes(buffer.getvalue())
+
+
+def _exception(name: str, number: int, said: str, kind: int) -> bytes:
+    out, buffer = _message(name, TMessageType.EXCEPTION, number)
+    TApplicationException(kind, said).write(out)
+    out.writeMessageEnd()
+    return bytes(buffer.getvalue())
+
+
+def _send(transport: TBufferedTransport, message: bytes) -> None:
+    transport.write(message)
+    transport.flush()

@@ -1,0 +1,84 @@
+"""``innet simple-switch`` in the place of BMv2's simple_switch, and launchers of its name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from innet.cli.output import out
+from innet.core.errors import InputError, OutputError
+
+_OURS = "#!/bin/sh\n# innet's"  # how launchers begin
+_LAUNCHERS = {
+    "simple_switch": "-m innet.processes.simple_switch",
+    "simple_switch_CLI": "-m innet switch cli",
+}
+
+
+def simple_switch(context: typer.Context) -> None:
+    """Run the built-in switch with simple_switch's options, interfaces and control plane.
+
+    All options are simple_switch's: `innet simple-switch --help` lists them.
+    """
+    from innet.bmv2.cli import require_thrift
+
+    require_thrift("the control plane of simple_switch")
+    from innet.processes.simple_switch import main
+
+    raise typer.Exit(main(context.args))
+
+
+def link_tools(
+    *,
+    into: Annotated[Path, typer.Option("--into", help="A folder, made if it is not there.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where the folder hides a real simple_switch.")
+    ] = False,
+) -> None:
+    """Write launchers called simple_switch and simple_switch_CLI that start innet's.
+
+    Scripts that look for these names find them once the folder is first in PATH.
+    """
+    from innet.bmv2.cli import require_thrift
+
+    require_thrift("the control plane of simple_switch")
+    for name in _LAUNCHERS:
+        real = shutil.which(name)
+        there = into / name
+        if there.exists() and not _is_ours(there):
+            raise InputError(f"{there} exists, and is not innet's; choose another folder.")
+        if real is not None and not force and not _is_ours(Path(real)) and _precedes(into, real):
+            raise InputError(
+                f"{into} comes before {real} in PATH, which innet's launcher would hide; --force "
+                "does it all the same."
+            )
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for name, arguments in _LAUNCHERS.items():
+            path = into / name
+            python = shlex.quote(sys.executable)
+            path.write_text(f'{_OURS} {name}\nexec {python} {arguments} "$@"\n', encoding="utf-8")
+            path.chmod(0o755)
+            out.print(str(path), highlight=False, soft_wrap=True)
+    except OSError as error:
+        raise OutputError.of(into, error) from None
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return path.read_text(encoding="utf-8").startswith(_OURS)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _precedes(folder: Path, real: str) -> bool:
+    """Whether a folder of PATH is before that of a program."""
+    places = [Path(each).resolve() for each in os.environ.get("PATH", "").split(os.pathsep) if each]
+    own, other = folder.resolve(), Path(real).parent.resolve()
+    return own in places and places.index(own) < places.index(other)

@@ -1,0 +1,192 @@
+"""Packets of network interfaces through a compiled program, without Python between batches.
+
+Python code between two batches costs as much as some dozens of packets, and makes a lone packet
+late. What is rare is left to the caller: calls of the control plane, a socket without room, an
+interface that went.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from innet.core.numba_cache import is_kept, njit
+from innet.core.packets import PacketBatch
+from innet.switch import Switch
+from innet.switch.jit.inline import InlineProgram, run_inline
+from innet.transport.raw import CompiledPorts, Ports
+from innet.transport.system_calls import (
+    Departure,
+    by_port,
+    monotonic,
+    receive_of_ports,
+    send_packets,
+    wait_readable,
+)
+
+_NO_MEMORY = -1
+_EACH_SEPARATELY = 1  # packets are not joined to one message
+_MOST_TURNS = 64  # batches without a look at what else there is
+
+
+class Moved(NamedTuple):
+    """What ``turns`` did, and what remains for Python.
+
+    Attributes:
+        undelivered: packets to ports that do not exist.
+        lost: packets that the interfaces' queues had no room for.
+        error: the number of a socket's error, 0, or ``_NO_MEMORY``.
+        place: the position of the port whose socket had it; -1 for none.
+        first, received: range of the packets that were received last and must still be run.
+        done, produced: those that left the program last are ``produced``; as many as ``done``, in
+            the order of ``by_port``, were sent.
+    """
+
+    undelivered: int
+    lost: int
+    error: int
+    place: int
+    first: int
+    received: int
+    done: int
+    produced: int
+
+
+class PortForwarding:
+    """Forwards packets of ports while nothing else is to be done.
+
+    Args:
+        ports: the interfaces.
+        switch: runs the compiled program.
+        begun: ``time.monotonic()`` when the program's clock was 0.
+
+    Attributes:
+        works: whether the program can be run in this way: not if it recirculates, sends digests,
+            has entries that age, or may loop for ever.
+    """
+
+    def __init__(self, ports: Ports, switch: Switch, begun: float) -> None:
+        self._ports = ports
+        self._switch = switch
+        self._begun = begun
+        self._packets = ports.packets
+        self._inline = switch.inline(ports.packets)
+        self.works = self._inline is not None
+        if self.works:
+            self.run(-1, 0.0)  # compiled now, not when a packet waits
+
+    @property
+    def fits(self) -> bool:
+        """Whether the ports still use the memory that the program was given."""
+        return self._ports.packets.data is self._packets.data
+
+    def run(self, descriptor: int, seconds: float) -> PacketBatch:
+        """Forward until a descriptor is readable, or nothing arrives for so many seconds.
+
+        Args:
+            descriptor: what else ends it; -1 for nothing.
+            seconds: how long at most without packets.
+
+        Returns:
+            Packets that were received and not run, as a socket had an error first; valid until
+            the next call.
+        """
+        assert self._inline is not None
+        program = self._inline.begin()
+        try:
+            until = time.monotonic() + seconds
+            moved = Moved(*turns(self._ports.compiled(), program, self._begun, descriptor, until))
+        finally:
+            self._inline.end()
+        self._ports.undelivered += moved.undelivered
+        self._ports.lose(moved.lost)
+        if moved.error == _NO_MEMORY:
+            raise MemoryError("the compiled program could not have the memory that it needed")
+        if moved.produced:
+            rows = slice(moved.produced)
+            left = PacketBatch(program.out[rows], program.out_length[rows], program.out_port[rows])
+            self._ports.send(left, moved.done)
+        elif moved.error:
+            self._ports.fail(moved.place, moved.error)
+        return self._ports.rows(moved.first, moved.received)
+
+
+def is_compiled() -> bool:
+    """Whether the loop itself is compiled on this machine; otherwise it takes some seconds."""
+    return is_kept(turns)
+
+
+@njit(cache=True, nogil=True)
+def turns(
+    ports: CompiledPorts, program: InlineProgram, begun: float, descriptor: int, until: float
+) -> tuple[int, int, int, int, int, int, int, int]:
+    """Receive, run and send; sleep if nothing has arrived.
+
+    Args:
+        ports: a CompiledPorts.
+        program: what the switch runs.
+        begun: start of the program's clock.
+        descriptor: ends it when it is readable.
+        until: a time by ``time.monotonic``; after it there is no sleep.
+
+    Returns:
+        The fields of ``Moved``.
+    """
+    words = np.zeros(4, np.int64)
+    undelivered, lost = 0, 0
+    for _ in range(_MOST_TURNS):
+        received, error, struck = receive_of_ports(
+            ports.sockets, ports.most, ports.frames, ports.port
+        )
+        if error != 0:
+            return undelivered, lost, error, struck, 0, received, 0, 0
+        if received == 0:
+            left = until - monotonic(words)
+            if left <= 0 or wait_readable(ports.poll, descriptor, left, words) != 1:
+                break
+            continue
+        clock = int((monotonic(words) - begun) * 1e6)
+        first = 0
+        while first < received:
+            first, produced, number = run_inline(program, first, received, clock)
+            if number != 0:
+                return undelivered, lost, _NO_MEMORY, -1, first, received, 0, 0
+            done, unknown, missing, error = _send(ports, program, produced)
+            undelivered += unknown
+            lost += missing
+            if error != 0:
+                return undelivered, lost, error, -1, first, received, done, produced
+    return undelivered, lost, 0, -1, 0, 0, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _send(ports: CompiledPorts, program: InlineProgram, produced: int) -> tuple[int, int, int, int]:
+    """Send what left the program, each packet by its port.
+
+    Returns:
+        How many were sent, in the order of ``by_port``; to unknown ports; lost; errno or 0.
+    """
+    length = program.out_length[:produced]
+    rows, positions, unknown = by_port(program.out_port[:produced], ports.places)
+    lost, begin = 0, 0
+    while begin < len(rows):
+        end = begin + 1
+        while end < len(rows) and positions[end] == positions[begin]:
+            end += 1
+        leaving = Departure(program.out, length, 0, rows[begin:end], ports.names, rows[begin:end])
+        done, missing, error = send_packets(
+            ports.sockets[positions[begin], 0],
+            leaving,
+            0,
+            _EACH_SEPARATELY,
+            ports.transmission,
+            True,
+        )
+        lost += missing
+        if error != 0:
+            # 0 unknown: Ports.send counts them when it sends the rest.
+            return begin + done, 0, lost, error
+        begin = end
+    return begin, unknown, lost, 0

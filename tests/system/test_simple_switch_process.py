@@ -1,0 +1,282 @@
+"""innet simple-switch between interfaces: packets, the compiler's take-over, faults, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("thrift", reason="Thrift's library is not installed")
+
+from innet.bmv2 import shell
+from innet.core.packets import PacketBatch
+from innet.processes.simple_switch import main
+from innet.transport.raw import Ports
+
+FORWARD = Path(__file__).parents[2] / "p4" / "examples" / "forward.json"
+COMMANDS = FORWARD.with_suffix(".commands").read_text().splitlines()
+HEADER = bytes.fromhex("020000000002 020000000001 88b5")
+BACK = HEADER[6:12] + HEADER[:6] + HEADER[12:]
+SECONDS = 60.0
+
+
+def _missing():
+    if os.geteuid() != 0:
+        return "network interfaces need root"
+    return "" if shutil.which("ip") else "ip is not installed"
+
+
+pytestmark = pytest.mark.skipif(bool(_missing()), reason=_missing())
+
+
+def ip(command):
+    subprocess.run(["ip", *command.split()], check=True, timeout=30)
+
+
+def tap(interface):
+    """A socket that sends and receives whole frames of ours."""
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
+    sock.bind((interface, 0x88B5))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    sock.settimeout(SECONDS)  # a first packet may wait until Numba has compiled what sends it
+    return sock
+
+
+@pytest.fixture
+def cables():
+    """Two cables: the ends of hosts are a0 and b0, those of the switch a1 and b1."""
+    tag = f"i{os.getpid() % 100000:x}"
+    names = [f"{tag}{end}" for end in ("a0", "a1", "b0", "b1")]
+    with contextlib.ExitStack() as stack:
+        for near, far in (names[:2], names[2:]):
+            connect(near, far)
+            stack.callback(
+                lambda each=near: subprocess.run(["ip", "link", "del", each], check=False)
+            )
+        yield names
+
+
+def connect(near, far):
+    ip(f"link add {near} type veth peer name {far}")
+    for each in (near, far):
+        Path(f"/proc/sys/net/ipv6/conf/{each}/disable_ipv6").write_text("1")
+        ip(f"link set {each} up")
+
+
+class Running:
+    """The switch process, with its control plane."""
+
+    def __init__(self, cables, folder, *options):
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            self.port = sock.getsockname()[1]
+        self.log = folder / "log.txt"
+        self.log.unlink(missing_ok=True)
+        words = [sys.executable, "-m", "innet.processes.simple_switch", str(FORWARD)]
+        words += ["-i", f"1@{cables[1]}", "-i", f"2@{cables[3]}", "--thrift-port", str(self.port)]
+        words += ["--log-file", str(folder / "log"), "--log-flush", *options]
+        self.process = subprocess.Popen(words)
+
+    def commands(self, *lines):
+        self.wait_for("Thrift server was started")
+        assert shell.run("127.0.0.1", self.port, lines) == 0
+
+    def wait_for(self, text, times=1):
+        """Until the log has it, as often as is said."""
+        end = time.monotonic() + SECONDS
+        while not self.log.exists() or self.log.read_text().count(text) < times:
+            assert time.monotonic() < end
+            assert self.process.poll() is None
+            time.sleep(0.02)
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(10)
+
+
+@pytest.fixture
+def switch(cables, tmp_path):
+    made = []
+
+    def make(*options):
+        made.append(Running(cables, tmp_path, *options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.process.kill()
+        each.process.wait()
+
+
+def frame(number):
+    return HEADER + number.to_bytes(4, "big") + bytes(46)
+
+
+def passes(near, far, number=0, header=HEADER):
+    """Whether a frame passes from one socket to the other."""
+    sent = header + frame(number)[len(header) :]
+    near.send(sent)
+    try:
+        return far.recv(2048) == sent
+    except TimeoutError:
+        return False
+
+
+def test_nothing_is_lost_while_the_compiled_program_takes_over(cables, switch, tmp_path):
+    os.environ["INNET_CACHE_DIR"], before = str(tmp_path), os.environ.get("INNET_CACHE_DIR")
+    try:
+        running = switch()
+    finally:
+        del os.environ["INNET_CACHE_DIR"]
+        if before is not None:
+            os.environ["INNET_CACHE_DIR"] = before
+    running.commands(*COMMANDS)
+    running.wait_for("The interpreter runs packets")
+    number = after = 0
+    with tap(cables[0]) as near, tap(cables[2]) as far:
+        while after < 50:
+            assert passes(near, far, number), number
+            number += 1
+            after += "The compiled program runs" in running.log.read_text()
+    assert number > after  # some passed before it
+    assert running.end() == 0
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_interfaces_that_go_come_back(cables, switch, engine):
+    running = switch("--engine", engine)
+    running.commands(*COMMANDS)
+    with tap(cables[0]) as near, tap(cables[2]) as far:
+        assert passes(near, far)
+        ip(f"link set {cables[3]} down")
+        running.wait_for("port 2 is down")
+        near.send(frame(1))  # lost, and no more than that
+        ip(f"link set {cables[3]} up")
+        running.wait_for("port 2 is up")
+    ip(f"link del {cables[2]}")
+    running.wait_for("port 2 is down", 2)
+    connect(cables[2], cables[3])
+    running.wait_for("port 2 is up", 2)
+    with tap(cables[0]) as near, tap(cables[2]) as far:
+        assert passes(near, far, 2)
+        assert passes(far, near, 3, BACK)
+    assert running.process.poll() is None
+    assert running.end() == 0
+
+
+@pytest.fixture
+def ports(cables):
+    """Those of the switch (1, 2), and of the hosts (3, 4)."""
+    made = [
+        Ports(dict(enumerate(each, first)), lambda *_: None)
+        for first, each in ((1, cables[1::2]), (3, cables[0::2]))
+    ]
+    yield made
+    for each in made:
+        each.close()
+
+
+def received(ports, count):
+    """So many packets, as (port, bytes), or as many as come."""
+    found = []
+    end = time.monotonic() + 5
+    while len(found) < count and time.monotonic() < end:
+        found += ports.receive(0.1).to_packets()
+    return found
+
+
+def test_vlan_tags_stay_on_frames(ports):
+    switch, hosts = ports
+    plain = frame(1)
+    tagged = plain[:12] + bytes.fromhex("8100 a005") + plain[12:]
+    twice = plain[:12] + bytes.fromhex("88a8 0007 8100 a005") + plain[12:]
+    for sent in ([tagged, plain, tagged], [twice], [plain]):
+        hosts.send(PacketBatch.from_packets([(3, each) for each in sent]))
+        assert received(switch, len(sent)) == [(1, each) for each in sent]
+
+
+def test_packets_that_cannot_be_sent_take_no_others_with_them(ports):
+    switch, hosts = ports
+    good = [frame(number) for number in range(3)]
+    batch = [good[0], bytes(2000), good[1], bytes(10), good[2]]
+    switch.send(PacketBatch.from_packets([(2, each) for each in batch]))
+    assert received(hosts, 3) == [(4, each) for each in good]
+    assert switch.dropped == 2
+    assert switch.undelivered == 0
+
+
+def test_a_larger_mtu_is_noticed(ports, cables):
+    switch, hosts = ports
+    for each in cables:
+        ip(f"link set {each} mtu 9000")
+    switch.poll_interfaces()
+    hosts.poll_interfaces()
+    long = HEADER + bytes(8000)
+    hosts.send(PacketBatch.from_packets([(3, long)]))
+    assert received(switch, 1) == [(1, long)]
+
+
+def test_a_port_is_added_while_the_interface_of_another_is_gone(cables):
+    told = []
+    ports = Ports({1: cables[1], 2: cables[3]}, lambda *change: told.append(change))
+    try:
+        ip(f"link del {cables[2]}")
+        connect(cables[2], f"{cables[3]}x")
+        ports.add(3, f"{cables[3]}x")  # before anything noticed
+        ports.remove(3)
+        ports.poll_interfaces()
+        assert told == [(2, cables[3], False)]
+    finally:
+        ports.close()
+
+
+def test_a_killed_one_starts_again(cables, switch):
+    first = switch("--engine", "interpret")
+    first.commands(*COMMANDS)
+    assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    second = switch("--engine", "interpret")
+    second.commands("show_ports", *COMMANDS)
+    with tap(cables[0]) as near, tap(cables[2]) as far:
+        assert passes(near, far)
+    assert second.end(signal.SIGINT) == 0
+
+
+def test_a_burst_leaves_in_its_order_and_none_is_left_behind(cables, switch):
+    running = switch("--engine", "jit")
+    running.commands(*COMMANDS)
+    with tap(cables[0]) as near, tap(cables[2]) as far:
+        assert passes(near, far)
+        for first in range(0, 3000, 300):
+            for number in range(first, first + 300):
+                near.send(frame(number))
+            assert [far.recv(2048) for _ in range(300)] == [
+                frame(number) for number in range(first, first + 300)
+            ]
+    running.commands("show_ports")
+    assert running.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--thrift-port", "70000", str(FORWARD)], "--thrift-port is 0 to 65535, not 70000"),
+        (["--use-files", "0", str(FORWARD)], "`innet switch replay` runs captures"),
+        (["--debugger"], "--debugger: there is no debugger"),
+        (["-i", "veth1", "x.json"], "--interface veth1: write it as PORT@NAME"),
+        (["-i", "1@a", "-i", "1@b", "x.json"], "port 1 has an interface already"),
+        (["--drop-port", "7", "x.json"], "only 511 works here"),
+        ([], "name the JSON of a program"),
+        (["--pcap=nowhere", str(FORWARD)], "there is no such folder"),
+        (["-i", "1@no-such-one", str(FORWARD)], "no-such-one"),
+    ],
+)
+def test_what_cannot_be_is_named(options, said, capsys):
+    assert main(["--thrift-port", "0", *options]) == 1
+    assert said in capsys.readouterr().err

@@ -1,0 +1,196 @@
+"""simple_switch's control plane, served for the built-in switch: answers, codes and bad clients."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+from support.mininet import has_bmv2
+from support.switch_cases import program
+
+pytest.importorskip("thrift", reason="Thrift's library is not installed")
+
+from support.thrift_fuzz import Calls, Process, answer
+
+from innet.bmv2 import shell
+from innet.bmv2.simple_switch import find_simple_switch
+from innet.bmv2.thrift_api import SERVICES
+from innet.bmv2.thrift_client import ThriftClient
+from innet.core.errors import ControlError, NetworkError, Refusal
+
+
+@pytest.fixture
+def running():
+    made = []
+
+    def make(name="fuzz_registers", **options):
+        made.append(Process(json.dumps(program(name)), engine="interpret", **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def client(running):
+    there = ThriftClient(running().port)
+    yield there
+    there.close()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+def test_every_call_of_the_services_is_there():
+    assert {name: len(calls) for name, calls in SERVICES.items()} == {
+        "standard": 70,
+        "simple_pre": 8,
+        "simple_pre_lag": 9,
+        "simple_switch": 14,
+    }
+
+
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH")
+@pytest.mark.parametrize("name", ["fuzz_registers", "fuzz_counters", "fuzz_digests", "fuzz_parser"])
+def test_random_calls_are_answered_as_simple_switch_answers_them(name, running, tmp_path):
+    document = program(name)
+    path, port = tmp_path / "program.json", free_port()
+    path.write_text(json.dumps(document))
+    words = [find_simple_switch(None)[0], "--thrift-port", str(port), "--log-level", "off", path]
+    real = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        there, here = connected(port), ThriftClient(running(name).port)
+        calls = Calls(document, random.Random(7))
+        for number in range(300):
+            call, arguments = calls.next()
+            wanted, found = (answer(each, call, arguments) for each in (there, here))
+            assert found == wanted, (number, call, arguments)
+            for each in (there, here):
+                if not each.open:
+                    each.connect()
+            if number % 50 == 49:
+                for call, arguments in calls.reads():
+                    assert answer(here, call, arguments) == answer(there, call, arguments), call
+        there.close()
+        here.close()
+    finally:
+        real.kill()
+        real.wait()
+
+
+def connected(port):
+    """A client of the simple_switch that listens at a port, once it has all its services."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            client = ThriftClient(port)
+            client.call("get_time_elapsed_us")
+        except ControlError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        else:
+            return client
+
+
+def test_refusals_have_simple_switchs_codes(client):
+    with pytest.raises(ControlError) as refused:
+        client.call("bm_mt_get_num_entries", 0, "nothing")
+    assert refused.value.reason is Refusal.UNKNOWN_TABLE
+    with pytest.raises(ControlError, match="the index is beyond the end"):
+        client.call("bm_register_read", 0, "I.words", 1 << 20)
+    with pytest.raises(ControlError, match="there is no array of this name"):
+        client.call("bm_register_read", 0, "words", 0)  # the CLI shortens names, the switch not
+    with pytest.raises(ControlError, match="--enable-swap"):
+        client.call("bm_swap_configs")
+
+
+def test_a_program_is_swapped_at_run_time(running):
+    there = running("fuzz_registers", enable_swap=True)
+    client = ThriftClient(there.port)
+    with pytest.raises(ControlError, match="no configuration to swap"):
+        client.call("bm_swap_configs")
+    with pytest.raises(ControlError, match="no JSON"):
+        client.call("bm_load_new_config", "{")
+    client.call("bm_load_new_config", json.dumps(program("fuzz_counters")))
+    assert "I.words" in client.call("bm_get_config")
+    client.call("bm_swap_configs")
+    assert json.loads(client.call("bm_get_config")) == program("fuzz_counters")
+    client.close()
+
+
+def test_what_is_no_call_ends_that_connection_alone(running):
+    there = running()
+    noise = random.Random(3)
+    good = ThriftClient(there.port)
+    frames = [
+        noise.randbytes(noise.randrange(1, 60)),
+        struct.pack(">I", 0x80010001) + struct.pack(">i", 1 << 30),  # a name of a gigabyte
+        struct.pack(">I", 0x80010001) + struct.pack(">i", -5),
+        b"GET / HTTP/1.1\r\n\r\n",
+    ]
+    for number in range(400):
+        with socket.create_connection(("127.0.0.1", there.port), 5) as bad:
+            bad.sendall(frames[number % 4] if number < 4 else noise.randbytes(40))
+    assert good.call("bm_register_read", 0, "I.words", 0) == 0
+    with socket.create_connection(("127.0.0.1", there.port), 5) as half:
+        half.sendall(struct.pack(">I", 0x80010001) + struct.pack(">i", 12) + b"stand")
+        assert good.call("bm_register_read", 0, "I.words", 0) == 0
+    good.close()
+
+
+def test_a_hundred_clients_at_once_lose_nothing(running):
+    there = running()
+    failed = []
+
+    def write(number):
+        try:
+            client = ThriftClient(there.port)
+            for _ in range(5):
+                before = client.call("bm_register_read", 0, "I.words", number % 8)
+                client.call("bm_register_write", 0, "I.words", number % 8, before)
+            client.close()
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(100)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    assert not failed
+    assert not any(each.is_alive() for each in threads)
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NetworkError, match=f"TCP port {port}.*--thrift-port"):
+            Process(json.dumps(program("fuzz_registers")), port=port)
+
+
+def test_commands_of_the_cli_reach_a_running_switch(running, capsys):
+    there = running()
+    lines = ["register_write words 1 7", "register_read words 1", "nothing", "", "exit", "help"]
+    assert shell.run("127.0.0.1", there.port, lines) == 1
+    said = capsys.readouterr().out
+    assert "words[1]= 7" in said
+    assert "Error: " in said
+    assert "nothing" in said
+
+
+def test_names_are_completed(running):
+    control = shell.connect("127.0.0.1", running().port)
+    completion = shell.Completion(control)
+    assert completion.of("register_re", "register_re") == ["register_read", "register_reset"]
+    assert completion.of("register_read I.w", "I.w") == ["I.wides", "I.words"]
+    assert completion.of("nothing I.w", "I.w") == []
+    control.close()

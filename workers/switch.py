@@ -1,8 +1,8 @@
-"""The built-in switch on network interfaces: ``python workers/switch.py --help``."""
+"""The built-in switch in simple_switch's place: ``python workers/switch.py --help``."""
 
 import sys
 
-from innet.processes.switch import main
+from innet.processes.simple_switch import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,13 +1,11 @@
 """Text commands to a running simple_switch, over Thrift or through simple_switch_CLI.
 
-With Thrift's library (the extra ``bmv2``), innet runs the commands over ``ThriftControlPlane``.
-Without it, and for commands that only simple_switch_CLI has, one simple_switch_CLI keeps running:
-its start takes longer than a thousand commands.
+innet runs the commands over ``ThriftControlPlane``. For commands that only simple_switch_CLI has,
+one simple_switch_CLI keeps running: its start takes longer than a thousand commands.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import selectors
 import subprocess
@@ -15,13 +13,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from innet.core.errors import ControlError, MissingToolError, StalledError
+from innet.bmv2.control_plane import ThriftControlPlane
+from innet.core.errors import ControlError, StalledError
 from innet.switch.control import commands
-
-if TYPE_CHECKING:
-    from innet.bmv2.control_plane import ThriftControlPlane
 
 ANSWER_SECONDS = 60.0
 """Seconds that simple_switch_CLI has to answer a few commands."""
@@ -29,10 +25,6 @@ ANSWER_SECONDS = 60.0
 _PROMPT = b"RuntimeCmd: "
 _AT_ONCE = 50  # so few that no pipe fills up
 _STOP_SECONDS = 5.0
-_REMEDY = (
-    "Install Thrift's library (pip install 'innet[bmv2]'), or BMv2 with its simple_switch_CLI on "
-    "PATH."
-)
 
 
 class CommandRunner(Protocol):
@@ -44,22 +36,8 @@ class CommandRunner(Protocol):
     def close(self) -> None: ...
 
 
-def require_thrift(needed_for: str) -> None:
-    """Raise MissingToolError unless Thrift's library is installed."""
-    if not has_thrift():
-        raise MissingToolError(
-            "Thrift's library", needed_for, "Get it by: pip install 'innet[bmv2]'"
-        )
-
-
-def has_thrift() -> bool:
-    """Whether Thrift's library is installed."""
-    return importlib.util.find_spec("thrift") is not None
-
-
 class CommandClient:
-    """Runs commands over Thrift if its library is installed; otherwise, and if only the CLI has a
-    command, through the CLI.
+    """Runs commands over Thrift, and through the CLI those that only it has.
 
     Args:
         program: BMv2 JSON of simple_switch's program.
@@ -67,9 +45,9 @@ class CommandClient:
         cli: simple_switch_CLI, if it is installed.
         inside: a context in which to open the connection, such as a network namespace.
         prefix: a command that starts simple_switch_CLI in the same context.
+        seconds: within which it must be ready.
 
     Raises:
-        MissingToolError: neither is installed.
         ControlError: simple_switch cannot be reached.
         StalledError: it listens, but is not ready in time.
     """
@@ -82,20 +60,13 @@ class CommandClient:
         *,
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
         prefix: Sequence[str] = (),
+        seconds: float = ANSWER_SECONDS,
     ) -> None:
         self._path, self._port, self._prefix = cli, port, prefix
         self._cli: CliProcess | None = None
-        self._thrift: ThriftControlPlane | None = None
-        if has_thrift():
-            from innet.bmv2.control_plane import (  # noqa: PLC0415 - it needs Thrift's library
-                ThriftControlPlane,
-            )
-
-            with inside():
-                self._thrift = thrift = ThriftControlPlane(program, port)
-                thrift.wait()
-        elif cli is None:
-            raise MissingToolError("simple_switch_CLI", "the control plane of BMv2", _REMEDY)
+        with inside():
+            self._thrift = ThriftControlPlane(program, port)
+            self._thrift.wait(seconds)
 
     def run(self, lines: Sequence[str]) -> list[str]:
         """See ``CommandRunner``.
@@ -109,7 +80,7 @@ class CommandClient:
     def _run(self, line: str) -> str:
         _require_command(line)
         known = line.split(maxsplit=1)[0] in commands.COMMANDS
-        if self._thrift is None or (not known and self._path is not None):
+        if not known and self._path is not None:
             return self._started_cli().run([line])[0]
         try:
             return commands.run(self._thrift, line)
@@ -117,6 +88,10 @@ class CommandClient:
             if not self._thrift.open:
                 raise
             return f"Error: {error}"
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """A call of the control plane; see ``ThriftClient.call``."""
+        return self._thrift.client.call(name, *arguments)
 
     def _started_cli(self) -> CliProcess:
         if self._cli is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from innet.bmv2.thrift_api import bytes_of, sent_match
-from innet.bmv2.thrift_client import ThriftClient
+from innet.bmv2.thrift_client import ANSWER_SECONDS, ThriftClient
 from innet.core.errors import ControlError, StalledError
 from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, QueueSetting
@@ -56,6 +56,9 @@ class ThriftControlPlane(ControlPlane):
         program: BMv2 JSON of its program.
         port, host: where its control plane listens; see ``ThriftClient``.
 
+    Attributes:
+        client: the connection.
+
     Raises:
         ControlError: nothing listens there.
     """
@@ -66,7 +69,7 @@ class ThriftControlPlane(ControlPlane):
 
     def __init__(self, program: Mapping[str, Any], port: int, host: str = "127.0.0.1") -> None:
         super().__init__(load_program(program))
-        self._client = ThriftClient(port, host=host)
+        self.client = ThriftClient(port, host=host)
 
     def wait(self, seconds: float = 20.0) -> None:
         """Wait until all services are registered; simple_switch listens before that.
@@ -78,13 +81,17 @@ class ThriftControlPlane(ControlPlane):
             ControlError: the connection is gone.
         """
         end = time.monotonic() + seconds
-        for name, *arguments in _ONE_OF_EACH_SERVICE:
-            while not self._offers(name, *arguments):
-                if time.monotonic() > end:
-                    raise StalledError(
-                        f"simple_switch did not offer all of its services within {seconds:g} s."
-                    )
-                time.sleep(_PAUSE)
+        try:
+            for name, *arguments in _ONE_OF_EACH_SERVICE:
+                self.client.limit(max(_PAUSE, end - time.monotonic()))
+                while not self._offers(name, *arguments):
+                    if time.monotonic() > end:
+                        raise StalledError(
+                            f"simple_switch did not offer all of its services within {seconds:g} s."
+                        )
+                    time.sleep(_PAUSE)
+        finally:
+            self.client.limit(ANSWER_SECONDS)
 
     def _offers(self, name: str, *arguments: Any) -> bool:
         """Whether the service of a call exists; the call itself may be refused."""
@@ -92,7 +99,7 @@ class ThriftControlPlane(ControlPlane):
             self._call(name, *arguments)
         except ControlError as error:
             if "Unknown service" in str(error):
-                self._client.connect()  # the server closes the connection after such a call
+                self.client.connect()  # the server closes the connection after such a call
                 return False
             if not self.open:
                 raise
@@ -101,18 +108,18 @@ class ThriftControlPlane(ControlPlane):
     @property
     def open(self) -> bool:
         """Whether the connection is open, as far as is known."""
-        return self._client.open
+        return self.client.open
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
     def _call(self, name: str, *arguments: Any) -> Any:
         """One call; see ``ThriftClient.call``."""
-        return self._client.call(name, *arguments)
+        return self.client.call(name, *arguments)
 
     def _standard(self, name: str, *arguments: Any) -> Any:
         """One call with a context argument."""
-        return self._client.call(name, _CONTEXT, *arguments)
+        return self.client.call(name, _CONTEXT, *arguments)
 
     # ── Tables ──
 

@@ -21,14 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.bmv2.cli import has_thrift
 from innet.bmv2.session import Packets, Session
 from innet.core.errors import ControlError, InputError, MissingToolError
 
 _REMEDY = (
     "Install BMv2 (https://github.com/p4lang/behavioral-model#installing-bmv2) so that "
-    "simple_switch is on PATH, and simple_switch_CLI too or Thrift's library (pip install "
-    "'innet[bmv2]'). The built-in switch needs none of them."
+    "simple_switch is on PATH. The built-in switch does not need it."
 )
 
 _NAMING_PORTS = ("mc_node_create", "mc_node_update", "mc_set_lag_membership", "mirroring_add")
@@ -56,8 +54,7 @@ class RunResult:
 def find_simple_switch(
     path: str | Path | None = None, *, checked: bool = False
 ) -> tuple[Path, Path | None]:
-    """simple_switch and simple_switch_CLI on PATH; None for a missing CLI if Thrift's library is
-    installed.
+    """simple_switch and simple_switch_CLI on PATH; None for a missing CLI.
 
     Args:
         path: simple_switch's path; by default it is searched on PATH.
@@ -70,9 +67,8 @@ def find_simple_switch(
     switch, cli = (shutil.which(name) for name in names)
     if checked:
         switch = shutil.which("simple_switch_checked") or switch
-    if switch is None or (cli is None and not has_thrift()):
-        missing = names[0] if switch is None else names[1]
-        raise MissingToolError(missing, "running a program on BMv2", _REMEDY)
+    if switch is None:
+        raise MissingToolError(names[0], "running a program on BMv2", _REMEDY)
     return Path(switch), None if cli is None else Path(cli)
 
 

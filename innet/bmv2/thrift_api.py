@@ -1,7 +1,6 @@
 """The control plane of simple_switch over Thrift: services, calls and types.
 
-Names and numbers are those of BMv2's interface, which client and server share. Needs the package
-``thrift`` (the extra ``bmv2``).
+Names and numbers are those of BMv2's interface, which client and server share.
 
 Source: BMv2's services Standard, SimplePre, SimplePreLAG and SimpleSwitch;
 https://thrift.apache.org for the numbers of the types.
@@ -320,12 +319,21 @@ SERVICES: Mapping[str, Mapping[str, Call]] = {
 }
 """Every call, by the name of its service and its own."""
 
+OWN_SERVICE: Mapping[str, Call] = {
+    "command": Call("innet", {}, (TEXT,), TEXT),
+    "statistics": Call("innet", {}, (), TEXT),
+}
+"""innet's own service "innet", for what the others cannot tell: queues, cells of more than 63 bits,
+packets that were lost. ``command`` takes a command of simple_switch_CLI and gives what it prints;
+``statistics`` gives an object of JSON. A real simple_switch does not have it."""
+
 CALLS: Mapping[str, Call] = {
+    **OWN_SERVICE,
     **SERVICES["standard"],
     **SERVICES["simple_pre_lag"],
     **SERVICES["simple_switch"],
 }
-"""The calls that simple_switch answers, by name."""
+"""The calls of a client, by name: those that simple_switch answers, and innet's own."""
 
 REFUSAL = Struct({1: ("code", I32)})
 """What all of the interface's exceptions look like."""

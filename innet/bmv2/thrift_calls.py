@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from innet.bmv2.thrift_api import (
     EXACT,
     LPM,
+    OWN_SERVICE,
     RANGE,
     SERVICES,
     TERNARY,
@@ -24,6 +25,7 @@ from innet.bmv2.thrift_api import (
 )
 from innet.core.errors import ControlError, InnetError, Refusal
 from innet.switch import Switch, ir
+from innet.switch.control import commands
 from innet.switch.control.control_plane import ControlPlane, Entry
 from innet.switch.control.values import check_rates
 from innet.switch.state.hashes import CrcParameters
@@ -114,6 +116,10 @@ class Device(Protocol):
         """Microseconds since it started."""
         ...
 
+    def statistics(self) -> Mapping[str, int]:
+        """Counts of packets."""
+        ...
+
 
 class SwapError(InnetError):
     """A swap of configurations that is refused; ``code`` is that of SwapOperationErrorCode."""
@@ -139,7 +145,7 @@ class Calls:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._methods: dict[tuple[str, str], Callable[..., Any]] = {}
-        for service, calls in SERVICES.items():
+        for service, calls in {**SERVICES, "innet": OWN_SERVICE}.items():
             for name in calls:
                 special = getattr(self, f"_{service}_{name}", None)
                 method = special or getattr(self, f"_{name}")
@@ -154,7 +160,9 @@ class Calls:
         """The code with which a call is refused after an error; None where it has none for it."""
         if isinstance(error, RefusedError):
             return error.code
-        if not isinstance(error, ControlError) or not SERVICES[service][name].refusals:
+        if service == "innet" or not isinstance(error, ControlError):
+            return None
+        if not SERVICES[service][name].refusals:
             return None
         if "_mt_" in name:
             return int(error.reason)
@@ -169,6 +177,14 @@ class Calls:
     @property
     def _program(self) -> ir.Program:
         return self._control.program
+
+    # ── innet's own service ──
+
+    def _innet_command(self, line: str) -> str:
+        return commands.run(self._control, line)
+
+    def _innet_statistics(self) -> str:
+        return json.dumps(self._device.statistics())
 
     # ── Tables ──
 

@@ -1,6 +1,6 @@
 """Calls to the control plane of a running simple_switch over Thrift.
 
-The calls are those of ``innet.bmv2.thrift_api``. Needs the package ``thrift`` (the extra ``bmv2``).
+The calls are those of ``innet.bmv2.thrift_api``.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ class ThriftClient:
         self._protocol = TBinaryProtocol(self._transport)
         self._number = 0
         self.connect()
+
+    def limit(self, seconds: float) -> None:
+        """Another deadline for the following answers."""
+        self._seconds = seconds
+        self._socket.setTimeout(seconds * 1e3)
 
     def connect(self) -> None:
         """Open the connection, again if it was closed.

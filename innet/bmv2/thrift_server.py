@@ -23,7 +23,16 @@ from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TMemoryBuffer
 
-from innet.bmv2.thrift_api import REFUSAL, SERVICES, Call, Struct, nothing, read, write
+from innet.bmv2.thrift_api import (
+    OWN_SERVICE,
+    REFUSAL,
+    SERVICES,
+    Call,
+    Struct,
+    nothing,
+    read,
+    write,
+)
 from innet.bmv2.thrift_calls import Calls, Device
 from innet.core.errors import ControlError, InputError, NetworkError
 
@@ -175,11 +184,12 @@ class ThriftServer:
             said = f"{title!r} is no call of a service: SERVICE:NAME"
             _send(transport, _exception(name, number, said, TApplicationException.PROTOCOL_ERROR))
             return False
-        if service not in SERVICES:
+        calls = OWN_SERVICE if service == "innet" else SERVICES.get(service)
+        if calls is None:
             said = f"Unknown service: {service}"
             _send(transport, _exception(name, number, said, TApplicationException.UNKNOWN_METHOD))
             return False
-        call = SERVICES[service].get(name)
+        call = calls.get(name)
         if call is None:
             read(into, Struct({}))
             into.readMessageEnd()

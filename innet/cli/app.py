@@ -56,7 +56,6 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "switch replay": ("innet switch replay mine.json p0_in.pcap --out replayed", "switch"),
     "switch bench": ("innet switch bench slots-64", "switch"),
     "switch explain": ("innet switch explain slots-32", "switch"),
-    "switch run": ("sudo innet switch run slots-64 -i 1@eth0 -i 2@eth1", "switch"),
     "switch cli": ("innet switch cli --thrift-port 9090", "simple-switch"),
     "switch serve": ("innet switch serve --listen 0.0.0.0:48879 --key-file key", "service"),
     "switch top": ("innet switch top 10.0.0.1:48879 --key-file key", "service"),

@@ -26,9 +26,6 @@ def simple_switch(context: typer.Context) -> None:
 
     All options are simple_switch's: `innet simple-switch --help` lists them.
     """
-    from innet.bmv2.cli import require_thrift
-
-    require_thrift("the control plane of simple_switch")
     from innet.processes.simple_switch import main
 
     raise typer.Exit(main(context.args))
@@ -45,9 +42,6 @@ def link_tools(
 
     Scripts that look for these names find them once the folder is first in PATH.
     """
-    from innet.bmv2.cli import require_thrift
-
-    require_thrift("the control plane of simple_switch")
     for name in _LAUNCHERS:
         real = shutil.which(name)
         there = into / name

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 # Parameters that say something of a network for a program of one's own; the others, of all-reduces.
 _OWN = {"topology", "p4", "rules", "switch", "workers", "engine", "priority_queues", "pcap", "cli"}
-_ONLY_BMV2 = {"simple_switch", "thrift_port", "log_level"}
+_BOTH = {"thrift_port", "log_level"}
+_ONLY_BMV2 = {"simple_switch"}
 _ONLY_TRAINING = {"model", "epochs", "out_dir"}
 _NO_TRAINING = {"size", "density", "input", "rounds", "output"}
 _NO_PREDICTION = {"p4", "rules", "train", "model", "epochs", "out_dir", "draw", "cli", "output"}
@@ -292,7 +293,10 @@ def _own_program(
     from innet.mininet.files import run
     from innet.mininet.network import make_folder
 
-    options: Mapping[SwitchKind, set[str]] = {"builtin": {"engine"}, "bmv2": _ONLY_BMV2}
+    options: Mapping[SwitchKind, set[str]] = {
+        "builtin": {"engine", *_BOTH},
+        "bmv2": {*_ONLY_BMV2, *_BOTH},
+    }
     run(
         program,
         _open_cli,
@@ -324,7 +328,7 @@ def _given(context: typer.Context) -> dict[str, str]:
 
 def _check_own(given: Mapping[str, str], topology: str, switch: SwitchKind) -> None:
     """Raise InputError if an option has no effect on a network for a program of one's own."""
-    others = given.keys() - _OWN - _ONLY_BMV2
+    others = given.keys() - _OWN - _BOTH - _ONLY_BMV2
     _refuse(
         given,
         others,

@@ -105,9 +105,6 @@ def cli(
 
     The commands are those of simple_switch_CLI, from the terminal or a file (`< commands.txt`).
     """
-    from innet.bmv2.cli import require_thrift
-
-    require_thrift("the control plane of a running switch")
     from innet.bmv2.shell import run
 
     run(thrift_ip, thrift_port)
@@ -283,44 +280,6 @@ def explain(
         # Elsewhere than on a terminal, lines stay whole.
         console = out if out.is_terminal else Console(width=_WIDEST, emoji=False)
         console.print(switch_explain.tree(document))
-
-
-@app.command("run")
-def run(
-    *,
-    program: ProgramArgument,
-    interface: Annotated[
-        list[str],
-        typer.Option("--interface", "-i", metavar="PORT@NAME", help="Repeatable: 1@eth0."),
-    ],
-    commands: CommandsOption = None,
-    control: Annotated[
-        Path | None, typer.Option(help="Create a UNIX socket that accepts commands.")
-    ] = None,
-    pcap: Annotated[
-        Path | None, typer.Option(help="Write captures of all interfaces to this folder.")
-    ] = None,
-    engine: EngineOption = "jit",
-    seed: Annotated[int, typer.Option(help="Seed of the program's random().")] = 0,
-    priority_queues: PriorityQueuesOption = 1,
-) -> None:
-    """Forward packets between network interfaces by a compiled P4 program; needs root.
-
-    It prints "ready" when packets are taken, and runs until it is interrupted or terminated.
-    """
-    from innet.processes import switch
-    from innet.tools.files import engine_named
-
-    switch.run(
-        program,
-        interface,
-        commands=commands,
-        control=control,
-        pcap=pcap,
-        engine=engine_named(engine),
-        seed=seed,
-        priority_queues=priority_queues,
-    )
 
 
 app.command("serve")(switch_service.serve)

@@ -434,11 +434,11 @@ class MininetSettings(JobSettings, TensorSettings):
         AnyPath | None, Field(description="BMv2's executable; by default the one on PATH.")
     ] = None
     thrift_port: Annotated[
-        int, Field(ge=1, le=65535, description="Port of simple_switch's control plane.")
+        int, Field(ge=1, le=65535, description="Port of the switches' control planes.")
     ] = 9090
     log_level: Annotated[
         Literal["off", "trace", "debug", "info", "warn", "error"],
-        Field(description="Log level of simple_switch."),
+        Field(description="Log level of the switches."),
     ] = "off"
 
     @field_validator("queue")

@@ -60,11 +60,6 @@ def findings() -> list[Finding]:
             "running programs on BMv2 rather than on the built-in switch",
             _P4_REPOSITORY.format(package="p4lang-bmv2"),
         ),
-        _package(
-            "thrift",
-            "BMv2's control plane without simple_switch_CLI",
-            "pip install 'innet[bmv2]'",
-        ),
         _check("Mininet", _mininet, "innet net", "sudo apt install mininet"),
         Finding(
             "root",

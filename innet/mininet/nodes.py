@@ -33,7 +33,7 @@ from innet.core.errors import ControlError, InputError, NetworkError, StalledErr
 from innet.mininet.debian import Host, Switch, log_error
 
 _READY_SECONDS = 60.0
-_ANSWER_SECONDS = 10.0
+_EXACT = (["register_read"], ["queue_read"])  # simple_switch's own calls tell less
 _QUIET = "for each in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $each; done 2>/dev/null"
 _QUEUE = 1 << 20  # packets; simple_switch's default of 64 drops bursts of two workers
 
@@ -207,14 +207,16 @@ class P4Switch(Switch):
         name: as everywhere in Mininet.
         program: BMv2 JSON.
         commands: commands of simple_switch_CLI.
-        folder: for logs, sockets and captures; by default one of its own while
-            this process runs.
+        folder: for logs and captures; by default one of its own while this process runs.
         pcap: write captures of every interface into this folder.
         priority_queues: egress queues per port.
         mtu: of its interfaces, bytes; None for the kernel's 1,500.
         deadline: seconds within which it must be ready.
         batch: ``start`` does not wait; ``batchStartup`` waits for all switches. Mininet sets it
             when it calls both, so that switches start in parallel.
+        thrift_port: port of its control plane, in the switch's namespace.
+        device_id: as simple_switch's option.
+        log_level: "off", or simple_switch's log level; the log goes to the folder.
     """
 
     def __init__(
@@ -229,6 +231,9 @@ class P4Switch(Switch):
         mtu: int | None = None,
         deadline: float = _READY_SECONDS,
         batch: bool = False,
+        thrift_port: int = 9090,
+        device_id: int = 0,
+        log_level: str = "off",
         **params: Any,
     ) -> None:
         params["inNamespace"] = True
@@ -240,12 +245,30 @@ class P4Switch(Switch):
         self.priority_queues = priority_queues
         self.mtu = mtu
         self.deadline = deadline
+        self.thrift_port = thrift_port
+        self.device_id = device_id
+        self.log_level = log_level
         self._batch = batch
         if folder is None:
             folder = tempfile.mkdtemp(prefix=f"innet-{name}-")
             atexit.register(shutil.rmtree, folder, ignore_errors=True)
         self.folder = Path(folder)
         self.process: ChildProcess | None = None
+        self._control: CommandClient | None = None
+        self._end = 0.0
+
+    @abstractmethod
+    def _executable(self) -> Sequence[str | Path]:
+        """The words that begin the command of the switch; simple_switch's options follow."""
+
+    def _own_options(self) -> Sequence[str]:
+        """Options that only this kind of switch has."""
+        return ()
+
+    #: simple_switch_CLI, for commands that innet does not send by itself.
+    _cli: Path | None = None
+    #: Environment variables of the process.
+    _environment: Mapping[str, str] = {}
 
     def start(self, controllers: Sequence[Any]) -> None:  # noqa: ARG002 - Mininet's interface
         """Called by Mininet. Start the program, and wait until it takes packets.
@@ -271,149 +294,9 @@ class P4Switch(Switch):
             switch._wait()
         return switches
 
-    @abstractmethod
     def _launch(self, interfaces: Mapping[int, str]) -> None:
         """Start the program."""
-
-    @abstractmethod
-    def _wait(self) -> None:
-        """Wait until it takes packets and commands."""
-
-    @abstractmethod
-    def command(self, line: str) -> str:
-        """Run one command of simple_switch_CLI; returns what it prints.
-
-        Raises:
-            ControlError: it was refused.
-            NetworkError: the switch is not running.
-        """
-
-    def check(self) -> None:
-        """Raise NetworkError if the switch has ended."""
-        if self.process is None or not self.process.running:
-            raise self.process.death() if self.process else NetworkError(f"{self.name} is off.")
-
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
-        """Called by Mininet."""
-        if self.process is not None:
-            self.process.end()
-            self.process = None
-        super().stop(deleteIntfs)
-
-
-class BuiltinSwitch(P4Switch):
-    """innet's own switch model, a process on raw interfaces.
-
-    Args:
-        name: as everywhere in Mininet.
-        engine: "jit" or "interpret".
-        seed: of the program's random().
-        params: see ``P4Switch``.
-    """
-
-    def __init__(self, name: str, *, engine: str = "jit", seed: int = 0, **params: Any) -> None:
-        super().__init__(name, **params)
-        self.engine = engine
-        self.seed = seed
-        self._client: socket.socket | None = None
-        self._socket = self.folder / f"{self.name}.sock"
-
-    def _launch(self, interfaces: Mapping[int, str]) -> None:
-        rules = self.folder / f"{self.name}.commands"
-        rules.write_text("\n".join(self.commands) + "\n", encoding="utf-8")
-        words: list[str | Path] = [
-            child_process.PYTHON,
-            "-m",
-            "innet.processes.switch",
-            self.program,
-        ]
-        words += ["--commands", rules, "--control", self._socket]
-        words += ["--engine", self.engine, "--seed", str(self.seed)]
-        words += ["--priority-queues", str(self.priority_queues)]
-        if self.pcap is not None:
-            words += ["--pcap", self.pcap]
-        for port, interface in interfaces.items():
-            words += ["--interface", f"{port}@{interface}"]
-        self.process = ChildProcess(
-            f"switch {self.name}",
-            words,
-            self.folder / f"{self.name}.log",
-            node=self.pid,
-            environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-
-    def _wait(self) -> None:
-        assert self.process is not None
-        self.process.read_line(self.deadline, "ready")
-
-    def command(self, line: str) -> str:
-        answer = self._ask(line)
-        if "error" in answer:
-            raise ControlError(f"{self.name}: {answer['error']}")
-        return str(answer["answer"])
-
-    def statistics(self) -> dict[str, int]:
-        """The switch's packet counts; see ``innet.processes.switch``."""
-        found: dict[str, int] = self._ask("statistics")["answer"]
-        return found
-
-    def _ask(self, line: str) -> dict[str, Any]:
-        self.check()
-        if "\n" in line:
-            raise ControlError(f"not one command: {line!r}")
-        try:
-            with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(_ANSWER_SECONDS)
-                client.connect(str(self._socket))
-                client.sendall(line.encode() + b"\n")
-                said = b""
-                while not said.endswith(b"\n"):
-                    read = client.recv(1 << 16)
-                    if not read:
-                        break
-                    said += read
-            answer: dict[str, Any] = json.loads(said)
-        except TimeoutError:
-            raise StalledError(
-                f"{self.name} did not answer {line!r} within {_ANSWER_SECONDS:g} s."
-            ) from None
-        except (OSError, ValueError) as error:
-            raise NetworkError(f"{self.name} cannot be asked {line!r}: {error}.") from None
-        return answer
-
-
-class Bmv2Switch(P4Switch):
-    """BMv2's simple_switch.
-
-    Args:
-        name: as everywhere in Mininet.
-        simple_switch: the executable; by default the one on PATH. Its control plane needs Thrift's
-            library, or simple_switch_CLI on PATH.
-        thrift_port: port of its control plane, in the switch's namespace.
-        device_id: as simple_switch's option.
-        log_level: "off", or simple_switch's log level; the log goes to the folder.
-        params: see ``P4Switch``.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        simple_switch: str | Path | None = None,
-        thrift_port: int = 9090,
-        device_id: int = 0,
-        log_level: str = "off",
-        **params: Any,
-    ) -> None:
-        self._switch, self._cli = find_simple_switch(simple_switch)
-        super().__init__(name, **params)
-        self.thrift_port = thrift_port
-        self.device_id = device_id
-        self.log_level = log_level
-        self._control: CommandClient | None = None
-
-    def _launch(self, interfaces: Mapping[int, str]) -> None:
-        words: list[str | Path] = [self._switch]
+        words = [*self._executable()]
         for port, interface in interfaces.items():
             words += ["-i", f"{port}@{interface}"]
         words += ["--thrift-port", str(self.thrift_port), "--device-id", str(self.device_id)]
@@ -429,48 +312,142 @@ class Bmv2Switch(P4Switch):
                     "another thrift_port."
                 )
         words += [self.program, "--", "--priority-queues", str(self.priority_queues)]
-        log = self.folder / f"{self.name}.log"
-        self.process = ChildProcess(f"switch {self.name}", words, log, node=self.pid, talks=False)
+        self.process = ChildProcess(
+            f"switch {self.name}",
+            [*words, *self._own_options()],
+            self.folder / f"{self.name}.log",
+            node=self.pid,
+            environment=self._environment,
+            talks=False,
+        )
+        self._end = time.monotonic() + self.deadline
 
     def _wait(self) -> None:
+        """Wait until it takes packets and commands."""
         self._wait_until_it_listens()
-        self._control = CommandClient(
-            json.loads(self.program.read_text(encoding="utf-8")),
-            self.thrift_port,
-            self._cli,
-            inside=lambda: network_namespace_of(self.pid),
-            prefix=("mnexec", "-a", str(self.pid)),
-        )
+        try:
+            self._control = CommandClient(
+                json.loads(self.program.read_text(encoding="utf-8")),
+                self.thrift_port,
+                self._cli,
+                inside=lambda: network_namespace_of(self.pid),
+                prefix=("mnexec", "-a", str(self.pid)),
+                seconds=max(1.0, self._end - time.monotonic()),
+            )
+        except StalledError:
+            raise self._not_ready() from None
+        except ControlError:
+            self.check()  # it ended before it answered
+            raise
         for line in (f"set_queue_depth {_QUEUE}", *self.commands):
             self.command(line)
 
     def _wait_until_it_listens(self) -> None:
-        end = time.monotonic() + self.deadline
         while True:
             self.check()
             with network_namespace_of(self.pid):
                 if listens(self.thrift_port):
                     return
-            if time.monotonic() > end:
-                raise StalledError(f"{self.name} was not ready within {self.deadline:g} s.")
+            if time.monotonic() > self._end:
+                raise self._not_ready()
             time.sleep(0.02)
 
+    def _not_ready(self) -> StalledError:
+        return StalledError(f"switch {self.name} was not ready within {self.deadline:g} s.")
+
     def command(self, line: str) -> str:
+        """Run one command of simple_switch_CLI; returns what it prints.
+
+        Raises:
+            ControlError: it was refused.
+            NetworkError: the switch is not running.
+            StalledError: it did not answer in time.
+        """
+        with self._asked(line) as control:
+            answer = control.run([line])[0]
+        if refused(answer):
+            raise ControlError(f"{self.name}: {line}: {answer.strip()}")
+        return answer.strip()
+
+    @contextlib.contextmanager
+    def _asked(self, what: str) -> Iterator[CommandClient]:
+        """The control plane, whose errors name the switch."""
         self.check()
         if self._control is None:
             raise NetworkError(f"{self.name} is not ready.")
         try:
-            answer = self._control.run([line])[0]
+            yield self._control
         except ControlError as error:  # the connection is gone
             self.check()
-            raise ControlError(f"{self.name}: {line}: {error}") from error
-        if refused(answer):
-            raise ControlError(f"{self.name}: {line}: {answer.strip()}")
-        return answer.strip()
+            raise ControlError(f"{self.name}: {what}: {error}") from error
+
+    def check(self) -> None:
+        """Raise NetworkError if the switch has ended."""
+        if self.process is None or not self.process.running:
+            raise self.process.death() if self.process else NetworkError(f"{self.name} is off.")
 
     def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803 - Mininet's name
         """Called by Mininet."""
         if self._control is not None:
             self._control.close()
             self._control = None
+        if self.process is not None:
+            self.process.end()
+            self.process = None
         super().stop(deleteIntfs)
+
+
+class BuiltinSwitch(P4Switch):
+    """innet's own switch: ``innet simple-switch``.
+
+    Args:
+        name: as everywhere in Mininet.
+        engine: "jit" waits for the compiler before it takes packets, "auto" begins with the
+            interpreter, "interpret" goes on with it.
+        seed: of the program's random().
+        params: see ``P4Switch``.
+    """
+
+    def __init__(self, name: str, *, engine: str = "jit", seed: int = 0, **params: Any) -> None:
+        super().__init__(name, **params)
+        self.engine = engine
+        self.seed = seed
+        self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    def _executable(self) -> Sequence[str | Path]:
+        return [child_process.PYTHON, "-m", "innet.processes.simple_switch"]
+
+    def _own_options(self) -> Sequence[str]:
+        return ["--engine", self.engine, "--seed", str(self.seed)]
+
+    def command(self, line: str) -> str:
+        """As ``P4Switch.command``; register cells of more than 63 bits and queues, too."""
+        if line.split(maxsplit=1)[:1] not in _EXACT:
+            return super().command(line)
+        with self._asked(line) as control:
+            return str(control.call("command", line)).strip()
+
+    def statistics(self) -> dict[str, int]:
+        """The switch's packet counts; those that its interfaces lost, too."""
+        with self._asked("statistics") as control:
+            found: dict[str, int] = json.loads(control.call("statistics"))
+        return found
+
+
+class Bmv2Switch(P4Switch):
+    """BMv2's simple_switch.
+
+    Args:
+        name: as everywhere in Mininet.
+        simple_switch: the executable; by default the one on PATH.
+        params: see ``P4Switch``.
+    """
+
+    def __init__(
+        self, name: str, *, simple_switch: str | Path | None = None, **params: Any
+    ) -> None:
+        self._switch, self._cli = find_simple_switch(simple_switch)
+        super().__init__(name, **params)
+
+    def _executable(self) -> Sequence[str | Path]:
+        return [self._switch]

@@ -88,9 +88,9 @@ class NetSettings(MininetSettings, JobSettings):
     def mininet_topo(self, plan: Plan | SharedPlan, folder: Path) -> PlanTopo:
         """The Mininet topology."""
         options: dict[str, Any] = {"pcap": self.pcap, "priority_queues": self.priority_queues}
+        options |= {"thrift_port": self.thrift_port, "log_level": self.log_level}
         if self.switch == "bmv2":
-            options |= {"simple_switch": self.simple_switch, "thrift_port": self.thrift_port}
-            options |= {"log_level": self.log_level}
+            options |= {"simple_switch": self.simple_switch}
         else:
             options |= {"engine": self.engine, "seed": self.seed}
         netem = self.link_delay and self.delay_by == "netem"

@@ -31,9 +31,9 @@ from innet.core.errors import InnetError, InputError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.core.settings import EngineName
 from innet.processes import port_forwarding
+from innet.processes.captures import Captures
 from innet.processes.port_forwarding import PortForwarding
-from innet.processes.switch import Captures, interfaces_of
-from innet.switch import Switch, is_compiled, load_program, unsupported
+from innet.switch import Switch, ir, is_compiled, load_program, unsupported
 from innet.tools.files import open_document
 from innet.transport.raw import Ports
 
@@ -46,7 +46,6 @@ LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 _POLL_SECONDS = 1.0  # between two looks at interfaces, and at idle entries
 _COMPILING_SECONDS = 0.1  # between two looks at the process that compiles
 _NANOSECONDS = 1_000_000_000
-_OF_QUEUES = ("enq_timestamp", "enq_qdepth", "deq_timedelta", "deq_qdepth")
 _REFUSED = {
     "--debugger": "there is no debugger; `innet switch explain` and Switch.trace tell every step",
     "--debugger-addr": "there is no debugger; Switch.trace tells every step of a packet",
@@ -159,6 +158,7 @@ class SimpleSwitch:
         enable_swap: another program may be loaded while it runs.
         engine: "auto" begins with the interpreter where the program is not compiled yet; "jit"
             waits for the compiler.
+        seed: of the program's random().
 
     Raises:
         InnetError: an argument cannot be used.
@@ -177,6 +177,7 @@ class SimpleSwitch:
         priority_queues: int = 1,
         enable_swap: bool = False,
         engine: str = "auto",
+        seed: int = 0,
     ) -> None:
         self.log = log
         self.device_id = device_id
@@ -186,6 +187,7 @@ class SimpleSwitch:
         self._priority_queues = priority_queues
         self._enable_swap = enable_swap
         self._engine = engine
+        self._seed = seed
         self._compilation: Compilation | None = None
         self._next_config: str | None = None
         self._running = True
@@ -194,7 +196,7 @@ class SimpleSwitch:
         self.learning = LearnLists(None, self._digest)
         self._table_ids: dict[str, int] = {}
         self._publisher: Notifications | None = None
-        self._reads_queues = self._is_timed = False
+        self._is_timed = False
         self._forwarding: PortForwarding | None = None
         self._has_loop = engine == "jit" or port_forwarding.is_compiled()
         with contextlib.ExitStack() as opened:
@@ -276,7 +278,7 @@ class SimpleSwitch:
         self._set_clock()
         self._server.run_calls()
         if self.switch is not None:
-            self._is_timed = self._reads_queues or self.switch.traffic_manager.has_limits
+            self._is_timed = self.switch.traffic_manager.has_limits
 
     def _set_clock(self) -> None:
         """Let the control plane and idle entries see the present time."""
@@ -293,7 +295,7 @@ class SimpleSwitch:
             if self._is_timed or switch.waiting:
                 times = np.full(len(arrived), now, np.int64)
                 leaving = switch.process_batch(arrived, times=times, until=now)
-            else:  # no queue would ever fill, and the program would not see it
+            else:  # no packet waits in a queue, with or without times
                 switch.state.clock = now // 1000
                 leaving = switch.process_batch(arrived)
         except InnetError as error:  # a packet that makes the program run for ever
@@ -343,11 +345,11 @@ class SimpleSwitch:
         reasons = unsupported(program, "jit")
         is_ready = self._engine == "jit" or (self._engine == "auto" and is_compiled(program))
         engine: EngineName = "jit" if is_ready and not reasons else "interpret"
-        switch = Switch(program, engine, priority_queues=self._priority_queues)
+        switch = self._new_switch(program, engine)
         _warm(switch)
         self.switch, self.config = switch, config
         self._forwarding = None
-        self._reads_queues = self._is_timed = reads_queues(document)
+        self._is_timed = False
         self.learning = LearnLists(program, self._digest)
         pipelines = document.get("pipelines", [])
         self._table_ids = {e["name"]: e["id"] for p in pipelines for e in p.get("tables", [])}
@@ -361,6 +363,9 @@ class SimpleSwitch:
             self._compilation = Compilation(config)
         for reason in reasons if self._engine != "interpret" else ():
             self.log("warn", f"The interpreter runs packets, as it cannot be compiled: {reason}")
+
+    def _new_switch(self, program: ir.Program, engine: EngineName) -> Switch:
+        return Switch(program, engine, seed=self._seed, priority_queues=self._priority_queues)
 
     def _take_over(self) -> None:
         """Go over to the machine code when it is there and no packet is on its way."""
@@ -422,7 +427,7 @@ class SimpleSwitch:
         if self.switch is None:
             return
         before = self.switch
-        switch = Switch(before.program, before.engine_name, priority_queues=self._priority_queues)
+        switch = self._new_switch(before.program, before.engine_name)
         before.traffic_manager.clear()
         switch.traffic_manager.take_settings(before.traffic_manager)
         for table in switch.program.tables:
@@ -438,12 +443,15 @@ class SimpleSwitch:
     def elapsed(self) -> int:
         return self._now() // 1000
 
-
-def reads_queues(document: Mapping[str, Any]) -> bool:
-    """Whether a program names depths or times of egress queues, not only declares them."""
-    declared = ("header_types", "field_aliases")
-    rest = json.dumps({key: each for key, each in document.items() if key not in declared})
-    return any(f'"{name}"' in rest for name in _OF_QUEUES)
+    def statistics(self) -> dict[str, int]:
+        """The switch's counts of packets, and those that its interfaces lost."""
+        ports = self._ports
+        counted = {} if self.switch is None else self.switch.statistics.as_dict()
+        return counted | {
+            "lost_on_arrival": ports.lost(),
+            "lost_on_departure": ports.dropped,
+            "undelivered": ports.undelivered,
+        }
 
 
 def _warm(switch: Switch) -> None:
@@ -518,6 +526,7 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
         default="auto",
         help="auto: the interpreter until the program is compiled",
     )
+    extra.add_argument("--seed", type=int, default=0, help="of the program's random() (0)")
     extra.add_argument("--compile", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(_with_pcap(words))
 
@@ -526,6 +535,21 @@ def _with_pcap(words: Sequence[str]) -> Iterator[str]:
     """``--pcap`` without a folder means this one; its folder stands behind a ``=`` only."""
     for word in words:
         yield "--pcap=." if word == "--pcap" else word
+
+
+def interfaces_of(given: Sequence[str]) -> dict[int, str]:
+    """Port -> interface, from arguments such as "1@s1-eth1"; InputError for any other."""
+    interfaces: dict[int, str] = {}
+    for word in given:
+        port, at, name = word.partition("@")
+        if not (at and name and port.isdigit()):
+            raise InputError(f"--interface {word}: write it as PORT@NAME, such as 1@s1-eth1.")
+        if int(port) > MAX_PORT:
+            raise InputError(f"--interface {word}: a switch has ports 0 to {MAX_PORT}.")
+        if int(port) in interfaces:
+            raise InputError(f"--interface {word}: port {port} has an interface already.")
+        interfaces[int(port)] = name
+    return interfaces
 
 
 def config_of(name: str) -> str:
@@ -576,6 +600,7 @@ def run(options: argparse.Namespace) -> None:
         priority_queues=options.priority_queues,
         enable_swap=options.enable_swap or options.no_p4,
         engine=options.engine,
+        seed=options.seed,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.stop())

@@ -36,7 +36,7 @@ _PRELOADED = [
     "innet.kernels.cpu",
     "innet.processes.allreduce",
     "innet.processes.parameter_server",
-    "innet.processes.switch",
+    "innet.processes.simple_switch",
     "innet.processes.training",
     "innet.service.server",
     "innet.switch.jit.compiler",

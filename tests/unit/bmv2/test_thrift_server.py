@@ -194,3 +194,13 @@ def test_names_are_completed(running):
     assert completion.of("register_read I.w", "I.w") == ["I.wides", "I.words"]
     assert completion.of("nothing I.w", "I.w") == []
     control.close()
+
+
+def test_innets_own_service_tells_what_the_others_cannot(client):
+    client.call("bm_register_write", 0, "I.larges", 0, -1)  # 64 bits of ones
+    assert client.call("bm_register_read", 0, "I.larges", 0) == (1 << 63) - 1
+    assert client.call("command", "register_read I.larges 0") == f"I.larges[0]= {(1 << 64) - 1}"
+    assert client.call("command", "queue_read 1")
+    with pytest.raises(ControlError, match="absent"):
+        client.call("command", "register_read absent 0")
+    assert json.loads(client.call("statistics"))["packets_in"] == 0

@@ -45,7 +45,7 @@ def test_options_without_effect_are_refused(words, said):
 
 @needs_mininet
 @pytest.mark.parametrize(
-    ("switch", "option"), [("builtin", ["--thrift-port", "9091"]), ("bmv2", ["--engine", "jit"])]
+    ("switch", "option"), [("builtin", ["--simple-switch", "x"]), ("bmv2", ["--engine", "jit"])]
 )
 def test_the_switch_may_be_said_by_the_settings(switch, option, tmp_path):
     config = Path(tmp_path, "net.toml")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,12 +17,11 @@ import pytest
 from support.service import SECONDS, serving, together, where
 
 import innet
-from innet.cli import app
 from innet.core.errors import ConfigError, InputError, MembershipError, StalledError
 from innet.core.settings import TrainSettings, load_toml
 from innet.experiments import allreduce as experiment
 from innet.experiments import comparison
-from innet.processes import allreduce, switch, training
+from innet.processes import allreduce, simple_switch, training
 from innet.processes.allreduce import all_reduce
 from innet.processes.commandline import parser_of, settings_from
 from innet.processes.settings import WorkerSettings
@@ -34,7 +32,7 @@ PROGRAMS = {
     "allreduce": ("service_job = innet", "HOST:PORT of a switch service"),
     "training": ("learning_rate (required)", "a registered model's name"),
     "parameter_server": ("workers = 4", "for programs that have one: hashed"),
-    "switch": ("--interface", "BMv2 JSON"),
+    "switch": ("--interface", "JSON from p4c"),
 }
 
 
@@ -56,7 +54,7 @@ def test_programs_explain_themselves(name, capsys):
         importlib.import_module(f"workers.{name}").main(["--help"])
     assert stop.value.code == 0
     said = capsys.readouterr().out
-    assert f"python -m innet.processes.{name}" in said
+    assert {"switch": "innet simple-switch"}.get(name, f"python -m innet.processes.{name}") in said
     assert all(text in said for text in PROGRAMS[name])
     assert "``" not in said  # docstrings are shown as texts
 
@@ -101,13 +99,6 @@ def test_a_worker_that_the_job_does_not_have(tmp_path):
     assert load_toml(path, WorkerSettings).worker == 4
 
 
-@pytest.mark.parametrize(("name", "why"), [("x" * 200, "at most 107 bytes; TMPDIR"),
-                                           ("absent/s1", "No such file or directory")])  # fmt: skip
-def test_a_control_socket_that_cannot_be(tmp_path, name, why):
-    with socket.socket() as ports, pytest.raises(InputError, match=f"at .*/{name}: .*{why}"):
-        switch.SwitchProcess(None, ports, tmp_path / name)
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -119,27 +110,18 @@ def test_a_control_socket_that_cannot_be(tmp_path, name, why):
         (["1@lo", "1@eth0"], "1@eth0: port 1 has an interface already"),
     ],
 )
-def test_interfaces_that_no_switch_can_have(words, why, capsys, monkeypatch):
+def test_interfaces_that_no_switch_can_have(words, why, capsys):
     program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
     options = [option for word in words for option in ("--interface", word)]
-    assert switch.main([program, *options]) == 1
+    assert simple_switch.main([program, *options]) == 1
     assert why in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["innet", "switch", "run", program, *options])
-    assert app.run() == 2
-    assert why in " ".join(capsys.readouterr().err.split())
 
 
-def test_the_switch_has_as_many_queues_as_it_is_told(tmp_path, capsys):
+def test_the_switch_has_as_many_queues_as_a_port_may_have(capsys):
     program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
-    (tmp_path / "rules").write_text("set_queue_rate 5 1 3")
-    words = [program, "-i", "1@innet-none", "--commands", str(tmp_path / "rules")]
-    for more, why in (
-        ([], "there is no priority 3: this switch has 1 queue per port"),
-        (["--priority-queues", "4"], "innet-none"),
-        (["--priority-queues", "40"], "1 to 32 priority queues per port, not 40"),
-    ):
-        assert switch.main([*words, "--engine", "interpret", *more]) == 1
-        assert why in capsys.readouterr().err
+    words = [program, "--thrift-port", "0", "--engine", "interpret", "--priority-queues", "40"]
+    assert simple_switch.main(words) == 1
+    assert "1 to 32 priority queues per port, not 40" in capsys.readouterr().err
 
 
 LEARNING = {"iterations": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}

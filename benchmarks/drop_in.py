@@ -1,16 +1,24 @@
 """Packets a second between two interfaces: innet simple-switch, simple_switch, a bare forwarder.
 
     sudo python -m benchmarks.drop_in [--turns 5] [--window 512] [--size 100] [--json]
+    sudo python -m benchmarks.drop_in --outside [--window 1]
 
 All three forward the same frames by p4/examples/forward.p4's rules (the bare forwarder: without a
-program), between two cables of this machine. They are measured in turns. The sender has at most so
-many frames under way, so that nothing is lost and the rate is the forwarder's. With ``--window 1``
-it is the time of a lone packet. simple_switch is measured where it is on PATH.
+program). They are measured in turns. simple_switch is measured where it is on PATH.
+
+By default frames circulate: both ends of a cable are ports of the forwarder, so that what leaves it
+comes back, and no sender and receiver take processor time. It tells the rate, and the forwarder's
+own processor time for a packet, which other programs on the machine hardly change.
+
+With ``--outside`` a host sends a window of frames through two cables to another, and the next
+window when all have come. So ``--window 1`` is the time of a lone packet.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 import socket
 import statistics
 import subprocess
@@ -18,7 +26,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -26,21 +34,39 @@ import typer
 from benchmarks.common import Row, show
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.core.errors import InnetError, MissingToolError
+from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
-from innet.transport.raw import Ports
+from innet.transport.raw import CompiledPorts, Ports, open_interface
+from innet.transport.system_calls import (
+    Departure,
+    by_port,
+    monotonic,
+    receive_of_ports,
+    send_packets,
+    wait_readable,
+)
 
 PROGRAM = Path(__file__).parents[1] / "p4" / "examples" / "forward.json"
 NEAR, FAR = ("innet-a0", "innet-a1"), ("innet-b0", "innet-b1")
 HEADER = bytes.fromhex("020000000002 020000000001 88b5")
 READY_SECONDS = 60.0
 LOST_SECONDS = 5.0
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter_namespace() -> None:
+    """Go on in a network namespace of this process's own, where nothing else sends."""
+    if _libc.unshare(_CLONE_NEWNET):
+        raise InnetError(f"no network namespace: {os.strerror(ctypes.get_errno())}; run as root.")
+    _ip("link set lo up")
 
 
 @contextlib.contextmanager
-def cables() -> Iterator[None]:
-    """Two cables; the switch has the second end of each."""
+def cables(*pairs: tuple[str, str]) -> Iterator[None]:
+    """Cables between interfaces of these names."""
     with contextlib.ExitStack() as stack:
-        for near, far in (NEAR, FAR):
+        for near, far in pairs:
             _ip(f"link add {near} type veth peer name {far}")
             stack.callback(_ip, f"link del {near}")
             for each in (near, far):
@@ -53,33 +79,111 @@ def _ip(command: str) -> None:
     subprocess.run(["ip", *command.split()], check=True, timeout=30)  # noqa: S603, S607 - iproute2
 
 
-def _words(name: str, port: int) -> list[str]:
+def _words(name: str, ports: tuple[str, str], port: int) -> list[str]:
     """The command that starts a forwarder."""
     if name == "bare forwarder":
-        return [sys.executable, "-m", "benchmarks.drop_in", "--forward"]
-    options = ["-i", f"1@{NEAR[1]}", "-i", f"2@{FAR[1]}", "--thrift-port", str(port)]
+        return [sys.executable, "-m", "benchmarks.drop_in", "--forward", ",".join(ports)]
+    options = ["-i", f"1@{ports[0]}", "-i", f"2@{ports[1]}", "--thrift-port", str(port)]
     if name == "simple_switch":
         return [str(find_simple_switch(None)[0]), *options, "-L", "off", str(PROGRAM)]
     module = [sys.executable, "-m", "innet.processes.simple_switch"]
     return [*module, *options, "--engine", "jit", str(PROGRAM)]
 
 
-def forward() -> None:
+def forward(interfaces: list[str]) -> None:
     """Forward packets between the two interfaces until the process is killed."""
-    ports = Ports({0: NEAR[1], 1: FAR[1]})
+    ports = Ports(dict(enumerate(interfaces)), lambda *_: None)
     while True:
-        arrived = ports.receive(60)
-        ports.send(PacketBatch(arrived.data, arrived.length, 1 - arrived.port))
+        _forward(ports.compiled(), time.monotonic() + 1.0)
 
 
-def measured(name: str, window: int, size: int, seconds: float) -> float:
-    """Packets a second through one forwarder."""
+@njit(cache=True, nogil=True)
+def _forward(ports: CompiledPorts, until: float) -> None:
+    """What innet's switch does (``innet.processes.port_forwarding``), without a program."""
+    words = np.zeros(4, np.int64)
+    while (left := until - monotonic(words)) > 0:
+        received, _, _ = receive_of_ports(ports.sockets, ports.most, ports.frames, ports.port)
+        if received == 0:
+            wait_readable(ports.poll, -1, left, words)
+            continue
+        for row in range(received):
+            ports.port[row] = 1 - ports.port[row]
+        rows, positions, _ = by_port(ports.port[:received], ports.places)
+        begin = 0
+        while begin < len(rows):
+            end = begin + 1
+            while end < len(rows) and positions[end] == positions[begin]:
+                end += 1
+            part = rows[begin:end]
+            leaving = Departure(ports.frames.data, ports.frames.length, 0, part, ports.names, part)
+            send_packets(
+                ports.sockets[positions[begin], 0], leaving, 0, 1, ports.transmission, True
+            )
+            begin = end
+
+
+class Found(NamedTuple):
+    """Packets a second, and processor time for a packet in microseconds."""
+
+    rate: float
+    microseconds: float
+
+
+@contextlib.contextmanager
+def running(name: str, ports: tuple[str, str]) -> Iterator[int]:
+    """A forwarder between two interfaces; its process id."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
-    process = subprocess.Popen(_words(name, port))  # noqa: S603 - this Python, or simple_switch from PATH; no shell
+    words = _words(name, ports, port)
+    process = subprocess.Popen(  # noqa: S603 - this Python, or simple_switch from PATH; no shell
+        words, stdout=subprocess.DEVNULL
+    )
     try:
         if name != "bare forwarder":
             _install(port)
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def circulating(name: str, window: int, size: int, seconds: float) -> Found:
+    """Frames go around through one forwarder: what it sends at one end arrives at the other."""
+    frame = HEADER + bytes(size - len(HEADER))
+    with cables(NEAR), running(name, NEAR) as process, open_interface(NEAR[1]) as sock:
+        end, sent = time.monotonic() + READY_SECONDS, 0
+        while (before := _received()) < 1000:  # what is sent before the forwarder listens is lost
+            time.sleep(0.3)
+            if _received() == before:
+                sock.send(frame)
+                sent = 1
+            if time.monotonic() > end:
+                raise InnetError(f"{name} forwards nothing")
+        for _ in range(window - sent):
+            sock.send(frame)
+        time.sleep(0.3)
+        packets, used, begun = _received(), _used(process), time.perf_counter()
+        time.sleep(seconds)
+        packets, used = _received() - packets, _used(process) - used
+        return Found(packets / (time.perf_counter() - begun), used * 1e6 / packets)
+
+
+def _received() -> int:
+    """Packets that arrived at the first end of the cable."""
+    lines = Path("/proc/net/dev").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[2]) for line in lines if line.split()[0] == f"{NEAR[0]}:")
+
+
+def _used(process: int) -> float:
+    """Seconds of processor time that all threads of a process used."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return sum(int((each / "schedstat").read_text().split()[0]) for each in tasks) / 1e9
+
+
+def from_outside(name: str, window: int, size: int, seconds: float) -> Found:
+    """A host sends frames through one forwarder to another host."""
+    ports = (NEAR[1], FAR[1])
+    with cables(NEAR, FAR), running(name, ports) as process:
         hosts = Ports({0: NEAR[0], 1: FAR[0]})
         try:
             end = time.monotonic() + READY_SECONDS
@@ -87,17 +191,14 @@ def measured(name: str, window: int, size: int, seconds: float) -> float:
                 if time.monotonic() > end:
                     raise InnetError(f"{name} forwards nothing")
             _turn(hosts, window, size, LOST_SECONDS)
-            begun, count = time.perf_counter(), 0
+            used, begun, count = _used(process), time.perf_counter(), 0
             while (taken := time.perf_counter() - begun) < seconds:
                 if not _turn(hosts, window, size, LOST_SECONDS):
                     raise InnetError(f"{name} lost packets; take a smaller --window")
                 count += window
-            return count / taken
+            return Found(count / taken, (_used(process) - used) * 1e6 / count)
         finally:
             hosts.close()
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _install(port: int) -> None:
@@ -136,38 +237,38 @@ def main(  # noqa: PLR0917 - options of a command
     window: Annotated[int, typer.Option(min=1, help="Most frames under way.")] = 512,
     size: Annotated[int, typer.Option(min=60, max=1500, help="Bytes of a frame.")] = 100,
     seconds: Annotated[float, typer.Option(min=0.1, help="Of each measurement.")] = 2.0,
-    forwarding: Annotated[bool, typer.Option("--forward", hidden=True)] = False,
+    outside: Annotated[bool, typer.Option(help="Hosts send and receive the frames.")] = False,
+    forwarding: Annotated[str | None, typer.Option("--forward", hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure and print."""
-    if forwarding:
-        forward()
+    if forwarding is not None:
+        forward(forwarding.split(","))
     names = ["bare forwarder", "innet simple-switch"]
     try:
         find_simple_switch(None)
         names.append("simple_switch")
     except MissingToolError:
         pass
-    found: dict[str, list[float]] = {name: [] for name in names}
-    with cables():
+    found: dict[str, list[Found]] = {name: [] for name in names}
+    measured = from_outside if outside else circulating
+    try:
+        enter_namespace()
         for name in names * turns:
-            try:
-                found[name].append(measured(name, window, size, seconds))
-            except InnetError as error:
-                print(f"error: {error}", file=sys.stderr)
-                raise typer.Exit(1) from None
-    ours = statistics.median(found["innet simple-switch"])
-    rows = [
-        Row(
-            name,
-            statistics.median(rates),
-            "packets/s",
-            f"{min(rates):,.0f} to {max(rates):,.0f}",
-            ours / statistics.median(rates),
-        )
-        for name, rates in found.items()
-    ]
-    title = f"Frames of {size} bytes, {window} under way, medians of {turns} turns"
+            found[name].append(measured(name, window, size, seconds))
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    ours = statistics.median(each.rate for each in found["innet simple-switch"])
+    rows = []
+    for name, measurements in found.items():
+        rates = [each.rate for each in measurements]
+        used = statistics.median(each.microseconds for each in measurements)
+        spread = f"{min(rates):,.0f} to {max(rates):,.0f}; {used:.2f} us of processor time"
+        median = statistics.median(rates)
+        rows.append(Row(name, median, "packets/s", spread, ours / median))
+    way = "from host to host" if outside else "circulating"
+    title = f"Frames of {size} bytes, {window} under way {way}, medians of {turns} turns"
     show(title, "innet's rate over it", rows, as_json)
 
 

@@ -54,6 +54,9 @@ Kind: TypeAlias = Scalar | ListOf | Struct | MapOf
 BOOL, DOUBLE = Scalar("Bool", 2), Scalar("Double", 4)
 I16, I32, I64 = Scalar("I16", 6), Scalar("I32", 8), Scalar("I64", 10)
 TEXT, BINARY = Scalar("String", 11), Scalar("Binary", 11)
+HANDLE = Scalar("Handle", 8)
+"""Of a table's entry: 32 bits without a sign, which travel as an I32. The upper 8 count how often
+an entry at its place was deleted."""
 
 EXACT, LPM, TERNARY, VALID, RANGE = range(5)  # kinds of match
 
@@ -83,7 +86,7 @@ ENTRY = Struct(
     {
         1: ("matches", ListOf(MATCH)),
         2: ("options", OPTIONS),
-        3: ("handle", I32),
+        3: ("handle", HANDLE),
         4: ("action", ACTION),
         5: ("life", Struct({1: ("timeout_ms", I32), 2: ("time_since_hit_ms", I32)})),
     }
@@ -200,22 +203,22 @@ _C = I32  # the context, always 0
 _STANDARD: dict[str, tuple[Mapping[int, str], tuple[Kind, ...], Kind | None]] = {
     "bm_mt_get_num_entries": (_TABLE, (_C, TEXT), I64),
     "bm_mt_clear_entries": (_TABLE, (_C, TEXT, BOOL), None),
-    "bm_mt_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), TEXT, ListOf(BINARY), OPTIONS), I32),
+    "bm_mt_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), TEXT, ListOf(BINARY), OPTIONS), HANDLE),
     "bm_mt_set_default_action": (_TABLE, (_C, TEXT, TEXT, ListOf(BINARY)), None),
     "bm_mt_reset_default_entry": (_TABLE, (_C, TEXT), None),
-    "bm_mt_delete_entry": (_TABLE, (_C, TEXT, I32), None),
-    "bm_mt_modify_entry": (_TABLE, (_C, TEXT, I32, TEXT, ListOf(BINARY)), None),
+    "bm_mt_delete_entry": (_TABLE, (_C, TEXT, HANDLE), None),
+    "bm_mt_modify_entry": (_TABLE, (_C, TEXT, HANDLE, TEXT, ListOf(BINARY)), None),
     "bm_mt_get_entries": (_TABLE, (_C, TEXT), ListOf(ENTRY)),
-    "bm_mt_get_entry": (_TABLE, (_C, TEXT, I32), ENTRY),
+    "bm_mt_get_entry": (_TABLE, (_C, TEXT, HANDLE), ENTRY),
     "bm_mt_get_entry_from_key": (_TABLE, (_C, TEXT, ListOf(MATCH), OPTIONS), ENTRY),
-    "bm_mt_set_entry_ttl": (_TABLE, (_C, TEXT, I32, I32), None),
-    "bm_mt_indirect_set_entry_ttl": (_TABLE, (_C, TEXT, I32, I32), None),
+    "bm_mt_set_entry_ttl": (_TABLE, (_C, TEXT, HANDLE, I32), None),
+    "bm_mt_indirect_set_entry_ttl": (_TABLE, (_C, TEXT, HANDLE, I32), None),
     "bm_mt_get_default_entry": (_TABLE, (_C, TEXT), ACTION),
-    "bm_mt_read_counter": (_TABLE, (_C, TEXT, I32), COUNTER),
-    "bm_mt_write_counter": (_TABLE, (_C, TEXT, I32, COUNTER), None),
+    "bm_mt_read_counter": (_TABLE, (_C, TEXT, HANDLE), COUNTER),
+    "bm_mt_write_counter": (_TABLE, (_C, TEXT, HANDLE, COUNTER), None),
     "bm_mt_reset_counters": (_TABLE, (_C, TEXT), None),
-    "bm_mt_set_meter_rates": (_TABLE, (_C, TEXT, I32, ListOf(RATE)), None),
-    "bm_mt_get_meter_rates": (_TABLE, (_C, TEXT, I32), ListOf(RATE)),
+    "bm_mt_set_meter_rates": (_TABLE, (_C, TEXT, HANDLE, ListOf(RATE)), None),
+    "bm_mt_get_meter_rates": (_TABLE, (_C, TEXT, HANDLE), ListOf(RATE)),
     "bm_mt_act_prof_add_member": (_TABLE, (_C, TEXT, TEXT, ListOf(BINARY)), I32),
     "bm_mt_act_prof_modify_member": (_TABLE, (_C, TEXT, I32, TEXT, ListOf(BINARY)), None),
     "bm_mt_act_prof_delete_member": (_TABLE, (_C, TEXT, I32), None),
@@ -227,9 +230,9 @@ _STANDARD: dict[str, tuple[Mapping[int, str], tuple[Kind, ...], Kind | None]] = 
     "bm_mt_act_prof_get_member": (_TABLE, (_C, TEXT, I32), MEMBER),
     "bm_mt_act_prof_get_groups": (_TABLE, (_C, TEXT), ListOf(GROUP)),
     "bm_mt_act_prof_get_group": (_TABLE, (_C, TEXT, I32), GROUP),
-    "bm_mt_indirect_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), I32, OPTIONS), I32),
-    "bm_mt_indirect_ws_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), I32, OPTIONS), I32),
-    "bm_mt_indirect_delete_entry": (_TABLE, (_C, TEXT, I32), None),
+    "bm_mt_indirect_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), I32, OPTIONS), HANDLE),
+    "bm_mt_indirect_ws_add_entry": (_TABLE, (_C, TEXT, ListOf(MATCH), I32, OPTIONS), HANDLE),
+    "bm_mt_indirect_delete_entry": (_TABLE, (_C, TEXT, HANDLE), None),
     "bm_mt_indirect_set_default_member": (_TABLE, (_C, TEXT, I32), None),
     "bm_mt_indirect_ws_set_default_group": (_TABLE, (_C, TEXT, I32), None),
     "bm_mt_indirect_reset_default_entry": (_TABLE, (_C, TEXT), None),
@@ -250,8 +253,8 @@ _STANDARD: dict[str, tuple[Mapping[int, str], tuple[Kind, ...], Kind | None]] = 
     "bm_set_crc16_custom_parameters": (_HASH, (_C, TEXT, _crc(I16)), None),
     "bm_set_crc32_custom_parameters": (_HASH, (_C, TEXT, _crc(I32)), None),
     "bm_set_toeplitz_hash_key": (_HASH, (_C, TEXT, BINARY), None),
-    "bm_mt_indirect_modify_entry": (_TABLE, (_C, TEXT, I32, I32), None),
-    "bm_mt_indirect_ws_modify_entry": (_TABLE, (_C, TEXT, I32, I32), None),
+    "bm_mt_indirect_modify_entry": (_TABLE, (_C, TEXT, HANDLE, I32), None),
+    "bm_mt_indirect_ws_modify_entry": (_TABLE, (_C, TEXT, HANDLE, I32), None),
     "bm_learning_ack": (_LEARNING, (_C, I32, I64, ListOf(I32)), None),
     "bm_learning_ack_buffer": (_LEARNING, (_C, I32, I64), None),
     "bm_learning_set_timeout": (_LEARNING, (_C, I32, I32), None),
@@ -355,6 +358,8 @@ def write(out: TBinaryProtocol, kind: Kind, value: Any) -> None:
         for key, each in value.items():
             out.writeString(key)
             out.writeString(each)
+    elif kind is HANDLE:
+        out.writeI32(value - (value >> 31 << 32))
     else:
         getattr(out, f"write{kind.name}")(value)
 
@@ -377,6 +382,8 @@ def read(into: TBinaryProtocol, kind: Kind) -> Any:
     if isinstance(kind, MapOf):
         _, _, size = into.readMapBegin()
         return {into.readString(): into.readString() for _ in range(size)}
+    if kind is HANDLE:
+        return into.readI32() & 0xFFFF_FFFF
     return getattr(into, f"read{kind.name}")()
 
 

@@ -32,7 +32,7 @@ from innet.core.child_process import ChildProcess
 from innet.core.errors import ControlError, InputError, NetworkError, StalledError
 from innet.mininet.debian import Host, Switch, log_error
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0  # a program that was never compiled here, on a busy machine
 _EXACT = (["register_read"], ["queue_read"])  # simple_switch's own calls tell less
 _QUIET = "for each in /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $each; done 2>/dev/null"
 _QUEUE = 1 << 20  # packets; simple_switch's default of 64 drops bursts of two workers

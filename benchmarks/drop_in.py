@@ -36,7 +36,7 @@ from innet.bmv2.simple_switch import find_simple_switch
 from innet.core.errors import InnetError, MissingToolError
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
-from innet.transport.raw import CompiledPorts, Ports, open_interface
+from innet.transport.raw import CompiledPorts, Ports
 from innet.transport.system_calls import (
     Departure,
     by_port,
@@ -86,7 +86,7 @@ def _words(name: str, ports: tuple[str, str], port: int) -> list[str]:
     options = ["-i", f"1@{ports[0]}", "-i", f"2@{ports[1]}", "--thrift-port", str(port)]
     if name == "simple_switch":
         return [str(find_simple_switch(None)[0]), *options, "-L", "off", str(PROGRAM)]
-    module = [sys.executable, "-m", "innet.processes.simple_switch"]
+    module = [sys.executable, "-m", "innet.processes.start_switch"]
     return [*module, *options, "--engine", "jit", str(PROGRAM)]
 
 
@@ -101,7 +101,10 @@ def forward(interfaces: list[str]) -> None:
 def _forward(ports: CompiledPorts, until: float) -> None:
     """What innet's switch does (``innet.processes.port_forwarding``), without a program."""
     words = np.zeros(4, np.int64)
-    while (left := until - monotonic(words)) > 0:
+    while True:
+        left = until - monotonic(words)
+        if left <= 0:
+            return
         received, _, _ = receive_of_ports(ports.sockets, ports.most, ports.frames, ports.port)
         if received == 0:
             wait_readable(ports.poll, -1, left, words)
@@ -150,7 +153,7 @@ def running(name: str, ports: tuple[str, str]) -> Iterator[int]:
 def circulating(name: str, window: int, size: int, seconds: float) -> Found:
     """Frames go around through one forwarder: what it sends at one end arrives at the other."""
     frame = HEADER + bytes(size - len(HEADER))
-    with cables(NEAR), running(name, NEAR) as process, open_interface(NEAR[1]) as sock:
+    with cables(NEAR), running(name, NEAR) as process, _sender() as sock:
         end, sent = time.monotonic() + READY_SECONDS, 0
         while (before := _received()) < 1000:  # what is sent before the forwarder listens is lost
             time.sleep(0.3)
@@ -166,6 +169,13 @@ def circulating(name: str, window: int, size: int, seconds: float) -> Found:
         time.sleep(seconds)
         packets, used = _received() - packets, _used(process) - used
         return Found(packets / (time.perf_counter() - begun), used * 1e6 / packets)
+
+
+def _sender() -> socket.socket:
+    """A socket that sends by the second end of the cable, and receives nothing."""
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    sock.bind((NEAR[1], 0))
+    return sock
 
 
 def _received() -> int:

@@ -37,7 +37,7 @@ from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.protocol import SlotClient
 from innet.service import join
-from innet.transport.messages import widen_buffers
+from innet.transport.packet_socket import widen_buffers
 from innet.transport.peers import Address, PeerPorts
 from innet.transport.udp import UdpTransport
 from innet.wire import Endpoint, Layout

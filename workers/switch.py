@@ -2,7 +2,7 @@
 
 import sys
 
-from innet.processes.simple_switch import main
+from innet.processes.start_switch import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -35,6 +35,7 @@ from innet.bmv2.thrift_api import (
 )
 from innet.bmv2.thrift_calls import Calls, Device
 from innet.core.errors import ControlError, InputError, NetworkError
+from innet.core.listening import listen
 
 _LONGEST_TEXT = 64 << 20  # bytes of a string: a configuration may be long
 _MOST_ELEMENTS = 1 << 20  # of a list
@@ -61,6 +62,7 @@ class ThriftServer:
         device: what is controlled.
         port: TCP port; 0 takes one that is free.
         log: takes a line about a client that was cut off.
+        listener: a socket that listens at the port already.
 
     Attributes:
         port: where it listens.
@@ -71,7 +73,11 @@ class ThriftServer:
     """
 
     def __init__(
-        self, device: Device, port: int, log: Callable[[str], None] = lambda _: None
+        self,
+        device: Device,
+        port: int,
+        log: Callable[[str], None] = lambda _: None,
+        listener: socket.socket | None = None,
     ) -> None:
         self._calls = Calls(device)
         self._log = log
@@ -79,11 +85,10 @@ class ThriftServer:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._closing = False
         self._clients: set[socket.socket] = set()
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener = listener or socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            self._listener.bind(("", port))
-            self._listener.listen(128)
+            if listener is None:
+                listen(self._listener, port)
         except OverflowError:
             self._give_up()
             raise InputError(f"--thrift-port is 0 to 65535, not {port}.") from None

@@ -16,7 +16,7 @@ from innet.core.errors import InputError, OutputError
 
 _OURS = "#!/bin/sh\n# innet's"  # how launchers begin
 _LAUNCHERS = {
-    "simple_switch": "-m innet.processes.simple_switch",
+    "simple_switch": "-m innet.processes.start_switch",
     "simple_switch_CLI": "-m innet switch cli",
 }
 
@@ -26,7 +26,7 @@ def simple_switch(context: typer.Context) -> None:
 
     All options are simple_switch's: `innet simple-switch --help` lists them.
     """
-    from innet.processes.simple_switch import main
+    from innet.processes.start_switch import main
 
     raise typer.Exit(main(context.args))
 

@@ -415,7 +415,7 @@ class BuiltinSwitch(P4Switch):
         self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
     def _executable(self) -> Sequence[str | Path]:
-        return [child_process.PYTHON, "-m", "innet.processes.simple_switch"]
+        return [child_process.PYTHON, "-m", "innet.processes.start_switch"]
 
     def _own_options(self) -> Sequence[str]:
         return ["--engine", self.engine, "--seed", str(self.seed)]

@@ -33,6 +33,7 @@ from innet.core.settings import EngineName
 from innet.processes import port_forwarding
 from innet.processes.captures import Captures
 from innet.processes.port_forwarding import PortForwarding
+from innet.processes.start_switch import OpenSockets
 from innet.switch import Switch, ir, is_compiled, load_program, unsupported
 from innet.tools.files import open_document
 from innet.transport.raw import Ports
@@ -159,6 +160,8 @@ class SimpleSwitch:
         engine: "auto" begins with the interpreter where the program is not compiled yet; "jit"
             waits for the compiler.
         seed: of the program's random().
+        opened: the sockets of the control plane and of the interfaces, where they were opened
+            before.
 
     Raises:
         InnetError: an argument cannot be used.
@@ -178,6 +181,7 @@ class SimpleSwitch:
         enable_swap: bool = False,
         engine: str = "auto",
         seed: int = 0,
+        opened: OpenSockets | None = None,
     ) -> None:
         self.log = log
         self.device_id = device_id
@@ -199,23 +203,29 @@ class SimpleSwitch:
         self._is_timed = False
         self._forwarding: PortForwarding | None = None
         self._has_loop = engine == "jit" or port_forwarding.is_compiled()
-        with contextlib.ExitStack() as opened:
-            # Doors first: calls and packets that come while the rest is made wait in them.
+        with contextlib.ExitStack() as stack:
+            # Sockets first: calls and packets that come while the rest is made wait in them.
             log("info", f"Starting Thrift server on port {thrift_port}")
-            self._server = ThriftServer(self, thrift_port, lambda text: log("warn", text))
-            opened.callback(self._server.close)
+            self._server = ThriftServer(
+                self,
+                thrift_port,
+                lambda text: log("warn", text),
+                None if opened is None else opened.listener,
+            )
+            stack.callback(self._server.close)
             log("info", "Thrift server was started")
             for port, name in interfaces.items():
                 log("debug", f"Adding interface {name} as port {port}")
-            self._ports = Ports(interfaces, self._port_changed)
-            opened.callback(self._ports.close)
+            early = None if opened is None else opened.interfaces
+            self._ports = Ports(interfaces, self._port_changed, early)
+            stack.callback(self._ports.close)
             self._publisher = Notifications(notifications, device_id) if notifications else None
             if self._publisher is not None:
-                opened.callback(self._publisher.close)
+                stack.callback(self._publisher.close)
             if config is not None:
                 self._load(config)
             self._captures = None if captures is None else Captures(captures, interfaces)
-            opened.pop_all()
+            stack.pop_all()
         self.thrift_port = self._server.port
 
     def stop(self) -> None:
@@ -560,8 +570,12 @@ def config_of(name: str) -> str:
     return json.dumps(document)
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
     """Run the switch until SIGTERM or SIGINT.
+
+    Args:
+        options: the command line.
+        opened: sockets that were opened before.
 
     Raises:
         InnetError: an option cannot be used.
@@ -601,6 +615,7 @@ def run(options: argparse.Namespace) -> None:
         enable_swap=options.enable_swap or options.no_p4,
         engine=options.engine,
         seed=options.seed,
+        opened=opened,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.stop())
@@ -610,8 +625,13 @@ def run(options: argparse.Namespace) -> None:
         log.close()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+def main(arguments: Sequence[str] | None = None, opened: OpenSockets | None = None) -> int:
+    """Run the command line; its exit status.
+
+    Args:
+        arguments: by default this process's.
+        opened: sockets that were opened before; closed with the switch.
+    """
     try:
         options = options_of(sys.argv[1:] if arguments is None else arguments)
         if options.version:
@@ -621,7 +641,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.compile is not None:
             compile_program(options.compile)
         else:
-            run(options)
+            run(options, opened)
     except InnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

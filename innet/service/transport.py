@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from innet.core.errors import MembershipError, NetworkError, StateError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import allow_fragmentation, readable, widen_buffers
+from innet.transport.messages import allow_fragmentation, readable
+from innet.transport.packet_socket import widen_buffers
 from innet.transport.peers import Address
 from innet.transport.udp import Link, UdpTransport, Watch
 from innet.wire import Endpoint, Layout

@@ -6,6 +6,7 @@ clock and name (``innet.network.ClockedTransport``). Commands choose one in ``co
 
     memory.py        switches in this process; ``NetworkTransport`` joins several by links
     udp.py           a worker's UDP socket
+    packet_socket.py a raw socket of an interface
     raw.py           raw Ethernet: a worker's socket, and a switch's ports
     peers.py         the switch's end of UDP: one socket with many peers
     socket_loop.py   one worker at one UDP socket in compiled code

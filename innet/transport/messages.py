@@ -24,13 +24,9 @@ from innet.core.errors import NetworkError, StalledError
 from innet.core.packets import PacketBatch
 from innet.transport import system_calls as calls
 
-SO_SNDBUFFORCE = 32  # may exceed the system's limit; needs CAP_NET_ADMIN
-SO_RCVBUFFORCE = 33
-
 _IP_MTU_DISCOVER = 10  # Linux: whether packets may be fragmented
 _IP_PMTUDISC_DONT = 0
 
-_BUFFER = 64 << 20  # bytes; holds many windows of every worker
 _AT_ONCE = calls.MOST_AT_ONCE
 _ROWS_AT_ONCE = 4096  # packets prepared for sending at once
 _SEND_SECONDS = 5.0
@@ -46,18 +42,6 @@ _GONE = (
     errno.EINVAL,
 )
 _NO_NAMES = np.empty((0, calls.ADDRESS_BYTES), np.uint8)
-
-
-def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
-    """Enlarge a socket's buffers: to ``size`` bytes as root, else to what the system allows."""
-    for forced, plain in (
-        (SO_RCVBUFFORCE, socket.SO_RCVBUF),
-        (SO_SNDBUFFORCE, socket.SO_SNDBUF),
-    ):
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, forced, size)
-        except PermissionError:
-            sock.setsockopt(socket.SOL_SOCKET, plain, size)
 
 
 def allow_fragmentation(sock: socket.socket) -> None:

@@ -20,8 +20,8 @@ from innet.transport.messages import (
     SegmentInbox,
     allow_fragmentation,
     enable_gro,
-    widen_buffers,
 )
+from innet.transport.packet_socket import widen_buffers
 from innet.transport.system_calls import (
     ADDRESS_BYTES,
     Arrival,

@@ -19,18 +19,13 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import Inbox, Outbox, failed, readable, widen_buffers
+from innet.transport.messages import Inbox, Outbox, failed, readable
+from innet.transport.packet_socket import open_interface
 from innet.transport.system_calls import Frames, Transmission, by_port, receive_of_ports
 from innet.wire import ETHERTYPE
 
-_ETH_P_ALL = 3
 _SOL_PACKET = 263
-_PACKET_ADD_MEMBERSHIP = 1
 _PACKET_STATISTICS = 6
-_PACKET_AUXDATA = 8
-_PACKET_IGNORE_OUTGOING = 23
-_PACKET_MR_PROMISC = 1
-_MEMBERSHIP = struct.Struct("=iH10x")  # struct packet_mreq
 _STATISTICS = struct.Struct("=II")  # struct tpacket_stats
 _SIOCGIFMTU = 0x8921
 _SIOCGIFFLAGS = 0x8913
@@ -43,41 +38,6 @@ _LONGEST_WAIT = 1.0
 _PORTS_ROOM = 16 << 20  # bytes for the frames of one batch, of all ports
 _PER_PORT = 1024
 _NO_NAMES = np.zeros((0, 16), np.uint8)
-
-
-def open_interface(interface: str, ethertype: int | None = None) -> socket.socket:
-    """A packet socket that receives what arrives at ``interface``, but not what leaves it.
-
-    Args:
-        interface: its name in this network namespace.
-        ethertype: receive frames of this EtherType only; by default all.
-
-    Raises:
-        NetworkError: no such interface, or not root.
-    """
-    try:
-        # Protocol 0: the socket receives nothing until it is bound.
-        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    except PermissionError:
-        raise NetworkError(
-            f"raw frames of {interface} need root (CAP_NET_RAW); run it with sudo."
-        ) from None
-    try:
-        widen_buffers(sock)
-        sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
-        protocol = _ETH_P_ALL if ethertype is None else ethertype
-        sock.bind((interface, protocol))
-        if ethertype is None:  # a switch also receives frames for other addresses
-            request = _MEMBERSHIP.pack(socket.if_nametoindex(interface), _PACKET_MR_PROMISC)
-            sock.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, request)
-            sock.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)  # tells VLAN tags taken off
-    except OSError as error:
-        sock.close()
-        raise NetworkError(
-            f"cannot open the interface {interface}: {error.strerror}. `ip link` lists those "
-            "that exist."
-        ) from None
-    return sock
 
 
 def room_for_frames(*sockets: socket.socket) -> int:
@@ -202,6 +162,7 @@ class Ports:
         interfaces: port -> the interface's name in this network namespace.
         on_change: takes port, interface and whether it is up, when that changes. Interfaces may
             then go and come back, see ``poll_interfaces``; without it, one that goes is an error.
+        opened: by port, those that ``open_interface`` opened before; closed with the others.
 
     Attributes:
         interfaces: by port; change them by ``add`` and ``remove``.
@@ -217,6 +178,7 @@ class Ports:
         self,
         interfaces: Mapping[int, str],
         on_change: Callable[[int, str, bool], None] | None = None,
+        opened: Mapping[int, socket.socket] | None = None,
     ) -> None:
         if not interfaces and on_change is None:
             raise InputError("a switch needs at least one interface.")
@@ -234,16 +196,16 @@ class Ports:
         try:
             for port, interface in interfaces.items():
                 self.interfaces[port] = interface
-                self._open(port)
+                self._open(port, (opened or {}).get(port))
                 self._up[port] = is_up(interface)
             self._changed()
         except BaseException:
             self.close()
             raise
 
-    def _open(self, port: int) -> None:
+    def _open(self, port: int, opened: socket.socket | None = None) -> None:
         """Receive what arrives at a port's interface."""
-        sock = open_interface(self.interfaces[port])
+        sock = opened or open_interface(self.interfaces[port])
         self._sockets[port] = sock
         self._ports[sock.fileno()] = port
         self._epoll.register(sock.fileno(), select.EPOLLIN)

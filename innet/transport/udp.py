@@ -18,8 +18,8 @@ from innet.transport.messages import (
     allow_fragmentation,
     enable_gro,
     readable,
-    widen_buffers,
 )
+from innet.transport.packet_socket import widen_buffers
 from innet.transport.system_calls import MOST_AT_ONCE, Arrival, Reception
 from innet.wire import (
     ETHERNET_HEADER,

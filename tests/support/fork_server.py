@@ -37,6 +37,7 @@ _PRELOADED = [
     "innet.processes.allreduce",
     "innet.processes.parameter_server",
     "innet.processes.simple_switch",
+    "innet.processes.start_switch",
     "innet.processes.training",
     "innet.service.server",
     "innet.switch.jit.compiler",

@@ -79,7 +79,7 @@ class Running:
             self.port = sock.getsockname()[1]
         self.log = folder / "log.txt"
         self.log.unlink(missing_ok=True)
-        words = [sys.executable, "-m", "innet.processes.simple_switch", str(FORWARD)]
+        words = [sys.executable, "-m", "innet.processes.start_switch", str(FORWARD)]
         words += ["-i", f"1@{cables[1]}", "-i", f"2@{cables[3]}", "--thrift-port", str(self.port)]
         words += ["--log-file", str(folder / "log"), "--log-flush", *options]
         self.process = subprocess.Popen(words)

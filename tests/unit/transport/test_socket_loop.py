@@ -22,7 +22,7 @@ from innet.network import Faults, FaultyTransport
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.timers import PROBES
 from innet.transport.memory import MemoryTransport
-from innet.transport.messages import widen_buffers
+from innet.transport.packet_socket import widen_buffers
 from innet.transport.socket_loop import SocketLoop, socket_loop
 from innet.transport.udp import UdpTransport, Watch
 from innet.wire import Endpoint, Flag, Layout, pack

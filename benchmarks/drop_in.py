@@ -139,7 +139,10 @@ def running(name: str, ports: tuple[str, str]) -> Iterator[int]:
         port = sock.getsockname()[1]
     words = _words(name, ports, port)
     process = subprocess.Popen(  # noqa: S603 - this Python, or simple_switch from PATH; no shell
-        words, stdout=subprocess.DEVNULL
+        words,
+        stdout=subprocess.DEVNULL,
+        # simple_switch looks for a file again and again, and says each time that it is missing.
+        stderr=subprocess.DEVNULL if name == "simple_switch" else None,
     )
     try:
         if name != "bare forwarder":

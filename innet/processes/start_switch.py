@@ -48,14 +48,15 @@ def open_sockets(arguments: Sequence[str]) -> OpenSockets | None:
     with contextlib.ExitStack() as opened:
         try:
             found, _ = parser.parse_known_args([each for each in arguments if each != "--"])
-            listener = opened.enter_context(socket.socket())
-            listen(listener, found.thrift_port)
             interfaces: dict[int, socket.socket] = {}
             for each in found.interface:
                 port, _, name = each.partition("@")
                 if int(port) in interfaces:
                     return None
                 interfaces[int(port)] = opened.enter_context(open_interface(name))
+            # The last, as scripts send packets once somebody listens.
+            listener = opened.enter_context(socket.socket())
+            listen(listener, found.thrift_port)
         except (argparse.ArgumentError, InnetError, OSError, OverflowError, ValueError):
             return None
         opened.pop_all()

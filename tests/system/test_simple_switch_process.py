@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import pytest
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
 from innet.bmv2 import shell
+from innet.bmv2.thrift_client import ThriftClient
 from innet.core.packets import PacketBatch
 from innet.processes.simple_switch import main
 from innet.transport.raw import Ports
@@ -127,6 +129,26 @@ def passes(near, far, number=0, header=HEADER):
         return far.recv(2048) == sent
     except TimeoutError:
         return False
+
+
+def test_sockets_are_open_before_the_program_is_loaded(cables, switch):
+    running = switch("--engine", "interpret")
+    end = time.monotonic() + SECONDS
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", running.port)) == 0:
+                break
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    assert not running.log.exists()  # which the program makes first
+    with tap(cables[0]) as near:
+        near.send(frame(1))
+    client = ThriftClient(running.port)
+    while json.loads(client.call("statistics"))["packets_in"] != 1:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    client.close()
+    assert running.end() == 0
 
 
 def test_nothing_is_lost_while_the_compiled_program_takes_over(cables, switch, tmp_path):

@@ -50,7 +50,6 @@ _NANOSECONDS = 1_000_000_000
 _REFUSED = {
     "--debugger": "there is no debugger; `innet switch explain` and Switch.trace tell every step",
     "--debugger-addr": "there is no debugger; Switch.trace tells every step of a packet",
-    "--nanolog": "events are not logged over nanomsg; --log-console and --log-file log them",
     "--use-files": "packets do not come from files; `innet switch replay` runs captures",
     "--dump-packet-data": "packets are not logged; --pcap captures them",
     "--log-file-max-size": "the log is one file of any length",
@@ -521,6 +520,7 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     add("-L", "--log-level", choices=LEVELS, default="trace", help="least level (trace)")
     add("--log-flush", action="store_true", help="write each line of --log-file at once")
     add("--notifications-addr", metavar="ADDRESS", help="nanomsg address of notifications")
+    add("--nanolog", metavar="ADDRESS", help="taken, as p4-utils gives it; no events are sent")
     add("--max-port-count", type=int, default=512, help="most interfaces (512)")
     add("-v", "--version", action="store_true", help="simple_switch's version")
     add("--json-version", action="store_true", help="the newest version of JSON")
@@ -603,6 +603,8 @@ def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
         path=options.log_file,
         flush=options.log_flush,
     )
+    if options.nanolog is not None:
+        log("warn", f"--nanolog {options.nanolog}: no events are sent; the log has them")
     process = SimpleSwitch(
         config,
         interfaces,

@@ -124,6 +124,14 @@ def test_the_switch_has_as_many_queues_as_a_port_may_have(capsys):
     assert "1 to 32 priority queues per port, not 40" in capsys.readouterr().err
 
 
+def test_p4_utils_option_for_events_is_taken_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(simple_switch.SimpleSwitch, "run", simple_switch.SimpleSwitch._close)
+    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
+    words = [program, "--thrift-port", "0", "--engine", "interpret", "--nanolog", "ipc:///none"]
+    assert simple_switch.main([*words, "--log-file", str(tmp_path / "log"), "--log-flush"]) == 0
+    assert "--nanolog ipc:///none: no events are sent" in (tmp_path / "log.txt").read_text()
+
+
 LEARNING = {"iterations": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}
 
 

@@ -1,8 +1,7 @@
 """What simple_switch tells controllers unasked: digests, idle entries, and ports.
 
-Messages go out by nanomsg's publish/subscribe, which the package ``pynng`` speaks (the extra
-``notifications``). ``LearnLists`` keeps digests until there are enough of them, as BMv2's learning
-engine does.
+Messages go out by nanomsg's publish/subscribe. ``LearnLists`` keeps digests until there are enough
+of them, as BMv2's learning engine does.
 
 Source: the headers of messages in BMv2's learning.h, ageing.h, port_monitor.cpp.
 """
@@ -14,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from innet.core.errors import MissingToolError, NetworkError
+from innet.bmv2.nanomsg import Publisher
 from innet.switch import ir
 
 _LEARN = struct.Struct("<4sqiiQI")
@@ -35,25 +34,14 @@ class Notifications:
         device_id: goes into every message.
 
     Raises:
-        MissingToolError: pynng is not installed.
+        MissingToolError: there is no nanomsg.
         NetworkError: the address cannot be used.
     """
 
     def __init__(self, address: str, device_id: int) -> None:
-        try:
-            import pynng  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise MissingToolError(
-                "pynng",
-                "notifications over nanomsg",
-                "Get it by: pip install 'innet[notifications]'",
-            ) from None
         self._device_id = device_id
         self._ageing_buffers = 0
-        try:
-            self._socket = pynng.Pub0(listen=address)
-        except (pynng.NNGException, ValueError) as error:
-            raise NetworkError(f"cannot publish notifications at {address}: {error}.") from None
+        self._socket = Publisher(address)
 
     def close(self) -> None:
         self._socket.close()

@@ -33,12 +33,16 @@ class Notifications:
         address: of nanomsg, such as ipc:///tmp/bmv2-0-notifications.ipc.
         device_id: goes into every message.
 
+    Attributes:
+        address: the same.
+
     Raises:
         MissingToolError: there is no nanomsg.
         NetworkError: the address cannot be used.
     """
 
     def __init__(self, address: str, device_id: int) -> None:
+        self.address = address
         self._device_id = device_id
         self._ageing_buffers = 0
         self._socket = Publisher(address)

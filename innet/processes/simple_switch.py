@@ -45,6 +45,8 @@ BMV2_VERSION = "1.15.5"
 """The version of simple_switch whose answers this gives."""
 
 JSON_VERSION = "2.24"
+MOST_GROUPS = 4096
+"""Multicast groups, and nodes, by default."""
 
 _POLL_SECONDS = 1.0  # between two looks at interfaces, and at idle entries
 _COMPILING_SECONDS = 0.1  # between two looks at the process that compiles
@@ -121,7 +123,7 @@ class SimpleSwitch:
         log: takes lines.
         thrift_port: TCP port of the control plane; 0 takes a free one.
         device_id: as simple_switch's option.
-        notifications: nanomsg address; None for simple_switch's own, where that can be used.
+        notifications: where digests, idle entries and ports are told; None for nowhere.
         captures: folder for captures of the interfaces; None for none.
         priority_queues: egress queues per port.
         enable_swap: another program may be loaded while it runs.
@@ -130,6 +132,7 @@ class SimpleSwitch:
         packets: where they come from if not from interfaces.
         drop_port: what egress_spec is of a packet that is to be dropped.
         dumped: how many bytes of each packet that comes or goes are logged.
+        most_groups, most_nodes: of multicast.
 
     Raises:
         InnetError: an argument cannot be used.
@@ -143,7 +146,7 @@ class SimpleSwitch:
         *,
         thrift_port: int = 9090,
         device_id: int = 0,
-        notifications: str | None = None,
+        notifications: Notifications | None = None,
         captures: Path | None = None,
         priority_queues: int = 1,
         enable_swap: bool = False,
@@ -151,10 +154,13 @@ class SimpleSwitch:
         packets: PacketInput = PacketInput(),
         drop_port: int = ir.DROP_PORT,
         dumped: int = 0,
+        most_groups: int = MOST_GROUPS,
+        most_nodes: int = MOST_GROUPS,
     ) -> None:
         self.log = log
         self.device_id = device_id
-        self.notifications = notifications or ""
+        self.notifications = "" if notifications is None else notifications.address
+        self.most_groups, self.most_nodes = most_groups, most_nodes
         self._drop_port = drop_port
         self._dumped = dumped if log.takes("info") else 0
         self._logs_packets = log.takes("debug")
@@ -170,7 +176,7 @@ class SimpleSwitch:
         self.config = ""
         self.learning = LearnLists(None, self._digest)
         self._table_ids: dict[str, int] = {}
-        self._publisher: Notifications | None = None
+        self._publisher = notifications
         self._reads_queues = self._is_timed = False
         self._forwarding: PortForwarding | None = None
         self._has_loop = engine == "jit" or port_forwarding.is_compiled()
@@ -184,14 +190,12 @@ class SimpleSwitch:
                 log("debug", f"Adding interface {name} as port {port}")
             self._ports = self._open_ports(interfaces, packets)
             opened.callback(self._ports.close)
-            self._publisher = self._publish(notifications)
-            if self._publisher is not None:
-                opened.callback(self._publisher.close)
             if config is not None:
                 self._load(config)
             self._captures = None if captures is None else Captures(captures, interfaces)
             opened.pop_all()
         self.thrift_port = self._server.port
+        log.flush()
 
     def _open_ports(self, interfaces: Mapping[int, str], packets: PacketInput) -> SwitchPorts:
         if packets.files is not None:
@@ -199,22 +203,6 @@ class SimpleSwitch:
         if packets.messages is not None:
             return MessagePorts(packets.messages, self.log)
         return Ports(interfaces, self._port_changed)
-
-    def _publish(self, address: str | None) -> Notifications | None:
-        """Notifications at an address; at simple_switch's own only where that works."""
-        if address is not None:
-            return Notifications(address, self.device_id)
-        if not nanomsg.is_installed():
-            self.log("info", "No notifications are sent, as there is no nanomsg")
-            return None
-        address = f"ipc:///tmp/bmv2-{self.device_id}-notifications.ipc"
-        try:
-            publisher = Notifications(address, self.device_id)
-        except NetworkError as error:
-            self.log("warn", f"No notifications are sent: {error} --device-id gives another")
-            return None
-        self.notifications = address
-        return publisher
 
     def stop(self) -> None:
         """Let ``run`` return."""
@@ -280,6 +268,7 @@ class SimpleSwitch:
         self._server.run_calls()
         if self.switch is not None:
             self._is_timed = self._reads_queues or self.switch.traffic_manager.has_limits
+        self.log.flush()
 
     def _set_clock(self) -> None:
         """Let the control plane and idle entries see the present time."""
@@ -541,6 +530,9 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     add("--enable-swap", action="store_true", help="programs may be swapped at run time")
     add("--drop-port", type=int, default=511, help="egress_spec that means drop (511)")
     add("--priority-queues", type=int, default=1, help="egress queues per port (1)")
+    add("--max-mc-groups", type=int, default=MOST_GROUPS, help="multicast groups (4096)")
+    add("--max-l1-entries", type=int, default=MOST_GROUPS, help="multicast nodes (4096)")
+    add("--max-l2-entries", type=int, default=2 * MOST_GROUPS, help="likewise (8192)")
     extra = parser.add_argument_group("options that simple_switch does not have")
     extra.add_argument(
         "--engine",
@@ -571,6 +563,24 @@ def config_of(name: str) -> str:
     return json.dumps(document)
 
 
+def notifications_of(address: str | None, device_id: int, log: Log) -> Notifications | None:
+    """Notifications at an address; without one at simple_switch's own, where that can be used.
+
+    Raises:
+        MissingToolError, NetworkError: the address that was given cannot be used.
+    """
+    if address is not None:
+        return Notifications(address, device_id)
+    if not nanomsg.is_installed():
+        log("info", "No notifications are sent, as there is no nanomsg")
+        return None
+    try:
+        return Notifications(f"ipc:///tmp/bmv2-{device_id}-notifications.ipc", device_id)
+    except NetworkError as error:
+        log("warn", f"No notifications are sent: {error} --device-id N gives another address")
+        return None
+
+
 def run(options: argparse.Namespace) -> None:
     """Run the switch until SIGTERM or SIGINT.
 
@@ -583,6 +593,11 @@ def run(options: argparse.Namespace) -> None:
         raise InputError("--use-files and --packet-in exclude each other.")
     if options.log_console and options.log_file is not None:
         raise InputError("--log-console and --log-file exclude each other.")
+    if options.dump_packet_data < 0:
+        raise InputError("--dump-packet-data is a number of bytes, at least 0.")
+    for name in ("max_mc_groups", "max_l1_entries", "max_l2_entries"):
+        if (most := getattr(options, name)) < 1:
+            raise InputError(f"--{name.replace('_', '-')} {most}: it is at least 1.")
     if options.log_file_max_size <= 0 or options.log_file_max_files < 0:
         raise InputError("--log-file-max-size is at least 1, and --log-file-max-files at least 0.")
     if options.no_p4 == (options.program is not None):
@@ -614,7 +629,7 @@ def run(options: argparse.Namespace) -> None:
         log,
         thrift_port=options.thrift_port,
         device_id=options.device_id,
-        notifications=options.notifications_addr,
+        notifications=notifications_of(options.notifications_addr, options.device_id, log),
         captures=None if options.pcap is None else Path(options.pcap),
         priority_queues=options.priority_queues,
         enable_swap=options.enable_swap or options.no_p4,
@@ -622,6 +637,9 @@ def run(options: argparse.Namespace) -> None:
         packets=PacketInput(options.use_files, options.packet_in),
         drop_port=options.drop_port,
         dumped=options.dump_packet_data,
+        most_groups=options.max_mc_groups,
+        # A node is an entry at both levels.
+        most_nodes=min(options.max_l1_entries, options.max_l2_entries),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.stop())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -48,7 +49,8 @@ class Log:
         most_files: int = MOST_FILES,
     ) -> None:
         self._least = LEVELS.index(level)
-        self._flush = flush
+        # Lines about packets are many; they wait until a batch of packets is done.
+        self._flush = flush or (console and self._least > LEVELS.index("debug"))
         self._most_bytes, self._most_files = most_bytes, most_files
         self._path = path
         self._size = 0
@@ -87,7 +89,14 @@ class Log:
 
     def _give_up(self) -> None:
         """The disk is full, or nobody reads the console: packets matter more than the log."""
-        self._file = None
+        file, self._file = self._file, None
+        if self._path is None:  # Python flushes the standard output once more at its end
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
+        elif file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
 
     def _write(self, line: str) -> None:
         assert self._file is not None

@@ -193,6 +193,7 @@ class FilePorts(_Waiting):
         self._writers: dict[int, PcapWriter] = {}
         self._arrived: queue.Queue[tuple[int, bytes]] = queue.Queue(_MOST_WAITING)
         self._error: InnetError | None = None
+        self._started = False
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch_own(self._bell)
         try:
@@ -209,6 +210,7 @@ class FilePorts(_Waiting):
 
     def start(self) -> None:
         """Read from now on; called when the switch has a program."""
+        self._started = True
         threading.Thread(target=self._read, name="files", daemon=True).start()
 
     def _read(self) -> None:
@@ -231,8 +233,12 @@ class FilePorts(_Waiting):
         except InnetError as error:
             self._error = error
             os.eventfd_write(self._bell, 1)
-        except (OSError, ValueError):
-            return  # the files were closed, as the switch ends
+        finally:
+            self._close_readers()
+
+    def _close_readers(self) -> None:
+        for _, reader in self._readers:
+            reader.close()
 
     def receive(self, timeout: float) -> PacketBatch:
         """What was read, or is within ``timeout`` seconds.
@@ -278,7 +284,8 @@ class FilePorts(_Waiting):
         for each in self._writers.values():
             each.close()
         self._epoll.close()
-        # Its reader may wait for a pipe; it ends with the process, and so do its files.
+        if not self._started:  # else its thread does, when it does not wait for a pipe any more
+            self._close_readers()
 
 
 # ----------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import threading
 from innet.bmv2.thrift_api import EXACT, LPM, RANGE, SERVICES, TERNARY, VALID
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError
-from innet.processes.simple_switch import Log, SimpleSwitch
+from innet.processes.simple_switch import SimpleSwitch
+from innet.processes.switch_log import Log
 from innet.switch import ir, load_program
 
 _C = 0
@@ -42,8 +43,9 @@ LEFT_OUT = {
 class Process:
     """The built-in switch as ``innet simple-switch``, in a thread of this process."""
 
-    def __init__(self, config, port=0, **options):
-        self.switch = SimpleSwitch(config, {}, Log(), thrift_port=port, **options)
+    def __init__(self, config, port=0, interfaces=(), log=None, **options):
+        named = dict(interfaces)
+        self.switch = SimpleSwitch(config, named, log or Log(), thrift_port=port, **options)
         self.port = self.switch.thrift_port
         self._thread = threading.Thread(target=self.switch.run, daemon=True)
         self._thread.start()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from innet.bmv2.nanomsg import Publisher
@@ -62,10 +62,14 @@ class Notifications:
         header = _AGEING.pack(b"AGE|", self._device_id, _CONTEXT, number, table, len(handles))
         self._socket.send(header + b"".join(_HANDLE.pack(each) for each in handles))
 
-    def port(self, port: int, is_up: bool) -> None:
-        """A port that went up or down."""
-        header = _PORTS.pack(b"PRT|", self._device_id, 1)
-        self._socket.send(header + _STATUS.pack(port, _PORT_UP if is_up else _PORT_DOWN))
+    def ports(self, changed: Mapping[int, bool]) -> None:
+        """Ports that went up (true) or down, in the order of their numbers."""
+        header = _PORTS.pack(b"PRT|", self._device_id, len(changed))
+        statuses = [
+            _STATUS.pack(port, _PORT_UP if is_up else _PORT_DOWN)
+            for port, is_up in sorted(changed.items())
+        ]
+        self._socket.send(header + b"".join(statuses))
 
 
 @dataclass(slots=True)

@@ -177,6 +177,7 @@ class SimpleSwitch:
         self.learning = LearnLists(None, self._digest)
         self._table_ids: dict[str, int] = {}
         self._publisher = notifications
+        self._announced: dict[int, bool] = {}
         self._reads_queues = self._is_timed = False
         self._forwarding: PortForwarding | None = None
         self._has_loop = engine == "jit" or port_forwarding.is_compiled()
@@ -227,6 +228,7 @@ class SimpleSwitch:
                 if time.monotonic() >= poll:
                     poll = time.monotonic() + _POLL_SECONDS
                     self._ports.poll_interfaces()
+                    self._announce_ports()
                     self._set_clock()
                     self.log.flush()
                 if self._compilation is not None:
@@ -324,8 +326,17 @@ class SimpleSwitch:
 
     def _port_changed(self, port: int, text: str, is_up: bool) -> None:
         self.log("info" if is_up else "warn", f"port {port} is {'up' if is_up else 'down'}: {text}")
-        if self._publisher is not None:
-            self._publisher.port(port, is_up)
+
+    def _announce_ports(self) -> None:
+        """Tell which ports went up or down since the last call; all are down at first."""
+        ports = self._ports
+        if self._publisher is None or not isinstance(ports, Ports):
+            return
+        present = {port: ports.is_up(port) for port in ports.interfaces}
+        changed = {p: up for p, up in present.items() if up != self._announced.get(p, False)}
+        if changed:
+            self._publisher.ports(changed)
+        self._announced = present
 
     def _close(self) -> None:
         self._server.close()

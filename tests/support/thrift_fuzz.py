@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 from innet.bmv2.thrift_api import EXACT, LPM, RANGE, SERVICES, TERNARY, VALID
 from innet.bmv2.thrift_client import ThriftClient
@@ -326,3 +327,17 @@ def answer(client: ThriftClient, name, arguments):
 def _sorted(document):
     """The same with keys in order: simple_switch lists by hash."""
     return json.loads(json.dumps(document, sort_keys=True))
+
+
+def connected(port):
+    """A client of the simple_switch that listens at a port, once it has all its services."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            client = ThriftClient(port)
+            client.call("get_time_elapsed_us")
+        except ControlError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        else:
+            return client

@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 
 import pytest
 from support.mininet import has_bmv2
@@ -16,7 +15,7 @@ from support.switch_cases import program
 
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
-from support.thrift_fuzz import Calls, Process, answer
+from support.thrift_fuzz import Calls, Process, answer, connected
 
 from innet.bmv2 import shell
 from innet.bmv2.simple_switch import find_simple_switch
@@ -85,20 +84,6 @@ def test_random_calls_are_answered_as_simple_switch_answers_them(name, running, 
     finally:
         real.kill()
         real.wait()
-
-
-def connected(port):
-    """A client of the simple_switch that listens at a port, once it has all its services."""
-    end = time.monotonic() + 20
-    while True:
-        try:
-            client = ThriftClient(port)
-            client.call("get_time_elapsed_us")
-        except ControlError:
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        else:
-            return client
 
 
 def test_refusals_have_simple_switchs_codes(client):

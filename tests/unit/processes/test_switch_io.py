@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import struct
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
+from support.mininet import has_bmv2
 from support.nanomsg_peer import Pair, Subscriber, needs_nanomsg
 from support.switch_cases import program
 
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
-from support.thrift_fuzz import Process
+from support.thrift_fuzz import Process, connected
 
 from innet.bmv2.notifications import Notifications
+from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_api import EXACT
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, InputError, NetworkError, PacketError
@@ -27,6 +31,7 @@ from innet.switch import Switch
 
 FORWARD = json.loads((Path(__file__).parents[3] / "p4" / "examples" / "forward.json").read_text())
 SECONDS = 20.0
+HEAD = 32  # bytes of a notification's head
 PACKET_IN, PACKET_OUT, INFO_REQ, INFO_REP = 3, 4, 5, 6
 MESSAGE = struct.Struct("<iii")
 
@@ -224,18 +229,77 @@ def test_messages_that_mean_nothing_are_logged_and_do_no_harm(running, tmp_path)
 # ── Notifications ──
 
 
+class BuiltIn:
+    """The built-in switch, in this process."""
+
+    def __init__(self, path, packets, told):
+        notifications = Notifications(told, 42)
+        config = path.read_text()
+        self._there = Process(
+            config,
+            engine="interpret",
+            packets=PacketInput(messages=packets),
+            notifications=notifications,
+        )
+        self.port = self._there.port
+
+    def close(self):
+        self._there.close()
+
+
+class SimpleSwitch:
+    """The real one."""
+
+    def __init__(self, path, packets, told):
+        self.port = free_port()
+        words = [find_simple_switch()[0], path, "--packet-in", packets, "--device-id", "42"]
+        words += ["--notifications-addr", told, "--thrift-port", str(self.port), "-L", "off"]
+        self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+@pytest.fixture(
+    params=[
+        BuiltIn,
+        pytest.param(
+            SimpleSwitch,
+            marks=pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH"),
+        ),
+    ]
+)
+def switched(request, tmp_path):
+    """Makes a switch of a program: its packets, its notifications and its control plane."""
+    opened = []
+
+    def make(name):
+        path = tmp_path / "program.json"
+        path.write_text(json.dumps(program(name)))
+        packets, told = f"ipc://{tmp_path}/packets", f"ipc://{tmp_path}/told"
+        switch = request.param(path, packets, told)
+        opened.append(switch)
+        client = connected(switch.port)
+        assert client.call("bm_mgmt_get_info")["notifications_socket"] == told
+        made = (Pair(packets), Subscriber(told), client)
+        opened.extend(made)
+        time.sleep(0.3)  # a subscriber that is not connected yet misses messages
+        return made
+
+    yield make
+    for each in reversed(opened):
+        each.close()
+
+
 @needs_nanomsg
-def test_digests_are_published(running, tmp_path):
-    packets, told = f"ipc://{tmp_path}/packets", f"ipc://{tmp_path}/told"
-    there = running(
-        "jit_digests",
-        packets=PacketInput(messages=packets),
-        notifications=Notifications(told, 42),
-    )
-    client = ThriftClient(there.port)
-    assert client.call("bm_mgmt_get_info")["notifications_socket"] == told
-    peer, subscriber = Pair(packets), Subscriber(told)
-    time.sleep(0.2)  # a subscriber that is not connected yet misses messages
+def test_digests_are_published(switched):
+    peer, subscriber, client = switched("jit_digests")
 
     def send(word):
         data = bytes([64 | 1, 0, 0]) + struct.pack(">hQ", -2, word)
@@ -263,8 +327,26 @@ def test_digests_are_published(running, tmp_path):
     client.call("bm_learning_set_timeout", 0, 1, 50)
     send(10)
     assert subscriber.receive() == head(4, 1) + sample(10)
-    for each in (peer, subscriber, client):
-        each.close()
+
+
+@needs_nanomsg
+def test_idle_entries_are_published(switched):
+    _, subscriber, client = switched("switch_ageing")
+    for number in range(3):
+        key = [{"type": EXACT, "exact": {"key": bytes([number])}}]
+        handle = client.call("bm_mt_add_entry", 0, "I.small_table", key, "I.mark", [b"\1"], {})
+        assert handle == number
+    for number in (0, 2):
+        client.call("bm_mt_set_entry_ttl", 0, "I.small_table", number, 10)
+    handles = []
+    buffer = 0
+    while len(handles) < 2:  # they may be found by two sweeps
+        told = subscriber.receive()
+        count = (len(told) - HEAD) // 4
+        assert told[:HEAD] == b"AGE|" + struct.pack("<qiQiI", 42, 0, buffer, 1, count)
+        handles += struct.unpack(f"<{count}I", told[HEAD:])
+        buffer += 1
+    assert handles == [0, 2]
 
 
 def test_an_address_that_cannot_be_is_named():

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from innet.bmv2 import nanomsg
+from innet.bmv2.control_log import ControlLog
 from innet.bmv2.notifications import LearnLists, Notifications
 from innet.bmv2.thrift_calls import PortState, SwapError
 from innet.bmv2.thrift_server import ThriftServer
@@ -164,6 +165,7 @@ class SimpleSwitch:
         self._drop_port = drop_port
         self._dumped = dumped if log.takes("info") else 0
         self._logs_packets = log.takes("debug")
+        self._control_log: ControlLog | None = None
         self.started = int(time.time() * 1e6)
         self._begun = time.monotonic_ns()
         self._priority_queues = priority_queues
@@ -184,7 +186,9 @@ class SimpleSwitch:
         with contextlib.ExitStack() as opened:
             # Doors first: calls and packets that come while the rest is made wait in them.
             log("info", f"Starting Thrift server on port {thrift_port}")
-            self._server = ThriftServer(self, thrift_port, lambda text: log("warn", text))
+            self._server = ThriftServer(
+                self, thrift_port, lambda text: log("warn", text), lambda: self._control_log
+            )
             opened.callback(self._server.close)
             log("info", "Thrift server was started")
             for port, name in interfaces.items():
@@ -361,7 +365,7 @@ class SimpleSwitch:
         switch = Switch(program, engine, priority_queues=self._priority_queues)
         _warm(switch)
         if self._logs_packets:
-            switch.log_packets(document, self.log)
+            self._log_packets(switch, document)
         if self.switch is None and isinstance(self._ports, FilePorts):
             self._ports.start()
         self.switch, self.config = switch, config
@@ -383,6 +387,14 @@ class SimpleSwitch:
             self._compilation = Compilation(config, self._drop_port)
         for reason in reasons if self._engine != "interpret" else ():
             self.log("warn", f"The interpreter runs packets, as it cannot be compiled: {reason}")
+
+    def _log_packets(self, switch: Switch, document: Mapping[str, Any]) -> None:
+        log = switch.log_packets(document, self.log)
+        self._control_log = ControlLog(switch, log)
+        for table in switch.program.tables:
+            if table.default is not None:
+                entry = log.action_entry(table.default)
+                self.log("debug", f"Set default default entry for table '{table.name}': {entry}")
 
     def _take_over(self) -> None:
         """Go over to the machine code when it is there and no packet is on its way."""
@@ -454,7 +466,7 @@ class SimpleSwitch:
             switch.control.mirroring_add(session, where.port, where.group)
         _warm(switch)
         if self._logs_packets:
-            switch.log_packets(_parsed(self.config), self.log)
+            self._log_packets(switch, _parsed(self.config))
         self.switch = switch
         self._forwarding = None
         self.learning = LearnLists(switch.program, self._digest)

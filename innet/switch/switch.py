@@ -34,6 +34,7 @@ from innet.switch.traffic_manager import FOREVER, TrafficManager
 if TYPE_CHECKING:  # pydantic takes a while to import
     from innet.core.settings import EngineName
     from innet.switch.interpreter.engine import InterpretEngine
+    from innet.switch.packet_log import PacketLog
     from innet.switch.trace import Event, Trace
 
 
@@ -414,7 +415,9 @@ class Switch(NotCopyable):
             self._tracer = (InterpretEngine(self.program, self.state, trace), trace)
         return self._tracer
 
-    def log_packets(self, document: Mapping[str, Any], write: Callable[[str, str], None]) -> None:
+    def log_packets(
+        self, document: Mapping[str, Any], write: Callable[[str, str], None]
+    ) -> PacketLog:
         """Let the interpreter run all packets from now on, and write the lines of simple_switch's
         log about each. All state stays.
 
@@ -433,6 +436,7 @@ class Switch(NotCopyable):
         self.use_engine("interpret")
         log = PacketLog(document, self.program, self.state, write)
         self._engine = InterpretEngine(self.program, self.state, log)
+        return log
 
     def use_engine(self, engine: EngineName) -> None:
         """Let another engine run the packets from now on. All state stays.

@@ -240,7 +240,7 @@ class ActionCompiler:
 
         def execute(packet: Packet, index: int) -> None:
             if index < size:
-                if log is not None:
+                if log is not None and not direct:
                     log.line("debug", f"Executing meter {name}[{index}]")
                 color = meter.execute(index, packet.ingress_length, state.clock)
                 if trace is not None:

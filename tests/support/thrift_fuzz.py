@@ -100,6 +100,16 @@ class Calls:
             yield "bm_register_read_all", (_C, register.name)
         for each in program.value_sets:
             yield "bm_parse_vset_get", (_C, each.name)
+        for counter in program.counters:
+            if counter.table is None:
+                for index in range(min(4, counter.size)):
+                    yield "bm_counter_read", (_C, counter.name, index)
+        for meter in program.meters:
+            if meter.table is None:
+                for index in range(min(4, meter.size)):
+                    yield "bm_meter_get_rates", (_C, meter.name, index)
+        for session in (0, 1, 2):
+            yield "mirroring_session_get", (session,)
         yield "bm_mc_get_entries", (_C,)
 
     def _pick(self, things):

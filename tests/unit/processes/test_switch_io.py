@@ -21,7 +21,7 @@ from support.thrift_fuzz import Process, connected
 
 from innet.bmv2.notifications import Notifications
 from innet.bmv2.simple_switch import find_simple_switch
-from innet.bmv2.thrift_api import EXACT
+from innet.bmv2.thrift_api import EXACT, LPM
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, InputError, NetworkError, PacketError
 from innet.processes.simple_switch import PacketInput
@@ -30,6 +30,7 @@ from innet.processes.switch_ports import PcapReader, PcapWriter
 from innet.switch import Switch
 
 FORWARD = json.loads((Path(__file__).parents[3] / "p4" / "examples" / "forward.json").read_text())
+ECN = json.loads((Path(__file__).parents[3] / "p4" / "examples" / "ecn.json").read_text())
 SECONDS = 20.0
 HEAD = 32  # bytes of a notification's head
 PACKET_IN, PACKET_OUT, INFO_REQ, INFO_REP = 3, 4, 5, 6
@@ -240,6 +241,7 @@ class BuiltIn:
             engine="interpret",
             packets=PacketInput(messages=packets),
             notifications=notifications,
+            priority_queues=8,
         )
         self.port = self._there.port
 
@@ -254,6 +256,7 @@ class SimpleSwitch:
         self.port = free_port()
         words = [find_simple_switch()[0], path, "--packet-in", packets, "--device-id", "42"]
         words += ["--notifications-addr", told, "--thrift-port", str(self.port), "-L", "off"]
+        words += ["--", "--priority-queues", "8"]
         self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
 
     def close(self):
@@ -281,7 +284,7 @@ def switched(request, tmp_path):
 
     def make(name):
         path = tmp_path / "program.json"
-        path.write_text(json.dumps(program(name)))
+        path.write_text(json.dumps(ECN if name == "ecn" else program(name)))
         packets, told = f"ipc://{tmp_path}/packets", f"ipc://{tmp_path}/told"
         switch = request.param(path, packets, told)
         opened.append(switch)
@@ -347,6 +350,109 @@ def test_idle_entries_are_published(switched):
         handles += struct.unpack(f"<{count}I", told[HEAD:])
         buffer += 1
     assert handles == [0, 2]
+
+
+# ── The traffic manager, by the clock of packets that arrive ──
+
+RATE = 100  # packets a second
+MICROSECONDS = 1_000_000
+
+
+def request(number, *, op=0, port=1, priority=0, passes=0):
+    data = struct.pack(">BBBBHB", op, port, priority, passes, number, 0)
+    return MESSAGE.pack(PACKET_IN, 2, len(data)) + data
+
+
+def records_of(message):
+    """The number of a packet, and (instance type, depth before it, microseconds it waited) of each
+    of its passes, the latest first.
+    """
+    port, data = MESSAGE.unpack_from(message)[1], message[MESSAGE.size :]
+    number, count = struct.unpack_from(">HB", data, 4)
+    found = []
+    for place in range(count):
+        record = data[7 + 31 * place :][:31]
+        depth = int.from_bytes(record[5:8], "big")
+        found.append((record[0], depth, int.from_bytes(record[15:19], "big")))
+    return port, number, found
+
+
+def received(peer, least, seconds=1.0):
+    """So many messages at least, and those that come within some time after them."""
+    found = [peer.receive() for _ in range(least)]
+    assert None not in found
+    while (message := peer.receive(seconds)) is not None:
+        found.append(message)
+    return found
+
+
+@needs_nanomsg
+def test_packets_wait_in_queues_with_a_rate(switched):
+    peer, _, client = switched("queue_metadata")
+    client.call("set_egress_queue_rate", 1, RATE)
+    burst = 30
+    for number in range(burst):
+        peer.send(request(number))
+    left = [records_of(each) for each in received(peer, burst)]
+    assert [(port, number) for port, number, _ in left] == [(1, number) for number in range(burst)]
+    for number, (_, _, ((kind, depth, waited),)) in enumerate(left):
+        assert kind == 0
+        # At most as many before it as came before it; some may have left already.
+        assert number - burst // 3 <= depth <= number
+        assert waited >= (depth - 1) * MICROSECONDS // RATE
+    client.call("set_egress_queue_depth", 1, 5)
+    for number in range(burst):
+        peer.send(request(number))
+    assert 5 <= len(received(peer, 5)) <= burst // 2
+
+
+@needs_nanomsg
+def test_priorities_have_queues_with_rates_of_their_own(switched):
+    peer, _, client = switched("queue_metadata")
+    client.call("set_egress_priority_queue_rate", 1, 0, RATE // 2)
+    for number in range(16):
+        peer.send(request(number, priority=0 if number < 8 else 7))
+    order = [number for _, number, _ in map(records_of, received(peer, 16))]
+    assert sorted(order) == list(range(16))
+    assert [each for each in order if each < 8] == list(range(8))
+    assert [each for each in order if each >= 8] == list(range(8, 16))
+    assert order[-1] == 7  # it waits for its queue's rate, the other queue has none
+
+
+@needs_nanomsg
+def test_packets_that_come_by_again(switched):
+    peer, _, client = switched("queue_metadata")
+    client.call("mirroring_session_add", 1, {"port": 3})
+    peer.send(request(1, op=4, passes=2))  # recirculate
+    ((port, number, passes),) = map(records_of, received(peer, 1))
+    assert (port, number, [kind for kind, *_ in passes]) == (1, 1, [0, 0, 0])
+    peer.send(request(2, op=5))  # resubmit
+    ((port, number, passes),) = map(records_of, received(peer, 1))
+    assert (port, number, len(passes)) == (1, 2, 1)
+    for op, kind in ((2, 1), (3, 2)):  # clones of ingress and of egress
+        peer.send(request(3, op=op))
+        found = sorted(map(records_of, received(peer, 2)))
+        assert [(port, number) for port, number, _ in found] == [(1, 3), (3, 3)]
+        assert found[1][2][0][0] == kind
+
+
+@needs_nanomsg
+def test_a_full_queue_marks_congestion(switched):
+    peer, _, client = switched("ecn")
+    key = [{"type": LPM, "lpm": {"key": bytes([10, 0, 0, 0]), "prefix": 8}}]
+    action = "EcnIngress.forward"
+    client.call("bm_mt_add_entry", 0, "EcnIngress.routes", key, action, [b"\0\1"], {})
+    client.call("bm_register_write", 0, "EcnEgress.threshold", 0, 5)
+    client.call("set_egress_queue_rate", 1, RATE)
+    head = bytes.fromhex("020000000001 020000000002 0800 45020014 000100004011 66d4")
+    packet = head + bytes.fromhex("0a000002 0a000001")
+    burst = 30
+    for _ in range(burst):
+        peer.send(MESSAGE.pack(PACKET_IN, 2, len(packet)) + packet)
+    marks = [each[MESSAGE.size + 15] & 3 for each in received(peer, burst)]
+    assert set(marks[:5]) == {2}  # none of them found five before it
+    assert marks.count(3) >= burst // 2
+    assert client.call("bm_counter_read", 0, "EcnEgress.marked", 1)["packets"] == marks.count(3)
 
 
 def test_an_address_that_cannot_be_is_named():

@@ -113,6 +113,14 @@ class ThriftControlPlane(ControlPlane):
     def close(self) -> None:
         self.client.close()
 
+    def call(self, name: str, *arguments: Any) -> Any:
+        """A call of the control plane that no command of the common language makes.
+
+        Raises:
+            ControlError: it was refused.
+        """
+        return self._call(name, *arguments)
+
     def _call(self, name: str, *arguments: Any) -> Any:
         """One call; see ``ThriftClient.call``."""
         return self.client.call(name, *arguments)

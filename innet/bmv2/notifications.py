@@ -1,8 +1,7 @@
 """What simple_switch tells controllers unasked: digests, idle entries, and ports.
 
-Messages go out by nanomsg's publish/subscribe, which the package ``pynng`` speaks (the extra
-``notifications``). ``LearnLists`` keeps digests until there are enough of them, as BMv2's learning
-engine does.
+Messages go out by nanomsg's publish/subscribe. ``LearnLists`` keeps digests until there are enough
+of them, as BMv2's learning engine does.
 
 Source: the headers of messages in BMv2's learning.h, ageing.h, port_monitor.cpp.
 """
@@ -11,10 +10,10 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from innet.core.errors import MissingToolError, NetworkError
+from innet.bmv2.nanomsg import Publisher
 from innet.switch import ir
 
 _LEARN = struct.Struct("<4sqiiQI")
@@ -34,26 +33,19 @@ class Notifications:
         address: of nanomsg, such as ipc:///tmp/bmv2-0-notifications.ipc.
         device_id: goes into every message.
 
+    Attributes:
+        address: the same.
+
     Raises:
-        MissingToolError: pynng is not installed.
+        MissingToolError: there is no nanomsg.
         NetworkError: the address cannot be used.
     """
 
     def __init__(self, address: str, device_id: int) -> None:
-        try:
-            import pynng  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise MissingToolError(
-                "pynng",
-                "notifications over nanomsg",
-                "Get it by: pip install 'innet[notifications]'",
-            ) from None
+        self.address = address
         self._device_id = device_id
         self._ageing_buffers = 0
-        try:
-            self._socket = pynng.Pub0(listen=address)
-        except (pynng.NNGException, ValueError) as error:
-            raise NetworkError(f"cannot publish notifications at {address}: {error}.") from None
+        self._socket = Publisher(address)
 
     def close(self) -> None:
         self._socket.close()
@@ -70,10 +62,14 @@ class Notifications:
         header = _AGEING.pack(b"AGE|", self._device_id, _CONTEXT, number, table, len(handles))
         self._socket.send(header + b"".join(_HANDLE.pack(each) for each in handles))
 
-    def port(self, port: int, is_up: bool) -> None:
-        """A port that went up or down."""
-        header = _PORTS.pack(b"PRT|", self._device_id, 1)
-        self._socket.send(header + _STATUS.pack(port, _PORT_UP if is_up else _PORT_DOWN))
+    def ports(self, changed: Mapping[int, bool]) -> None:
+        """Ports that went up (true) or down, in the order of their numbers."""
+        header = _PORTS.pack(b"PRT|", self._device_id, len(changed))
+        statuses = [
+            _STATUS.pack(port, _PORT_UP if is_up else _PORT_DOWN)
+            for port, is_up in sorted(changed.items())
+        ]
+        self._socket.send(header + b"".join(statuses))
 
 
 @dataclass(slots=True)

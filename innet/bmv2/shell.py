@@ -11,14 +11,15 @@ import contextlib
 import json
 import os
 import readline
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from innet.bmv2.control_plane import ThriftControlPlane
 from innet.bmv2.thrift_client import ThriftClient
-from innet.core.errors import InnetError
+from innet.core.errors import ControlError, InnetError
 from innet.switch.control import commands
 from innet.switch.control.control_plane import ControlPlane
 
@@ -26,12 +27,86 @@ PROMPT = "RuntimeCmd: "
 _ENDS = {"EOF", "exit", "quit"}
 
 
+def _port_add(control: ThriftControlPlane, interface: str, port: str, capture: str = "") -> str:
+    control.call("bm_dev_mgr_add_port", interface, _port(port), capture)
+    return ""
+
+
+def _port_remove(control: ThriftControlPlane, port: str) -> str:
+    control.call("bm_dev_mgr_remove_port", _port(port))
+    return ""
+
+
+def _port(word: str) -> int:
+    if not word.isdigit():
+        raise ControlError(f"a port is a number, not {word!r}")
+    return int(word)
+
+
+def _load_new_config_file(control: ThriftControlPlane, path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ControlError(f"{path} cannot be read: {error}") from None
+    control.call("bm_load_new_config", text)
+    return "loaded; swap_configs lets it run"
+
+
+def _swap_configs(control: ThriftControlPlane) -> str:
+    control.call("bm_swap_configs")
+    return ""
+
+
+def _write_config_to_file(control: ThriftControlPlane, path: str) -> str:
+    return _write(path, control.call("bm_get_config"))
+
+
+def _serialize_state(control: ThriftControlPlane, path: str) -> str:
+    return _write(path, control.call("bm_serialize_state"))
+
+
+def _write(path: str, text: str) -> str:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ControlError(f"{path} cannot be written: {error.strerror}") from None
+    return ""
+
+
+class _Command(NamedTuple):
+    """A command that only a running switch has: what it takes, its help, and how it is run."""
+
+    usage: str
+    help: str
+    run: Callable[..., str]
+
+    def __call__(self, control: ThriftControlPlane, name: str, words: Sequence[str]) -> str:
+        least = len([each for each in self.usage.split() if not each.startswith("[")])
+        if not least <= len(words) <= len(self.usage.split()):
+            raise ControlError(f"usage: {name} {self.usage}".rstrip())
+        return self.run(control, *words)
+
+
+_COMMANDS = {
+    "port_add": _Command("INTERFACE PORT [CAPTURE]", "Give a port an interface.", _port_add),
+    "port_remove": _Command("PORT", "Take a port's interface away.", _port_remove),
+    "load_new_config_file": _Command("FILE", "Load another program.", _load_new_config_file),
+    "swap_configs": _Command("", "Let the program that was loaded run.", _swap_configs),
+    "write_config_to_file": _Command("FILE", "Write the program's JSON.", _write_config_to_file),
+    "serialize_state": _Command("FILE", "Write the state of the tables.", _serialize_state),
+}
+"""Commands of simple_switch_CLI that need a process; the others are in ``control.commands``."""
+
+NAMES = sorted([*commands.COMMANDS, *_COMMANDS, "shell"])
+"""All commands."""
+
+
 class Completion:
     """Completes commands, and the names that they take, for ``readline``."""
 
     def __init__(self, control: ControlPlane) -> None:
         program = control.program
-        self._commands = sorted(commands.COMMANDS)
+        self._commands = NAMES
         self._names = {
             "TABLE": sorted(each.name for each in program.tables),
             "ACTION": sorted(each.name for each in program.actions),
@@ -82,7 +157,10 @@ def run(host: str, port: int, lines: Iterable[str] | None = None) -> int:
             if line.strip() in _ENDS:
                 break
             try:
-                answer = commands.run(control, line)
+                answer = _run(control, line)
+                if line.split()[:1] == ["swap_configs"]:  # names are those of its program now
+                    control.close()
+                    control = connect(host, port)
             except InnetError as error:
                 refused += 1
                 print(f"Error: {error}")
@@ -94,6 +172,27 @@ def run(host: str, port: int, lines: Iterable[str] | None = None) -> int:
     finally:
         control.close()
     return refused
+
+
+def _run(control: ThriftControlPlane, line: str) -> str:
+    """What a command answers; ControlError where it is refused."""
+    name, _, rest = line.strip().partition(" ")
+    words = rest.partition("#")[0].split()
+    if name == "shell" or name.startswith("!"):
+        command = rest if name == "shell" else line.strip()[1:]
+        found = subprocess.run(  # noqa: S602 - as the user typed it
+            command, shell=True, text=True, capture_output=True, check=False
+        )
+        return (found.stdout + found.stderr).rstrip("\n")
+    if name in _COMMANDS:
+        return _COMMANDS[name](control, name, words)
+    if name == "help" and not words:
+        own = [f"{name} {each.usage}".rstrip() for name, each in _COMMANDS.items()]
+        return "\n".join([commands.run(control, line), *own, "shell COMMAND"])
+    if name == "help" and words[0] in _COMMANDS:
+        found_command = _COMMANDS[words[0]]
+        return f"{words[0]} {found_command.usage}".rstrip() + f"\n  {found_command.help}"
+    return commands.run(control, line)
 
 
 def connect(host: str, port: int) -> ThriftControlPlane:

@@ -43,7 +43,7 @@ _NO_TARGET, _ACTION, _MEMBER, _GROUP = range(4)  # BmActionEntryType
 
 _BAD_NAME, _BAD_INDEX, _BAD_RATES = 1, 2, 3  # codes of counters, meters and registers
 _OTHER = {"counter": 3, "register": 3, "meter": 6, "vset": 2}  # codes by part of names
-_NO_GROUP, _NO_GROUP_HANDLE, _NO_NODE, _OTHER_GROUP = 2, 3, 4, 5
+_FULL, _NO_GROUP, _NO_GROUP_HANDLE, _NO_NODE, _OTHER_GROUP = 1, 2, 3, 4, 5  # of multicast
 _BAD_TYPE, _BAD_CONFIG = 2, 3  # of CRCs and Toeplitz keys
 _RESOURCES = (
     "tables",
@@ -81,6 +81,7 @@ class Device(Protocol):
         learning: its learn lists.
         device_id, thrift_port, notifications: as simple_switch's options.
         started: microseconds since 1970 at which it started.
+        most_groups, most_nodes: of multicast.
     """
 
     @property
@@ -97,6 +98,10 @@ class Device(Protocol):
     def notifications(self) -> str: ...
     @property
     def started(self) -> int: ...
+    @property
+    def most_groups(self) -> int: ...
+    @property
+    def most_nodes(self) -> int: ...
 
     def ports(self) -> Sequence[PortState]: ...
     def add_port(self, interface: str, port: int, pcap: str) -> None:
@@ -735,6 +740,9 @@ class Calls:
     def _bm_mc_mgrp_create(self, _: int, group: int) -> int:
         if not 0 <= group <= MAX_GROUP:
             raise RefusedError(_NO_GROUP)
+        groups = self._control.replication().groups
+        if len(groups) >= self._device.most_groups:
+            raise RefusedError(_FULL)
         self._control.mc_mgrp_create(group)
         return group
 
@@ -743,6 +751,8 @@ class Calls:
             self._control.mc_mgrp_destroy(group)
 
     def _bm_mc_node_create(self, _: int, rid: int, ports: str, lags: str) -> int:
+        if len(self._control.replication().nodes) >= self._device.most_nodes:
+            raise RefusedError(_FULL)
         return self._control.mc_node_create(rid & 0xFFFF, *_replicas(ports, lags))
 
     def _simple_pre_bm_mc_node_create(self, _: int, rid: int, ports: str) -> int:

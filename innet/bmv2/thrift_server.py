@@ -23,6 +23,7 @@ from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TMemoryBuffer
 
+from innet.bmv2.control_log import Told
 from innet.bmv2.thrift_api import (
     OWN_SERVICE,
     REFUSAL,
@@ -63,6 +64,7 @@ class ThriftServer:
         port: TCP port; 0 takes one that is free.
         log: takes a line about a client that was cut off.
         listener: a socket that listens at the port already.
+        told: gives what logs each call.
 
     Attributes:
         port: where it listens.
@@ -78,7 +80,9 @@ class ThriftServer:
         port: int,
         log: Callable[[str], None] = lambda _: None,
         listener: socket.socket | None = None,
+        told: Told = lambda: None,
     ) -> None:
+        self._told = told
         self._calls = Calls(device)
         self._log = log
         self._pending: queue.SimpleQueue[_Pending] = queue.SimpleQueue()
@@ -126,10 +130,23 @@ class ThriftServer:
                 return
             if not call.answer.set_running_or_notify_cancel():
                 continue  # nobody waits for it any more
-            try:
-                call.answer.set_result(self._calls(call.service, call.name, call.arguments))
-            except Exception as error:
-                call.answer.set_exception(error)
+            self._run(call)
+
+    def _run(self, call: _Pending) -> None:
+        told = self._told()
+        if told is not None:
+            told.called(call.name, call.arguments)
+        try:
+            answer = self._calls(call.service, call.name, call.arguments)
+        except Exception as error:
+            if told is not None:
+                code = self._calls.code_of(call.service, call.name, error)
+                told.refused(call.name, call.arguments, code)
+            call.answer.set_exception(error)
+        else:
+            if told is not None:
+                told.done(call.name, call.arguments, answer)
+            call.answer.set_result(answer)
 
     def close(self) -> None:
         """Close all connections; calls that wait are not carried out."""

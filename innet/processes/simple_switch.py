@@ -13,27 +13,33 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from innet.bmv2 import nanomsg
+from innet.bmv2.control_log import ControlLog
 from innet.bmv2.notifications import LearnLists, Notifications
 from innet.bmv2.thrift_calls import PortState, SwapError
 from innet.bmv2.thrift_server import ThriftServer
 from innet.core.child_process import PYTHON, die_with_parent
-from innet.core.errors import InnetError, InputError, ProgramError
+from innet.core.errors import InnetError, InputError, NetworkError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.core.settings import EngineName
 from innet.processes import port_forwarding
 from innet.processes.captures import Captures
 from innet.processes.port_forwarding import PortForwarding
 from innet.processes.start_switch import OpenSockets
+from innet.processes.switch_log import LEVELS, MOST_BYTES, MOST_FILES, Log
+from innet.processes.switch_ports import FilePorts, MessagePorts, SwitchPorts
 from innet.switch import Switch, ir, is_compiled, load_program, unsupported
 from innet.tools.files import open_document
 from innet.transport.raw import Ports
@@ -42,7 +48,8 @@ BMV2_VERSION = "1.15.5"
 """The version of simple_switch whose answers this gives."""
 
 JSON_VERSION = "2.24"
-LEVELS = ("trace", "debug", "info", "warn", "error", "off")
+MOST_GROUPS = 4096
+"""Multicast groups, and nodes, by default."""
 
 _POLL_SECONDS = 1.0  # between two looks at interfaces, and at idle entries
 _COMPILING_SECONDS = 0.1  # between two looks at the process that compiles
@@ -50,58 +57,9 @@ _NANOSECONDS = 1_000_000_000
 _REFUSED = {
     "--debugger": "there is no debugger; `innet switch explain` and Switch.trace tell every step",
     "--debugger-addr": "there is no debugger; Switch.trace tells every step of a packet",
-    "--use-files": "packets do not come from files; `innet switch replay` runs captures",
-    "--dump-packet-data": "packets are not logged; --pcap captures them",
-    "--log-file-max-size": "the log is one file of any length",
-    "--log-file-max-files": "the log is one file of any length",
-    "--packet-in": "packets do not come over nanomsg; give interfaces by -i",
     "--restore-state": "no state is restored; send the commands again",
+    "--load-modules": "there are no modules of externs; v1model's own are built in",
 }
-
-
-class Log:
-    """Lines as simple_switch writes them: time, level and text.
-
-    Args:
-        level: the least of ``LEVELS`` that is written.
-        console: write to standard output.
-        path: write to this file, with .txt behind its name.
-        flush: write each line at once.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-
-    def __init__(
-        self,
-        level: str = "trace",
-        *,
-        console: bool = False,
-        path: str | None = None,
-        flush: bool = False,
-    ) -> None:
-        self._least = LEVELS.index(level)
-        self._flush = flush or console
-        self._file: Any = sys.stdout if console else None
-        if path is not None:
-            try:
-                self._file = Path(f"{path}.txt").open("w", encoding="utf-8")  # noqa: SIM115 - closed by close()
-            except OSError as error:
-                raise InputError(f"--log-file {path}: {error.strerror}.") from None
-
-    def __call__(self, level: str, text: str) -> None:
-        """Write a line."""
-        if self._file is None or LEVELS.index(level) < self._least:
-            return
-        now = time.time()
-        clock = time.strftime("%H:%M:%S", time.localtime(now))
-        letter = level[0].upper()
-        stamp = f"[{clock}.{int(now * 1000) % 1000:03d}] [bmv2] [{letter}] [thread {os.getpid()}]"
-        print(stamp, text, file=self._file, flush=self._flush)
-
-    def close(self) -> None:
-        if self._file not in (None, sys.stdout):
-            self._file.close()
 
 
 class Compilation:
@@ -110,12 +68,13 @@ class Compilation:
     Of several that compile the same program, one does, and the others wait for its result.
     """
 
-    def __init__(self, config: str) -> None:
+    def __init__(self, config: str, drop_port: int) -> None:
         self._result: str | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="innet-compile-")
         path = Path(self._folder.name) / "program.json"
         path.write_text(config, encoding="utf-8")
         words = [PYTHON, "-m", "innet.processes.simple_switch", "--compile", str(path)]
+        words += ["--drop-port", str(drop_port)]
         self._process = subprocess.Popen(  # noqa: S603 - this Python, no shell
             words,
             stdin=subprocess.DEVNULL,
@@ -143,6 +102,19 @@ class Compilation:
         self.result()  # which removes its files
 
 
+@dataclass(frozen=True, slots=True)
+class PacketInput:
+    """Where packets come from if not from interfaces: at most one of these.
+
+    Attributes:
+        files: seconds to wait before capture files are read.
+        messages: nanomsg address.
+    """
+
+    files: float | None = None
+    messages: str | None = None
+
+
 class SimpleSwitch:
     """The switch process: a ``thrift_server.Device`` between interfaces.
 
@@ -152,7 +124,7 @@ class SimpleSwitch:
         log: takes lines.
         thrift_port: TCP port of the control plane; 0 takes a free one.
         device_id: as simple_switch's option.
-        notifications: nanomsg address; None for none.
+        notifications: where digests, idle entries and ports are told; None for nowhere.
         captures: folder for captures of the interfaces; None for none.
         priority_queues: egress queues per port.
         enable_swap: another program may be loaded while it runs.
@@ -161,6 +133,10 @@ class SimpleSwitch:
         seed: of the program's random().
         opened: the sockets of the control plane and of the interfaces, where they were opened
             before.
+        packets: where they come from if not from interfaces.
+        drop_port: what egress_spec is of a packet that is to be dropped.
+        dumped: how many bytes of each packet that comes or goes are logged.
+        most_groups, most_nodes: of multicast.
 
     Raises:
         InnetError: an argument cannot be used.
@@ -174,17 +150,27 @@ class SimpleSwitch:
         *,
         thrift_port: int = 9090,
         device_id: int = 0,
-        notifications: str | None = None,
+        notifications: Notifications | None = None,
         captures: Path | None = None,
         priority_queues: int = 1,
         enable_swap: bool = False,
         engine: str = "auto",
         seed: int = 0,
         opened: OpenSockets | None = None,
+        packets: PacketInput = PacketInput(),
+        drop_port: int = ir.DROP_PORT,
+        dumped: int = 0,
+        most_groups: int = MOST_GROUPS,
+        most_nodes: int = MOST_GROUPS,
     ) -> None:
         self.log = log
         self.device_id = device_id
-        self.notifications = notifications or ""
+        self.notifications = "" if notifications is None else notifications.address
+        self.most_groups, self.most_nodes = most_groups, most_nodes
+        self._drop_port = drop_port
+        self._dumped = dumped if log.takes("info") else 0
+        self._logs_packets = log.takes("debug")
+        self._control_log: ControlLog | None = None
         self.started = int(time.time() * 1e6)
         self._begun = time.monotonic_ns()
         self._priority_queues = priority_queues
@@ -198,8 +184,9 @@ class SimpleSwitch:
         self.config = ""
         self.learning = LearnLists(None, self._digest)
         self._table_ids: dict[str, int] = {}
-        self._publisher: Notifications | None = None
-        self._is_timed = False
+        self._publisher = notifications
+        self._announced: dict[int, bool] = {}
+        self._needs_times = self._is_timed = False
         self._forwarding: PortForwarding | None = None
         self._has_loop = engine == "jit" or port_forwarding.is_compiled()
         with contextlib.ExitStack() as stack:
@@ -210,22 +197,33 @@ class SimpleSwitch:
                 thrift_port,
                 lambda text: log("warn", text),
                 None if opened is None else opened.listener,
+                told=lambda: self._control_log,
             )
             stack.callback(self._server.close)
             log("info", "Thrift server was started")
             for port, name in interfaces.items():
                 log("debug", f"Adding interface {name} as port {port}")
             early = None if opened is None else opened.interfaces
-            self._ports = Ports(interfaces, self._port_changed, early)
+            self._ports = self._open_ports(interfaces, packets, early)
             stack.callback(self._ports.close)
-            self._publisher = Notifications(notifications, device_id) if notifications else None
-            if self._publisher is not None:
-                stack.callback(self._publisher.close)
             if config is not None:
                 self._load(config)
             self._captures = None if captures is None else Captures(captures, interfaces)
             stack.pop_all()
         self.thrift_port = self._server.port
+        log.flush()
+
+    def _open_ports(
+        self,
+        interfaces: Mapping[int, str],
+        packets: PacketInput,
+        early: dict[int, socket.socket] | None,
+    ) -> SwitchPorts:
+        if packets.files is not None:
+            return FilePorts(interfaces, packets.files)
+        if packets.messages is not None:
+            return MessagePorts(packets.messages, self.log)
+        return Ports(interfaces, self._port_changed, early)
 
     def stop(self) -> None:
         """Let ``run`` return."""
@@ -250,7 +248,9 @@ class SimpleSwitch:
                 if time.monotonic() >= poll:
                     poll = time.monotonic() + _POLL_SECONDS
                     self._ports.poll_interfaces()
+                    self._announce_ports()
                     self._set_clock()
+                    self.log.flush()
                 if self._compilation is not None:
                     self._take_over()
                 self._notify()
@@ -262,7 +262,9 @@ class SimpleSwitch:
         switch = self.switch
         if switch is None or switch.engine_name != "jit" or self._captures is not None:
             return False
-        if self._is_timed or switch.waiting or not self._has_loop:
+        if self._is_timed or switch.waiting or not self._has_loop or self._dumped:
+            return False
+        if not isinstance(self._ports, Ports):
             return False
         if self._forwarding is None or not self._forwarding.fits:
             self._forwarding = PortForwarding(self._ports, switch, self._begun / _NANOSECONDS)
@@ -287,7 +289,8 @@ class SimpleSwitch:
         self._set_clock()
         self._server.run_calls()
         if self.switch is not None:
-            self._is_timed = self.switch.traffic_manager.has_limits
+            self._is_timed = self._needs_times or self.switch.traffic_manager.has_limits
+        self.log.flush()
 
     def _set_clock(self) -> None:
         """Let the control plane and idle entries see the present time."""
@@ -300,6 +303,8 @@ class SimpleSwitch:
         if switch is None or not (len(arrived) or switch.waiting):
             return
         now = max(self._now(), switch.traffic_manager.now)
+        if self._dumped:
+            self._dump(arrived, "Received packet")
         try:
             if self._is_timed or switch.waiting:
                 times = np.full(len(arrived), now, np.int64)
@@ -312,7 +317,16 @@ class SimpleSwitch:
             return
         if self._captures is not None and len(arrived):
             self._captures.write(arrived, leaving)
+        if self._dumped:
+            self._dump(leaving, "Sending packet")
+        if self._logs_packets:
+            self.log.flush()
         self._ports.send(leaving)
+
+    def _dump(self, packets: PacketBatch, what: str) -> None:
+        for port, data in packets.to_packets():
+            size = f"of length {len(data)} on port {port}"
+            self.log("info", f"{what} {size}: {data[: self._dumped].hex()}")
 
     def _notify(self) -> None:
         """Pass on digests and idle entries."""
@@ -332,8 +346,17 @@ class SimpleSwitch:
 
     def _port_changed(self, port: int, text: str, is_up: bool) -> None:
         self.log("info" if is_up else "warn", f"port {port} is {'up' if is_up else 'down'}: {text}")
-        if self._publisher is not None:
-            self._publisher.port(port, is_up)
+
+    def _announce_ports(self) -> None:
+        """Tell which ports went up or down since the last call; all are down at first."""
+        ports = self._ports
+        if self._publisher is None or not isinstance(ports, Ports):
+            return
+        present = {port: ports.is_up(port) for port in ports.interfaces}
+        changed = {p: up for p, up in present.items() if up != self._announced.get(p, False)}
+        if changed:
+            self._publisher.ports(changed)
+        self._announced = present
 
     def _close(self) -> None:
         self._server.close()
@@ -350,31 +373,47 @@ class SimpleSwitch:
     def _load(self, config: str) -> None:
         """Run another program, from an empty state."""
         document = _parsed(config)
-        program = load_program(document)
+        program = load_program(document).with_drop_port(self._drop_port)
         reasons = unsupported(program, "jit")
         is_ready = self._engine == "jit" or (self._engine == "auto" and is_compiled(program))
+        is_ready = is_ready and not self._logs_packets
         engine: EngineName = "jit" if is_ready and not reasons else "interpret"
         switch = self._new_switch(program, engine)
         _warm(switch)
+        if self._logs_packets:
+            self._log_packets(switch, document)
+        if self.switch is None and isinstance(self._ports, FilePorts):
+            self._ports.start()
         self.switch, self.config = switch, config
         self._forwarding = None
-        self._is_timed = False
+        self._needs_times = self._is_timed = reads_enqueue_time(document)
         self.learning = LearnLists(program, self._digest)
         pipelines = document.get("pipelines", [])
         self._table_ids = {e["name"]: e["id"] for p in pipelines for e in p.get("tables", [])}
         if self._compilation is not None:
             self._compilation.stop()
             self._compilation = None
+        if self._logs_packets:
+            self.log("info", "The interpreter runs packets, as each is logged; -L info ends that")
+            return
         waits = engine == "interpret" or not self._has_loop
         if waits and not reasons and self._engine == "auto":
             if engine == "interpret":
                 self.log("info", "The interpreter runs packets until the program is compiled")
-            self._compilation = Compilation(config)
+            self._compilation = Compilation(config, self._drop_port)
         for reason in reasons if self._engine != "interpret" else ():
             self.log("warn", f"The interpreter runs packets, as it cannot be compiled: {reason}")
 
     def _new_switch(self, program: ir.Program, engine: EngineName) -> Switch:
         return Switch(program, engine, seed=self._seed, priority_queues=self._priority_queues)
+
+    def _log_packets(self, switch: Switch, document: Mapping[str, Any]) -> None:
+        log = switch.log_packets(document, self.log)
+        self._control_log = ControlLog(switch, log)
+        for table in switch.program.tables:
+            if table.default is not None:
+                entry = log.action_entry(table.default)
+                self.log("debug", f"Set default default entry for table '{table.name}': {entry}")
 
     def _take_over(self) -> None:
         """Go over to the machine code when it is there and no packet is on its way."""
@@ -445,6 +484,8 @@ class SimpleSwitch:
         for session, where in before.state.replication.sessions.items():
             switch.control.mirroring_add(session, where.port, where.group)
         _warm(switch)
+        if self._logs_packets:
+            self._log_packets(switch, _parsed(self.config))
         self.switch = switch
         self._forwarding = None
         self.learning = LearnLists(switch.program, self._digest)
@@ -463,6 +504,16 @@ class SimpleSwitch:
         }
 
 
+def reads_enqueue_time(document: Mapping[str, Any]) -> bool:
+    """Whether a program names the time at which a packet entered its queue, not only declares it.
+
+    Depths and delays are 0 where no queue has a limit, with or without times.
+    """
+    declared = ("header_types", "field_aliases")
+    rest = json.dumps({key: each for key, each in document.items() if key not in declared})
+    return '"enq_timestamp"' in rest
+
+
 def _warm(switch: Switch) -> None:
     """Load both forms of the program now, not when a packet waits."""
     switch.process_batch(PacketBatch.empty())
@@ -479,10 +530,11 @@ def _parsed(config: str) -> dict[str, Any]:
     return found
 
 
-def compile_program(path: Path) -> None:
+def compile_program(path: Path, drop_port: int) -> None:
     """Compile a program into the cache, for the processes that wait for it."""
     os.nice(5)
-    switch = Switch(load_program(_parsed(path.read_text(encoding="utf-8"))), "jit")
+    program = load_program(_parsed(path.read_text(encoding="utf-8")))
+    switch = Switch(program.with_drop_port(drop_port), "jit")
     _warm(switch)
     ports = Ports({}, lambda *_: None)
     PortForwarding(ports, switch, 0.0)
@@ -513,12 +565,17 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     add("-i", "--interface", action="append", default=[], metavar="PORT@NAME", help="repeatable")
     add("--no-p4", action="store_true", help="start without a program; needs --enable-swap")
     add("--pcap", nargs="?", const=".", metavar="DIR", help="captures of all interfaces")
+    add("--use-files", type=_seconds, metavar="N", help="packets of NAME_in.pcap, after N s")
+    add("--packet-in", metavar="ADDRESS", help="packets over nanomsg, in place of interfaces")
     add("--thrift-port", type=int, default=9090, help="of the control plane (9090)")
     add("--device-id", type=int, default=0, help="names the device in notifications (0)")
     add("--log-console", action="store_true", help="log to standard output")
     add("--log-file", metavar="FILE", help="log to FILE.txt")
     add("-L", "--log-level", choices=LEVELS, default="trace", help="least level (trace)")
     add("--log-flush", action="store_true", help="write each line of --log-file at once")
+    add("--log-file-max-size", type=int, default=MOST_BYTES, help="bytes of a log file (5 MiB)")
+    add("--log-file-max-files", type=int, default=MOST_FILES, help="older log files kept (3)")
+    add("--dump-packet-data", type=int, default=0, metavar="BYTES", help="of each packet, logged")
     add("--notifications-addr", metavar="ADDRESS", help="nanomsg address of notifications")
     add("--nanolog", metavar="ADDRESS", help="taken, as p4-utils gives it; no events are sent")
     add("--max-port-count", type=int, default=512, help="most interfaces (512)")
@@ -527,8 +584,11 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     target = parser.add_argument_group("options of the target, also behind --")
     add = target.add_argument
     add("--enable-swap", action="store_true", help="programs may be swapped at run time")
-    add("--drop-port", type=int, default=511, help="511, the only one that works here")
+    add("--drop-port", type=int, default=511, help="egress_spec that means drop (511)")
     add("--priority-queues", type=int, default=1, help="egress queues per port (1)")
+    add("--max-mc-groups", type=int, default=MOST_GROUPS, help="multicast groups (4096)")
+    add("--max-l1-entries", type=int, default=MOST_GROUPS, help="multicast nodes (4096)")
+    add("--max-l2-entries", type=int, default=2 * MOST_GROUPS, help="likewise (8192)")
     extra = parser.add_argument_group("options that simple_switch does not have")
     extra.add_argument(
         "--engine",
@@ -539,6 +599,11 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     extra.add_argument("--seed", type=int, default=0, help="of the program's random() (0)")
     extra.add_argument("--compile", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(_with_pcap(words))
+
+
+def _seconds(word: str) -> int:
+    """A whole number of seconds; as in simple_switch a negative one is 0."""
+    return max(0, int(word))
 
 
 def _with_pcap(words: Sequence[str]) -> Iterator[str]:
@@ -570,6 +635,41 @@ def config_of(name: str) -> str:
     return json.dumps(document)
 
 
+def notifications_of(address: str | None, device_id: int, log: Log) -> Notifications | None:
+    """Notifications at an address; without one at simple_switch's own, where that can be used.
+
+    Raises:
+        MissingToolError, NetworkError: the address that was given cannot be used.
+    """
+    if address is not None:
+        return Notifications(address, device_id)
+    if not nanomsg.is_installed():
+        log("info", "No notifications are sent, as there is no nanomsg")
+        return None
+    try:
+        return Notifications(f"ipc:///tmp/bmv2-{device_id}-notifications.ipc", device_id)
+    except NetworkError as error:
+        log("warn", f"No notifications are sent: {error} --device-id N gives another address")
+        return None
+
+
+def _check_numbers(options: argparse.Namespace) -> None:
+    """Refuse options that have no meaning, or none together."""
+    if not 0 <= options.drop_port <= ir.DROP_PORT:
+        raise InputError(f"--drop-port {options.drop_port}: egress_spec is 0 to {ir.DROP_PORT}.")
+    if options.use_files is not None and options.packet_in is not None:
+        raise InputError("--use-files and --packet-in exclude each other.")
+    if options.log_console and options.log_file is not None:
+        raise InputError("--log-console and --log-file exclude each other.")
+    if options.dump_packet_data < 0:
+        raise InputError("--dump-packet-data is a number of bytes, at least 0.")
+    for name in ("max_mc_groups", "max_l1_entries", "max_l2_entries"):
+        if (most := getattr(options, name)) < 1:
+            raise InputError(f"--{name.replace('_', '-')} {most}: it is at least 1.")
+    if options.log_file_max_size <= 0 or options.log_file_max_files < 0:
+        raise InputError("--log-file-max-size is at least 1, and --log-file-max-files at least 0.")
+
+
 def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
     """Run the switch until SIGTERM or SIGINT.
 
@@ -580,8 +680,7 @@ def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
     Raises:
         InnetError: an option cannot be used.
     """
-    if options.drop_port != 511:
-        raise InputError(f"--drop-port {options.drop_port}: only 511 works here.")
+    _check_numbers(options)
     if options.no_p4 == (options.program is not None):
         raise InputError(
             "--no-p4 and a program exclude each other."
@@ -590,7 +689,7 @@ def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
         )
     if options.pcap is not None and not Path(options.pcap).is_dir():
         raise InputError(f"--pcap={options.pcap}: there is no such folder.")
-    interfaces = interfaces_of(options.interface)
+    interfaces = {} if options.packet_in is not None else interfaces_of(options.interface)
     if len(interfaces) > options.max_port_count:
         raise InputError(
             f"--max-port-count {options.max_port_count} is less than the {len(interfaces)} "
@@ -602,6 +701,8 @@ def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
         console=options.log_console,
         path=options.log_file,
         flush=options.log_flush,
+        most_bytes=options.log_file_max_size,
+        most_files=options.log_file_max_files,
     )
     if options.nanolog is not None:
         log("warn", f"--nanolog {options.nanolog}: no events are sent; the log has them")
@@ -611,13 +712,19 @@ def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
         log,
         thrift_port=options.thrift_port,
         device_id=options.device_id,
-        notifications=options.notifications_addr,
+        notifications=notifications_of(options.notifications_addr, options.device_id, log),
         captures=None if options.pcap is None else Path(options.pcap),
         priority_queues=options.priority_queues,
         enable_swap=options.enable_swap or options.no_p4,
         engine=options.engine,
         seed=options.seed,
         opened=opened,
+        packets=PacketInput(options.use_files, options.packet_in),
+        drop_port=options.drop_port,
+        dumped=options.dump_packet_data,
+        most_groups=options.max_mc_groups,
+        # A node is an entry at both levels.
+        most_nodes=min(options.max_l1_entries, options.max_l2_entries),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.stop())
@@ -641,7 +748,7 @@ def main(arguments: Sequence[str] | None = None, opened: OpenSockets | None = No
         elif options.json_version:
             print(JSON_VERSION)
         elif options.compile is not None:
-            compile_program(options.compile)
+            compile_program(options.compile, options.drop_port)
         else:
             run(options, opened)
     except InnetError as error:

@@ -29,9 +29,6 @@ from innet.switch.traffic_manager import TrafficManager
 if TYPE_CHECKING:
     from innet.switch.jit.inline import InlineProgram, InlineQueues
 
-DROP_PORT = 511
-"""egress_spec of a packet that is to be dropped."""
-
 
 @dataclass(slots=True)
 class Statistics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -34,6 +34,7 @@ from innet.switch.traffic_manager import FOREVER, TrafficManager
 if TYPE_CHECKING:  # pydantic takes a while to import
     from innet.core.settings import EngineName
     from innet.switch.interpreter.engine import InterpretEngine
+    from innet.switch.packet_log import PacketLog
     from innet.switch.trace import Event, Trace
 
 
@@ -413,6 +414,29 @@ class Switch(NotCopyable):
             trace = Trace(self.program)
             self._tracer = (InterpretEngine(self.program, self.state, trace), trace)
         return self._tracer
+
+    def log_packets(
+        self, document: Mapping[str, Any], write: Callable[[str, str], None]
+    ) -> PacketLog:
+        """Let the interpreter run all packets from now on, and write the lines of simple_switch's
+        log about each. All state stays.
+
+        Args:
+            document: the program's JSON, which has the places in its source.
+            write: takes the lines: level and text, as in ``packet_log.Write``.
+
+        Raises:
+            UnsupportedError: the interpreter does not have something that the program uses.
+            InputError: packets wait in egress queues.
+        """
+        # Imported when asked for, as engines are.
+        from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
+        from innet.switch.packet_log import PacketLog  # noqa: PLC0415
+
+        self.use_engine("interpret")
+        log = PacketLog(document, self.program, self.state, write)
+        self._engine = InterpretEngine(self.program, self.state, log)
+        return log
 
     def use_engine(self, engine: EngineName) -> None:
         """Let another engine run the packets from now on. All state stays.

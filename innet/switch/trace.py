@@ -76,6 +76,9 @@ FORMATS = {
 MOST_EVENTS = 100_000
 """Events of one packet that are kept; a loop of thousands of parser states has more."""
 
+MARKED_TO_DROP = "marked to drop"
+"""The reason of a drop that the program asked for."""
+
 _MAC_NAME = re.compile(r"mac|addr|eth|src|dst|source|dest|sha|tha|sender|target", re.IGNORECASE)
 _TIME_NAME = re.compile(r"time|stamp", re.IGNORECASE)
 

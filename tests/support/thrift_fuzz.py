@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 from innet.bmv2.thrift_api import EXACT, LPM, RANGE, SERVICES, TERNARY, VALID
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError
-from innet.processes.simple_switch import Log, SimpleSwitch
+from innet.processes.simple_switch import SimpleSwitch
+from innet.processes.switch_log import Log
 from innet.switch import ir, load_program
 
 _C = 0
@@ -42,8 +44,9 @@ LEFT_OUT = {
 class Process:
     """The built-in switch as ``innet simple-switch``, in a thread of this process."""
 
-    def __init__(self, config, port=0, **options):
-        self.switch = SimpleSwitch(config, {}, Log(), thrift_port=port, **options)
+    def __init__(self, config, port=0, interfaces=(), log=None, **options):
+        named = dict(interfaces)
+        self.switch = SimpleSwitch(config, named, log or Log(), thrift_port=port, **options)
         self.port = self.switch.thrift_port
         self._thread = threading.Thread(target=self.switch.run, daemon=True)
         self._thread.start()
@@ -97,6 +100,16 @@ class Calls:
             yield "bm_register_read_all", (_C, register.name)
         for each in program.value_sets:
             yield "bm_parse_vset_get", (_C, each.name)
+        for counter in program.counters:
+            if counter.table is None:
+                for index in range(min(4, counter.size)):
+                    yield "bm_counter_read", (_C, counter.name, index)
+        for meter in program.meters:
+            if meter.table is None:
+                for index in range(min(4, meter.size)):
+                    yield "bm_meter_get_rates", (_C, meter.name, index)
+        for session in (0, 1, 2):
+            yield "mirroring_session_get", (session,)
         yield "bm_mc_get_entries", (_C,)
 
     def _pick(self, things):
@@ -324,3 +337,17 @@ def answer(client: ThriftClient, name, arguments):
 def _sorted(document):
     """The same with keys in order: simple_switch lists by hash."""
     return json.loads(json.dumps(document, sort_keys=True))
+
+
+def connected(port):
+    """A client of the simple_switch that listens at a port, once it has all its services."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            client = ThriftClient(port)
+            client.call("get_time_elapsed_us")
+        except ControlError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        else:
+            return client

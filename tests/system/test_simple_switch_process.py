@@ -8,16 +8,22 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from support.mininet import has_bmv2
+from support.nanomsg_peer import Subscriber, needs_nanomsg
 
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
+from support.thrift_fuzz import connected
+
 from innet.bmv2 import shell
+from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.packets import PacketBatch
 from innet.processes.simple_switch import main
@@ -302,3 +308,49 @@ def test_a_burst_leaves_in_its_order_and_none_is_left_behind(cables, switch):
 def test_what_cannot_be_is_named(options, said, capsys):
     assert main(["--thrift-port", "0", *options]) == 1
     assert said in capsys.readouterr().err
+
+
+@needs_nanomsg
+@pytest.mark.parametrize(
+    "real",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH")
+        ),
+    ],
+)
+def test_ports_that_go_and_come_are_published(cables, switch, tmp_path, real):
+    address = f"ipc://{tmp_path}/told"
+    words = ["--notifications-addr", address, "--device-id", "7"]
+    if real:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            port = sock.getsockname()[1]
+        command = [find_simple_switch()[0], FORWARD, "-i", f"1@{cables[1]}", "-i", f"2@{cables[3]}"]
+        process = subprocess.Popen([*command, *words, "--thrift-port", str(port), "-L", "off"])
+    else:
+        running = switch("--engine", "interpret", *words)
+        process, port = running.process, running.port
+        running.wait_for("Thrift server was started")
+    connected(port).close()
+    subscriber = Subscriber(address)
+    try:
+        while subscriber.receive(2) is not None:  # both are up; it may be too late for that
+            pass
+        states = {1: True, 2: True}
+        for is_up in (False, True):
+            ip(f"link set {cables[3]} {'up' if is_up else 'down'}")
+            changed = {2: is_up}
+            while changed:
+                told = subscriber.receive()
+                assert told[:16] == b"PRT|" + struct.pack("<qI", 7, (len(told) - 32) // 8)
+                assert told[16:32] == bytes(16)
+                for port, up in struct.iter_unpack("<ii", told[32:]):
+                    states[port] = bool(up)
+                    if changed.get(port) == bool(up):
+                        del changed[port]
+        assert states == {1: True, 2: True}
+    finally:
+        subscriber.close()
+        process.kill()
+        process.wait()

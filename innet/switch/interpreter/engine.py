@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from innet.core.packets import PacketBatch
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType, SwitchState, check_lengths
+from innet.switch.engine import MAX_LOOPS, InstanceType, SwitchState, check_lengths
 from innet.switch.interpreter.expressions import (
     CalculationCompiler,
     ChecksumUnit,
@@ -29,9 +29,10 @@ from innet.switch.interpreter.expressions import (
 from innet.switch.interpreter.packet import Layout, Origin, Packet
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
+from innet.switch.packet_log import PacketLog
 from innet.switch.state import hashes
 from innet.switch.state.replication import MirrorSession
-from innet.switch.trace import Trace
+from innet.switch.trace import MARKED_TO_DROP, Trace
 from innet.switch.traffic_manager import (
     DEPTH,
     FOREVER,
@@ -46,7 +47,6 @@ from innet.switch.traffic_manager import (
     withdraw,
 )
 
-_MARKED = "marked to drop"
 _FAILED_ASSERTION = "an assertion failed"
 _LOOPED = "too many clones, resubmissions and recirculations"
 
@@ -110,6 +110,7 @@ class InterpretEngine:
         self.program = program
         self.state = state
         self.trace = trace
+        self.log = trace if isinstance(trace, PacketLog) else None
         self.layout = layout = Layout(program)
         self.expressions = ExpressionCompiler(layout, state.registers, trace)
         calculations = CalculationCompiler(layout, state)
@@ -258,6 +259,8 @@ class InterpretEngine:
 
     def _stamp(self, trace: Trace, packet: Packet) -> None:
         """Set the packet and the time of following events."""
+        if self.log is not None:
+            self.log.about(packet.origin.number, packet.copy_number)
         trace.packet, trace.time = packet.origin.number, self._now if self._timed else None
 
     def _run_due(self, limit: int) -> list[_Sent]:
@@ -317,6 +320,8 @@ class InterpretEngine:
         standard.parser_error(packet, packet.error)
         correct = self.checksums.verify(packet)
         statistics.checksum_errors += not correct
+        if self.log is not None:
+            self.log.line("debug", "Parser 'parser': end")
         standard.checksum_error(packet, int(not correct))
         if self.trace is not None and self.checksums.verifiers:
             self.trace("checksums", correct=correct)
@@ -332,11 +337,15 @@ class InterpretEngine:
             self._learn(packet)
         if packet.resubmit:
             self._resubmit(packet, received, received_length)
-        elif group:
+            return
+        if self.log is not None:
+            asked = f"Egress port is {egress_spec}"
+            self.log.line("debug", "Multicast requested for packet" if group else asked)
+        if group:
             standard.instance_type(packet, InstanceType.REPLICATED)
             self._multicast(packet, group)
-        elif egress_spec == DROP_PORT:
-            self._drop("ingress", _MARKED)
+        elif egress_spec == self.program.drop_port:
+            self._drop("ingress", MARKED_TO_DROP)
         else:
             standard.instance_type(packet, InstanceType.NORMAL)
             self._enqueue(egress_spec, packet)
@@ -395,6 +404,8 @@ class InterpretEngine:
         return (session if session is not None and self._may_loop(packet) else None), field_list
 
     def _clone_ingress(self, packet: Packet, received: bytes, received_length: int) -> None:
+        if self.log is not None:
+            self.log.line("debug", "Cloning packet at ingress")
         session, field_list = self._requested_clone(packet)
         if session is None:
             return
@@ -404,24 +415,40 @@ class InterpretEngine:
         clone.ingress_length = packet.ingress_length
         clone.length = received_length
         self.standard.ingress_port(clone, packet.ingress_port)
+        if self.log is not None:
+            self.log.about(clone.origin.number, clone.copy_number)
         if not self._parse(clone):
             self._drop("ingress", _FAILED_ASSERTION)
             return
+        if self.log is not None:
+            self.checksums.verify(clone)  # only for its lines
+            self.log.line("debug", "Parser 'parser': end")
         self.layout.reset_metadata(clone)
         self._keep_fields(packet, clone, field_list)
         self.standard.instance_type(clone, InstanceType.INGRESS_CLONE)
         clone.clear_requests()
         self.state.statistics.cloned += 1
-        self._mirror(clone, session.port, session.group)
+        self._mirror(packet, clone, session.port, session.group)
 
-    def _mirror(self, clone: Packet, port: int | None, group: int | None) -> None:
+    def _mirror(self, packet: Packet, clone: Packet, port: int | None, group: int | None) -> None:
+        if self.trace is not None:
+            self._stamp(self.trace, packet)
         if group is not None:
+            if self.log is not None:
+                self.log.line("debug", f"Cloning packet to MGID {group}")
+                self.log.about(clone.origin.number, clone.copy_number)
             self._multicast(clone, group)
+            if self.trace is not None:
+                self._stamp(self.trace, packet)
         if port is not None:
+            if self.log is not None:
+                self.log.line("debug", f"Cloning packet to egress port {port}")
             self._enqueue(port, clone)
 
     def _learn(self, packet: Packet) -> None:
         number = self.learn_lists.get(packet.learn_list)
+        if self.log is not None:
+            self.log.learning(packet.learn_list, is_known=number is not None)
         if number is None:
             return
         values = []
@@ -463,6 +490,9 @@ class InterpretEngine:
     def _multicast(self, packet: Packet, group: int) -> None:
         replicas = self.state.replication.replicas(group)
         self.state.statistics.unknown_groups += not replicas
+        if self.log is not None:
+            is_known = group in self.state.replication.groups
+            self.log.replicating(group, len(replicas), is_known=is_known)
         if self.trace is not None:
             kind = "multicast" if replicas else "unknown_group"
             self.trace(kind, group=group, copies=len(replicas))
@@ -476,6 +506,8 @@ class InterpretEngine:
     def _enqueue(self, port: int, packet: Packet) -> None:
         manager, priority = self.state.traffic_manager, self.standard.priority_of(packet)
         if priority >= manager.priorities:
+            if self.log is not None:
+                self.log.plain("error", "Priority out of range, dropping packet")
             self._drop("ingress", "no queue of that priority")
             return
         depth, departure, planned, congested = 0, self._now, 0, False
@@ -525,15 +557,15 @@ class InterpretEngine:
         standard.deq_qdepth(packet, depth)
         standard.qid(packet, waiting.priority)
         standard.egress_port(packet, port)
-        standard.egress_spec(packet, DROP_PORT + 1)
+        standard.egress_spec(packet, self.program.drop_port + 1)
         standard.packet_length(packet, packet.length)
         if not self._run_pipeline(self.program.egress, packet):
             self._drop("egress", _FAILED_ASSERTION)
             return None
         if packet.clone_session is not None:
             self._clone_egress(packet)
-        if standard.egress_spec_of(packet) == DROP_PORT:
-            self._drop("egress", _MARKED)
+        if standard.egress_spec_of(packet) == self.program.drop_port:
+            self._drop("egress", MARKED_TO_DROP)
             return None
         if not self._deparse(packet):
             self._drop("egress", _FAILED_ASSERTION)
@@ -562,6 +594,8 @@ class InterpretEngine:
         return True
 
     def _clone_egress(self, packet: Packet) -> None:
+        if self.log is not None:
+            self.log.line("debug", "Cloning packet at egress")
         session, field_list = self._requested_clone(packet)
         if session is None:
             return
@@ -570,7 +604,7 @@ class InterpretEngine:
         self._keep_fields(packet, clone, field_list)
         self.standard.instance_type(clone, InstanceType.EGRESS_CLONE)
         self.state.statistics.cloned += 1
-        self._mirror(clone, session.port, session.group)
+        self._mirror(packet, clone, session.port, session.group)
 
     def _recirculate(self, packet: Packet) -> None:
         if self.trace is not None:

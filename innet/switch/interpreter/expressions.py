@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from innet.switch import ir
 from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet, fit_to_field
+from innet.switch.packet_log import PacketLog
 from innet.switch.trace import Trace
 
 Data = Callable[[Packet], int]
@@ -526,20 +527,24 @@ class ChecksumUnit:
     def __init__(
         self, layout: Layout, expressions: ExpressionCompiler, calculations: CalculationCompiler
     ) -> None:
+        self.log = expressions.trace if isinstance(expressions.trace, PacketLog) else None
         self.verifiers: list[Callable[[Packet], bool]] = []
         self.updaters: list[Callable[[Packet], None]] = []
         for checksum in layout.program.checksums:
             condition = expressions.boolean(checksum.condition or ir.BoolConst(value=True))
             calculate = calculations.compile(checksum.calculation)
             if checksum.verify:
-                self.verifiers.append(_verifier(layout, checksum, condition, calculate))
+                verifier = _verifier(layout, checksum, condition, calculate, self.log)
+                self.verifiers.append(verifier)
             if checksum.update:
                 store = expressions.store(checksum.target)
-                self.updaters.append(_updater(condition, calculate, store))
+                updater = _updater(checksum.name, condition, calculate, store, self.log)
+                self.updaters.append(updater)
 
     def verify(self, packet: Packet) -> bool:
         """Whether all checksums are right."""
-        return all(verifier(packet) for verifier in self.verifiers)
+        correct = [verifier(packet) for verifier in self.verifiers]  # the log tells each
+        return all(correct)
 
     def update(self, packet: Packet) -> None:
         for updater in self.updaters:
@@ -551,6 +556,7 @@ def _verifier(
     checksum: ir.Checksum,
     condition: Callable[[Packet], bool],
     calculate: Callable[[Packet], int],
+    log: PacketLog | None,
 ) -> Callable[[Packet], bool]:
     slot = layout.slot(checksum.target)
     every = (1 << slot.spec.width) - 1
@@ -560,16 +566,35 @@ def _verifier(
             return True
         return calculate(packet) == packet.fields[slot.index] & every
 
-    return verify
+    if log is None:
+        return verify
+
+    def logged(packet: Packet) -> bool:
+        if not packet.valid[slot.header]:
+            log.checksum_skipped(checksum.name, "verification because target field invalid")
+            return True
+        if not condition(packet):
+            log.checksum_skipped(checksum.name, "verification because condition not met")
+            return True
+        log.checksum(checksum.name, calculate(packet), packet.fields[slot.index] & every)
+        return verify(packet)
+
+    return logged
 
 
 def _updater(
+    name: str,
     condition: Callable[[Packet], bool],
     calculate: Callable[[Packet], int],
     store: Callable[[Packet, int], None],
+    log: PacketLog | None,
 ) -> Callable[[Packet], None]:
     def update(packet: Packet) -> None:
         if condition(packet):
+            if log is not None:
+                log.line("debug", f"Updating checksum '{name}'")
             store(packet, calculate(packet))
+        elif log is not None:
+            log.checksum_skipped(name, "update because condition not met")
 
     return update

@@ -18,10 +18,12 @@ class Origin:
     Attributes:
         number: how many packets were received before it.
         loops: clones, resubmissions and recirculations.
+        copies: packets made from it so far, itself included.
     """
 
     number: int
     loops: int = 0
+    copies: int = 0
 
 
 class Packet:
@@ -35,6 +37,7 @@ class Packet:
         "arguments",
         "clone_field_list",
         "clone_session",
+        "copy_number",
         "data",
         "error",
         "exit",
@@ -68,6 +71,9 @@ class Packet:
         self.data = data
         """The bytes outside headers: the packet before parsing, the payload afterwards."""
         self.origin = origin
+        self.copy_number = origin.copies
+        """Which of the packets of the same origin it is, from 0."""
+        origin.copies += 1
         self.position = 0
         """Bytes of ``data`` that the parser has taken."""
         self.error = 0

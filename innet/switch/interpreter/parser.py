@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from innet.switch import ir
-from innet.switch.engine import DEPARSER, MAX_PARSER_STATES, SwitchState
+from innet.switch.engine import MAX_PARSER_STATES, SwitchState
 from innet.switch.interpreter.expressions import ChecksumUnit, ExpressionCompiler, Find
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet
 from innet.switch.interpreter.pipeline import ActionCompiler, Run
 from innet.switch.ir.text import Text
+from innet.switch.packet_log import PacketLog
 from innet.switch.trace import notation
 
 Operation = Callable[[Packet], int | None]
@@ -44,6 +45,7 @@ class ParserUnit:
         self.make = expressions
         self.actions = actions
         self.trace = actions.trace
+        self.log = actions.log
         self.codecs = [HeaderCodec(layout, i) for i in range(len(self.program.headers))]
         self.errors = self.program.errors
         self.no_error = self.errors["NoError"]
@@ -53,6 +55,8 @@ class ParserUnit:
         """Fill headers from the packet's bytes, set its error code, leave the payload."""
         packet.error = self.no_error
         packet.position = 0
+        if self.log is not None:
+            self.log.line("debug", "Parser 'parser': start")
         number = self.program.parser.initial
         for _ in range(MAX_PARSER_STATES):
             if number is None:
@@ -79,6 +83,8 @@ class ParserUnit:
         follow, trace = self._transitions(state), self.trace
         if trace is None:
             return State(operations, follow)
+        if self.log is not None:
+            return self._logged(self.log, state, operations, follow)
         text = Text(self.program)
         key = [
             (self._key_part(part), notation(text.of(part.source), part.width)) for part in state.key
@@ -99,6 +105,58 @@ class ParserUnit:
             return after
 
         return State((enter, *operations), traced)
+
+    def _logged(
+        self,
+        log: PacketLog,
+        state: ir.ParserState,
+        operations: Sequence[Operation],
+        follow: Transitions,
+    ) -> State:
+        """The state with lines for its operations and its transition."""
+        told = [
+            self._logged_operation(log, state, position, run)
+            for position, run in enumerate(operations)
+        ]
+        key = [self._key_part(part) for part in state.key]
+
+        def enter(_: Packet) -> None:
+            log.entering(state)
+
+        def choose(packet: Packet) -> int | None:
+            log.chosen_by(state, [part(packet) for part in key])
+            log.line("trace", f"Bytes parsed: {packet.position}")
+            return follow(packet)
+
+        return State((enter, *told), choose)
+
+    def _logged_operation(
+        self, log: PacketLog, state: ir.ParserState, position: int, run: Operation
+    ) -> Operation:
+        operation = state.operations[position]
+        if isinstance(operation, ir.Extract | ir.Verify | ir.Advance):
+            return run  # their own functions tell what there is to tell
+        if isinstance(operation, ir.SetFromLookahead | ir.Assign | ir.AssignVariable):
+            assert isinstance(operation.target, ir.FieldRef)
+            setting = log.parser_set(state.name, position)
+            index = self.layout.slot(operation.target).index
+
+            def assign(packet: Packet) -> int | None:
+                error = run(packet)
+                if error is None:
+                    log.line("debug", setting.replace("{}", str(packet.fields[index])))
+                return error
+
+            return assign
+        body = log.parser_method(state.name, position)
+
+        def call(packet: Packet) -> int | None:
+            log.line("debug", f"Executing method {body.name}")
+            log.line("trace", body.title)
+            log.line("trace", body.primitives[0])
+            return run(packet)
+
+        return call
 
     # ── Operations ──
 
@@ -144,11 +202,17 @@ class ParserUnit:
         def counts(packet: Packet) -> list[int]:
             return packet.union_stack_counts if of_unions else packet.stack_counts
 
-        extract = self._extract_to(lambda packet: elements[counts(packet)[stack]], length)
+        log = self.log
+        extract = self._extract_to(
+            lambda packet: elements[counts(packet)[stack]], length, is_told=log is not None
+        )
 
         def extract_next(packet: Packet) -> int | None:
             if counts(packet)[stack] >= len(elements):
                 return full
+            if log is not None:
+                header = elements[counts(packet)[stack]]
+                log.extracting_next(stack, header, of_unions=of_unions)
             error = extract(packet)
             if error is None:
                 counts(packet)[stack] += 1
@@ -156,12 +220,16 @@ class ParserUnit:
 
         return extract_next
 
-    def _extract_to(self, find: Find, length: ir.DataExpression | None) -> Operation:
+    def _extract_to(
+        self, find: Find, length: ir.DataExpression | None, *, is_told: bool = False
+    ) -> Operation:
+        """Extracts to the header found; ``is_told``: the log has its line already."""
         codecs, mark_valid = self.codecs, self.layout.mark_valid
         too_short = self.errors["PacketTooShort"]
         bits_of = None if length is None else self.make.data(length)
         bad_length = self.errors["ParserInvalidArgument"]
         too_long = self.errors["HeaderTooShort"]
+        log = self.log
 
         def extract(packet: Packet) -> int | None:
             codec = codecs[find(packet)]
@@ -169,6 +237,9 @@ class ParserUnit:
             # are 2**31 - 1 bits and so an invalid argument, not a packet that is too short.
             bits = 0 if bits_of is None else min(bits_of(packet), MAX_LENGTH)
             if bits % 8:
+                if log is not None:
+                    why = "needs to be a multiple of 8"
+                    log.line("error", f"VL field bitwidth {bits} {why}")
                 return bad_length
             # BMv2 counts what an earlier extraction put into the variable field, too.
             size = self.layout.bytes_of(packet, codec.header) + bits // 8
@@ -184,6 +255,15 @@ class ParserUnit:
         trace, start = self.trace, self.layout.start
         if trace is None:
             return extract
+        if log is not None:
+            if is_told:
+                return extract
+
+            def logged(packet: Packet) -> int | None:
+                log.extracting(find(packet), variable=bits_of is not None)
+                return extract(packet)
+
+            return logged
 
         def traced(packet: Packet) -> int | None:
             header, position, valid = find(packet), packet.position, list(packet.valid)
@@ -222,11 +302,17 @@ class ParserUnit:
     def _advance(self, operation: ir.Advance) -> Operation:
         bits_of = self.make.data(operation.bits)
         bad, too_short = self.errors["ParserInvalidArgument"], self.errors["PacketTooShort"]
+        log = self.log
 
         def advance(packet: Packet) -> int | None:
             bits = bits_of(packet)
             if bits % 8:
+                if log is not None:
+                    why = "must be a multiple of 8"
+                    log.line("error", f"advance bits amount {bits} {why}")
                 return bad
+            if log is not None:
+                log.line("debug", f"Advancing by {bits // 8} bytes")
             if bits < 0 or len(packet.data) - packet.position < bits // 8:
                 return too_short
             packet.position += bits // 8
@@ -295,18 +381,26 @@ class DeparserUnit:
 
     def __init__(self, layout: Layout, checksums: ChecksumUnit, actions: ActionCompiler) -> None:
         self.trace = trace = actions.trace
+        self.log = actions.log
         self.headers = layout.program.headers
         self.update: Run = checksums.update if trace is None else trace.changes(checksums.update)
         deparser = layout.program.deparser
-        self.run: Run = actions.run_all(deparser.operations, DEPARSER)
+        self.run: Run = actions.run_deparser(deparser.operations)
         self.codecs = [HeaderCodec(layout, header) for header in deparser.order]
 
     def deparse(self, packet: Packet) -> None:
         """Set ``packet.data`` to the complete packet."""
+        if self.log is not None:
+            self.log.line("debug", "Deparser 'deparser': start")
         self.update(packet)
         self.run(packet)
         payload = len(packet.data)
         valid = [codec for codec in self.codecs if packet.valid[codec.header]]
+        if self.log is not None:
+            for codec in valid:
+                name = self.headers[codec.header].name
+                self.log.line("debug", f"Deparsing header '{name}'")
+            self.log.line("debug", "Deparser 'deparser': end")
         packet.data = b"".join([codec.emit(packet) for codec in valid]) + packet.data
         if self.trace is not None:
             names = tuple(self.headers[codec.header].name for codec in valid)

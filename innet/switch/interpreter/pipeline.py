@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT, MAX_BACKWARD_JUMPS, SwitchState, endless_loop
+from innet.switch.engine import (
+    DEPARSER,
+    MAX_BACKWARD_JUMPS,
+    SwitchState,
+    endless_loop,
+)
 from innet.switch.interpreter.expressions import (
     OUT_OF_BOUNDS,
     UINT32,
@@ -19,6 +24,7 @@ from innet.switch.interpreter.expressions import (
 )
 from innet.switch.interpreter.packet import Layout, Packet
 from innet.switch.ir.text import Text
+from innet.switch.packet_log import PacketLog
 from innet.switch.state.hashes import uniform
 from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, TableState, Target
 from innet.switch.trace import notation
@@ -52,10 +58,27 @@ class ActionCompiler:
         self.make = expressions
         self.calculations = calculations
         self.trace = expressions.trace
+        self.log = self.trace if isinstance(self.trace, PacketLog) else None
 
-    def run_all(self, primitives: Sequence[ir.Primitive], name: str) -> Run:
-        """A function that runs the primitives of action ``name`` in order, jumps included."""
+    def run_deparser(self, primitives: Sequence[ir.Primitive]) -> Run:
+        """``run_all`` of what the deparser runs; in the log each is an action."""
+        log = self.log
+        if log is None:
+            return self.run_all(primitives, DEPARSER)
+        bodies = [log.deparser(position) for position in range(len(primitives))]
+        lines = [[each.title, *each.primitives] for each in bodies]
+        return self.run_all(primitives, DEPARSER, lines)
+
+    def run_all(
+        self, primitives: Sequence[ir.Primitive], name: str, lines: Sequence[Sequence[str]] = ()
+    ) -> Run:
+        """A function that runs the primitives of action ``name`` in order, jumps included.
+
+        ``lines``: what the log says before each.
+        """
         steps = [self.compile(primitive) for primitive in primitives]
+        if lines:
+            steps = [self._told(*each) for each in zip(lines, steps, strict=True)]
         if not any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in primitives):
 
             def run(packet: Packet) -> None:
@@ -77,6 +100,18 @@ class ActionCompiler:
                 position = position + 1 if target is None else target
 
         return run_with_jumps
+
+    def _told(self, lines: Sequence[str], step: Step) -> Step:
+        """A step that writes lines first."""
+        log = self.log
+        assert log is not None
+
+        def told(packet: Packet) -> int | None:
+            for each in lines:
+                log.line("trace", each)
+            return step(packet)
+
+        return told
 
     def compile(self, primitive: ir.Primitive) -> Step:
         """A function that runs one primitive, and traces its changes."""
@@ -121,26 +156,48 @@ class ActionCompiler:
     @step.register
     def _(self, primitive: ir.RegisterRead) -> Step:
         store, index = self.make.store(primitive.target), self.make.data(primitive.index)
-        read = self.make.register_reader(primitive.register)
+        read, log = self.make.register_reader(primitive.register), self.log
+        array = self.program.registers[primitive.register]
 
         def read_into(packet: Packet) -> None:
-            value = read(index(packet) & UINT32)
+            position = index(packet) & UINT32
+            value = read(position)
             if value is not None:
                 store(packet, value)
+            if log is not None:
+                log.register_read(array, position, value)
 
         return read_into
 
     @step.register
     def _(self, primitive: ir.RegisterWrite) -> Step:
         index, value = self.make.data(primitive.index), self.make.data(primitive.value)
-        write = self.make.register_writer(primitive.register)
-        return lambda packet: write(index(packet) & UINT32, value(packet))
+        write, log = self.make.register_writer(primitive.register), self.log
+        if log is None:
+            return lambda packet: write(index(packet) & UINT32, value(packet))
+        array = self.program.registers[primitive.register]
+
+        def logged(packet: Packet) -> None:
+            position, given = index(packet) & UINT32, value(packet)
+            write(position, given)
+            log.register_write(array, position, given)
+
+        return logged
 
     @step.register
     def _(self, primitive: ir.Count) -> Step:
         index, counter = self.make.data(primitive.index), primitive.counter
         count = self.counter(self.program.counters[counter].name, self.state.counters[counter])
-        return lambda packet: count(packet, index(packet) & UINT32)
+        if (log := self.log) is None:
+            return lambda packet: count(packet, index(packet) & UINT32)
+        array = self.program.counters[counter]
+
+        def logged(packet: Packet) -> None:
+            position = index(packet) & UINT32
+            count(packet, position)
+            log.counted(array, position)
+
+        return logged
 
     def counter(self, name: str, cells: NDArray[np.uint64]) -> Callable[[Packet, int], None]:
         """Counts a packet in the cell of an index, if it is in bounds."""
@@ -170,17 +227,29 @@ class ActionCompiler:
         execute = self.meter(primitive.meter, primitive.target)
         return lambda packet: execute(packet, index(packet) & UINT32)
 
-    def meter(self, number: int, target: ir.LValue) -> Callable[[Packet, int], None]:
-        """Writes a packet's color by the cell of an index to ``target``, if it is in bounds."""
+    def meter(
+        self, number: int, target: ir.LValue, *, direct: bool = False
+    ) -> Callable[[Packet, int], None]:
+        """Writes a packet's color by the cell of an index to ``target``, if it is in bounds.
+
+        ``direct``: a table executes it.
+        """
         meter, state, trace = self.state.meters[number], self.state, self.trace
         store, size, name = self.make.store(target), meter.array.size, meter.array.name
+        log = self.log
 
         def execute(packet: Packet, index: int) -> None:
             if index < size:
+                if log is not None and not direct:
+                    log.line("debug", f"Executing meter {name}[{index}]")
                 color = meter.execute(index, packet.ingress_length, state.clock)
                 if trace is not None:
                     trace("meter", meter=name, index=index, color=_COLORS.get(color, str(color)))
                 store(packet, color)
+                if log is not None and not direct:
+                    log.metered(meter.array, index, color)
+            elif log is not None:
+                log.metered(meter.array, index, 0)
             elif trace is not None:
                 trace("out_of_bounds", array=f"meter {name}", index=index)
 
@@ -190,11 +259,13 @@ class ActionCompiler:
     def _(self, primitive: ir.Hash) -> Step:
         store = self.make.store(primitive.target)
         base, size = self.make.data(primitive.base), self.make.data(primitive.size)
-        calculate = self.calculations.compile(primitive.calculation)
+        calculate, log = self.calculations.compile(primitive.calculation), self.log
 
         def assign(packet: Packet) -> None:
             modulus = size(packet) & UINT64 or 1
             value = calculate(packet) % modulus + (base(packet) & UINT64)
+            if log is not None:
+                log.hashed(base(packet) & UINT64, size(packet) & UINT64, value & UINT64)
             store(packet, value & UINT64)
 
         return assign
@@ -203,12 +274,17 @@ class ActionCompiler:
     def _(self, primitive: ir.Random) -> Step:
         store = self.make.store(primitive.target)
         low, high = self.make.data(primitive.low), self.make.data(primitive.high)
-        random_state = self.state.random_state
+        random_state, log = self.state.random_state, self.log
 
         def assign(packet: Packet) -> None:
             least, greatest = low(packet) & UINT64, high(packet) & UINT64
             if least <= greatest:
-                store(packet, uniform(random_state, least, greatest))
+                value = uniform(random_state, least, greatest)
+                if log is not None:
+                    log.line("trace", f"random(lo={least}, hi={greatest}) = {value}")
+                store(packet, value)
+            elif log is not None:
+                log.plain("warn", "random result is not specified when lo > hi")
 
         return assign
 
@@ -411,9 +487,10 @@ class ActionCompiler:
     def _(self, primitive: ir.MarkToDrop) -> Step:
         spec = self.make.store(primitive.egress_spec)
         group = None if primitive.mcast_grp is None else self.make.store(primitive.mcast_grp)
+        drop_port = self.program.drop_port
 
         def drop(packet: Packet) -> None:
-            spec(packet, DROP_PORT)
+            spec(packet, drop_port)
             if group is not None:
                 group(packet, 0)
 
@@ -497,8 +574,9 @@ class PipelineUnit:
         self.make = expressions
         self.actions = actions
         self.trace = actions.trace
+        self.log = actions.log
         program = layout.program
-        self.bodies: list[Run] = [self._body(action) for action in program.actions]
+        self.bodies: list[Run] = [self._body(i) for i in range(len(program.actions))]
         self.visits: dict[ir.Node, Visit] = {}
         for i in range(len(program.tables)):
             self.visits[ir.Node(ir.NodeKind.TABLE, i)] = self._table(i)
@@ -508,12 +586,29 @@ class PipelineUnit:
             self.visits[ir.Node(ir.NodeKind.ACTION_CALL, i)] = self._action_call(call)
 
     def run(self, pipeline: ir.Pipeline, packet: Packet) -> None:
-        node = pipeline.initial
+        node, log = pipeline.initial, self.log
+        if log is not None:
+            log.line("debug", f"Pipeline '{pipeline.name}': start")
         while node is not None and not packet.exit:
             node = self.visits[node](packet)
+        if log is not None:
+            if node is not None:
+                log.line("debug", "Packet is marked for exit, interrupting pipeline")
+            log.line("debug", f"Pipeline '{pipeline.name}': end")
 
-    def _body(self, action: ir.Action) -> Run:
-        run, trace = self.actions.run_all(action.primitives, action.name), self.trace
+    def _body(self, number: int) -> Run:
+        action, trace = self.layout.program.actions[number], self.trace
+        if (log := self.log) is not None:
+            body = log.action(number)
+            lines = [[each] for each in body.primitives]
+            run = self.actions.run_all(action.primitives, action.name, lines)
+
+            def logged(packet: Packet) -> None:
+                log.line("trace", body.title)
+                run(packet)
+
+            return logged
+        run = self.actions.run_all(action.primitives, action.name)
         if trace is None:
             return run
         names = [(each.name, notation(each.name, each.width)) for each in action.parameters]
@@ -553,13 +648,16 @@ class PipelineUnit:
     def _table(self, index: int) -> Visit:
         table = self.state.tables[index]
         bodies, on_hit = self.bodies, self._on_hit(table)
-        find, choose = self._lookup(table), self._choice(table.table)
+        find, choose = self._lookup(index, table), self._choice(table.table)
+        log = self.log
 
         def visit(packet: Packet) -> ir.Node | None:
             found = find(packet)
             action = choose(packet, table.default if found is None else found.action)
             if found is not None:
                 on_hit(packet, found.index)
+            if log is not None:
+                log.found(index, found, action)
             if action is None:
                 return table.next_node(None, hit=found is not None)
             packet.arguments = action.arguments
@@ -568,9 +666,17 @@ class PipelineUnit:
 
         return visit
 
-    def _lookup(self, table: TableState) -> Callable[[Packet], RuntimeEntry | None]:
+    def _lookup(self, index: int, table: TableState) -> Callable[[Packet], RuntimeEntry | None]:
         """Finds the entry that a packet hits."""
         parts, trace = [self._key_part(key) for key in table.table.keys], self.trace
+        if (log := self.log) is not None:
+
+            def logged(packet: Packet) -> RuntimeEntry | None:
+                values = [part(packet) for part in parts]
+                log.looking_up(index, values)
+                return table.lookup(values) if parts else None
+
+            return logged
         if trace is None:
             if not parts:
                 return lambda _: None
@@ -593,6 +699,7 @@ class PipelineUnit:
         """The action of an entry's target; None for an empty group."""
         profile = self.state.profile_of(table)
         hashed: Callable[[Packet], int] | None = None
+        log = self.log
         if profile is not None and profile.profile.selector is not None:
             assert table.action_profile is not None
             hashed = self.actions.calculations.compile(
@@ -608,7 +715,10 @@ class PipelineUnit:
             if not profile.groups[target.handle]:
                 return None
             assert hashed is not None, "only profiles with a selector have groups"
-            return profile.resolve(table, profile.choose(target.handle, hashed(packet)))
+            member = profile.choose(target.handle, hashed(packet))
+            if log is not None:
+                log.line("debug", f"Choosing member {member} from group {target.handle}")
+            return profile.resolve(table, member)
 
         return choose
 
@@ -623,7 +733,7 @@ class PipelineUnit:
         if table.table.meter is not None:
             result = self.state.meters[table.table.meter].array.result
             assert result is not None
-            color = self.actions.meter(table.table.meter, result)
+            color = self.actions.meter(table.table.meter, result, direct=True)
             steps.append(color if self.trace is None else self.trace.changes(color))
         if table.ages is not None:
             last_hits = table.ages.last_hits

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from innet.switch.ir.statements import (
     VALID,
@@ -576,6 +577,9 @@ class Pipeline:
 # ----------------------------------------------------------------------------
 # A whole program.
 
+DROP_PORT = 511
+"""egress_spec of a packet that is to be dropped, unless the switch was told otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class StandardMetadata:
@@ -616,6 +620,7 @@ class Program:
         errors: name to code, including the core library's errors.
         enums: enum name to member name to value.
         externs: names of extern instances of types that v1model does not have.
+        drop_port: the egress_spec that means "drop", and that mark_to_drop sets.
     """
 
     name: str
@@ -647,6 +652,15 @@ class Program:
     ingress: Pipeline
     egress: Pipeline
     externs: tuple[str, ...]
+    drop_port: int = DROP_PORT
+
+    def with_drop_port(self, port: int) -> Program:
+        """The program on a switch that drops packets to another port; caches keep them apart."""
+        if port == self.drop_port:
+            return self
+        form = f"{self.fingerprint} drop port {port}"
+        fingerprint = hashlib.sha256(form.encode()).hexdigest()
+        return replace(self, drop_port=port, fingerprint=fingerprint)
 
     @property
     def hashes(self) -> tuple[Calculation, ...]:

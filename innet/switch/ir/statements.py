@@ -458,7 +458,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class MarkToDrop:
-    """egress_spec = 511 and, when the program has it, mcast_grp = 0."""
+    """egress_spec = ``Program.drop_port`` and, when the program has it, mcast_grp = 0."""
 
     egress_spec: FieldRef
     mcast_grp: FieldRef | None

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT
 from innet.switch.ir.tree import mentions, walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit.headers import emit_stores, emit_varbit_header, header_parts
@@ -21,6 +20,7 @@ from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import STATES_VISITED
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.traits import digest_words
+from innet.switch.state.replication import MAX_REPLICATION_PORT
 from innet.switch.traffic_manager import MAX_PRIORITIES
 
 #: What ``MAX_LENGTH`` is as long as nobody truncates: more than any packet has.
@@ -227,8 +227,8 @@ class PacketLoop(ABC):
         ``queued``: it comes from a queue, and variables say how long it waited there.
         """
         standard = self.program.standard
-        self.statements.set_field(standard.egress_port, "leaves", 0, DROP_PORT)
-        self.set_constant(standard.egress_spec, DROP_PORT + 1)
+        self.statements.set_field(standard.egress_port, "leaves", 0, MAX_REPLICATION_PORT)
+        self.set_constant(standard.egress_spec, self.program.drop_port + 1)
         if standard.packet_length in self.live:
             self.statements.statement(lowered.Assign(standard.packet_length, PACKET_LENGTH))
         latest = (1 << 63) - 1
@@ -257,7 +257,7 @@ class PacketLoop(ABC):
     def update(self) -> None:
         """Drop the packet if egress marked it to drop; otherwise update its checksums."""
         spec = self.expressions.field_text(self.program.standard.egress_spec)
-        with self.writer.block(f"if {spec} == {DROP_PORT}:"):
+        with self.writer.block(f"if {spec} == {self.program.drop_port}:"):
             self.count("dropped_egress")
             self.writer.line("continue")
         self.statements.pipeline(self.lowered.update)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT, InstanceType
+from innet.switch.engine import InstanceType
 from innet.switch.ir.tree import mentions, walk
 from innet.switch.jit import codegen, lowered
 from innet.switch.jit.analysis import live_fields, passthrough_runs, written_fields
@@ -332,7 +332,7 @@ class PlainLoop(PacketLoop):
     def _unicast(self) -> None:
         line = self.writer.line
         spec = self.expressions.field_text(self.program.standard.egress_spec)
-        with self.writer.block(f"if {spec} == {DROP_PORT}:"):
+        with self.writer.block(f"if {spec} == {self.program.drop_port}:"):
             self.count("dropped_ingress")
             line("continue")
         line("copies = 0")

@@ -41,7 +41,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from innet.switch import ir
-from innet.switch.engine import DROP_PORT, MAX_LOOPS, InstanceType
+from innet.switch.engine import MAX_LOOPS, InstanceType
 from innet.switch.ir.tree import mentions
 from innet.switch.jit import lowered
 from innet.switch.jit.analysis import live_fields, written_fields
@@ -273,7 +273,7 @@ class QueueLoop(PacketLoop):
 
     def _is_dropped(self) -> str:
         """Whether ingress only drops the packet."""
-        conditions = [f"leaves == {DROP_PORT}"]
+        conditions = [f"leaves == {self.program.drop_port}"]
         if self.program.standard.mcast_grp is not None:
             conditions.append("group == 0")
         if self.uses(RESUBMIT_LIST):
@@ -316,7 +316,7 @@ class QueueLoop(PacketLoop):
                 self.rows.clear_requests(PACKET)
                 self.rows.enqueue_group("slot", PACKET, "group")
             word = "elif"
-        with self.writer.block(f"{word} leaves == {DROP_PORT}:"):
+        with self.writer.block(f"{word} leaves == {self.program.drop_port}:"):
             self.count("dropped_ingress")
         with self.writer.block("else:"):
             self.rows.put(PACKET, standard.instance_type, InstanceType.NORMAL)

@@ -149,7 +149,7 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
         case ir.ExecuteMeter(meter, index, target):
             return _execute_meter(resolver, target, meter, _cell(resolver, index))
         case ir.MarkToDrop(egress_spec, mcast_grp):
-            drop = lowered.Assign(egress_spec, ir.Const(511))
+            drop = lowered.Assign(egress_spec, ir.Const(resolver.program.drop_port))
             if mcast_grp is None:
                 return (drop,)
             return (drop, lowered.Assign(mcast_grp, ir.Const(0)))

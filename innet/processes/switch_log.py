@@ -1,0 +1,137 @@
+"""The log of ``innet simple-switch``: lines, files and levels as simple_switch's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TextIO
+
+from innet.core.errors import InputError
+
+LEVELS = ("trace", "debug", "info", "warn", "error", "off")
+MOST_BYTES = 5 << 20
+"""Bytes of a log file, by default."""
+MOST_FILES = 3
+"""Files that are kept besides the present one, by default."""
+
+_MILLISECONDS = 1000
+
+
+class Log:
+    """Lines as simple_switch writes them: time, level and text.
+
+    Lines may be kept until ``flush``, unless each is to be written at once.
+
+    Args:
+        level: the least of ``LEVELS`` that is written.
+        console: write to standard output.
+        path: append to this file, with .txt behind its name.
+        flush: write each line at once.
+        most_bytes: of a file. A longer one becomes FILE.1.txt, that becomes FILE.2.txt, and so on.
+        most_files: how many of those are kept.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+
+    def __init__(
+        self,
+        level: str = "trace",
+        *,
+        console: bool = False,
+        path: str | None = None,
+        flush: bool = False,
+        most_bytes: int = MOST_BYTES,
+        most_files: int = MOST_FILES,
+    ) -> None:
+        self._least = LEVELS.index(level)
+        # Lines about packets are many; they wait until a batch of packets is done.
+        self._flush = flush or (console and self._least > LEVELS.index("debug"))
+        self._most_bytes, self._most_files = most_bytes, most_files
+        self._path = path
+        self._size = 0
+        self._lock = threading.Lock()  # threads of Thrift's clients log, too
+        self._millisecond = -1
+        self._clock = ""
+        self._file: TextIO | None = sys.stdout if console else None
+        if path is not None:
+            try:
+                self._open(path)
+            except OSError as error:
+                raise InputError(f"--log-file {path}: {error.strerror}.") from None
+
+    def _open(self, path: str) -> None:
+        self._file = Path(f"{path}.txt").open("a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        self._size = self._file.tell()
+
+    def takes(self, level: str) -> bool:
+        """Whether lines of a level are written at all."""
+        return self._file is not None and LEVELS.index(level) >= self._least
+
+    def __call__(self, level: str, text: str) -> None:
+        """Write a line."""
+        if not self.takes(level):
+            return
+        now = int(time.time() * _MILLISECONDS)
+        with self._lock:
+            if now != self._millisecond:
+                self._millisecond = now
+                self._clock = time.strftime("%H:%M:%S", time.localtime(now // _MILLISECONDS))
+            stamp = f"[{self._clock}.{now % _MILLISECONDS:03d}] [bmv2]"
+            try:
+                self._write(f"{stamp} [{level[0].upper()}] [thread {os.getpid()}] {text}\n")
+            except OSError:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        """The disk is full, or nobody reads the console: packets matter more than the log."""
+        file, self._file = self._file, None
+        if self._path is None:  # Python flushes the standard output once more at its end
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
+        elif file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _write(self, line: str) -> None:
+        assert self._file is not None
+        if self._path is not None:
+            self._size += len(line)
+            if self._size > self._most_bytes:
+                self._rotate(self._path)
+                self._size = len(line)
+        self._file.write(line)
+        if self._flush:
+            self._file.flush()
+
+    def _rotate(self, path: str) -> None:
+        """Begin another file. The oldest one goes."""
+        assert self._file is not None
+        self._file.close()
+        endings = ["", *(f".{i}" for i in range(1, self._most_files + 1))]
+        names = [Path(f"{path}{each}.txt") for each in endings]
+        for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
+            if newer.exists():
+                newer.replace(older)
+        self._file = names[0].open("w", encoding="utf-8")
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        with self._lock:
+            if self._file is not None:
+                try:
+                    self._file.flush()
+                except OSError:
+                    self._give_up()
+
+    def close(self) -> None:
+        """Write what is kept, and close the file."""
+        self.flush()
+        if self._file is not None and self._path is not None:
+            self._file.close()
+            self._file = None

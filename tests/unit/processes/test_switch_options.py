@@ -1,0 +1,100 @@
+"""The options of innet simple-switch beside simple_switch's own, as they were recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.mininet import has_bmv2
+
+pytest.importorskip("thrift", reason="Thrift's library is not installed")
+
+from innet.bmv2 import shell
+from innet.bmv2.simple_switch import find_simple_switch
+from innet.core.errors import InputError
+from innet.processes.simple_switch import main, options_of
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "simple_switch" / "names.json"
+KNOWN = json.loads(GOLDEN.read_text())
+VALUES = {
+    "--interface": "1@a",
+    "--pcap": None,
+    "--log-level": "info",
+    "--log-file": "log",
+    "--packet-in": "ipc://x",
+    "--notifications-addr": "ipc://y",
+}
+FLAGS = {"--log-console", "--log-flush", "--version", "--json-version", "--no-p4", "--enable-swap"}
+REFUSED = {"--debugger", "--debugger-addr", "--nanolog", "--restore-state", "--load-modules"}
+
+
+@pytest.mark.parametrize("option", sorted(set(KNOWN["options"]) - REFUSED - {"--help"}))
+def test_each_option_of_simple_switch_is_taken(option):
+    value = VALUES.get(option, "3")
+    words = [option] if option in FLAGS or value is None else [option, value]
+    options = options_of([*words, "program.json"])
+    found = getattr(options, option.removeprefix("--").replace("-", "_"))
+    if option in FLAGS:
+        assert found is True
+    elif value is not None:
+        assert str(found) == value or found == [value]
+    assert options.program == "program.json"
+
+
+@pytest.mark.parametrize("option", sorted(REFUSED))
+def test_what_cannot_be_is_refused_by_name(option):
+    for words in ([option, "value"], [f"{option}=value"]):
+        with pytest.raises(InputError, match=f"^{option}: .*[a-z]"):
+            options_of([*words, "program.json"])
+
+
+def test_targets_options_may_stand_behind_dashes():
+    options = options_of(["-i", "1@a", "x.json", "--", "--priority-queues", "8", "--enable-swap"])
+    assert (options.priority_queues, options.enable_swap, options.program) == (8, True, "x.json")
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_help_lists_all_options(word, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([word])
+    assert ended.value.code == 0
+    listed = set(re.findall(r"--[a-z0-9-]+", capsys.readouterr().out))
+    assert set(KNOWN["options"]) - REFUSED <= listed
+
+
+@pytest.mark.parametrize(("word", "said"), [("-v", "1.15.5"), ("--json-version", "2.24")])
+def test_versions_are_simple_switchs(word, said, capsys):
+    assert main([word]) == 0
+    assert capsys.readouterr().out.strip() == said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--use-files", "0", "--packet-in", "ipc://x"], "exclude each other"),
+        (["--log-console", "--log-file", "x"], "exclude each other"),
+        (["--drop-port", "512"], "--drop-port 512: egress_spec is 0 to 511"),
+        (["--log-file-max-size", "0"], "--log-file-max-size is at least 1"),
+        (["--dump-packet-data", "-1"], "--dump-packet-data is a number of bytes"),
+        (["--max-mc-groups", "0"], "--max-mc-groups 0: it is at least 1"),
+    ],
+)
+def test_values_that_cannot_be_are_named(words, said, capsys):
+    assert main([*words, "program.json"]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_each_command_of_simple_switch_cli_is_there():
+    assert set(KNOWN["commands"]) <= set(shell.NAMES)
+
+
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH")
+def test_the_recorded_options_are_those_of_the_simple_switch_on_path():
+    switch, _ = find_simple_switch()
+    said = subprocess.run([switch, "--help"], capture_output=True, text=True, check=False).stdout
+    listed = set(re.findall(r"^  (?:-\w \[ )?(--[a-z0-9-]+)", said, re.MULTILINE))
+    assert listed <= set(KNOWN["options"])
+    assert set(KNOWN["options"]) - listed <= {"--debugger", "--debugger-addr"}  # of its build

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +39,6 @@ class NetResult:
         reports: one for each round.
         departed: workers that dropped out, and why; the others went on without them.
         busy: part of the machine's cores that was busy, of each round; whoever used them.
-        wall: seconds of each round.
         processor: seconds of all cores that workers, servers and switches used in each round.
     """
 
@@ -48,7 +46,6 @@ class NetResult:
     reports: tuple[Report, ...]
     departed: Mapping[int, str]
     busy: tuple[float, ...] = ()
-    wall: tuple[float, ...] = ()
     processor: tuple[float, ...] = ()
 
     @property
@@ -106,7 +103,6 @@ def run_jobs(
         watch("starting the workers")
         pools = {}
         busy: list[float] = []
-        wall: list[float] = []
         processor: list[float] = []
         reports: dict[int, list[Report]] = {job: [] for job in jobs}
         with _looked_at(net, on_failure), contextlib.ExitStack() as working:
@@ -123,13 +119,12 @@ def run_jobs(
                 before = packets(net)
                 cores = _core_times()
                 pids = [pid for pool in pools.values() for pid in pool.pids()] + switch_pids(net)
-                used, begun = processor_seconds(pids), time.perf_counter()
+                used = processor_seconds(pids)
                 for pool in pools.values():
                     pool.begin()
                 while not all([pool.poll() for pool in pools.values()]):  # noqa: C419 - all of them
                     pass
                 events = {job: pool.finish() for job, pool in pools.items()}
-                wall.append(time.perf_counter() - begun)
                 processor.append(processor_seconds(pids) - used)
                 busy.append(_busy_since(cores))
                 passed = packets(net) - before
@@ -137,8 +132,7 @@ def run_jobs(
                     each = [Report.model_validate(event["report"]) for event in events[job]]
                     report = combined(gradients[job], pool, each, passed)
                     reports[job].append(with_links(report, settings))
-        costs = busy, wall, processor
-        results = [_result(pools[job], reports[job], *costs) for job in jobs]
+        results = [_result(pools[job], reports[job], busy, processor) for job in jobs]
         if inspect is not None:
             inspect(net, results)
     return results

@@ -111,7 +111,10 @@ def predict(
         idle_seconds=idle,
         network={name: getattr(network, name) for name in network.__dataclass_fields__},
         busy=fmean(results[0].busy),
-        wall_seconds=sum(results[0].wall),
+        network_seconds=sum(
+            max(report.seconds.network for report in each)
+            for each in zip(*(result.reports for result in results), strict=True)
+        ),
         processor_seconds=sum(results[0].processor),
         calibration=None if calibration is None else calibration._asdict(),
         exact=None if None in exact else all(exact),

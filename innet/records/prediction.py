@@ -68,8 +68,8 @@ class PredictionRecord(Record):
         network: all settings of the simulated network.
         busy: part of all cores of the machine that was busy during the rounds in Mininet, whoever
             used them; 1: none was idle.
-        wall_seconds: of the rounds in Mininet, in all.
-        processor_seconds: of all cores, that workers, servers and switches used in them.
+        network_seconds: of the rounds in Mininet, in all, of the slowest worker of all jobs.
+        processor_seconds: of all cores, that workers, servers and switches used in the rounds.
         calibration: ``packet_seconds`` and ``cores`` of the run by which the simulation knows what
             packets take of this machine's cores; None: it takes cores to be no limit.
         exact: whether every sum in Mininet equalled the oracle's; None where not compared.
@@ -87,7 +87,7 @@ class PredictionRecord(Record):
     idle_seconds: float
     network: dict[str, Any] = Field(default_factory=dict)
     busy: float
-    wall_seconds: float = 0.0
+    network_seconds: float = 0.0
     processor_seconds: float = 0.0
     calibration: dict[str, float] | None = None
     exact: bool | None
@@ -104,7 +104,7 @@ class PredictionRecord(Record):
     @property
     def cores(self) -> float:
         """Cores that workers, servers and switches used, in the mean over the rounds."""
-        return self.processor_seconds / self.wall_seconds if self.wall_seconds else 0.0
+        return self.processor_seconds / self.network_seconds if self.network_seconds else 0.0
 
     @computed_field  # type: ignore[prop-decorator]  # likewise
     @property

@@ -189,7 +189,7 @@ def a_record(busy=0.5):
         idle_seconds=2e-4,
         network={"rate": 1e8},
         busy=busy,
-        wall_seconds=2.0,
+        network_seconds=2.0,
         processor_seconds=3.0,
         exact=True,
         mininet=NetworkRun.of((0.5, 0.1, 0.2), 10_000, dropped=0, **counts),

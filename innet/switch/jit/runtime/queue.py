@@ -256,7 +256,7 @@ def postpone(waiting: Any, count: int, queues: Any, priorities: int) -> bool:
 
 
 @inlined
-def clock_of(queues: Any, time: int) -> int:
+def clock_of(queues: Any, time: int) -> Any:
     """``traffic_manager.TrafficManager.clock``."""
     clock = time // MICROSECOND
     if get(queues, len(queues) - IS_COARSE) != 0:
@@ -265,7 +265,7 @@ def clock_of(queues: Any, time: int) -> int:
 
 
 @inlined
-def class_priority(given: int, queues: Any, store: Any, start: int, size: int) -> int:
+def class_priority(given: int, queues: Any, store: Any, start: int, size: int) -> Any:
     """The priority of a packet whose bytes begin at ``start``: the program's, or by its DSCP.
 
     See ``traffic_manager.TrafficManager.set_dscp_priorities``.

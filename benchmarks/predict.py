@@ -6,7 +6,8 @@ Each case is one description, run in Mininet and then in simulated time. A row s
 both, and the ratio of simulated to measured time, of the fastest of Mininet's all-reduces: whatever
 else runs on the machine makes Mininet slower, and never faster. ``median`` is that of all of them.
 ``busy`` is the part of the machine's cores that was busy; where it is 1, links are not what limits
-Mininet. Sums are exact in all rows, or the benchmark fails.
+Mininet. ``cores`` are those that workers and switches used, ``µs`` what a packet on a link took of
+one. Sums are exact in all rows, or the benchmark fails.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import typer
 from rich.console import Console
 
 from innet.core.errors import InnetError
+from innet.experiments.prediction import Calibration
 from innet.mininet.prediction import predict
 from innet.mininet.settings import NetSettings
 from innet.records import Machine, PredictionRecord
@@ -73,6 +75,8 @@ CASES = {
     "100m": Case(100, 64),
     "100m-1024": Case(100, 1024, queue=256, window=128),
     "1g-1024": Case(1000, 1024),
+    "200m-1024": Case(200, 1024, queue=256, window=128),
+    "10m": Case(10, 64),
     # Jobs that meet at a trunk, and queues that hold half of a window or of two windows.
     "5m-short": Case(5, 64, queue=32, window=64),
     "5m-loss": Case(5, 64, window=64, others={"loss": 0.001}),
@@ -94,6 +98,7 @@ def row(name: str, record: PredictionRecord) -> str:
     return (
         f"{name:<16} {record.workers:>3} {bits / best:>9.1f} {bits / predicted:>9.1f} "
         f"{predicted / best:>6.3f} {predicted / middle:>7.3f} {record.busy:>5.0%} "
+        f"{record.cores:>5.2f} {record.packet_seconds * 1e6:>5.1f} "
         f"{mininet.dropped + mininet.lost:>7,} {simulated.dropped + simulated.lost:>7,} "
         f"{mininet.retransmissions:>7,} {simulated.retransmissions:>7,} {mininet.packets:>9,} "
         f"{record.idle_seconds * 1e6:>6.0f}"
@@ -102,6 +107,7 @@ def row(name: str, record: PredictionRecord) -> str:
 
 _HEAD = (
     f"{'case':<16} {'w':>3} {'Mininet':>9} {'simulated':>9} {'best':>6} {'median':>7} {'busy':>5} "
+    f"{'cores':>5} {'µs':>5} "
     f"{'lost M':>7} {'lost s':>7} {'again M':>7} {'again s':>7} {'packets':>9} {'idle':>6}"
 )
 
@@ -110,6 +116,13 @@ def main(
     case: Annotated[list[str], typer.Option(help="Only these, by name.")] = [],  # noqa: B006
     workers: Annotated[list[int], typer.Option(min=1, max=32)] = [2, 4, 8],  # noqa: B006
     rounds: Annotated[int, typer.Option(min=1, help="All-reduces of each case.")] = 5,
+    calibrate: Annotated[
+        int | None,
+        typer.Option(
+            help="Run each case with so many workers first, and predict the others by what packets "
+            "took of the cores there."
+        ),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="File for the records, one a line, appended.")
     ] = None,
@@ -123,9 +136,18 @@ def main(
     )
     console.print(_HEAD, style="bold")
     for name in case or CASES:
+        known = None
+        if calibrate is not None:
+            first = predict(CASES[name].settings(calibrate, rounds))
+            known = Calibration(first.packet_seconds, first.cores)
+            console.print(
+                f"{name:<16} {calibrate:>3} {1e6 * known.packet_seconds:.2f} µs of a core per "
+                f"packet, {known.cores:.2f} cores",
+                highlight=False,
+            )
         for number in workers:
             try:
-                record = predict(CASES[name].settings(number, rounds))
+                record = predict(CASES[name].settings(number, rounds), calibration=known)
             except InnetError as error:
                 console.print(f"{name:<16} {number:>3} {error}", markup=False)
                 continue

@@ -80,6 +80,14 @@ def net(
             help="Do the same in simulated time, too, and compare; needs --rate and --queue.",
         ),
     ] = False,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RECORD",
+            help="With --predict: the record (--json) of a prediction in which the machine's cores "
+            "were the limit. What packets took of them there is part of the prediction then.",
+        ),
+    ] = None,
     draw: Annotated[
         Path | None,
         typer.Option(help="Only draw the network into this file (.png, .pdf or .svg)."),
@@ -97,6 +105,8 @@ def net(
     file = Path(settings.topology or "") if (settings.topology or "").endswith(".json") else None
     options = _given(context)
     custom = p4 is not None or file is not None
+    if calibration is not None and not predict:
+        raise InputError("--calibration is for predictions; add --predict.")
     if predict:
         _check_prediction(options, settings, file)
     if custom:
@@ -127,7 +137,7 @@ def net(
 
         draw_plan(job.shared_plan(), draw)
     elif predict:
-        _predict(job, as_json=as_json)
+        _predict(job, calibration, as_json=as_json)
     elif train:
         chosen = read_settings(TrainSettings, None, {"model": model, "epochs": epochs})
         _train(job, chosen, out_dir, as_json=as_json, cli=cli)
@@ -220,21 +230,26 @@ def _watching(status: Any) -> Callable[[str], None]:
     return watch
 
 
-def _predict(settings: NetSettings, *, as_json: bool) -> None:
+def _predict(settings: NetSettings, calibration: Path | None, *, as_json: bool) -> None:
     """The same all-reduces in Mininet and in simulated time; the record or its table is printed.
 
     Args:
         settings: what to do.
+        calibration: record of what packets take of this machine's cores.
         as_json: print the record as JSON.
 
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
+    from innet.experiments.prediction import calibration_of
     from innet.experiments.tables import prediction_table
     from innet.mininet.prediction import predict
 
+    known = None if calibration is None else calibration_of(calibration)
     with err.status("") as status:
-        record = predict(settings, created=datetime.now(UTC), watch=_watching(status))
+        record = predict(
+            settings, created=datetime.now(UTC), watch=_watching(status), calibration=known
+        )
     show(record, prediction_table, as_json=as_json)
 
 

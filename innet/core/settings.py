@@ -40,6 +40,7 @@ Model = TypeVar("Model", bound=BaseModel)
 MAX_WORKERS = 1 << 15  # of a job: three levels of switches with 32 below each
 BITMAP_BITS = 32  # of the header's bitmap: workers or switches directly below a switch
 MAX_WINDOW = 1 << 16  # values of the header's slot field
+MAX_PRIORITY = 7  # class selectors of IPv4's DSCP (RFC 2474)
 LISTEN = "127.0.0.1:48879"  # of the switch service
 HOLD = 1e-3  # seconds; how long reordering holds a packet back at most
 TIMEOUT = 0.2  # seconds, on networks between processes
@@ -209,6 +210,21 @@ LearningRate: TypeAlias = Annotated[
 ]
 Decay: TypeAlias = Literal["constant", "cosine"]
 Momentum: TypeAlias = Annotated[float, Field(ge=0, lt=1, description="Momentum of SGD.")]
+StartJitter: TypeAlias = Annotated[
+    str,
+    Field(
+        description="How much later each worker begins an iteration, at random: none, "
+        "uniform:seconds=1e-5 (from 0 to that) or exponential:mean=1e-5 (seconds)."
+    ),
+]
+Priority: TypeAlias = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=MAX_PRIORITY,
+        description="Of a job's packets; switches serve the highest first.",
+    ),
+]
 SimulatedNetworks: TypeAlias = tuple[
     Annotated[
         str,
@@ -692,6 +708,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "counted from 1.",
         ),
     ] = ()
+    start_jitter: StartJitter = "none"
     thin: Annotated[
         bool,
         Field(

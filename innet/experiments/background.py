@@ -47,6 +47,7 @@ class FlowTable(Settings):
         start: seconds before the first one.
         poisson: whether intervals are drawn from an exponential distribution with that mean.
         path: which of several shortest paths; by default by a hash (ECMP).
+        priority: of the queues that the packets take; the network has to have ``priorities``.
     """
 
     source: Host
@@ -58,6 +59,7 @@ class FlowTable(Settings):
     start: Seconds = 0
     poisson: bool = False
     path: Annotated[int, Field(ge=0)] | None = None
+    priority: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _one_pace(self) -> Self:
@@ -77,6 +79,7 @@ class IncastTable(Settings):
         start: seconds before the first time.
         times: how often.
         interval: seconds from one time to the next.
+        priority: as of ``[[flow]]``.
     """
 
     destination: Host
@@ -86,6 +89,7 @@ class IncastTable(Settings):
     start: Seconds = 0
     times: Annotated[int, Field(ge=1)] = 1
     interval: Seconds = 1e-3
+    priority: Annotated[int, Field(ge=0)] = 0
 
 
 class RandomTable(Settings):
@@ -99,6 +103,7 @@ class RandomTable(Settings):
         start: seconds before that.
         size: bytes of UDP payload of each packet.
         sources, destinations: by default all workers.
+        priority: as of ``[[flow]]``.
     """
 
     cdf: str | Annotated[tuple[Any, ...], Field(strict=False, min_length=2)]
@@ -108,6 +113,7 @@ class RandomTable(Settings):
     size: Payload = 1458
     sources: Annotated[tuple[Host, ...], Field(strict=False, min_length=1)] | None = None
     destinations: Annotated[tuple[Host, ...], Field(strict=False, min_length=1)] | None = None
+    priority: Annotated[int, Field(ge=0)] = 0
 
 
 class BackgroundTables(Settings):
@@ -307,6 +313,7 @@ def _flow(table: FlowTable, _network: Network, hosts: int, _rng: np.random.Gener
         start=table.start,
         poisson=table.poisson,
         path=table.path,
+        priority=table.priority,
     )
     return _Part(f"worker {table.source} to {table.destination}", [flow], [[]])
 
@@ -324,6 +331,7 @@ def _incast(table: IncastTable, _network: Network, hosts: int, _rng: np.random.G
             size=table.size,
             times=np.repeat(starts, packets),  # type: ignore[arg-type] # an array is a sequence
             record_delays=True,
+            priority=table.priority,
         )
         for source in sources
     ]
@@ -368,6 +376,7 @@ def _random(table: RandomTable, network: Network, hosts: int, rng: np.random.Gen
                     size=table.size,
                     times=np.repeat(starts[mine], packets[mine]),  # type: ignore[arg-type] # likewise
                     record_delays=True,
+                    priority=table.priority,
                 )
             )
             ranges = zip(starts[mine], last - packets[mine], last, strict=True)

@@ -21,13 +21,16 @@ from innet.core.settings import (
     Codec,
     Density,
     Duration,
+    Priority,
     Settings,
     SimulateSettings,
     Size,
+    StartJitter,
     Window,
     Workers,
     validate,
 )
+from innet.experiments import workload as workloads
 from innet.experiments.allreduce import gradients
 from innet.experiments.background import Background, read_tables
 from innet.protocol import Timing
@@ -52,6 +55,8 @@ _COMMON = frozenset(
 class JobTable(Settings):
     """``[[job]]``: what is not stated is that of the command line, or its default.
 
+    Switches have as many queues per port as the priorities of all jobs need.
+
     Attributes:
         name: for people; by default its number, from 1.
         workers: how many; they have hosts of their own.
@@ -61,8 +66,12 @@ class JobTable(Settings):
         iterations: all-reduces, one after the other.
         compute: seconds that workers compute before each of them.
         start: seconds before the first iteration.
+        start_jitter: by how much later each worker begins each all-reduce, at random.
         window: chunks of a worker under way at once, and slots of each switch; a power of two. By
             default an equal share of the program's.
+        priority: of the job's packets, 0 to 7; switches serve the highest first.
+        pace: bits per second at which packets of each worker leave; by default the network's
+            ``host_pace``.
     """
 
     name: str | None = None
@@ -73,7 +82,10 @@ class JobTable(Settings):
     iterations: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     compute: Duration | None = None
     start: Duration = 0.0
+    start_jitter: StartJitter | None = None
     window: Window = None
+    priority: Priority = 0
+    pace: Annotated[int | float | None, Field(ge=1e3, le=1e13)] = None
 
 
 class JobFile(Settings):
@@ -90,6 +102,9 @@ class _Job:
     settings: SimulateSettings
     start: float
     sizes: RoundSizes
+    jitter: workloads.StartJitter
+    priority: int
+    pace: float | None
 
     @property
     def before(self) -> float:
@@ -155,6 +170,9 @@ def simulate_jobs(
     for name in sorted(common.model_fields_set - used):
         raise InputError(f"{name} is for one job; leave it out, or the jobs.")
     found = _jobs(tables, common)
+    queues = 1 + max(job.priority for job in found)
+    if queues > resolved.priorities:
+        resolved = replace(resolved, priorities=queues)
     shared = _plan(found, common)
     background = Background(
         {} if common.background is None else read_tables(common.background),
@@ -205,9 +223,22 @@ def _jobs(tables: Sequence[Mapping[str, Any]], common: SimulateSettings) -> list
                 SimulateSettings, {**common.model_dump(exclude_unset=True), **stated}
             )
             sizes = _sizes(settings)
+            jitter = workloads.StartJitter(
+                settings.start_jitter, settings.workers, settings.seed, number
+            )
         except InputError as error:
             raise InputError(f"job {number}: {error}") from None
-        found.append(_Job(table.name or str(number), settings, table.start, sizes))
+        found.append(
+            _Job(
+                table.name or str(number),
+                settings,
+                table.start,
+                sizes,
+                jitter,
+                table.priority,
+                table.pace,
+            )
+        )
     names = [job.name for job in found]
     for name in names:
         if names.count(name) > 1:
@@ -254,6 +285,7 @@ def _plan(jobs: Sequence[_Job], common: SimulateSettings) -> SharedPlan:
             workers=job.settings.workers,
             window=job.settings.window or usual,
             job=number,
+            priority=job.priority,
             beside=tuple(planned),
         )
         try:
@@ -276,8 +308,11 @@ class _Run:
     ) -> None:
         self._jobs = jobs
         self.emulation = SharedEmulation(
-            shared, network, timing=_timing(shared, network), seed=seed
+            shared, network, timing=_timing(jobs, shared, network), seed=seed
         )
+        for number, job in enumerate(jobs):
+            if job.pace is not None:
+                self.emulation.set_pace(number, job.pace)
         if background.flows:
             self.emulation.simulation.add_flows(background.flows)
 
@@ -291,11 +326,20 @@ class _Run:
             rounds.append([list(each) for each in job.sizes.rounds] * count)
             delays.append((first * count)[1:])  # before all rounds but the first
         starts = {number: job.start + job.before for number, job in enumerate(self._jobs)}
-        done = self.emulation.run(rounds, starts, delays)
+        done = self.emulation.run(rounds, starts, delays, self._later)
         return [
             _all_reduces([each for each in done if each.job == number], len(job.sizes.rounds))
             for number, job in enumerate(self._jobs)
         ]
+
+    def _later(self, number: int, done: int) -> list[float]:
+        """By how much later each worker of a job begins a round: the first one of an all-reduce."""
+        job, (iteration, one) = (
+            self._jobs[number],
+            divmod(done, len(self._jobs[number].sizes.rounds)),
+        )
+        found: list[float] = job.jitter.seconds(iteration + 1).tolist()
+        return [0.0] * len(found) if one else found
 
     def resent(self, job: int) -> int:
         """Packets that the workers of a job have sent again."""
@@ -332,10 +376,10 @@ def _all_reduces(rounds: Sequence[JobRound], each: int) -> list[tuple[float, flo
     ]
 
 
-def _timing(shared: SharedPlan, network: Network) -> Timing:
+def _timing(jobs: Sequence[_Job], shared: SharedPlan, network: Network) -> Timing:
     """Time-outs as those of one job, with what all jobs have under way at once."""
     frame = max(shared.jobs[0].layout.wire_size, SHORTEST) + OVERHEAD
-    rate = min(network.rate, network.of_trunks)
+    rate = min([network.slowest, *(job.pace for job in jobs if job.pace is not None)])
     windows = sum(plan.window for plan in shared.jobs) * 8 * frame / rate
     return replace(
         TIMING,

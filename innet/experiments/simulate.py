@@ -251,6 +251,7 @@ class _Run:
         self._stragglers = Stragglers(
             settings.straggler, settings.pauses, settings.workers, settings.seed
         )
+        self._jitter = workloads.StartJitter(settings.start_jitter, settings.workers, settings.seed)
         self._buckets = workloads.buckets(
             self.workload, settings.bucket_cap_mb, settings.first_bucket_mb
         )
@@ -308,7 +309,7 @@ class _Run:
 
             times = iterate(
                 begin,
-                self._stragglers.pauses(number),
+                self._stragglers.pauses(number) + self._jitter.seconds(number),
                 self._stragglers.factors(number),
                 forward=workload.forward,
                 ready=self._ready,

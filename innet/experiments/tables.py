@@ -1098,6 +1098,16 @@ def prediction_table(record: PredictionRecord) -> Table:
         f"A packet on idle links took {duration(record.idle_seconds)} in Mininet; the simulation "
         "has that as latency of its switches.",
     ]
+    if record.processor_seconds:
+        said.append(
+            f"Mininet's processes used {record.cores:.2f} cores, "
+            f"{duration(record.packet_seconds)} of one for each packet on a link."
+        )
+    if record.calibration is not None:
+        said.append(
+            f"Simulated hosts share {record.calibration['cores']:.2f} cores, and packets take "
+            f"{duration(record.calibration['packet_seconds'])} of one: calibrated by another run."
+        )
     if record.jobs > 1:
         said[0] = f"{record.jobs} jobs. {said[0]}"
     if record.busy > _BUSY and record.mininet.goodput_mbps < _SLOW * record.simulated.goodput_mbps:

@@ -74,15 +74,19 @@ class TopologyTable(Settings):
     switch_latency: Number | None = None
     queue_packets: int | None = None
     queue_bytes: int | None = None
+    priorities: int | None = None
     buffer_bytes: int | None = None
     buffer_alpha: Number | None = None
     ecn_bytes: int | None = None
+    timestamp_unit: str | None = None
     recirculation_rate: Number | None = None
     recirculation_latency: Number | None = None
     host_receive: Number | None = None
     host_send: Number | None = None
     host_byte: Number | None = None
     host_cores: int | None = None
+    host_jitter: Number | None = None
+    host_pace: Number | None = None
 
 
 class LinkTable(Settings):
@@ -130,6 +134,7 @@ class FlowTable(Settings):
     start: Annotated[Number, Field(ge=0)] = 0
     poisson: bool = False
     spine: Annotated[int, Field(ge=0)] | None = None
+    priority: Annotated[int, Field(ge=0)] = 0
     background: bool = False
     stamp: bool | None = None
     packet: Annotated[str, AfterValidator(_hex)] | None = None
@@ -433,6 +438,10 @@ def _flow(table: FlowTable, hosts: int, folder: Path, *, runs: bool) -> Flow | P
         return _plain(table)
     if table.background:
         raise InputError("background packets have no bytes; leave packet or background out.")
+    if table.priority:
+        raise InputError(
+            "priority is for flows without bytes; here the program chooses queues, such as by dscp."
+        )
     if table.spine is not None:
         raise InputError("spine is for flows without bytes; here the program chooses the way.")
     if table.packet is not None:
@@ -481,6 +490,7 @@ def _plain(table: FlowTable) -> Flow:
         poisson=table.poisson,
         record_delays=True,
         path=table.spine,
+        priority=table.priority,
         **_pace(table, 8 * table.size),
     )
 
@@ -506,8 +516,8 @@ def _pace(table: FlowTable, bits: int) -> dict[str, Any]:
 
 def _captured(table: FlowTable, path: Path) -> PacketFlow:
     """The packets of a capture, at its times after its first packet."""
-    if table.poisson or table.background or table.spine is not None:
-        raise InputError("a capture's packets have neither poisson, background nor spine.")
+    if table.poisson or table.background or table.priority or table.spine is not None:
+        raise InputError("a capture's packets have no poisson, background, priority or spine.")
     frames: list[bytes] = []
     times: list[int] = []
     with CaptureReader(path) as capture:

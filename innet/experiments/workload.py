@@ -31,6 +31,7 @@ FIRST_BUCKET_MB = 1.0
 (``torch.distributed._DEFAULT_FIRST_BUCKET_BYTES``)."""
 _FORWARD = 1 / 3  # assumed: the backward pass has two products for each one of the forward pass
 _STRAGGLER_STREAM = 0x57A6  # keeps the draws apart from others of the same seed
+_JITTER_STREAM = 0x51A7  # likewise, of start jitter
 
 # ----------------------------------------------------------------------------
 # The files.
@@ -369,6 +370,72 @@ _STRAGGLERS: Mapping[str, type[_None | _Exponential | _Lognormal | _Fixed]] = {
     "lognormal": _Lognormal,
     "fixed": _Fixed,
 }
+
+_Late = Annotated[float, Field(ge=0, le=10)]
+
+
+class _Together(Settings):
+    """All workers begin when they can."""
+
+    def draw(self, rng: np.random.Generator, workers: int) -> NDArray[np.float64]:  # noqa: ARG002
+        return np.zeros(workers)
+
+
+class _Uniform(Settings):
+    """Up to ``seconds`` later."""
+
+    seconds: _Late
+
+    def draw(self, rng: np.random.Generator, workers: int) -> NDArray[np.float64]:
+        return rng.uniform(0.0, self.seconds, workers)
+
+
+class _ExponentiallyLater(Settings):
+    """``mean`` seconds later in the mean."""
+
+    mean: _Late
+
+    def draw(self, rng: np.random.Generator, workers: int) -> NDArray[np.float64]:
+        return rng.exponential(self.mean, workers)
+
+
+_JITTERS: Mapping[str, type[_Together | _Uniform | _ExponentiallyLater]] = {
+    "none": _Together,
+    "uniform": _Uniform,
+    "exponential": _ExponentiallyLater,
+}
+
+
+class StartJitter:
+    """By how much later each worker begins, in each iteration.
+
+    Args:
+        described: a distribution's name, with settings.
+        workers: how many there are.
+        seed: of the draws; an iteration's do not depend on how many there are before it.
+        job: keeps the draws of several jobs apart.
+
+    Raises:
+        UnknownNameError: no such distribution.
+        ConfigError: a setting that it does not have, or out of range.
+    """
+
+    def __init__(self, described: str, workers: int, seed: int, job: int = 0) -> None:
+        name, settings = split_name(described)
+        if name not in _JITTERS:
+            raise UnknownNameError("distribution of start jitter", name, _JITTERS)
+        self._distribution = validate(_JITTERS[name], settings, source=f"start jitter {name}")
+        self._workers, self._key = workers, [seed, _JITTER_STREAM, job]
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nobody begins later."""
+        return type(self._distribution) is _Together
+
+    def seconds(self, iteration: int) -> NDArray[np.float64]:
+        """Of each worker, shape (workers,); iterations count from 1."""
+        rng = np.random.default_rng([*self._key, iteration])
+        return self._distribution.draw(rng, self._workers)
 
 
 class Stragglers:

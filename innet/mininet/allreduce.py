@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +39,14 @@ class NetResult:
         reports: one for each round.
         departed: workers that dropped out, and why; the others went on without them.
         busy: part of the machine's cores that was busy, of each round; whoever used them.
+        processor: seconds of all cores that workers, servers and switches used in each round.
     """
 
     sum: Vector
     reports: tuple[Report, ...]
     departed: Mapping[int, str]
     busy: tuple[float, ...] = ()
+    processor: tuple[float, ...] = ()
 
     @property
     def report(self) -> Report:
@@ -100,6 +103,7 @@ def run_jobs(
         watch("starting the workers")
         pools = {}
         busy: list[float] = []
+        processor: list[float] = []
         reports: dict[int, list[Report]] = {job: [] for job in jobs}
         with _looked_at(net, on_failure), contextlib.ExitStack() as working:
             for job in jobs:
@@ -114,26 +118,46 @@ def run_jobs(
                 watch(f"all-reduce {number + 1} of {settings.rounds}")
                 before = packets(net)
                 cores = _core_times()
+                pids = [pid for pool in pools.values() for pid in pool.pids()] + switch_pids(net)
+                used = processor_seconds(pids)
                 for pool in pools.values():
                     pool.begin()
                 while not all([pool.poll() for pool in pools.values()]):  # noqa: C419 - all of them
                     pass
                 events = {job: pool.finish() for job, pool in pools.items()}
+                processor.append(processor_seconds(pids) - used)
                 busy.append(_busy_since(cores))
                 passed = packets(net) - before
                 for job, pool in pools.items():
                     each = [Report.model_validate(event["report"]) for event in events[job]]
                     report = combined(gradients[job], pool, each, passed)
                     reports[job].append(with_links(report, settings))
-        results = [_result(pools[job], reports[job], busy) for job in jobs]
+        results = [_result(pools[job], reports[job], busy, processor) for job in jobs]
         if inspect is not None:
             inspect(net, results)
     return results
 
 
-def _result(pool: WorkerPool, reports: list[Report], busy: list[float]) -> NetResult:
+def _result(pool: WorkerPool, reports: list[Report], *costs: list[float]) -> NetResult:
     total: Vector = np.load(pool.output(pool.present[0]))
-    return NetResult(total, tuple(reports), dict(pool.departed), tuple(busy))
+    return NetResult(total, tuple(reports), dict(pool.departed), *map(tuple, costs))
+
+
+def switch_pids(net: Any) -> list[int]:
+    """The processes of a network's switches."""
+    return [each.process.pid for each in net.switches if each.process is not None]
+
+
+def processor_seconds(pids: list[int]) -> float:
+    """Seconds of all cores that processes have used, in the kernel as well: proc(5)."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            said = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+            # Behind the name, which may have any characters: fields 14 and 15.
+            user, system = said.rpartition(")")[2].split()[11:13]
+            ticks += int(user) + int(system)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _core_times() -> tuple[int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from statistics import fmean, median
@@ -12,15 +14,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from innet import __version__
-from innet.allreduce.worker import Worker, connect
+from innet.allreduce.worker import Worker, connect, connect_host
 from innet.core.errors import NetworkError
-from innet.experiments.prediction import check_predictable, simulate_jobs, simulated_network
+from innet.experiments.prediction import (
+    Calibration,
+    check_predictable,
+    simulate_jobs,
+    simulated_network,
+)
 from innet.mininet.allreduce import NetResult, Watch, run_jobs
 from innet.mininet.inspect import program_of
 from innet.mininet.nodes import network_namespace_of
 from innet.mininet.settings import NetSettings
+from innet.processes.parameter_server import serve
 from innet.records import Machine, NetworkRun, PredictionRecord
 from innet.sim.network import OVERHEAD
+from innet.topology import Plan, PlannedHost, aggregation_of
 
 _CHUNKS = 20  # of an idle all-reduce, one after the other
 _TIMES = 9  # that it is repeated; the median counts
@@ -46,7 +55,11 @@ class _Links(NamedTuple):
 
 
 def predict(
-    settings: NetSettings, *, created: datetime | None = None, watch: Watch = lambda _: None
+    settings: NetSettings,
+    *,
+    created: datetime | None = None,
+    watch: Watch = lambda _: None,
+    calibration: Calibration | None = None,
 ) -> PredictionRecord:
     """Run the all-reduces in Mininet, then simulate them.
 
@@ -57,6 +70,7 @@ def predict(
         settings: of the jobs and their network, with a rate and a queue.
         created: when the run began, for the record; by default now.
         watch: called with a line of text for each step.
+        calibration: what packets take of the machine's cores; by default nothing.
 
     Raises:
         InputError: settings that Mininet and simulated time do not share, or not root.
@@ -82,7 +96,7 @@ def predict(
     results = run_jobs(settings, watch=watch, prepare=prepare, inspect=inspect)
     watch("simulating")
     shared = settings.shared_plan()
-    network = simulated_network(settings, shared, idle)
+    network = simulated_network(settings, shared, idle, calibration)
     simulated = simulate_jobs(settings, shared, network, gradients, settings.timing())
     exact = [report.exact for result in results for report in result.reports]
     return PredictionRecord(
@@ -97,6 +111,12 @@ def predict(
         idle_seconds=idle,
         network={name: getattr(network, name) for name in network.__dataclass_fields__},
         busy=fmean(results[0].busy),
+        network_seconds=sum(
+            max(report.seconds.network for report in each)
+            for each in zip(*(result.reports for result in results), strict=True)
+        ),
+        processor_seconds=sum(results[0].processor),
+        calibration=None if calibration is None else calibration._asdict(),
         exact=None if None in exact else all(exact),
         mininet=_measured(results, after.since(before), settings),
         simulated=simulated,
@@ -136,6 +156,8 @@ def _idle_seconds(net: Any, settings: NetSettings) -> float:
             transport = stack.enter_context(opened)
             timing = settings.timing()
             workers.append(Worker(plan, index, codec="dense", transport=transport, timing=timing))
+        for host in plan.servers:
+            stack.enter_context(_serving(net, plan, host))
         gradient = np.ones(_CHUNKS * settings.values_per_packet, np.float32)
         with ThreadPoolExecutor(len(workers)) as pool:
             found: list[float] = []
@@ -149,6 +171,23 @@ def _idle_seconds(net: Any, settings: NetSettings) -> float:
         for register in program_of(switch).registers:
             switch.command(f"register_reset {register.name}")
     return median(found)
+
+
+@contextlib.contextmanager
+def _serving(net: Any, plan: Plan, host: PlannedHost) -> Iterator[None]:
+    """A parameter server in a thread of this process."""
+    node = net.get(host.name)
+    with network_namespace_of(node.pid):
+        opened: Any = connect_host(plan, host, node.defaultIntf().name)
+    end = aggregation_of(plan.aggregation).server_end(plan, host)
+    ended = threading.Event()
+    with opened as transport, ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(serve, end, transport, lambda: "" if ended.is_set() else None)
+        try:
+            yield
+        finally:
+            ended.set()
+            serving.result()
 
 
 def _links(net: Any) -> _Links:

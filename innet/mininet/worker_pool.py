@@ -113,6 +113,10 @@ class WorkerPool:
         """The workers whose gradients are in the last sum; some may have died since."""
         return self._switches.plan.job.present
 
+    def pids(self) -> list[int]:
+        """The processes of workers and servers."""
+        return [process.pid for process in [*self.processes, *self._servers] if process.running]
+
     def outcome(self, worker: int) -> Path:
         """The file to which a worker writes what verification needs."""
         return self._folder / f"outcome{worker}.npz"

@@ -46,6 +46,7 @@ class Job:
         absent: indices of members who take part in no all-reduce of this epoch.
         allow_partial: workers may request results that lack late workers. Program tree asks for it
             to be said beforehand; the others allow it always.
+        priority: of the job's packets, 0 to 7; switches may serve higher ones first.
 
     Raises:
         InputError: no workers or too many, two behind one port, slots that are no power of two, or
@@ -60,6 +61,7 @@ class Job:
     group: int = 1
     absent: frozenset[int] = frozenset()
     allow_partial: bool = False
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if len(self.members) > MAX_WORKERS:

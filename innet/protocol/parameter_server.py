@@ -57,6 +57,7 @@ class ParameterServer:
         job, epoch: as in the header.
         window: slots of the job, a power of two.
         absent: indices of workers that do not take part in this epoch.
+        priority: of the job's packets.
         source: the server's addresses.
         switch: the switch's addresses.
 
@@ -78,12 +79,15 @@ class ParameterServer:
         epoch: int,
         window: int,
         absent: frozenset[int] = frozenset(),
+        priority: int = 0,
         source: Endpoint,
         switch: Endpoint,
     ) -> None:
         self.layout = layout
         first = min(set(range(workers)) - absent, default=0)
-        self.member = Membership(first, workers, job, epoch, window, absent)  # checks the numbers
+        self.member = Membership(  # checks the numbers
+            first, workers, job, epoch, window, absent, priority=priority
+        )
         self.counters = Counters()
         self.collisions = 0
         self._source = source
@@ -298,5 +302,6 @@ class ParameterServer:
                 count=np.bitwise_count(self._bitmap[copies]).astype(np.uint16),
                 exponent=self._exponent[copies],
                 message=self._message[copies],
+                priority=self.member.priority,
             )
         )

@@ -12,6 +12,7 @@ from innet.core.numbers import is_real
 from innet.core.settings import (
     BITMAP_BITS,
     GIVE_UP,
+    MAX_PRIORITY,
     MAX_WINDOW,
     MAX_WORKERS,
     TIMEOUT,
@@ -41,6 +42,7 @@ class Membership:
             others do not change.
         bit: which bit of a result's bitmap names this worker; by default its index, in jobs of up
             to 32 workers.
+        priority: of the job's packets, 0 to 7; switches may serve higher ones first.
 
     Raises:
         InputError: a number out of range.
@@ -53,6 +55,7 @@ class Membership:
     window: int = 256
     absent: frozenset[int] = frozenset()
     bit: int | None = None
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if self.workers > MAX_WORKERS:
@@ -64,6 +67,7 @@ class Membership:
         _require("the job's number", self.job, 0, 0xFFFF)
         _require("the epoch", self.epoch, 0, 0xFFFF)
         _require("the window", self.window, 1, MAX_WINDOW)
+        _require("the priority", self.priority, 0, MAX_PRIORITY)
         if self.window & (self.window - 1):
             raise InputError(f"the window is {self.window} slots; choose a power of two.")
         if self.worker in self.absent:

@@ -442,6 +442,7 @@ class SlotClient:
             slot_version=0,
             worker=self.member.worker,
             listens=self.window.adapts,
+            priority=self.member.priority,
         )
         self.layout.view(frame)["innet"]["checksum"] = 0
         return frame[0, : self.layout.values_offset].copy()

@@ -68,6 +68,10 @@ class PredictionRecord(Record):
         network: all settings of the simulated network.
         busy: part of all cores of the machine that was busy during the rounds in Mininet, whoever
             used them; 1: none was idle.
+        network_seconds: of the rounds in Mininet, in all, of the slowest worker of all jobs.
+        processor_seconds: of all cores, that workers, servers and switches used in the rounds.
+        calibration: ``packet_seconds`` and ``cores`` of the run by which the simulation knows what
+            packets take of this machine's cores; None: it takes cores to be no limit.
         exact: whether every sum in Mininet equalled the oracle's; None where not compared.
         mininet: what Mininet's network did.
         simulated: what the simulated one did.
@@ -83,11 +87,26 @@ class PredictionRecord(Record):
     idle_seconds: float
     network: dict[str, Any] = Field(default_factory=dict)
     busy: float
+    network_seconds: float = 0.0
+    processor_seconds: float = 0.0
+    calibration: dict[str, float] | None = None
     exact: bool | None
     mininet: NetworkRun
     simulated: NetworkRun
 
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit
+    @property
+    def packet_seconds(self) -> float:
+        """Seconds of a core for each packet that was put onto a link in Mininet, by whoever."""
+        return self.processor_seconds / self.mininet.packets if self.mininet.packets else 0.0
+
+    @computed_field  # type: ignore[prop-decorator]  # likewise
+    @property
+    def cores(self) -> float:
+        """Cores that workers, servers and switches used, in the mean over the rounds."""
+        return self.processor_seconds / self.network_seconds if self.network_seconds else 0.0
+
+    @computed_field  # type: ignore[prop-decorator]  # likewise
     @property
     def difference_percent(self) -> dict[str, float | None]:
         """By how much the simulation is above Mininet, in per cent of Mininet's number; None where

@@ -50,7 +50,7 @@ from innet.switch.jit.inline import (
     withdraw,
 )
 from innet.switch.jit.traits import TRAFFIC_WORDS
-from innet.switch.traffic_manager import FOREVER, MARKED, PORTS, PRECEDED
+from innet.switch.traffic_manager import FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
 from innet.wire import Flag
 
 Ints = NDArray[np.int64]
@@ -118,7 +118,12 @@ HOST = np.dtype(
         ("group", "i8"),  # whom it is done with
         ("receives", "i8"),  # picoseconds that a packet takes of it
         ("sends", "i8"),
-        ("byte", "i8"),  # picoseconds that a byte takes of it, both ways
+        ("byte", "i8"),  # 1/65,536 picoseconds that a byte takes of it, both ways
+        ("jitter", "i8"),  # picoseconds by which a packet is late, at most, at random
+        ("drawn", "i8"),  # how often that was drawn
+        ("late", "i8"),  # when the last packet was through; those behind it are not before it
+        ("pace", "i8"),  # bits per second at which its packets leave; 0: as fast as it can
+        ("paced", "i8"),  # when the next one may leave
         ("carried", "i8"),  # bytes of its frames of the program
         ("free", "i8"),  # when it has done with what came before
         ("start", "i8"),  # when it begins; FOREVER: it has, or does not
@@ -171,7 +176,7 @@ WAITING = np.dtype(
         ("flow", "i4"),
         ("length", "i4"),
         ("host", "i4"),
-        ("port", "i4"),
+        ("queue", "i4"),  # where its queue's words begin in the traffic manager
         ("marked", "i8"),
         ("preceded", "i8"),
     ],
@@ -198,6 +203,7 @@ FLOW = np.dtype(
         ("longest", "i8"),
         ("log", "i8"),  # where the delays of its packets are noted; -1: they are not
         ("path", "i8"),  # which of several shortest paths; -1: by a hash
+        ("priority", "i8"),  # of the queues that its packets without bytes take in switches
         ("frame", "i8"),  # the first FRAME of packets of the program; -1: packets without bytes
         ("frames", "i8"),  # how many there are: one for all packets, or one for each
         ("is_stamped", "i8"),  # they end in a stamp, so that their delays are known
@@ -383,6 +389,9 @@ _BURST = 8
 _BACKLOG = 4
 """Full segments that wait at a host's link, at most, before another one is given to it."""
 FLOW_STREAM = 1 << 32  # of draws: those below are links'
+_HOST_STREAM = 1 << 33  # of hosts' draws
+BYTE_ONE = 1 << 16
+"""Of ``HOST``'s ``byte``: a picosecond."""
 _FAULT_STREAM = 1 << 40  # of links' draws for faults, times the number of the draw
 _LONGEST_BURST = 15  # bits, as ``innet.network.faults`` has it
 _ETHERNET_AND_IPV4, _ETHERTYPE, _TOS, _CHECKSUM = 34, 12, 15, 24  # bytes, and where they begin
@@ -724,7 +733,7 @@ def _swap(heap: Records, a: int, b: int) -> None:
     x.flow, y.flow = y.flow, x.flow
     x.length, y.length = y.length, x.length
     x.host, y.host = y.host, x.host
-    x.port, y.port = y.port, x.port
+    x.queue, y.queue = y.queue, x.queue
     x.preceded, y.preceded = y.preceded, x.preceded
     x.marked, y.marked = y.marked, x.marked
 
@@ -822,6 +831,7 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
         return NEEDS_WAITING
     queues = _ints(program.queues, program.queue_words)
     queue = port * switch.queues
+    queue += _flow_at(state, slot.flow).priority * QUEUE_WORDS
     congested = is_congested(queues, queue)
     departure = admit(queues, queue, now, slot.length)
     if departure < 0:
@@ -832,7 +842,7 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     first = state.waiting + number * state.waiting_room * WAITING_BYTES
     heap = _waiting(first, state.waiting_room)
     kept = heap[switch.waiting]
-    kept.time, kept.serial, kept.link, kept.port = departure, switch.serial, link, port
+    kept.time, kept.serial, kept.link, kept.queue = departure, switch.serial, link, queue
     kept.sent, kept.number, kept.flow = slot.sent, slot.number, slot.flow
     kept.length, kept.host = slot.length, slot.host
     kept.preceded = queues[queue + PRECEDED]
@@ -851,7 +861,7 @@ def _depart(state: Any, number: int) -> tuple[int, int]:
     lacks = _lacks(state, first.link)
     if lacks != 0:
         return lacks, first.link
-    queues, queue = _ints(program.queues, program.queue_words), first.port * switch.queues
+    queues, queue = _ints(program.queues, program.queue_words), first.queue
     start = state.waiting + number * state.waiting_room * WAITING_BYTES
     heap = _waiting(start, state.waiting_room)
     later = postponement(queues, queue, first.preceded)
@@ -1016,8 +1026,27 @@ def set_timer(state: Any, host: int, time: int) -> None:
 def _busy(state: Any, host: int, per_packet: int, length: int, now: int) -> int:
     """Let a host work on a packet; returns when it has done."""
     here = host_at(state, host)
-    here.free = max(here.free, now) + per_packet + here.byte * length
-    return int(here.free)
+    here.free = max(here.free, now) + per_packet + ((here.byte * length) >> 16)
+    if here.jitter == 0:
+        return int(here.free)
+    late = int(here.jitter * draw(state.seed, host + _HOST_STREAM, here.drawn))
+    here.drawn += 1
+    here.late = max(here.late, here.free + late)
+    return int(here.late)
+
+
+@njit(cache=True, nogil=True)
+def _leaves(state: Any, host: int, length: int, now: int) -> int:
+    """Let a host work on a packet that it sends; returns when its first bit may leave.
+
+    A paced host's packets leave no sooner after each other than their bits take at its pace.
+    """
+    here = host_at(state, host)
+    leaves = _busy(state, host, here.sends, length, now)
+    if here.pace > 0:
+        leaves = max(leaves, here.paced)
+        here.paced = leaves + wire_time(length, here.pace)
+    return int(leaves)
 
 
 @njit(cache=True, nogil=True)
@@ -1030,11 +1059,17 @@ def send_frame(states: Records, host: int, frame: NDArray[np.uint8], now: int) -
         return int(lacks)
     carried = len(frame)
     length = carried + state.extra
-    leaves = _busy(state, host, here.sends, length, now)
+    leaves = _leaves(state, host, length, now)
     row = transmit(state, here.up, length, carried, -1, leaves)
     _copy(_data_at(state, row, carried), frame, carried)
     written(state, here.up, row)
     return 0
+
+
+@njit(cache=True, nogil=True)
+def receive_packet(states: Records, host: int, length: int, now: int) -> int:
+    """Python's host takes a packet; returns when it has done."""
+    return _busy(states[0], host, host_at(states[0], host).receives, length, now)
 
 
 @njit(cache=True, nogil=True)
@@ -1054,12 +1089,12 @@ def _room(state: Any, host: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> None:
-    """Send the chunk of a slot. There must be room."""
+def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
+    """Send the chunk of a slot; returns when it leaves. There must be room."""
     here, client = host_at(state, host), _client_at(state, host)
     carried = here.carried
     length = carried + state.extra
-    leaves = _busy(state, host, here.sends, length, now)
+    leaves = _leaves(state, host, length, now)
     row = transmit(state, here.up, length, carried, -1, leaves)
     fill_frame(
         _data_at(state, row, carried),
@@ -1074,6 +1109,7 @@ def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> None:
         ),
     )
     written(state, here.up, row)
+    return int(leaves)
 
 
 @njit(inline="always", nogil=True)
@@ -1103,14 +1139,15 @@ def _send_queued(state: Any, host: int, now: int) -> None:
     timers = _timers_of(client)
     chunk, queue = _ints(client.chunk, client.window), _ints(client.queue, client.window)
     doing = _bytes(client.state, client.window)
+    leaves = now
     for index in range(queued):
         doing[queue[index]] = _UNDER_WAY
-        _send_chunk(state, host, queue[index], 0, now)
-        start(timers, chunk, queue[index : index + 1], here.free / SECOND, client.last)
+        leaves = _send_chunk(state, host, queue[index], 0, now)
+        start(timers, chunk, queue[index : index + 1], leaves / SECOND, client.last)
     stats[_QUEUED] = 0
     here.sent += queued
     here.waiting += queued
-    set_timer(state, host, here.free + int(shortest_wait(timers) * SECOND))
+    set_timer(state, host, leaves + int(shortest_wait(timers) * SECOND))
 
 
 @njit(cache=True, nogil=True)
@@ -1244,7 +1281,7 @@ def _send_flows(state: Any, host: int, now: int) -> int:
         if flow.frame >= 0:
             _send_bytes(state, host, number, now)
         else:
-            leaves = _busy(state, host, here.sends, flow.length, now)
+            leaves = _leaves(state, host, flow.length, now)
             row = transmit(state, here.up, flow.length, 0, number, leaves)
             slot = _slot_at(state, row)
             slot.sent, slot.number, slot.host, slot.marked = now, flow.sent, flow.target, 0
@@ -1261,7 +1298,7 @@ def _send_bytes(state: Any, host: int, number: int, now: int) -> None:
     which = flow.sent if flow.frames > 1 else 0
     frame = _frames(state.frames, _MANY)[flow.frame + which]
     carried = frame.length
-    leaves = _busy(state, host, here.sends, carried, now)
+    leaves = _leaves(state, host, carried, now)
     row = transmit(state, here.up, carried + state.extra, carried, -1, leaves)
     data = _data_at(state, row, carried)
     _copy(data, _bytes(state.frame_data + frame.begin, carried), carried)
@@ -1355,18 +1392,18 @@ def _send_messages(state: Any, host: int, now: int) -> None:
     wire = link_at(state, here.up)
     full = wire_time(m.header_bytes + m.payload, wire.rate)
     for _ in range(_BURST):
-        has_room = max(wire.free, here.free) <= now + _BACKLOG * full
+        has_room = max(wire.free, here.free, here.paced) <= now + _BACKLOG * full
         length, target, flow, number, sent = messenger.next_packet(m, host, now, has_room)
         if length < 0:
             break
-        leaves = _busy(state, host, here.sends, length, now)
+        leaves = _leaves(state, host, length, now)
         row = transmit(state, here.up, length, 0, flow, leaves)
         slot = _slot_at(state, row)
         slot.sent, slot.number, slot.host, slot.marked = sent, number, target, 0
         written(state, here.up, row)
     here.timer = messenger.next_event(m, host)
     if messenger.may_send(m, host):
-        here.timer = min(here.timer, max(now + 1, max(wire.free, here.free) - full))
+        here.timer = min(here.timer, max(now + 1, max(wire.free, here.free, here.paced) - full))
 
 
 @njit(cache=True, nogil=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError
 from innet.core.numbers import is_int, is_real
 from innet.sim.core import STAMP_BYTES, STAMPED_PACKETS
-from innet.sim.network import RESOLUTION, SECOND
+from innet.sim.network import MOST_PRIORITIES, RESOLUTION, SECOND
 
 HEADERS = 42
 """Bytes of Ethernet's, IPv4's and UDP's headers."""
@@ -46,6 +46,7 @@ class Flow:
         record_delays: keep the delay of every packet.
         path: which of several shortest paths the packets take: at each switch with n ways, that of
             this number modulo n, by ports. None: by a hash (ECMP).
+        priority: of the queue that they take at each port; the highest is served first.
 
     Raises:
         InputError: a number that no flow has, by the setting's name.
@@ -62,8 +63,13 @@ class Flow:
     poisson: bool = False
     record_delays: bool = False
     path: int | None = None
+    priority: int = 0
 
     def __post_init__(self) -> None:
+        if not is_int(self.priority) or not 0 <= self.priority < MOST_PRIORITIES:
+            raise InputError(
+                f"priority of a flow is {self.priority!r}; give 0 to {MOST_PRIORITIES - 1}."
+            )
         for name in ("source", "destination"):
             host = getattr(self, name)
             if not is_int(host) or host < 0:

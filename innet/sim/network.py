@@ -22,14 +22,20 @@ RESOLUTION = 1 / SECOND
 """Seconds of the clock's tick, a picosecond."""
 
 
+UNITS: Mapping[str, int] = MappingProxyType({"us": 1_000_000, "ns": 1_000_000_000})
+"""Of the times that P4 programs see: how many a second has."""
+
 _DURATIONS = (
     "delay",
     "switch_latency",
     "recirculation_latency",
     "host_receive",
     "host_send",
-    "host_byte",
+    "host_jitter",
 )
+_MOST_PER_BYTE = 1e-3  # seconds
+MOST_PRIORITIES = 8
+"""Egress queues of a port: as many as the class selectors of IPv4's DSCP tell apart (RFC 2474)."""
 
 
 def _finite(number: object) -> bool:
@@ -49,11 +55,17 @@ class Network:
             such switches state is between 0.4 and 1 microsecond).
         queue_packets: packets that an egress queue holds. 4,096 (assumed).
         queue_bytes: bytes that an egress queue holds; None: as many as its packets have.
+        priorities: egress queues of each port, from 1 to 8, which share its link: whenever it is
+            free, the highest priority that waits leaves first. Each holds ``queue_packets`` and
+            ``queue_bytes``.
         buffer_bytes: bytes of the buffer that all queues of a switch share; None: each has its own.
         buffer_alpha: of a shared buffer, a queue holds at most so many times what is free of it
             (Choudhury and Hahne, 1998).
         ecn_bytes: a packet that may be marked and finds more bytes in its queue is marked with
             "congestion experienced"; None: none is.
+        timestamp_unit: of the times that P4 programs see and that meters count: "us", as in BMv2,
+            or "ns". In nanoseconds, fields of 32 bits (``enq_timestamp``, ``deq_timedelta``) wrap
+            after 4.29 s, those of 48 bits after 78 hours.
         recirculation_rate: bits per second of the port through which packets pass the pipeline
             again; None: that of ``rate``.
         recirculation_latency: seconds from there to the next pass. 600 ns (assumed: the pipeline).
@@ -63,6 +75,12 @@ class Network:
             network card copies).
         host_cores: cores of a host that share its packets. As one server, they are modelled as a
             core that is so many times as fast. 8 (assumed).
+        host_jitter: seconds by which a packet is late in a host, both ways: drawn for each packet
+            from 0 to this, evenly; those behind it wait. No core is busy meanwhile. 0: no two hosts
+            differ, and those that send to one short queue may lock each other out (Floyd and
+            Jacobson, 1992).
+        host_pace: bits per second at which a host's packets leave, evenly spaced, as network cards
+            and drivers in user space pace them; None: as fast as the host and its link can.
 
     Raises:
         InputError: a number that no network has, by the setting's name.
@@ -75,18 +93,22 @@ class Network:
     switch_latency: float = 600e-9
     queue_packets: int = 4096
     queue_bytes: int | None = None
+    priorities: int = 1
     buffer_bytes: int | None = None
     buffer_alpha: float = 1.0
     ecn_bytes: int | None = None
+    timestamp_unit: str = "us"
     recirculation_rate: float | None = None
     recirculation_latency: float = 600e-9
     host_receive: float = 100e-9
     host_send: float = 100e-9
     host_byte: float = 0.0
     host_cores: int = 8
+    host_jitter: float = 0.0
+    host_pace: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rate", "trunk_rate", "recirculation_rate"):
+        for name in ("rate", "trunk_rate", "recirculation_rate", "host_pace"):
             rate = getattr(self, name)
             if rate is not None and not (_finite(rate) and 1e3 <= rate <= 1e13):
                 raise InputError(
@@ -101,10 +123,23 @@ class Network:
                     f"{name} is {seconds!r} s, below the clock's resolution of a picosecond; give "
                     "0 or more than that."
                 )
+        if not (_finite(self.host_byte) and 0 <= self.host_byte <= _MOST_PER_BYTE):
+            raise InputError(
+                f"host_byte is {self.host_byte!r}; give seconds, from 0 to {_MOST_PER_BYTE}."
+            )
         if not (_finite(self.loss) and 0 <= self.loss < 1):
             raise InputError(f"loss is {self.loss!r}; give a probability, 0 or more and below 1.")
+        self._check_counts()
+
+    def _check_counts(self) -> None:
         if not is_int(self.host_cores) or not 1 <= self.host_cores <= 1024:
             raise InputError(f"host_cores is {self.host_cores!r}; give 1 to 1024.")
+        if self.timestamp_unit not in UNITS:
+            raise InputError(f"timestamp_unit is {self.timestamp_unit!r}; give us or ns.")
+        if not is_int(self.priorities) or not 1 <= self.priorities <= MOST_PRIORITIES:
+            raise InputError(
+                f"priorities is {self.priorities!r}; give 1 to {MOST_PRIORITIES} queues of a port."
+            )
         if not is_int(self.queue_packets) or not 1 <= self.queue_packets < 1 << 31:
             raise InputError(
                 f"queue_packets is {self.queue_packets!r}; a queue holds at least 1 packet, or "
@@ -131,6 +166,18 @@ class Network:
                     "more, or fewer values per packet."
                 )
 
+    def check_priority(self, priority: int) -> None:
+        """Check that ports have a queue for a job's or a flow's priority.
+
+        Raises:
+            InputError: they have fewer.
+        """
+        if priority >= self.priorities:
+            raise InputError(
+                f"priority {priority}, but the ports of switches have {self.priorities} egress "
+                f"queues; let the network have priorities={priority + 1}."
+            )
+
     @property
     def of_recirculation(self) -> float:
         """Bits per second of a switch's recirculation port."""
@@ -140,6 +187,12 @@ class Network:
     def of_trunks(self) -> float:
         """Bits per second between switches."""
         return self.rate if self.trunk_rate is None else self.trunk_rate
+
+    @property
+    def slowest(self) -> float:
+        """Bits per second of the slowest links, or at which hosts send if that is less."""
+        rate = min(self.rate, self.of_trunks)
+        return rate if self.host_pace is None else min(rate, self.host_pace)
 
 
 PRESETS: Mapping[str, Network] = MappingProxyType(
@@ -156,9 +209,9 @@ PRESETS: Mapping[str, Network] = MappingProxyType(
 
 HOSTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
-        # 370,000 packets a second is about what a core receives through a UDP socket (Majkowski,
-        # "How to receive a million packets per second", 2015). Sending is assumed to take as long,
-        # and copying to take place at 10 GB/s (assumed).
+        # Assumed: 370,000 packets a second of a core, the order of what a UDP socket receives
+        # (Majkowski, "How to receive a million packets per second", blog.cloudflare.com, 2015), and
+        # sends; copies at 10 GB/s.
         "kernel-udp": {
             "host_receive": 2.7e-6,
             "host_send": 2.7e-6,
@@ -271,7 +324,7 @@ def _with(network: Network, settings: Mapping[str, Any]) -> Network:
 _STEADY = frozenset(
     {
         "rate", "trunk_rate", "delay", "switch_latency", "queue_packets", "host_receive",
-        "host_send", "host_cores",
+        "host_send", "host_cores", "host_pace", "priorities", "timestamp_unit",
     }
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ from innet.sim.core import (
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.messages import MessageGraph
 from innet.sim.messenger import PATHS, Messenger
-from innet.sim.network import SECOND, Network
+from innet.sim.network import SECOND, UNITS, Network
 from innet.sim.transport import Transport
 from innet.switch import Switch
 from innet.switch.engine import InlineQueueSwitch
@@ -213,6 +213,7 @@ class Simulation:
         seed: int = 0,
     ) -> None:
         network.check_frame(layout.wire_size)
+        self._network = network
         self._switches = list(switches.values())
         self._layout = layout
         number = {name: index for index, name in enumerate(switches)}
@@ -239,19 +240,15 @@ class Simulation:
                         "entries; choose the engine jit."
                     )
             self._running.append(running)
-            manager = TrafficManager() if switch is None else switch.traffic_manager
+            manager = TrafficManager(network.priorities)
+            if switch is not None:
+                manager = switch.traffic_manager
             self._managers.append(manager)
             if switch is not None:
                 manager.set_extra_bytes(layout.wire_size - layout.frame_size)
-            manager.set_shared_buffer(network.buffer_bytes, network.buffer_alpha)
-            manager.set_recirculation(
-                round(network.of_recirculation), _ticks(network.recirculation_latency), SECOND
-            )
-            for port in np.flatnonzero(here >= 0).tolist():
-                manager.set_bit_rate(int(links["rate"][here[port]]), port, SECOND)
-                manager.set_depth(network.queue_packets, port)
-                manager.set_depth_bytes(network.queue_bytes, port)
-                manager.set_ecn_threshold(network.ecn_bytes, port)
+            ports = np.flatnonzero(here >= 0).tolist()
+            rates = {port: int(links["rate"][here[port]]) for port in ports}
+            _set_up(manager, network, rates)
             memory.switches["runs"][index] = switch is not None
             memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
             memory.programs["queues"][index] = address_of(manager.queues)
@@ -297,6 +294,8 @@ class Simulation:
         memory, hosts = self._memory, len(self._memory.hosts)
         had = len(self._flows)
         for flow in flows:
+            if isinstance(flow, Flow):
+                self._network.check_priority(flow.priority)
             for host in (flow.source, flow.destination):
                 if host >= hosts:
                     raise InputError(f"a flow names host {host}; there are hosts 0 to {hosts - 1}.")
@@ -315,6 +314,7 @@ class Simulation:
                 here["interval"] = max(1, _ticks(flow.mean_interval))
                 here["is_random"], here["at"], here["log"] = flow.poisson, -1, -1
                 here["path"] = -1 if flow.path is None else flow.path
+                here["priority"] = flow.priority if isinstance(flow, Flow) else 0
                 here["next"] = self._last + _ticks(flow.start)
                 if flow.record_delays:
                     here["log"], logs = logs, logs + flow.count
@@ -788,8 +788,7 @@ class Simulation:
                 slot = memory.slots[row]
                 if slot["flow"] >= 0:
                     return
-                done = max(int(here["free"]), now) + int(here["receives"])
-                here["free"] = now = done + int(here["byte"]) * int(slot["length"])
+                now = core.receive_packet(memory.states, host, int(slot["length"]), now)
                 carried = int(slot["carried"])
                 frame = memory.data[row : row + 1, :carried].copy()
                 wire["head"] += 1
@@ -940,6 +939,11 @@ class Simulation:
         """When a host was done last, seconds."""
         return int(self._memory.hosts["finished"][host]) / SECOND
 
+    def set_pace(self, hosts: Iterable[int], rate: float) -> None:
+        """Let packets of hosts leave at a rate, bits per second, evenly spaced."""
+        for host in hosts:
+            self._memory.hosts["pace"][host] = round(rate)
+
     def set_loss(self, cable: int, probability: float) -> None:
         """Let a cable lose packets with a probability, in both directions."""
         self._memory.links["loss"][2 * cable : 2 * cable + 2] = probability
@@ -1040,6 +1044,21 @@ class Simulation:
         """Packets on links: put onto one, and neither delivered nor lost."""
         links = self._memory.links
         return int((links["tail"] - links["head"]).sum())
+
+
+def _set_up(manager: TrafficManager, network: Network, rates: Mapping[int, int]) -> None:
+    """Give a switch the queues of a network; ``rates`` are those of its ports' links."""
+    manager.set_clock_ticks(SECOND // UNITS[network.timestamp_unit])
+    manager.set_dscp_priorities(network.priorities > 1)
+    manager.set_shared_buffer(network.buffer_bytes, network.buffer_alpha)
+    manager.set_recirculation(
+        round(network.of_recirculation), _ticks(network.recirculation_latency), SECOND
+    )
+    for port, rate in rates.items():
+        manager.set_bit_rate(rate, port, SECOND)
+        manager.set_depth(network.queue_packets, port)
+        manager.set_depth_bytes(network.queue_bytes, port)
+        manager.set_ecn_threshold(network.ecn_bytes, port)
 
 
 def _ticks(seconds: float) -> int:
@@ -1172,7 +1191,9 @@ def _memory(  # noqa: PLR0917 - one caller
     here["carried"] = layout.frame_size
     here["receives"] = _ticks(network.host_receive / network.host_cores)
     here["sends"] = _ticks(network.host_send / network.host_cores)
-    here["byte"] = _ticks(network.host_byte / network.host_cores)
+    here["byte"] = round(network.host_byte / network.host_cores * SECOND * core.BYTE_ONE)
+    here["jitter"] = _ticks(network.host_jitter)
+    here["pace"] = 0 if network.host_pace is None else round(network.host_pace)
     for index, cable in enumerate(cables):
         if cable.host is not None:
             here["up"][cable.host], here["down"][cable.host] = 2 * index, 2 * index + 1

@@ -54,6 +54,10 @@ QUEUE_WORDS = 16
 #: recirculation takes time, then its line as above, and its latency.
 PRIORITIES, BUFFER, BUFFER_USED, ALPHA = 1, 2, 3, 4
 RECIRCULATES, LOOP_RATE, LOOP_TICK_BITS, LOOP_FREE, LOOP_LATENCY = range(5, 10)
+#: 1 if packets wait in queues by their DSCP, where the program sets no priority.
+BY_DSCP = 10
+#: 1 if a tick of the clock that programs see is 1,000,000 ticks of the queues' time, not 1,000.
+IS_COARSE = 11
 SWITCH_WORDS = 16  # less than PORTS, so that len(queues) // PORTS are the words of a port
 ALPHA_ONE = 1 << 16
 
@@ -324,6 +328,33 @@ class TrafficManager:
         interval = _number("the interval of a queue", interval)
         self._select(port, None)[..., INTERVAL] = interval
         self._rates[port] = NANOSECONDS // interval if interval else 0
+
+    def set_clock_ticks(self, ticks: int) -> None:
+        """Let timestamps of programs and meters count so many ticks of the queues' time.
+
+        Args:
+            ticks: 1,000, as of microseconds where the caller counts nanoseconds, or 1,000,000, as
+                of microseconds where it counts picoseconds.
+
+        Raises:
+            ControlError: another number.
+        """
+        if ticks not in {MICROSECOND, MICROSECOND**2}:
+            raise ControlError(f"the clock counts 1,000 or 1,000,000 ticks at once, not {ticks!r}")
+        self.queues[-IS_COARSE] = ticks == MICROSECOND**2
+
+    def clock(self, time: int) -> int:
+        """What programs see of a time of the queues."""
+        return time // (MICROSECOND**2 if self.queues[-IS_COARSE] else MICROSECOND)
+
+    def set_dscp_priorities(self, used: bool) -> None:
+        """Let packets choose queues by the class selector in their IPv4 header's DSCP (RFC 2474).
+
+        The class, 0 to 7, of a packet as it came is its priority, or the highest one that there
+        is, where the program leaves ``standard_metadata.priority`` 0. Packets other than IPv4 over
+        Ethernet have priority 0.
+        """
+        self.queues[-BY_DSCP] = used
 
     def set_bit_rate(
         self, rate: int, port: int | None = None, ticks_per_second: int = NANOSECONDS

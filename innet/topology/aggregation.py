@@ -64,6 +64,7 @@ class Request:
         ports: ports of each switch of a fat-tree, likewise.
         thin: packets carry next to no values, and stand for ones that do, in time and bytes; for
             networks in simulated time.
+        priority: of the job's packets, 0 to 7; only with framing udp, whose headers say it.
         beside: jobs that are already on the network, with the same parameters. This job gets other
             hosts, ports and slots.
     """
@@ -80,6 +81,7 @@ class Request:
     topology: str | None = None
     ports: int | None = None
     thin: bool = False
+    priority: int = 0
     beside: tuple[Plan, ...] = ()
 
 
@@ -380,6 +382,11 @@ def job_for(
             f"a window of {window} beside the {used.slots} slots of other jobs; the program has "
             f"{slots}. Choose a smaller window."
         )
+    if request.priority and request.framing != "udp":
+        raise InputError(
+            f"priority = {request.priority}, but packets of framing {request.framing!r} have no "
+            "field for it; choose framing udp."
+        )
     if request.job in {plan.job.number for plan in request.beside}:
         raise InputError(f"there is a job {request.job} already; give each a number of its own.")
     return Job(
@@ -391,6 +398,7 @@ def job_for(
         group=1 + len(request.beside),
         absent=request.absent,
         allow_partial=request.allow_partial,
+        priority=request.priority,
     )
 
 

@@ -79,7 +79,8 @@ class Emulation:
             name = planned.program.name
             if name not in loaded:
                 loaded[name] = load_text(planned.program.text())
-            switch = Switch(loaded[name], engine, seed=seed + number)
+            queues = 1 if network is None else network.priorities
+            switch = Switch(loaded[name], engine, seed=seed + number, priority_queues=queues)
             for command in planned.commands:
                 switch.command(command)
             self.switches[planned.name] = switch
@@ -260,7 +261,7 @@ def _default_timing(plan: Plan, network: Network) -> Timing:
 
     Otherwise workers would send again what only waits for its turn.
     """
-    rate = min(network.rate, network.of_trunks)
+    rate = network.slowest
     frame = max(plan.layout.wire_size, SHORTEST) + OVERHEAD
     window = plan.window * 8 * frame / rate
     least = max(TIMING.min_timeout, 2 * window)

@@ -81,6 +81,7 @@ class HashedAggregation(Aggregation):
             epoch=job.epoch,
             window=job.slots,
             absent=job.absent,
+            priority=job.priority,
             source=host.endpoint,
             switch=host.peer,
         )

@@ -147,7 +147,9 @@ class Plan:
         job = self.job
         size = len(job.members)
         bit = job.members[host.worker].bit
-        return Membership(host.worker, size, job.number, job.epoch, job.slots, job.absent, bit)
+        return Membership(
+            host.worker, size, job.number, job.epoch, job.slots, job.absent, bit, job.priority
+        )
 
     def attachment(self, host: PlannedHost) -> Port:
         """The switch and port of ``host``."""

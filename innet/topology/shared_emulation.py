@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from innet.core.errors import InputError, StalledError
@@ -17,6 +17,8 @@ from innet.topology.aggregation import WorkerEnd, aggregation_of
 from innet.topology.plan import SharedPlan
 
 Round = Sequence[Segment] | Sequence[ThinSegment]
+Later = Callable[[int, int], Sequence[float]]
+"""Of a job and its round, both from 0: by how many seconds later each worker begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,11 @@ class SharedEmulation:
         timing = TIMING if timing is None else timing
         switches: dict[str, Switch | None] = {}
         for number, planned in enumerate(shared.switches):
-            switch = Switch(load_text(planned.program.text()), seed=seed + number)
+            switch = Switch(
+                load_text(planned.program.text()),
+                seed=seed + number,
+                priority_queues=network.priorities,
+            )
             for command in planned.commands:
                 switch.command(command)
             switches[planned.name] = switch
@@ -96,14 +102,21 @@ class SharedEmulation:
             self._servers.append(servers)
         trunks = dict.fromkeys(link for plan in shared.jobs for link in plan.trunks())
         cables += [Cable(*link.a, None, *link.b) for link in trunks]
+        for plan in shared.jobs:
+            network.check_priority(plan.job.priority)
         self.simulation = Simulation(network, layout, switches, cables, first, seed=seed)
         self.servers = [end for each in self._servers for end in each.values()]
+
+    def set_pace(self, job: int, rate: float) -> None:
+        """Let packets of a job's hosts leave at a rate, bits per second; see ``Network``."""
+        self.simulation.set_pace([*self._ends[job], *self._servers[job]], rate)
 
     def run(
         self,
         rounds: Sequence[Sequence[Round]],
         starts: Mapping[int, float] | None = None,
         delays: Sequence[Sequence[float]] = (),
+        later: Later | None = None,
     ) -> list[JobRound]:
         """Let all jobs do their rounds, each one when the one before is done.
 
@@ -112,6 +125,7 @@ class SharedEmulation:
             starts: when a job begins, by position, seconds from now; by default now.
             delays: of each job, seconds from a round's end to the begin of the next, one fewer than
                 rounds; by default none.
+            later: by how much later than the others workers begin; by default they do together.
 
         Returns:
             All rounds, in the order in which they ended.
@@ -123,15 +137,19 @@ class SharedEmulation:
         if len(rounds) != len(self._ends):
             raise InputError(f"rounds of {len(rounds)} jobs, but there are {len(self._ends)}.")
         left = [list(each) for each in rounds]
-        later = [list(each) for each in delays] or [[] for _ in rounds]
+        waits = [list(each) for each in delays] or [[] for _ in rounds]
         running: dict[int, tuple[int, float]] = {}
         now = self.simulation.now
 
         def launch(job: int, at: float) -> None:
+            number = len(rounds[job]) - len(left[job])
             segments = left[job].pop(0)
-            for end in self.workers[job]:
-                end.start(segments, at)
             begins = dict.fromkeys(self._ends[job], at)
+            if later is not None:
+                by = zip(begins, later(job, number), strict=True)
+                begins = {host: at + seconds for host, seconds in by}
+            for end, begin in zip(self.workers[job], begins.values(), strict=True):
+                end.start(segments, begin)
             group = self.simulation.launch(self._ends[job], begins, self._servers[job])
             running[group] = job, at
 
@@ -149,5 +167,5 @@ class SharedEmulation:
             end = max(self.simulation.finished(host) for host in self._ends[job])
             done.append(JobRound(job, begin, end))
             if left[job]:
-                launch(job, end + (later[job].pop(0) if later[job] else 0.0))
+                launch(job, end + (waits[job].pop(0) if waits[job] else 0.0))
         return done

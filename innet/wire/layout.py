@@ -30,6 +30,7 @@ ETHERTYPE_IPV4 = 0x0800
 PROTOCOL_UDP = 17
 VERSION_IHL = 0x45  # IPv4, five words: no options
 ECN_CAPABLE = 2  # ECT(0), in the last two bits of the type of service (RFC 3168)
+CLASS_SELECTOR = 5  # bits behind the class selector, the first three bits of the type of service
 CONGESTED = 3  # CE, in the same place
 DONT_FRAGMENT = 0x4000
 FRAGMENTED = 0x3FFF  # more-fragments bit and fragment offset

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError
 from innet.wire.layout import (
+    CLASS_SELECTOR,
     DONT_FRAGMENT,
     ECN_CAPABLE,
     ETHERNET_HEADER,
@@ -56,7 +57,9 @@ def ready() -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _outer(layout: Layout, source: Endpoint, destination: Endpoint, listens: bool) -> Frames:
+def _outer(
+    layout: Layout, source: Endpoint, destination: Endpoint, listens: bool, priority: int
+) -> Frames:
     """The headers before the innet header; a shared array, which callers only read."""
     frame = np.zeros((1, layout.frame_size), np.uint8)
     record = layout.view(frame)
@@ -67,7 +70,7 @@ def _outer(layout: Layout, source: Endpoint, destination: Endpoint, listens: boo
     if layout.framing == "udp":
         ipv4 = record["ipv4"]
         ipv4["version_ihl"] = VERSION_IHL
-        ipv4["tos"] = ECN_CAPABLE if listens else 0
+        ipv4["tos"] = priority << CLASS_SELECTOR | (ECN_CAPABLE if listens else 0)
         ipv4["total_length"] = layout.frame_size - ETHERNET_HEADER.itemsize
         ipv4["fragment"] = DONT_FRAGMENT
         ipv4["ttl"] = 64
@@ -109,6 +112,7 @@ def pack(
     exponent: Field = 0,
     message: Field = 0,
     listens: bool = False,
+    priority: int = 0,
 ) -> Frames:
     """Frames from ``source`` to ``destination``.
 
@@ -134,6 +138,8 @@ def pack(
         exponent: combined by MAX.
         message: tag of the all-reduce, the same for all its workers.
         listens: set ECT(0) in the IPv4 header: the sender reacts to congestion marks (RFC 3168).
+        priority: 0 to 7, the class selector in the IPv4 header's DSCP (RFC 2474), by which programs
+            choose egress queues. Raw Ethernet has none.
 
     Returns:
         uint8, (n, layout.frame_size).
@@ -171,7 +177,7 @@ def pack(
     frames = np.empty((len(values), layout.frame_size), np.uint8)
     ready().fill(
         frames,
-        _outer(layout, source, destination, listens),
+        _outer(layout, source, destination, listens, priority),
         header.view(np.uint8).reshape(-1, HEADER.itemsize),
         np.require(values, requirements=["C", "A", "W"]),
     )

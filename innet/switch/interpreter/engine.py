@@ -34,10 +34,10 @@ from innet.switch.state import hashes
 from innet.switch.state.replication import MirrorSession
 from innet.switch.trace import MARKED_TO_DROP, Trace
 from innet.switch.traffic_manager import (
+    BY_DSCP,
     DEPTH,
     FOREVER,
     MARKED,
-    MICROSECOND,
     PRECEDED,
     admit,
     is_congested,
@@ -192,7 +192,7 @@ class InterpretEngine:
         if until < FOREVER:
             self._set_time(until)
         manager.now = self._now
-        self.state.clock = self._now // MICROSECOND
+        self.state.clock = self.state.traffic_manager.clock(self._now)
         sent = _batch(out, first)
         left = np.array([each.time for each in out], np.int64)
         return PacketBatch(sent.data, sent.length, sent.port, sent.origin, left)
@@ -218,7 +218,7 @@ class InterpretEngine:
     def _set_time(self, time: int) -> None:
         """Advance the time to ``time``, in nanoseconds."""
         self._now = max(self._now, time)
-        self.state.clock = self._now // MICROSECOND
+        self.state.clock = self.state.traffic_manager.clock(self._now)
         self.state.time()
 
     def _receive(self, port: int, data: bytes) -> None:
@@ -505,6 +505,8 @@ class InterpretEngine:
 
     def _enqueue(self, port: int, packet: Packet) -> None:
         manager, priority = self.state.traffic_manager, self.standard.priority_of(packet)
+        if priority == 0 and manager.queues[-BY_DSCP]:
+            priority = min(packet.type_of_service >> 5, manager.priorities - 1)
         if priority >= manager.priorities:
             if self.log is not None:
                 self.log.plain("error", "Priority out of range, dropping packet")
@@ -543,7 +545,7 @@ class InterpretEngine:
             manager = self.state.traffic_manager
             queue = manager.first_word(port, waiting.priority)
             depth = int(withdraw(manager.queues, queue, self._now, waiting.length))
-            enqueued = waiting.enqueued // MICROSECOND
+            enqueued = manager.clock(waiting.enqueued)
             if self.trace is not None:
                 self.trace("dequeue", waited=self._now - waiting.enqueued, depth=depth)
         if self.trace is not None:

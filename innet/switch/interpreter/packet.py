@@ -53,6 +53,7 @@ class Packet:
         "resubmit",
         "stack_counts",
         "truncated",
+        "type_of_service",
         "union_members",
         "union_stack_counts",
         "union_valid",
@@ -84,6 +85,10 @@ class Packet:
         self.length = len(data)
         """packet_length in egress, which changes with setValid and setInvalid."""
         self.truncated: int | None = None
+        self.type_of_service = 0
+        """Of the IPv4 header with which the packet came."""
+        if len(data) >= 16 and data[12:14] == b"\x08\x00":
+            self.type_of_service = data[15]
         self.arguments: tuple[int, ...] = ()
         self.exit = False
         self.clear_requests()
@@ -103,6 +108,7 @@ class Packet:
     def copy(self, layout: Layout) -> Packet:
         """A packet with the same headers and metadata, no requests, and not truncated."""
         other = Packet(layout, self.data, self.ingress_port, self.origin)
+        other.type_of_service = self.type_of_service
         other.fields = list(self.fields)
         other.valid = list(self.valid)
         other.variable_widths = list(self.variable_widths)

@@ -178,7 +178,7 @@ class QueuedProgram:
         """Advance the switch's clocks."""
         manager = self._state.traffic_manager
         manager.now = int(self.traffic[_NOW])
-        self._state.clock = manager.now // MICROSECOND
+        self._state.clock = manager.clock(manager.now)
 
     # ── Room ──
 

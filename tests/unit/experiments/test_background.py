@@ -65,6 +65,34 @@ def test_incast_comes_in_bursts_and_has_completion_times():
     assert found.mean_completion <= found.p99_completion <= found.longest_delay
 
 
+def test_a_paced_incast_loses_nothing_where_an_unpaced_one_does():
+    """Two hosts send 100 packets each at the same time to one, whose queue holds 20."""
+    tables = {"incast": [{"destination": 2, "bytes": 145_800}]}
+    short = {**QUIET, "queue_packets": 20}
+    unpaced, paced = (
+        beside(tables, size=64 * 400, network={**short, **more}).background[0]
+        for more in ({}, {"host_pace": 4e9})
+    )
+    assert unpaced.dropped > 50
+    assert (paced.dropped, paced.received, paced.complete) == (0, 200, 2)
+
+
+def test_flows_of_a_higher_priority_go_before_the_all_reduce():
+    """A flow that gets its link's rest waits behind the all-reduce, or before it."""
+    delays = []
+    for priority in (0, 3):
+        tables = {"flow": [{**FLOW, "priority": priority}]}
+        record = beside(tables, size=64 * 2000, network={**QUIET, "priorities": 4})
+        delays.append(record.background[0].mean_delay)
+    packet, wait = (1458 + 42 + 24) * 8 / 10e9, 354 * 8 / 10e9
+    alone = 2 * packet + 2 * 500e-9 + 600e-9
+    # A packet of the all-reduce that is being sent, at most, in the host and at the switch.
+    assert alone < delays[1] < alone + 2 * wait + packet
+    assert delays[0] > 2 * delays[1]
+    with pytest.raises(InputError, match=r"priority 3, but .*priorities=4"):
+        beside({"flow": [{**FLOW, "priority": 3}]}, size=640)
+
+
 def test_sizes_of_random_flows_come_from_a_file(tmp_path):
     path = tmp_path / "sizes.cdf"
     path.write_text("# bytes, per cent\n1000 0\n2000 50\n\n10000 100\n")

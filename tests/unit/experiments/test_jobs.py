@@ -51,6 +51,86 @@ def test_jobs_share_a_trunk_and_wait_for_computing():
     assert 0 < apart.simulated.utilization["trunk"] < both.simulated.utilization["trunk"] <= 1
 
 
+SLOW = {**QUICK, "rate": 20e6, "delay": 0.0, "switch_latency": 1e-4}
+WIRE = 8 * 354  # bits of a packet of 64 values
+CHUNKS = 1001  # one of them by which workers agree on a scale
+
+
+def beside(*jobs, queue=256, chunks=CHUNKS - 1, **network):
+    """Jobs of two workers each, which share a trunk as fast as their own links."""
+    return simulate_jobs(
+        jobs, workers=2, size=64 * chunks, window=64, program="tree", topology="dumbbell",
+        network={**SLOW, "queue_packets": queue, **network}, **TIMES,
+    )  # fmt: skip
+
+
+def test_the_prior_job_gets_its_solo_time_and_the_other_what_is_left():
+    prior = {"name": "prior", "priority": 5, "start": 0.02}
+    record = beside({"name": "other"}, {**prior, "size": 64 * 300})
+    other, first = record.jobs
+    # At each of the trunk's two ends, its packets wait for one that is being sent, at most. Later
+    # ones wait no more for it.
+    late = first.times[0] - first.alone_seconds
+    assert 0 <= late <= 2 * 2 * WIRE / 20e6
+    assert first.retransmissions == record.simulated.dropped == 0
+    # What is left: all that both send, one after the other. What waits for so long is sent again.
+    both, again = CHUNKS + 301, other.retransmissions
+    assert 0.99 * both < other.ends[0] / (WIRE / 20e6) < 1.01 * (both + again)
+    # Without a priority they share, so that it takes twice as long.
+    shared = beside({"name": "other"}, {**prior, "priority": 0, "size": 64 * 300}).jobs[1]
+    assert shared.times[0] == pytest.approx(2 * first.times[0], rel=0.1)
+    assert record.network["priorities"] == 6
+
+
+def test_hosts_that_are_late_by_chance_do_not_lock_each_other_out():
+    """Equally fast jobs at a queue that is too short: without, one finds it full again and again.
+
+    Beginning at different times does not help them.
+    """
+
+    def goodputs(jitter, **job):
+        record = beside({**job}, {**job}, queue=64, chunks=3672, host_jitter=jitter)
+        assert record.simulated.dropped > 100
+        return sorted(job.goodput_gbps for job in record.jobs)
+
+    slow, fast = goodputs(0.0)
+    assert fast > 2 * slow
+    slow, fast = goodputs(0.0, start_jitter="uniform:seconds=0.01")
+    assert fast > 2 * slow
+    slow, fast = goodputs(1e-4, start_jitter="uniform:seconds=0.01")
+    assert fast < 1.5 * slow
+
+
+def test_jobs_may_have_a_pace():
+    """Half of the trunk each: nothing is lost where unpaced jobs lose."""
+    paced = beside({"pace": 10e6}, {"pace": 10e6}, queue=64)
+    assert paced.simulated.dropped == 0
+    for job in paced.jobs:
+        assert job.times[0] == pytest.approx(CHUNKS * WIRE / 10e6, rel=0.01)
+    assert beside({}, {}, queue=64).simulated.dropped > 0
+
+
+def test_workers_of_a_job_begin_at_times_of_their_own():
+    jobs = [{"start_jitter": "uniform:seconds=1e-3"}, {}]
+    one, other = (simulate_jobs(jobs, workers=2, size=640, network="10g", seed=s) for s in (1, 1))
+    assert one.jobs == other.jobs
+    again = simulate_jobs(jobs, workers=2, size=640, network="10g", seed=2)
+    late, together = one.jobs
+    assert 1e-4 < late.times[0] < 1e-3 + together.times[0]
+    assert late.times != again.jobs[0].times
+    assert together.times == again.jobs[1].times
+    for wrong, said in (("uniform", "seconds"), ("uniform:seconds=-1", "seconds"), ("x", "'x'")):
+        with pytest.raises(InputError, match=f"(?s)job 1: .*{said}"):
+            simulate_jobs([{"start_jitter": wrong}], size=640)
+
+
+def test_a_priority_needs_a_header_that_says_it():
+    with pytest.raises(InputError, match=r"job 2: priority = 1, .*choose framing udp"):
+        simulate_jobs([{}, {"priority": 1}], workers=2, size=640, framing="raw")
+    with pytest.raises(ConfigError, match="priority = 8 cannot be used"):
+        simulate_jobs([{"priority": 8}], size=640)
+
+
 def test_codecs_and_slots_are_each_jobs_own(tmp_path):
     record = simulate_jobs(
         [{"codec": "lhc", "density": 0.01, "window": 128}, {"codec": "topk"}, {}],

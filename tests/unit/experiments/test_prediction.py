@@ -11,7 +11,13 @@ from rich.console import Console
 
 from innet.core.errors import InputError
 from innet.core.settings import MininetSettings
-from innet.experiments.prediction import check_predictable, simulate_jobs, simulated_network
+from innet.experiments.prediction import (
+    Calibration,
+    calibration_of,
+    check_predictable,
+    simulate_jobs,
+    simulated_network,
+)
 from innet.experiments.tables import prediction_table
 from innet.protocol import network_timing
 from innet.records import Machine, NetworkRun, PredictionRecord, Record
@@ -52,7 +58,6 @@ def simulate(chosen, shared, idle=0.0):
         ({"partial_after": 1.0}, "no partial_after"),
         ({"switch": "bmv2"}, "switch = 'bmv2'"),
         ({"engine": "interpret"}, "engine = 'interpret'"),
-        ({"program": "hashed"}, "program = 'hashed'"),
         ({"priority_queues": 2}, "priority_queues = 2"),
     ],
 )
@@ -60,6 +65,7 @@ def test_what_the_two_do_not_share_is_refused_by_name(chosen, said):
     with pytest.raises(InputError, match=said):
         check_predictable(settings(**chosen))
     check_predictable(settings(loss=0.01, link_delay=1.0))
+    check_predictable(settings(program="hashed"))
 
 
 def test_rates_queues_and_delays_are_those_of_the_description():
@@ -84,6 +90,57 @@ def test_a_packet_on_idle_links_takes_what_was_measured(topology, links, passes)
     )
     # Ten packets after the one by which the workers agree on a scale.
     assert one_at_a_time.seconds == (pytest.approx(11e-3, rel=1e-6),)
+
+
+def test_a_packet_of_hashed_goes_to_the_server_and_back():
+    chosen = settings(program="hashed")
+    network = simulated_network(chosen, plan(chosen), 1e-3)
+    one_at_a_time = simulate_jobs(
+        chosen, plan(chosen, 1), network, gradients(chosen, 640), network_timing()
+    )
+    assert one_at_a_time.seconds == (pytest.approx(11e-3, rel=1e-6),)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_processes_that_share_the_cores_are_what_limits_where_these_are_slow(workers):
+    """Two cores, 50 µs of one for a packet: a chunk takes that for each worker.
+
+    At a tenth of that the links are the limit, as without.
+    """
+    chosen = settings(workers=workers)
+
+    def goodput(calibration):
+        network = simulated_network(chosen, plan(chosen, 256), 1e-4, calibration)
+        return simulate_jobs(
+            chosen, plan(chosen, 256), network, gradients(chosen, 64 * 3000), network_timing()
+        ).goodput_mbps
+
+    chunk = 2 * workers * 50e-6 / 2
+    assert goodput(Calibration(50e-6, 2.0)) == pytest.approx(32e-6 * 64 / chunk, rel=0.02)
+    assert goodput(Calibration(5e-6, 2.0)) == pytest.approx(goodput(None), rel=0.01)
+
+
+def test_calibrations_are_records_of_busy_cores(tmp_path):
+    path = tmp_path / "record.json"
+    a_record(busy=0.9).save(path)
+    assert calibration_of(path) == Calibration(3.0 / 1000, 1.5)
+    a_record(busy=0.5).save(path)
+    with pytest.raises(InputError, match=r"busy for 50% of the time.* at a higher rate"):
+        calibration_of(path)
+    a_record(busy=0.9).model_copy(update={"processor_seconds": 0.0}).save(path)
+    with pytest.raises(InputError, match=r"is no record of innet net --predict"):
+        calibration_of(path)
+
+
+def test_workers_of_several_jobs_are_late_by_chance():
+    chosen = settings(jobs=2, topology="dumbbell")
+    alone = simulated_network(settings(topology="dumbbell"), plan(settings()), 1e-3)
+    network = simulated_network(chosen, plan(chosen), 1e-3)
+    assert alone.host_jitter == 0
+    # Half of what is not the wire's; the mean time of a packet on idle links is still the measured.
+    rest = 1e-3 - 4 * WIRE / 100e6
+    assert network.host_jitter == pytest.approx(rest / 2)
+    assert 3 * network.switch_latency + network.host_jitter == pytest.approx(rest)
 
 
 def test_a_measured_time_below_that_of_the_wire_leaves_no_latency():
@@ -132,6 +189,8 @@ def a_record(busy=0.5):
         idle_seconds=2e-4,
         network={"rate": 1e8},
         busy=busy,
+        network_seconds=2.0,
+        processor_seconds=3.0,
         exact=True,
         mininet=NetworkRun.of((0.5, 0.1, 0.2), 10_000, dropped=0, **counts),
         simulated=NetworkRun.of((0.16, 0.16, 0.16), 10_000, dropped=3, **counts),

@@ -218,3 +218,19 @@ def test_faults_of_links_delay_and_duplicate_packets(tmp_path):
     least = 2 * (wire_time(142, RATE) + 300_000) / 1e12
     assert least + 0.9e-5 < flow.mean_delay < least + 1.2e-5
     assert flow.longest_delay < least + 2.2e-5
+
+
+@pytest.mark.parametrize(("unit", "came", "waited"), [("us", 68, 67), ("ns", 68_100, 67_200)])
+def test_programs_see_microseconds_or_nanoseconds(tmp_path, unit, came, waited):
+    """Two packets of 84 bytes on the wire come at the same time, at 10 Mbit/s; one waits."""
+    header = "4500002800000000401100000a0000010a000002"  # to 10.0.0.2: by port 2
+    packet = f'packet = "{"00" * 12}0800{header}{"00" * 20}"\npackets = 1\ninterval = 1\n'
+    text = STAR.replace(f"{RATE}", f'1e7\ntimestamp_unit = "{unit}"')
+    text += f"[[flow]]\nsource = 0\n{packet}[[flow]]\nsource = 2\n{packet}"
+    program = Path(__file__).parents[2] / "golden" / "rate_limits" / "rate_limits.json"
+    simulate_traffic(written(tmp_path, text), program=str(program), pcap=tmp_path / "out")
+    _, packets = packets_of(tmp_path / "out" / "s1.2-to-host1.pcap")
+    seen = [
+        (int.from_bytes(data[34:40], "big"), int.from_bytes(data[44:48], "big")) for data in packets
+    ]
+    assert seen == [(came, 0), (came, waited)]

@@ -24,11 +24,22 @@ from innet.sim import PRESETS, Network, network_of
         ({"queue_packets": 0}, "queue_packets is 0; a queue holds at least 1 packet"),
         ({"queue_packets": 2.5}, r"queue_packets is 2\.5"),
         ({"host_cores": 0}, "host_cores is 0; give 1 to 1024"),
+        ({"host_pace": 0}, "host_pace is 0; give bits per second, from 1e3"),
+        ({"host_jitter": -1e-6}, "host_jitter is -1e-06; give seconds"),
+        ({"host_byte": 1e-2}, r"host_byte is 0\.01; give seconds, from 0 to 0\.001"),
+        ({"timestamp_unit": "ms"}, "timestamp_unit is 'ms'; give us or ns"),
+        ({"priorities": 9}, "priorities is 9; give 1 to 8 queues of a port"),
     ],
 )
 def test_numbers_that_no_network_has_are_refused_by_name(settings, why):
     with pytest.raises(InputError, match=why):
         Network(**settings)
+
+
+def test_a_priority_without_a_queue_is_refused_with_the_remedy():
+    Network(priorities=4).check_priority(3)
+    with pytest.raises(InputError, match=r"priority 3, but .* 2 egress queues; .*priorities=4"):
+        Network(priorities=2).check_priority(3)
 
 
 def test_presets_and_what_is_added_to_them():

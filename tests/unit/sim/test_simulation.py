@@ -91,6 +91,50 @@ def test_hosts_take_time_for_each_packet():
     close(seconds, 5 * 1e-6 + 5 * 2e-6)
 
 
+def test_a_byte_takes_no_whole_picoseconds():
+    """Of eight cores, 0.1 ns are 12.5 ps a byte."""
+    network = replace(QUIET, host_byte=1e-10, host_cores=8)
+    seconds, _ = exchanged(1, 1, network)
+    close(seconds, 2 * ON_THE_WIRE + 2 * 1e-6 + 5e-7 + 2 * FRAME * 12.5e-12)
+
+
+@pytest.mark.parametrize("window", [None, 64])
+def test_a_paced_host_sends_at_its_pace(window):
+    """A packet every 226 bytes at 2.5 Gbit/s; the last one takes as long as any."""
+    chunks = 900
+    network = replace(QUIET, host_pace=2.5e9)
+    seconds, counts = exchanged(3, chunks, network, window=window)
+    close(seconds, (chunks - 1) * BITS / 2.5e9 + 2 * ON_THE_WIRE + 2e-6 + 5e-7)
+    assert busy(counts, "host_to_switch") == pytest.approx(0.25, rel=0.01)
+    assert counts.packets == 2 * 3 * chunks
+    # A pace above the link's rate changes nothing.
+    fast, _ = exchanged(3, chunks, replace(QUIET, host_pace=40e9), window=window)
+    assert fast == exchanged(3, chunks, QUIET, window=window)[0]
+
+
+def test_paced_workers_do_not_overfill_a_queue_that_unpaced_ones_do():
+    """Four workers in two racks behind trunks of a tenth of their links' rate."""
+    short = Network(rate=10e9, trunk_rate=1e9, queue_packets=16)
+    options = {"program": "tree", "racks": 2}
+    unpaced = reduced(4, 600 * VALUES, short, **options)
+    paced = reduced(4, 600 * VALUES, replace(short, host_pace=0.99e9), **options)
+    assert unpaced.simulated.dropped > 100
+    assert paced.simulated.dropped == paced.simulated.retransmissions == 0
+    assert paced.simulated.seconds < unpaced.simulated.seconds
+    assert paced.simulated.seconds == pytest.approx(600 * BITS / 0.99e9, rel=0.02)
+
+
+def test_hosts_that_are_late_by_chance_lose_no_goodput_and_repeat():
+    chunks = 900
+    seconds, _ = exchanged(4, chunks, QUIET)
+    late, other = (
+        exchanged(4, chunks, replace(QUIET, host_jitter=jitter))[0] for jitter in (2e-6, 4e-6)
+    )
+    assert late == exchanged(4, chunks, replace(QUIET, host_jitter=2e-6))[0]
+    # The slowest of four, to the switch and back: more than half of the jitter each way.
+    assert 2e-6 < late - seconds < 4e-6 < other - seconds < 8e-6
+
+
 @pytest.mark.parametrize("workers", [2, 8])
 def test_a_large_window_fills_the_links(workers):
     """The time of all packets on the wire, and one round trip."""

@@ -279,6 +279,32 @@ def test_queues_mark_packets_that_find_too_many_bytes(engine):
     assert switch.traffic_manager.queue(1, 5).marked == switch.traffic_manager.marked == 1
 
 
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_packets_choose_queues_by_their_dscp(engine):
+    """Where the program leaves the priority 0, and only if that is asked for."""
+    switch = Switch.load("p4/examples/forward.json", engine, priority_queues=4)
+    switch.command("table_add ForwardIngress.addresses ForwardIngress.forward 0 => 1")
+    switch.traffic_manager.set_bit_rate(10**9)
+
+    def classes(frames):
+        """The classes of packets that come at the same time, as they leave."""
+        now = switch.traffic_manager.now + 10**6
+        packets = PacketBatch.from_packets([(2, frame) for frame in frames])
+        sent = switch.process_batch(packets, times=np.full(len(frames), now), until=now + 10**6)
+        return [int(data[15]) >> 5 for data in sent.data]
+
+    def frame(selector, ethertype=b"\x08\x00"):
+        return ipv4(0)[:12] + ethertype + b"\x45" + bytes([selector << 5]) + ipv4(0)[16:]
+
+    frames = [frame(selector) for selector in (0, 1, 0, 3, 7, 2)]
+    assert classes(frames) == [0, 1, 0, 3, 7, 2]
+    switch.traffic_manager.set_dscp_priorities(True)
+    # The first one's line is free. Class 7 has the highest of four queues, as class 3.
+    assert classes(frames) == [0, 3, 7, 2, 1, 0]
+    # What is not IPv4 has no class.
+    assert classes([frame(0), frame(7, b"\x86\xdd"), frame(1)]) == [0, 1, 7]
+
+
 # ── Recirculation ──
 
 

@@ -62,7 +62,6 @@ from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.runtime import queue
 from innet.switch.jit.traits import TRAFFIC_WORDS, digest_room
-from innet.switch.traffic_manager import MICROSECOND
 
 #: The output columns of each packet that leaves, besides its bytes.
 SENT = ("out_length", "out_port", "out_origin")
@@ -158,7 +157,7 @@ class QueueLoop(PacketLoop):
         """Advance the time to ``time``."""
         with self.writer.block("if timed != 0:"):
             self.writer.line(f"now = max(now, {time})")
-            self.writer.line(f"clock = now // {MICROSECOND}")
+            self.writer.line("clock = clock_of(queues, now)")
 
     # ── Ingress ──
 
@@ -375,7 +374,7 @@ class QueueLoop(PacketLoop):
         line("depth_before = depth_after = held_bytes = zero")
         line("priority = entry_priority(waiting, entries, priorities)")
         with self.writer.block("if timed != 0:"):
-            line(f"enqueued = entry_word(waiting, entries, ENQUEUED) // {MICROSECOND}")
+            line("enqueued = clock_of(queues, entry_word(waiting, entries, ENQUEUED))")
             line("depth_before = entry_word(waiting, entries, DEPTH)")
             line("held_bytes = entry_word(waiting, entries, LENGTH)")
             line("depth_after = withdraw(")
@@ -578,7 +577,9 @@ class Rows:
     def enqueue(self, slot: str, row: str, port: str, rid: str) -> None:
         """Enqueue a copy for its port."""
         column = self.row.column(self.program.standard.priority)
-        priority = "zero" if column is None else f"get(pool, {row} + {column})"
+        given = "zero" if column is None else f"get(pool, {row} + {column})"
+        bytes_of_it = f"store, {slot} * span, get(pool, {row} + SIZE)"
+        priority = f"class_priority({given}, queues, {bytes_of_it})"
         length_column = self.row.scalar(PACKET_LENGTH)
         if length_column is None:  # no header comes or goes
             length = f"get(pool, {row} + SIZE) + extra_bytes"

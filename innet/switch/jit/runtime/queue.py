@@ -26,7 +26,16 @@ from innet.switch.jit.traits import (
     NO_SESSION,
     STATISTICS,
 )
-from innet.switch.traffic_manager import MARKED, PORTS, PRECEDED, QUEUE_WORDS
+from innet.switch.traffic_manager import (
+    BY_DSCP,
+    IS_COARSE,
+    MARKED,
+    MICROSECOND,
+    PORTS,
+    PRECEDED,
+    PRIORITIES,
+    QUEUE_WORDS,
+)
 
 __all__ = [  # what emitted code may import
     "ARRIVED",
@@ -50,7 +59,9 @@ __all__ = [  # what emitted code may import
     "SIZE",
     "SLOT",
     "SLOTS",
+    "class_priority",
     "clear",
+    "clock_of",
     "due",
     "enqueue",
     "enter_later",
@@ -242,6 +253,30 @@ def postpone(waiting: Any, count: int, queues: Any, priorities: int) -> bool:
     copy(waiting, 8 * ENTRY_WORDS * count, waiting, 0, 8 * ENTRY_WORDS)
     _sink(waiting, count, count)
     return True
+
+
+@inlined
+def clock_of(queues: Any, time: int) -> Any:
+    """``traffic_manager.TrafficManager.clock``."""
+    clock = time // MICROSECOND
+    if get(queues, len(queues) - IS_COARSE) != 0:
+        clock //= MICROSECOND
+    return clock
+
+
+@inlined
+def class_priority(given: int, queues: Any, store: Any, start: int, size: int) -> Any:
+    """The priority of a packet whose bytes begin at ``start``: the program's, or by its DSCP.
+
+    See ``traffic_manager.TrafficManager.set_dscp_priorities``.
+    """
+    end = len(queues)
+    if given != 0 or get(queues, end - BY_DSCP) == 0 or size < 16:
+        return given
+    if load16(store, start + 12) != 0x0800:
+        return given
+    found = (load16(store, start + 14) & 0xFF) >> 5
+    return min(found, get(queues, end - PRIORITIES) - 1)
 
 
 @inlined

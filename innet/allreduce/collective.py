@@ -18,7 +18,14 @@ import numpy as np
 
 from innet.allreduce.dtypes import Gradient, kind_of, like, to_float32
 from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
-from innet.allreduce.report import PacketCounts, Rounds, build_report, comparison, simulated
+from innet.allreduce.report import (
+    PacketCounts,
+    Rounds,
+    build_report,
+    comparison,
+    counted,
+    simulated,
+)
 from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, thin_of
 from innet.codecs import (
     Codec,
@@ -270,6 +277,8 @@ class Collective(NotCopyable):
         if self.adascale is not None and (squares := done.details.get("squares")):
             gain = self.adascale.update(squares["workers"], squares["sum"], len(outcomes))
             done = done._replace(details={**done.details, "gain": gain})
+        codecs = [self.codecs[worker] for worker in reduction.outcomes]
+        done = done._replace(details={**done.details, **counted(codecs, outcomes)})
         report = self._report(done, before)
         vectors = [flat[worker] for worker in reduction.outcomes]
         compared = comparison(vectors, outcomes, verify=self.verify)

@@ -355,6 +355,8 @@ class NetworkReducer:
         frames: the packets, both directions.
         codec: description of the codec, from the first report.
         taken: what the last all-reduce took in simulated time, by network.
+        counted: what the codec's paper counts for it: bits by layer, of all workers together; None
+            for layers, or for all, of which it counts bytes on the wire.
     """
 
     def __init__(self, codec: CodecDescription, trial: Trial) -> None:
@@ -366,6 +368,7 @@ class NetworkReducer:
         self.frames: list[Frame] = []
         self.codec = ""
         self.taken: dict[str, Taken] = {}
+        self.counted: Sequence[int | None] | None = None
         arguments: dict[str, Any] = {
             "workers": settings.workers,
             "codec": codec,
@@ -423,6 +426,7 @@ class NetworkReducer:
             for segments, result in self._rounds:
                 timed.repeat(segments, result)
         self.taken = {name: timed.take() for name, timed in self._timed.items()}
+        self.counted = report.details.get("counted_bits")
         return total, report
 
     def _sum(self, gradients: list[Vector]) -> tuple[Vector, Report]:
@@ -461,8 +465,12 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
     timer = Timer(trial.settings, elements, has_codec=bool(network or baseline))
     begun = time.perf_counter()
     steps = []
+    elements_of: dict[str, int] = {}
     for trained in train(schedule, trial.model, trial.data, reduce, trial.seed):
         step = timer.add(trained, network.taken if network else ring.take())
+        if network and network.counted:
+            bits, elements_of = by_type(trial.model, network.counted, trial.settings.workers)
+            step = step.model_copy(update={"counted_bits": bits})
         steps.append(step)
         tell(step)
     about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}
@@ -476,10 +484,30 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
         metric=trial.model.metric,
         settings=about,
         steps=tuple(steps),
+        counted_elements=elements_of,
         wall_seconds=time.perf_counter() - begun,
         simulated=timer.times,
     )
     return done, network.frames if network else []
+
+
+def by_type(
+    model: Model, counted: Sequence[int | None], workers: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Bits that were counted, and elements of all workers that they stand for, by type of layer.
+
+    Args:
+        model: whose layers.
+        counted: bits of each layer, all workers together; None where they were not counted.
+        workers: how many.
+    """
+    bits: dict[str, int] = {}
+    elements: dict[str, int] = {}
+    for kind, shape, sent in zip(model.layer_types, model.shapes.values(), counted, strict=True):
+        if sent is not None:
+            bits[kind] = bits.get(kind, 0) + sent
+            elements[kind] = elements.get(kind, 0) + workers * math.prod(shape)
+    return bits, elements
 
 
 def make_collective(**arguments: Any) -> AllReducer:

@@ -21,7 +21,7 @@ from innet.core.errors import ConfigError, DivergedError, InnetError, InputError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison
 from innet.experiments.models import digits_cnn
-from innet.experiments.tables import training_table
+from innet.experiments.tables import training_table, with_further
 from innet.records import TRAIN, TrainingRecord
 
 pytestmark = pytest.mark.xdist_group("comparison")  # which is set up once, not by each process
@@ -63,6 +63,26 @@ def test_the_table_has_a_row_for_each_way(result):
         (row,) = [line for line in text.splitlines() if line.strip().startswith(name)]
         assert row.count("±") == 2
         assert (" all " in row) == (name != "plain float32")
+
+
+def test_what_adacomps_paper_counts_is_in_the_record_and_its_table():
+    settings = TrainSettings(codecs=("adacomp",), **QUICK)
+    record = comparison.run(settings, None, created=NOW).record
+    plain, run = record.runs
+    assert plain.counted_elements == {}
+    model = digits_cnn.model()
+    assert sum(run.counted_elements.values()) == 2 * model.size
+    assert set(run.counted_elements) == {"convolution", "matrix", "vector"}
+    # Bins of convolutions and vectors are short, 8 bits an element; those of matrices long, 16.
+    (step,) = run.steps
+    short = step.counted_bits["convolution"] + step.counted_bits["vector"]
+    assert short // 8 + step.counted_bits["matrix"] // 16 == step.selected
+    assert 0 < short < step.counted_bits["matrix"] * 8
+    console = Console(file=io.StringIO(), width=80)
+    console.print(with_further(training_table)(record))
+    (row,) = [line for line in console.file.getvalue().splitlines() if " matrix " in line]
+    assert row.split()[:3] == ["adacomp", "matrix", "50,112"]
+    assert f"{run.counted_rates()['matrix']:.1f}\N{MULTIPLICATION SIGN}" in row
 
 
 def test_a_codec_with_momentum_has_none_in_the_optimizer():

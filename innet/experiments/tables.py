@@ -590,7 +590,7 @@ def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
         return (*learned, _NOT_SENT, _NOT_SENT, _NOT_SENT)
     sent = sum(run.total("bytes_sent") for run in method.runs)
     exact = sum(run.exact_steps for run in method.runs)
-    steps = sum(len(run.steps) for run in method.runs)
+    steps = sum(run.summed_steps for run in method.runs)
     return (
         *learned,
         size(sent / len(method.runs)),

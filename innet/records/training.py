@@ -86,6 +86,8 @@ class Step(Frozen):
         bytes_dense: what one worker would have sent as dense float32.
         max_abs_error: largest difference from the float64 sum of the gradients.
         max_abs_error_sent: the same from the float64 sum of what the selectors sent.
+        scope: which workers were summed after the step: all of the "job", each "rack", or "none",
+            as in local SGD.
         counted_bits: what the codec's paper counts for what all workers sent, by type of layer;
             empty where the paper counts no other than bytes on the wire.
         seconds: wall time.
@@ -108,6 +110,7 @@ class Step(Frozen):
     bytes_dense: int = 0
     max_abs_error: float | None = None
     max_abs_error_sent: float | None = None
+    scope: Literal["job", "rack", "none"] = "job"
     counted_bits: dict[str, int] = Field(default_factory=dict)
     seconds: Seconds | None = None
     simulated_seconds: dict[str, float] = Field(default_factory=dict)
@@ -199,6 +202,11 @@ class Run(Frozen):
         return sum(step.exact is True for step in self.steps)
 
     @property
+    def summed_steps(self) -> int:
+        """Iterations with a sum over the network; in local SGD there are some without."""
+        return sum(step.scope != "none" for step in self.steps)
+
+    @property
     def compression(self) -> float:
         """As in ``Report``, over all steps."""
         sent = self.total("bytes_sent")
@@ -214,7 +222,7 @@ class Run(Frozen):
             Bits of float32 over the counted bits, infinite where nothing was sent; empty where the
             paper counts no other than bytes on the wire.
         """
-        chosen = self.steps[steps]
+        chosen = [step for step in self.steps[steps] if step.scope == "job"]
         rates = {}
         for kind, elements in self.counted_elements.items():
             sent = sum(step.counted_bits.get(kind, 0) for step in chosen)

@@ -686,10 +686,11 @@ def title(record: TrainingRecord, methods: Sequence[MethodRuns]) -> str:
     """Title of a training's table: model, workers, epochs and seeds."""
     settings = record.settings
     seeds = max(len(method.runs) for method in methods)
+    local = settings.get("local_sgd")
     return (
         f"{settings.get('title', 'a CNN learns handwritten digits')}: "
         f"{plural(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
-        f"seeds: {seeds}"
+        f"seeds: {seeds}" + ("" if local is None else f", local SGD {local}")
     )
 
 

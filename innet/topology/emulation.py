@@ -234,6 +234,8 @@ class Emulation:
         for rack in self.racks:
             for host in rack.plan.workers:
                 assert host.worker is not None
+                if host.worker in rack.plan.job.absent:
+                    continue
                 index = rack.workers[host.worker]
                 end = self._aggregation.worker_end(rack.plan, host, self._timing)
                 end.counters = self.workers[index].counters
@@ -300,7 +302,8 @@ class Emulation:
                 for worker in workers:
                     if (found := ends[worker].diagnose(read)) is not None:
                         where = rack.plan.switches[0].name
-                        raise StalledError(f"in the rack of {where}: {found}") from error
+                        said = f"in the rack of {where}, whose workers are {list(rack.workers)}"
+                        raise StalledError(f"{said}: {found}") from error
             raise
 
     def _run(

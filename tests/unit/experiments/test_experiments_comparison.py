@@ -85,6 +85,42 @@ def test_what_adacomps_paper_counts_is_in_the_record_and_its_table():
     assert f"{run.counted_rates()['matrix']:.1f}\N{MULTIPLICATION SIGN}" in row
 
 
+def test_local_sgd_over_the_switch_is_that_of_plain_sums():
+    settings = TrainSettings(
+        codecs=("exact",), workers=4, batch_size=50, epochs=1, local_sgd="2,4", rack_codec="exact"
+    )
+    plain, run = comparison.run(settings, None, created=NOW).record.runs
+    assert [step.scope for step in run.steps] == [
+        "none",
+        "rack",
+        "none",
+        "job",
+        "none",
+        "rack",
+        "none",
+    ]
+    assert run.summed_steps == run.exact_steps == 3
+    # Of two workers' sums, and of four, the nearest float32: plain sums of two are as near.
+    assert run.steps[2].loss == plain.steps[2].loss
+    assert run.steps[-1].loss == pytest.approx(plain.steps[-1].loss, rel=1e-5)
+    sent = [step.bytes_sent for step in run.steps]
+    assert [bool(each) for each in sent] == [step.scope != "none" for step in run.steps]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"local_sgd": "9,3"}, "K1 must be less than K2"),
+        ({"racks": 2}, "racks without local_sgd"),
+        ({"local_sgd": "3", "networks": ("10g",)}, "take no simulated time"),
+        ({"local_sgd": "3", "baselines": ("ring-float16",)}, "take no simulated time"),
+    ],
+)
+def test_settings_that_do_not_go_with_local_sgd(settings, message):
+    with pytest.raises((ValueError, ConfigError), match=message):
+        TrainSettings(**settings)
+
+
 def test_a_codec_with_momentum_has_none_in_the_optimizer():
     methods = comparison.methods(TrainSettings(codecs=("topk", "dgc")))
     assert [method.codec_momentum for method in methods] == [False, False, True]

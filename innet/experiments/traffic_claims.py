@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from innet.core.errors import DivergedError, InputError
-from innet.core.settings import CodecDescription, Settings
+from innet.core.settings import CodecDescription, Decay, Settings
 from innet.experiments.papers import Codecs, Measure, Workers
 from innet.records import Finding, Metric, Series
 
@@ -351,11 +351,13 @@ class Variant(Settings):
         codec: None for plain sums.
         batch: factor of the batch size.
         rate: factor of the learning rate.
+        warmup: share of the steps in which the learning rate rises to that.
     """
 
     codec: CodecDescription | None = None
     batch: Annotated[int, Field(ge=1)] = 1
     rate: Rate = 1.0
+    warmup: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
 class Variants(_OfModel):
@@ -364,6 +366,9 @@ class Variants(_OfModel):
     Attributes:
         methods: by label.
         epochs: of all of them; by default the recipe's.
+        decay: of the learning rate, after ``innet.experiments.training.Schedule``.
+        learns: the claim holds only if ``reference`` itself is at most so much worse than the first
+            method. A codec that follows plain sums into a collapse shows nothing.
         subject: the claim holds if this one's score is at most ``max_score_drop`` worse than
         reference: this one's: percentage points of a share, per cent of other scores.
         max_score_drop: see above; negative if it must be better.
@@ -372,6 +377,8 @@ class Variants(_OfModel):
     kind: Literal["variants"]
     methods: Annotated[dict[str, Variant], Field(min_length=2)]
     epochs: Annotated[int, Field(ge=1)] | None = None
+    decay: Decay = "constant"
+    learns: Annotated[float, Field(ge=0)] | None = None
     subject: str
     reference: str
     max_score_drop: float
@@ -388,7 +395,15 @@ class Variants(_OfModel):
             steps = len(data.train) // (batch * self.workers)
             steps = 4 if options.quick else steps * (self.epochs or model.recipe.epochs)
             rate = variant.rate * model.recipe.learning_rate
-            schedule = Schedule(self.workers, steps, batch, rate, model.recipe.momentum)
+            schedule = Schedule(
+                self.workers,
+                steps,
+                batch,
+                rate,
+                model.recipe.momentum,
+                decay=self.decay,
+                warmup=round(variant.warmup * steps),
+            )
             layers = tuple(model.shapes.values())
             for seed in range(options.seed, options.seed + (1 if options.quick else options.seeds)):
                 reduce: Any = plain_sum
@@ -406,6 +421,13 @@ class Variants(_OfModel):
         holds = math.isfinite(means[self.subject]) and (
             _drop(model.metric, means[self.reference], means[self.subject]) <= self.max_score_drop
         )
+        first = next(iter(self.methods))
+        criterion = f"{self.subject} at most {self.max_score_drop:g} worse than {self.reference}"
+        if self.learns is not None:
+            criterion += f", which is at most {self.learns:g} worse than {first}"
+            reference = means[self.reference]
+            holds = holds and math.isfinite(reference)
+            holds = holds and _drop(model.metric, means[first], reference) <= self.learns
         return Finding(
             claim="",
             paper_result="",
@@ -413,7 +435,7 @@ class Variants(_OfModel):
             f"epochs without a network; {len(next(iter(scores.values())))} seeds",
             measured=f"{model.metric.name}: "
             + "; ".join(f"{label} {_said(each)}" for label, each in scores.items()),
-            criterion=f"{self.subject} at most {self.max_score_drop:g} worse than {self.reference}",
+            criterion=criterion,
             holds=None if options.quick else holds,
             numbers={label: [_finite(one) for one in each] for label, each in scores.items()},
         )

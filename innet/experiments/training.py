@@ -53,6 +53,8 @@ class Schedule:
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.
         decay: "constant", or "cosine": iteration i of n has learning_rate · (1 + cos(π i / n)) / 2,
             i from 0 (Loshchilov and Hutter, ICLR 2017, without restarts).
+        warmup: in so many iterations the learning rate rises linearly to that of ``decay``, as
+            large batches need it (Goyal et al., 2017, arXiv 1706.02677); 0 for none.
         local_sgd: workers train by themselves, each with its own momentum, and average their
             parameters at these steps; None: they average their gradients at every step.
     """
@@ -63,14 +65,18 @@ class Schedule:
     learning_rate: float
     momentum: float
     decay: Decay = "constant"
+    warmup: int = 0
     local_sgd: LocalSgd | None = None
 
     def rate(self, iteration: int) -> float:
         """The learning rate of an iteration, counted from 1."""
+        rate = self.learning_rate
+        if iteration < self.warmup:
+            rate *= iteration / self.warmup
         if self.decay == "constant":
-            return self.learning_rate
+            return rate
         share = (iteration - 1) / self.iterations
-        return self.learning_rate * (1 + math.cos(math.pi * share)) / 2
+        return rate * (1 + math.cos(math.pi * share)) / 2
 
 
 def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:

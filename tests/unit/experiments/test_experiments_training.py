@@ -344,3 +344,11 @@ class TestLocalSgd:
         steps = list(train_local(local, digits_cnn.model(), digits, average, 5))
         expected = [step.loss for step in plain]
         assert [step.loss for step in steps] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_learning_rate_rises_to_that_of_its_decay() -> None:
+    schedule = Schedule(1, 8, 1, 0.4, 0.0, warmup=4)
+    assert [schedule.rate(i) for i in range(1, 7)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+    cosine, warm = (replace(schedule, decay="cosine", warmup=n) for n in (0, 4))
+    assert warm.rate(2) == pytest.approx(cosine.rate(2) / 2)
+    assert [warm.rate(i) for i in range(4, 9)] == [cosine.rate(i) for i in range(4, 9)]

@@ -127,3 +127,24 @@ def test_variants_are_compared_with_a_reference(subject, allowed):
     assert found.holds is (subject == "same")
     assert "too fast diverges" in found.measured
     assert found.numbers["too fast"] == [None]
+
+
+def test_a_reference_that_does_not_learn_itself_shows_nothing():
+    settings = {
+        "kind": "variants",
+        "model": "digits-cnn",
+        "workers": 2,
+        "methods": {
+            "plain": {"batch": 3},
+            "frozen": {"rate": 1e-9, "batch": 3},
+            "frozen, exact": {"rate": 1e-9, "batch": 3, "codec": "exact"},
+        },
+        "subject": "frozen, exact",
+        "reference": "frozen",
+        "max_score_drop": 1.0,
+        "epochs": 2,
+    }
+    assert validate(Variants, settings).finding(FULL).holds is True
+    found = validate(Variants, {**settings, "learns": 5.0}).finding(FULL)
+    assert found.holds is False
+    assert found.criterion.endswith("worse than frozen, which is at most 5 worse than plain")

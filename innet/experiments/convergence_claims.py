@@ -69,6 +69,12 @@ class Convergence(Measure):
         }
         subject = runs[self.subject]
         dense = statistics.fmean(run.total("bytes_dense") for run in subject) / 1e6
+        traffic = {
+            label: f"{each:.3g} MB, {all_workers[label]} sums of all workers"
+            if self.local_sgd
+            else f"{each:.3g} MB, {dense / each:.1f}{_TIMES} fewer than dense"
+            for label, each in megabytes.items()
+        }
         unit = "points" if metric.unit == "share" else "%"
         holds = all(
             _drop(metric, means[self.subject], means[other]) <= self.max_score_drop
@@ -89,13 +95,7 @@ class Convergence(Measure):
             measured=f"{metric.name}: "
             + "; ".join(
                 f"{label} {_score(each, metric)}"
-                + (
-                    f" ({megabytes[label]:.3g} MB, {dense / megabytes[label]:.1f}{_TIMES} fewer "
-                    "than dense)"
-                    if label in megabytes
-                    else ""
-                )
-                + (f", {all_workers[label]} sums of all workers" if self.local_sgd else "")
+                + (f" ({traffic[label]})" if label in traffic else "")
                 for label, each in scores.items()
             )
             + (f"; NOT EXACT: {', '.join(inexact)}" if inexact else ""),

@@ -12,18 +12,35 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
+from innet import programs
 from innet.allreduce.dtypes import Gradient, kind_of, like, to_float32
-from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
-from innet.allreduce.report import PacketCounts, Rounds, build_report, comparison, simulated
+from innet.allreduce.loop import (
+    Reduction,
+    RoundResult,
+    Vector,
+    reduce_loop,
+    run_loop,
+    run_loops,
+)
+from innet.allreduce.report import (
+    PacketCounts,
+    Rounds,
+    build_report,
+    comparison,
+    counted,
+    selections,
+    simulated,
+)
 from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, thin_of
 from innet.codecs import (
     Codec,
     CodecSpec,
     ModelLayers,
+    Outcome,
     build_codec,
     check_floats,
     check_gradient,
@@ -45,7 +62,16 @@ from innet.topology import Emulation, Plan, Request, check_codec, check_conditio
 from innet.wire import Flag, Framing
 
 Frame = tuple[float, int, bytes]
-_STATE_VERSION = 1
+Scope: TypeAlias = Literal["job", "rack"]
+_STATE_VERSION = 2
+_RACK_SEED = 0x7261636B
+
+
+def _half_of_the_slots(program: str, values_per_packet: int, *, thin: bool) -> int:
+    """The window with which two jobs have room on a switch, a power of two."""
+    find = programs.find_thin if thin else programs.find
+    slots = find(program, values_per_packet).dimensions().slots
+    return 1 << (max(2, slots) // 2).bit_length() - 1
 
 
 class _Before(NamedTuple):
@@ -86,6 +112,9 @@ class Collective(NotCopyable):
         attempts: how often a stalled all-reduce is tried, each time in the next epoch and with the
             same gradients.
         seed: seed of the codec's hashes and of the faults.
+        rack_codec: the codec of sums within racks; see ``all_reduce``. With it, each rack is also a
+            job of its own at its switch, and by default that and the job of all workers have half
+            of the slots each. None: there are no such sums.
         network: rates, delays and queues of the network, which takes simulated time then: a preset
             such as "100g" or "10g:loss=1e-4", a TOML file, or ``innet.sim.Network``. The report's
             ``simulated`` says what it took.
@@ -100,6 +129,8 @@ class Collective(NotCopyable):
 
     Attributes:
         network: the running network.
+        codecs: of all workers, by index.
+        rack_codecs: those of sums within racks, by worker; none without ``rack_codec``.
         adascale: the averages behind the gain, None without ``gain``.
         on_round: called after each exchange of all workers, with their segments and the result,
             before anyone uses it; it must change neither. None by default.
@@ -132,6 +163,7 @@ class Collective(NotCopyable):
         timing: Timing | None = None,
         attempts: int = 1,
         seed: int = 0,
+        rack_codec: CodecSpec | None = None,
         network: str | Path | Network | Mapping[str, Any] | None = None,
         thin: bool = False,
         gain: bool = False,
@@ -158,18 +190,28 @@ class Collective(NotCopyable):
                 "thin packets are for networks in simulated time; give a network, such as '100g', "
                 "or leave thin out."
             )
+        has_racks = rack_codec is not None
+        self._partial = timing is not None and timing.partial_after is not None
+        if has_racks and self._partial:
+            raise InputError(
+                "racks that sum for themselves know no partial results; leave partial_after or "
+                "rack_codec out."
+            )
+        name = program or ("tree" if has_racks else default_program(topology, workers))
+        if has_racks and window is None:
+            window = _half_of_the_slots(name, values_per_packet, thin=thin)
         request = Request(
             workers=workers,
             window=window,
             framing=framing,
-            allow_partial=timing is not None and timing.partial_after is not None,
+            allow_partial=self._partial,
             topology=topology,
             racks=racks,
             depth=depth,
             ports=ports,
             thin=thin,
         )
-        plan = make_plan(program or default_program(topology, workers), values_per_packet, request)
+        plan = make_plan(name, values_per_packet, request)
         self.workers = workers
         self.program = plan.switches[0].program.name
         self.engine = engine
@@ -188,9 +230,17 @@ class Collective(NotCopyable):
             timing=timing,
             seed=seed,
             network=None if network is None else network_of(network),
+            racks=has_racks,
         )
         self.layout = plan.layout
-        self._partial = timing is not None and timing.partial_after is not None
+        # Another seed, so that what is drawn by chance for a rack is not drawn for all again.
+        self.rack_codecs: list[Codec] = [
+            build_codec(rack_codec, seed=(seed + _RACK_SEED) % 2**63, worker=worker, layers=layers)
+            for worker in range(workers)
+            if rack_codec is not None
+        ]
+        for rack in self.network.racks:
+            check_codec(rack.plan, self.rack_codecs[rack.workers[0]])
         if (self._partial or attempts > 1) and not self.network.has_epochs:
             raise InputError(
                 f"{self.program} knows no other epoch, which partial results and further attempts "
@@ -211,8 +261,20 @@ class Collective(NotCopyable):
 
     # ------------------------------------------------------------------ public methods
 
-    def all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
-        """Sum the workers' gradients over the network.
+    @overload
+    def all_reduce(
+        self, gradients: Iterable[Gradient], *, scope: Literal["job"] = "job"
+    ) -> tuple[Gradient, Report]: ...
+
+    @overload
+    def all_reduce(
+        self, gradients: Iterable[Gradient], *, scope: Literal["rack"]
+    ) -> tuple[list[Gradient], Report]: ...
+
+    def all_reduce(
+        self, gradients: Iterable[Gradient], *, scope: Scope = "job"
+    ) -> tuple[Gradient, Report] | tuple[list[Gradient], Report]:
+        """Sum the workers' gradients over the network, of all workers or of each rack.
 
         A failed all-reduce leaves the codecs unchanged, so the same gradients can be passed again.
         After a ``StalledError`` the next call begins the next epoch of the job, if its protocol has
@@ -222,13 +284,18 @@ class Collective(NotCopyable):
             gradients: one array per worker, all of one shape and dtype, in any iterable; of all
                 workers, or of those who are ``present``. They are not modified. float32, float16
                 or bfloat16; NumPy's arrays or PyTorch's tensors. See ``innet.allreduce.dtypes``.
+            scope: "job": one sum of all workers. "rack": each rack's own sum, which its switch
+                returns without asking the switches above, so that nothing travels between switches.
+                It needs ``rack_codec``, whose error feedback is a separate one.
 
         Returns:
-            The decoded sum, of that shape, dtype and kind, and a report. If late workers were left
+            The decoded sum, of that shape, dtype and kind, and a report. Of scope "rack" a sum for
+            each of ``racks``; the report is of all of them together. If late workers were left
             out, ``report.details["without"]`` names them. The sum then lacks them in every element,
             and their error feedback keeps their gradients.
 
         Raises:
+            InputError: an unknown scope, or there is no ``rack_codec``.
             GradientError: a wrong dtype or shape, or a value that is not finite, alone or with the
                 residual; names the worker. Nothing was sent and no codec has changed.
             StalledError: a worker waited too long for a slot; names the slot and the missing
@@ -237,8 +304,128 @@ class Collective(NotCopyable):
                 all-reduce failed half-way, so the workers no longer agree; or another all-reduce is
                 under way in another thread.
         """
+        if scope not in ("job", "rack"):
+            raise InputError(f"the scope is {scope!r}; choose job or rack.")
         with self._one.taken():
-            return self._all_reduce(gradients)
+            return self._all_reduce(gradients) if scope == "job" else self._rack_reduce(gradients)
+
+    @property
+    def racks(self) -> tuple[tuple[int, ...], ...]:
+        """The workers of each rack who take part, no empty rack; none without ``rack_codec``."""
+        return tuple(self._rack_members().values())
+
+    def _rack_members(self) -> dict[int, tuple[int, ...]]:
+        """The same, by position in the network's ``racks``."""
+        absent = self.plan.job.absent
+        found = {
+            number: tuple(worker for worker in rack.workers if worker not in absent)
+            for number, rack in enumerate(self.network.racks)
+        }
+        return {number: workers for number, workers in found.items() if workers}
+
+    def _rack_reduce(self, gradients: Iterable[Gradient]) -> tuple[list[Gradient], Report]:
+        """``all_reduce`` of scope "rack"."""
+        if not self.rack_codecs:
+            raise InputError(
+                "this Collective has no sums within racks; make it with rack_codec, such as "
+                "rack_codec='dense'."
+            )
+        before = self._begin()
+        given = self._of_present(listed(gradients))
+        floats = as_float32(given)
+        flat = flattened(floats)
+        for worker, vector in flat.items():
+            self.rack_codecs[worker].check(vector)
+        self._go_on()
+        with self._recording_failure():
+            racks = self._reduce_racks(flat)
+        self._completed += 1
+        firsts = [next(iter(rack.items())) for rack in racks]
+        sums = [
+            like(outcome.sum.reshape(floats[worker].shape), given[worker])
+            for worker, outcome in firsts
+        ]
+        return sums, self._rack_report(racks, flat, before)
+
+    def _reduce_racks(self, flat: Mapping[int, Vector]) -> list[dict[int, Outcome]]:
+        """The outcomes of each rack, by worker. After an error no codec has changed."""
+        states = {worker: self.rack_codecs[worker].snapshot() for worker in flat}
+        attempts = self._attempts
+        while True:
+            loops = {
+                number: reduce_loop(
+                    {worker: self.rack_codecs[worker] for worker in workers},
+                    {worker: flat[worker] for worker in workers},
+                    workers,
+                    checked=True,
+                    threads=self._threads,
+                )
+                for number, workers in self._rack_members().items()
+            }
+            try:
+                reductions = run_loops(loops, self._combine_racks)
+            except BaseException as error:
+                # Racks that were done take part again with the same gradients.
+                for worker, state in states.items():
+                    self.rack_codecs[worker].load_state_dict(state)
+                attempts -= 1
+                if not attempts or not isinstance(error, StalledError):
+                    raise
+                self.network.begin_epoch(self.plan.job.absent)
+            else:
+                return [reductions[number].outcomes for number in loops]
+
+    def _combine_racks(
+        self, rounds: Mapping[int, Mapping[int, list[Segment]]]
+    ) -> dict[int, RoundResult]:
+        """One round of several racks, by position in the network's ``racks``."""
+        network = self.network
+        begun = network.now
+        for segments in rounds.values():
+            for worker, each in segments.items():
+                network.rack_workers[worker].start(thin_of(each) if self.thin else each, begun)
+        network.run_racks(rounds)
+        if self.thin:
+            return {number: combined(segments) for number, segments in rounds.items()}
+        results = {}
+        for number, segments in rounds.items():
+            ends = {worker: network.rack_workers[worker] for worker in segments}
+            results[number] = RoundResult(
+                {worker: end.results() for worker, end in ends.items()},
+                overflowed=any(end.result_flags & Flag.OVERFLOW for end in ends.values()),
+            )
+        return results
+
+    def _rack_report(
+        self, racks: Sequence[Mapping[int, Outcome]], flat: Mapping[int, Vector], before: _Before
+    ) -> Report:
+        """One report of the sums of all racks."""
+        outcomes = {worker: outcome for rack in racks for worker, outcome in rack.items()}
+        codecs = [self.rack_codecs[worker] for worker in outcomes]
+        details: dict[str, Any] = {"scope": "rack", "racks": [len(rack) for rack in racks]}
+        if self.thin:
+            details["sizes"] = BY_CODEC
+        details |= counted(codecs, list(outcomes.values()))
+        done = Rounds.of(Reduction(outcomes, network=time.perf_counter() - before.begun))
+        seconds = done.encode + done.decode
+        done = done._replace(
+            rounds=max(outcome.rounds for outcome in outcomes.values()),
+            network=max(0.0, done.network - seconds * len(outcomes)),
+            infinite=sum(next(iter(rack.values())).infinite for rack in racks),
+            details=details,
+        )
+        report = self._report(done, before, codecs[0])
+        each = [
+            comparison([flat[worker] for worker in rack], list(rack.values()), verify=self.verify)
+            for rack in racks
+        ]
+        selected, union = selections(list(outcomes.values()), report.elements)
+        found: dict[str, Any] = {"selected": selected, "union": union}
+        if self.verify:
+            found["exact"] = all(one["exact"] for one in each)
+            for name in ("max_abs_error", "max_abs_error_sent"):
+                found[name] = max(one[name] for one in each)
+        return report.model_copy(update=found)
 
     def _all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
         before = self._begin()
@@ -270,6 +457,8 @@ class Collective(NotCopyable):
         if self.adascale is not None and (squares := done.details.get("squares")):
             gain = self.adascale.update(squares["workers"], squares["sum"], len(outcomes))
             done = done._replace(details={**done.details, "gain": gain})
+        codecs = [self.codecs[worker] for worker in reduction.outcomes]
+        done = done._replace(details={**done.details, **counted(codecs, outcomes)})
         report = self._report(done, before)
         vectors = [flat[worker] for worker in reduction.outcomes]
         compared = comparison(vectors, outcomes, verify=self.verify)
@@ -341,11 +530,11 @@ class Collective(NotCopyable):
             self._failed = type(error).__name__
             raise
 
-    def _report(self, done: Rounds, before: _Before) -> Report:
+    def _report(self, done: Rounds, before: _Before, codec: Codec | None = None) -> Report:
         network = self.network
         report = build_report(
             self.plan,
-            self.codecs[0],
+            codec or self.codecs[0],
             done,
             [now.since(then) for now, then in zip(self._counts(), before.counts, strict=True)],
             engine=self.engine,
@@ -444,6 +633,10 @@ class Collective(NotCopyable):
         if worker in self.present:
             raise StateError(f"worker {worker} takes part already.")
         self.codecs[worker].adopt(self.codecs[self.present[0]].state_dict())
+        for rack in self.network.racks:
+            others = [one for one in rack.workers if one in self.present]
+            if worker in rack.workers and others:
+                self.rack_codecs[worker].adopt(self.rack_codecs[others[0]].state_dict())
         self.network.begin_epoch(self.plan.job.absent - {worker})
 
     def state_dict(self) -> dict[str, Any]:
@@ -461,6 +654,7 @@ class Collective(NotCopyable):
                 "completed": self._completed,
                 "absent": sorted(self.plan.job.absent),
                 "codecs": [codec.state_dict() for codec in self.codecs],
+                "rack_codecs": [codec.state_dict() for codec in self.rack_codecs],
                 "adascale": None if self.adascale is None else self.adascale.state_dict(),
             }
 
@@ -475,22 +669,25 @@ class Collective(NotCopyable):
         """
         with self._one.taken():
             self._check_state(state)
-            before = [codec.state_dict() for codec in self.codecs]
+            codecs = [*self.codecs, *self.rack_codecs]
+            before = [codec.state_dict() for codec in codecs]
             try:
-                for codec, saved in zip(self.codecs, state["codecs"], strict=True):
+                saved_codecs = [*state["codecs"], *state["rack_codecs"]]
+                for codec, saved in zip(codecs, saved_codecs, strict=True):
                     codec.load_state_dict(saved)
                 if self.adascale is not None and state["adascale"] is not None:
                     self.adascale.load_state_dict(state["adascale"])
                 if set(state["absent"]) != self.plan.job.absent:
                     self.network.begin_epoch(frozenset(state["absent"]))
             except BaseException:
-                for codec, saved in zip(self.codecs, before, strict=True):
+                for codec, saved in zip(codecs, before, strict=True):
                     codec.load_state_dict(saved)
                 raise
             self._completed = state["completed"]
 
     def _check_state(self, state: object) -> None:
-        keys = {"version", "workers", "seed", "completed", "absent", "codecs", "adascale"}
+        keys = {"version", "workers", "seed", "completed", "absent", "codecs", "rack_codecs"}
+        keys.add("adascale")
         if not isinstance(state, Mapping) or set(state) != keys:
             raise StateError(
                 f"the saved state is a {type(state).__name__} without the entries "
@@ -506,11 +703,14 @@ class Collective(NotCopyable):
         absent, codecs = state["absent"], state["codecs"]
         fits = isinstance(codecs, Sequence) and len(codecs) == self.workers
         fits &= isinstance(absent, Sequence) and set(absent) < set(range(self.workers))
+        of_racks = state["rack_codecs"]
+        fits &= isinstance(of_racks, Sequence) and len(of_racks) == len(self.rack_codecs)
         fits &= is_int(state["completed"]) and state["completed"] >= 0
         if not fits:
             raise StateError(
-                f"the saved state does not describe {self.workers} workers; give what "
-                "Collective.state_dict returned, whole."
+                f"the saved state does not describe {self.workers} workers, "
+                f"{'with' if self.rack_codecs else 'without'} sums within racks; give what "
+                "Collective.state_dict returned, whole, to one with the same arguments."
             )
 
     @contextmanager

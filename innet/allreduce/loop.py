@@ -288,3 +288,41 @@ def run_loop(
     except StopIteration as stop:
         reduction: Reduction = stop.value
         return reduction
+
+
+def run_loops(
+    loops: Mapping[int, Loop],
+    combine: Callable[[Mapping[int, Mapping[int, list[Segment]]]], Mapping[int, RoundResult]],
+) -> dict[int, Reduction]:
+    """Execute the requests of several ``reduce_loop`` of different workers, each round together.
+
+    Those that need fewer rounds end before the others. They have one attempt each: after an error
+    all are closed.
+
+    Args:
+        loops: the generators, not started, by any number.
+        combine: executes the rounds of those loops that have one: takes the workers' segments by
+            loop, returns the result of each.
+
+    Raises:
+        InnetError: an error of ``combine``. The codecs of loops that have not ended are restored.
+    """
+    reductions: dict[int, Reduction] = {}
+    answers: Mapping[int, RoundResult | None] = dict.fromkeys(loops)
+    try:
+        while answers:
+            rounds: dict[int, Mapping[int, list[Segment]]] = {}
+            for number, answer in answers.items():
+                loop = loops[number]
+                try:
+                    request = next(loop) if answer is None else loop.send(answer)
+                except StopIteration as stop:
+                    reductions[number] = stop.value
+                else:
+                    assert isinstance(request, Round)  # with one attempt there is no new epoch
+                    rounds[number] = request.segments
+            answers = combine(rounds) if rounds else {}
+    finally:
+        for loop in loops.values():
+            loop.close()
+    return reductions

@@ -189,6 +189,27 @@ def comparison(
     return fields
 
 
+def counted(
+    codecs: Sequence[Codec], outcomes: Sequence[Outcome]
+) -> dict[str, tuple[int | None, ...]]:
+    """Details for a report: what the codec's paper counts, if that is not the bytes on the wire.
+
+    Args:
+        codecs: of some workers.
+        outcomes: of each of them.
+
+    Returns:
+        ``counted_bits``: of these workers together, by layer, None for layers that are not counted;
+        or nothing.
+    """
+    each = [codec.counted_bits(outcome) for codec, outcome in zip(codecs, outcomes, strict=True)]
+    layers = [bits for bits in each if bits is not None]
+    if not layers:
+        return {}
+    columns = zip(*layers, strict=True)
+    return {"counted_bits": tuple(None if None in c else sum(b or 0 for b in c) for c in columns)}
+
+
 class _Listed:
     """An array, dense or sparse, that is read in blocks.
 

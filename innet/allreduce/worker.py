@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from innet.allreduce.dtypes import Gradient, like, to_float32
 from innet.allreduce.loop import RoundResult, named, reduce_loop, run_loop
-from innet.allreduce.report import PacketCounts, Rounds, build_report
+from innet.allreduce.report import PacketCounts, Rounds, build_report, counted
 from innet.codecs import (
     Codec,
     CodecSpec,
@@ -241,10 +241,12 @@ class Worker(NotCopyable):
             raise
         self.outcome = reduction.outcomes[self.worker]
         self._completed += 1
+        done = Rounds.of(reduction)
+        details = {**done.details, **counted([codec], [self.outcome])}
         report = build_report(
             self.plan,
             codec,
-            Rounds.of(reduction),
+            done._replace(details=details),
             [PacketCounts.of(self._end.counters).since(before)],
             engine=self._switch,
             transport=self._name,

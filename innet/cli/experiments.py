@@ -62,7 +62,7 @@ def demo(
     from innet.experiments.demo import run
     from innet.experiments.plots import draw_demo
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.tables import demo_table
+    from innet.experiments.tables import demo_table, with_further
 
     with ProgressDisplay(err) as display:
         result = run(settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_demo)
@@ -73,7 +73,7 @@ def demo(
         "plot": result.plot_path,
         "packets of one round": result.capture_path,
     }
-    show(result.record, demo_table, files, as_json=as_json)
+    show(result.record, with_further(demo_table), files, as_json=as_json)
 
 
 @with_settings(TrainSettings)
@@ -88,7 +88,7 @@ def train(
     from innet.experiments.comparison import run
     from innet.experiments.plots import draw_training
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.tables import training_table
+    from innet.experiments.tables import training_table, with_further
 
     try:
         with ProgressDisplay(err) as display:
@@ -102,7 +102,7 @@ def train(
     for note in result.notes:
         err.print(note, markup=False)
     files = {"record": result.record_path, "plot": result.plot_path}
-    show(result.record, training_table, files, as_json=as_json)
+    show(result.record, with_further(training_table), files, as_json=as_json)
 
 
 def show(
@@ -113,10 +113,6 @@ def show(
         say_json(record.model_dump(mode="json"))
         return
     out.print(table(record))
-    if getattr(record, "networks", ()):
-        from innet.experiments.tables import simulated_table
-
-        out.print(simulated_table(record))
     for what, path in (files or {}).items():
         if path is not None:
             out.print(f"{what}: {path}", highlight=False, soft_wrap=True)
@@ -413,9 +409,9 @@ def _entry(path: Path, record: Record) -> Entry:
         case JobsRecord():
             table, draw = tables.jobs_table, plots.draw_jobs
         case TrainingRecord(format="innet.demo"):
-            table, draw = tables.demo_table, plots.draw_demo
+            table, draw = tables.with_further(tables.demo_table), plots.draw_demo
         case TrainingRecord():
-            table, draw = tables.training_table, plots.draw_training
+            table, draw = tables.with_further(tables.training_table), plots.draw_training
     return Entry(path.name, record, table, draw, _command(record))
 
 

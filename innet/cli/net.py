@@ -270,7 +270,7 @@ def _train(
     """
     from innet.experiments.plots import draw_training
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.tables import training_table
+    from innet.experiments.tables import training_table, with_further
     from innet.mininet import training
 
     with ProgressDisplay(err) as display:
@@ -286,7 +286,7 @@ def _train(
     for note in result.notes:
         err.print(note, markup=False)
     files = {"record": result.record_path, "plot": result.plot_path}
-    show(result.record, training_table, files, as_json=as_json)
+    show(result.record, with_further(training_table), files, as_json=as_json)
     if (links := result.record.runs[1].settings.get("links")) and not as_json:
         out.print(str(links), highlight=False)
 

@@ -272,6 +272,14 @@ class CodecByLayer(Codec):
         found = {name: group.codec.describe() for group in self.groups for name in group.layers}
         return {name: found[name] for name in self.names}
 
+    def counted_bits(self, outcome: Outcome) -> tuple[int | None, ...] | None:
+        found: dict[str, int | None] = {}
+        for group, each in zip(self.groups, outcome.groups, strict=True):
+            counted = group.codec.counted_bits(each)
+            if counted is not None:
+                found.update(zip(group.layers, counted, strict=True))
+        return tuple(found.get(name) for name in self.names) if found else None
+
     def capabilities(self) -> dict[str, Any]:
         """Those that hold for all layers.
 

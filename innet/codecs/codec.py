@@ -203,6 +203,13 @@ class Codec(NotCopyable):
         """
         return self.quantizer.value_bits(workers)
 
+    def counted_bits(self, outcome: Outcome) -> tuple[int | None, ...] | None:
+        """What the selector's paper counts for an outcome of this codec, in bits by layer.
+
+        None for layers, or for all, of which only the bytes on the wire are counted.
+        """
+        return self.selector.counted_bits(outcome.indices, outcome.sum.size)
+
     @property
     def spec(self) -> dict[str, Any]:
         """The complete description from which ``build_codec`` makes this codec."""

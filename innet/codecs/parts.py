@@ -363,6 +363,22 @@ class Selector(Part[P]):
         check_selected(selected, total.size, f"selector {self.name!r}")
         return selected
 
+    def counted_bits(self, indices: Ints | None, size: int) -> tuple[int, ...] | None:
+        """What its paper counts for this worker's selection, in bits by layer.
+
+        Selectors whose paper counts another coding than words that a switch can sum override it.
+        The layers are those of the context; a gradient without layers is one.
+
+        Args:
+            indices: as ``select`` returned them.
+            size: elements of the gradient.
+
+        Returns:
+            None if there is no other counting than the bytes on the wire.
+        """
+        del indices, size
+        return None
+
     def to_coefficients(self, selected: SparseValues, size: int) -> tuple[int, SparseValues]:
         """The values to quantize and send for the result of ``choose``.
 

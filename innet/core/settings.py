@@ -28,11 +28,13 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import ErrorDetails
 
 from innet.core.errors import ConfigError
+from innet.core.local_sgd import LocalSgd
 from innet.core.numbers import is_int
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -588,6 +590,15 @@ class DemoSettings(SimulatedTrainingSettings):
     networks: SimulatedNetworks = Field(default=("10g", "100g"), strict=False)
 
 
+def _local_sgd(text: str | None) -> str | None:
+    try:
+        if text is not None:
+            LocalSgd.parse(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
 class TrainSettings(SimulatedTrainingSettings):
     """One training for each codec and seed, compared with plain float32 sums.
 
@@ -633,6 +644,36 @@ class TrainSettings(SimulatedTrainingSettings):
         Literal["test", "validation"],
         Field(description="What scores are measured on; use validation to choose settings."),
     ] = "test"
+    local_sgd: Annotated[
+        str | None,
+        AfterValidator(_local_sgd),
+        Field(
+            description="Workers train by themselves, and average their parameters every K2 steps, "
+            "and those of a rack every K1: K2 or K1,K2, such as 4,16."
+        ),
+    ] = None
+    racks: Racks = None
+    rack_codec: Annotated[
+        Codec, Field(description="Codec of averages within racks, with --local-sgd K1,K2.")
+    ] = "dense"
+
+    @model_validator(mode="after")
+    def _check_local(self) -> Self:
+        """Refuse settings that mean nothing together."""
+        if self.local_sgd is None:
+            given = self.model_fields_set & {"racks", "rack_codec"}
+            if given and (self.racks is not None or self.rack_codec != "dense"):
+                raise ValueError(
+                    f"{' and '.join(sorted(given))} without local_sgd: only local SGD averages "
+                    "within racks; add local_sgd, such as 4,16, or leave it out."
+                )
+        elif self.networks or self.baselines:
+            raise ValueError(
+                "local_sgd with networks or baselines: trainings by local SGD take no simulated "
+                "time; leave one of them out. innet.Collective(network=..., rack_codec=...) says "
+                "what a single sum takes."
+            )
+        return self
 
 
 class SimulateSettings(CodecSettings, NetworkSettings):

@@ -18,6 +18,7 @@ from innet import __version__
 from innet.codecs import ModelLayers, build_codec
 from innet.core.errors import ConfigError, DivergedError, InputError
 from innet.core.files import atomic_write
+from innet.core.local_sgd import LocalSgd
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.models.model import Data, Model, data_of, model_of
 from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
@@ -203,6 +204,7 @@ def make_trial(
             learning_rate=settings.learning_rate,
             momentum=settings.momentum,
             decay=settings.decay,
+            local_sgd=None if settings.local_sgd is None else LocalSgd.parse(settings.local_sgd),
         ),
         seed=seed,
         model=model,
@@ -339,6 +341,9 @@ class Store:
         # A training as it was before there were schedules is known as it was.
         if asked.pop("schedule") == "short" and asked["decay"] == "constant":
             del asked["decay"]
+        if asked["local_sgd"] is None:  # likewise, before there was local SGD
+            for name in ("local_sgd", "racks", "rack_codec"):
+                del asked[name]
         key = [asked, codec, method.codec_momentum, seed, steps, __version__]
         text = json.dumps(key, sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

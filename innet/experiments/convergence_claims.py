@@ -30,6 +30,8 @@ class Convergence(Measure):
         against: the claim holds if the subject's mean score is no worse than those of these, but
             for ``max_score_drop``.
         max_score_drop: percentage points of a share, per cent of other scores.
+        local_sgd: by label, for codecs whose workers train by themselves: K2 or K1,K2.
+        racks: of these; by default two.
     """
 
     kind: Literal["convergence"]
@@ -41,6 +43,8 @@ class Convergence(Measure):
     subject: str
     against: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     max_score_drop: Annotated[float, Field(ge=0)] = 0.0
+    local_sgd: dict[str, str] = Field(default_factory=dict)
+    racks: Annotated[int, Field(ge=1)] | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -50,7 +54,7 @@ class Convergence(Measure):
         quick = context.options.quick
         runs = {"plain": self._runs(next(iter(self.codecs.values())), context, plain=True)}
         for label, spec in self.codecs.items():
-            runs[label] = self._runs(spec, context, plain=False)
+            runs[label] = self._runs(spec, context, plain=False, local=self.local_sgd.get(label))
         metric = runs[self.subject][0].metric
         scores = {label: _scores(each, metric) for label, each in runs.items()}
         means = {label: statistics.fmean(each) for label, each in scores.items()}
@@ -59,8 +63,18 @@ class Convergence(Measure):
             for label, each in runs.items()
             if label != "plain"
         }
+        all_workers = {
+            label: sum(step.scope == "job" for step in each[0].steps)
+            for label, each in runs.items()
+        }
         subject = runs[self.subject]
         dense = statistics.fmean(run.total("bytes_dense") for run in subject) / 1e6
+        traffic = {
+            label: f"{each:.3g} MB, {all_workers[label]} sums of all workers"
+            if self.local_sgd
+            else f"{each:.3g} MB, {dense / each:.1f}{_TIMES} fewer than dense"
+            for label, each in megabytes.items()
+        }
         unit = "points" if metric.unit == "share" else "%"
         holds = all(
             _drop(metric, means[self.subject], means[other]) <= self.max_score_drop
@@ -69,7 +83,7 @@ class Convergence(Measure):
         inexact = [
             label
             for label, each in runs.items()
-            if label != "plain" and any(run.exact_steps < len(run.steps) for run in each)
+            if label != "plain" and any(run.exact_steps < run.summed_steps for run in each)
         ]
         seeds = len(subject)
         return Finding(
@@ -81,12 +95,7 @@ class Convergence(Measure):
             measured=f"{metric.name}: "
             + "; ".join(
                 f"{label} {_score(each, metric)}"
-                + (
-                    f" ({megabytes[label]:.3g} MB, {dense / megabytes[label]:.1f}{_TIMES} fewer "
-                    "than dense)"
-                    if label in megabytes
-                    else ""
-                )
+                + (f" ({traffic[label]})" if label in traffic else "")
                 for label, each in scores.items()
             )
             + (f"; NOT EXACT: {', '.join(inexact)}" if inexact else ""),
@@ -96,6 +105,7 @@ class Convergence(Measure):
             numbers={
                 "scores": scores,
                 "megabytes": megabytes,
+                "sums_of_all": all_workers,
                 "bytes_beside": {
                     label: each / megabytes[self.subject] for label, each in megabytes.items()
                 },
@@ -104,13 +114,17 @@ class Convergence(Measure):
             axes=("iteration", metric.name),
         )
 
-    def _runs(self, spec: CodecDescription, context: Context, *, plain: bool) -> list[Run]:
+    def _runs(
+        self, spec: CodecDescription, context: Context, *, plain: bool, local: str | None = None
+    ) -> list[Run]:
         settings = TrainSettings(
             model=self.model,
             workers=self.workers,
             codecs=(spec,),
             epochs=self.epochs,
             batch_size=self.batch_size,
+            local_sgd=local,
+            racks=None if local is None else self.racks,
         )
         layers = tuple(model_of(self.model).shapes.values())
         method = methods(settings, layers)[0 if plain else 1]

@@ -91,7 +91,7 @@ def _compared(
     selected = sum(run.total("selected") for run in coded) / (elements * measure.workers)
     union = sum(run.total("union") for run in coded) / elements
     unit = "points" if metric.unit == "share" else "per cent"
-    exact = all(run.exact_steps == len(run.steps) for run in coded)
+    exact = all(run.exact_steps == run.summed_steps for run in coded)
     criterion = f"{metric.name} at most {measure.max_score_drop:.1f} {unit} worse, on average"
     holds = statistics.fmean(lost) <= measure.max_score_drop
     direction = None

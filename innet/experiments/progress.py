@@ -33,6 +33,7 @@ class _Totals:
 
     def __init__(self) -> None:
         self.steps = 0
+        self.sums = 0
         self.exact = 0
         self.bytes_sent = 0
         self.packets = 0
@@ -41,6 +42,7 @@ class _Totals:
 
     def add(self, step: Step, metric: Metric) -> None:
         self.steps += 1
+        self.sums += step.scope != "none"
         self.exact += step.exact is True
         self.bytes_sent += step.bytes_sent
         self.packets += step.switch_packets
@@ -56,7 +58,7 @@ class _Totals:
         if self.score:
             parts.append(self.score)
         if self.packets:
-            parts.append(f"exact {self.exact}/{self.steps}")
+            parts.append(f"exact {self.exact}/{self.sums}")
             parts.append(tables.size(self.bytes_sent))
         if self.packets and self.seconds:
             parts.append(f"{tables.rate(self.packets / self.seconds).removesuffix('/s')} packets/s")

@@ -590,13 +590,66 @@ def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
         return (*learned, _NOT_SENT, _NOT_SENT, _NOT_SENT)
     sent = sum(run.total("bytes_sent") for run in method.runs)
     exact = sum(run.exact_steps for run in method.runs)
-    steps = sum(len(run.steps) for run in method.runs)
+    steps = sum(run.summed_steps for run in method.runs)
     return (
         *learned,
         size(sent / len(method.runs)),
         times(method.compression),
         "all" if exact == steps else f"{count(exact)} of {count(steps)}",
     )
+
+
+def with_further(
+    table: Callable[[TrainingRecord], Table],
+) -> Callable[[TrainingRecord], Group]:
+    """``table``, and behind it those of simulated time and of papers' own counting, where a record
+    has them.
+    """
+
+    def tables(record: TrainingRecord) -> Group:
+        found = [table(record)]
+        if record.networks:
+            found.append(simulated_table(record))
+        if any(run.counted_elements for run in record.runs):
+            found.append(counted_table(record))
+        return Group(*found)
+
+    return tables
+
+
+def counted_table(record: TrainingRecord) -> Table:
+    """The compression as the codecs' papers count it, by type of layer, beside the wire's."""
+    epoch = int(record.settings.get("iterations_per_epoch", 1))
+    table = Table(
+        title="Compression as the codec's paper counts it",
+        caption=(
+            "Float32's bits over those that the paper counts for what is sent, in all steps and in "
+            "an epoch, the least and the most. Wire: bytes of packets, headers included, of all "
+            "layers together; a switch cannot sum the paper's coding."
+        ),
+        box=SIMPLE_HEAD,
+        title_style="bold",
+        caption_justify="left",
+    )
+    table.add_column("")
+    for name in ("Layers", "Elements", "Ratio", "By epoch", "Wire"):
+        table.add_column(name, justify="left" if name == "Layers" else "right", no_wrap=True)
+    for method in methods_of(record):
+        runs = [run for run in method.runs if run.counted_elements]
+        wire = times(method.compression)
+        for kind in runs[0].counted_elements if runs else ():
+            overall = [run.counted_rates()[kind] for run in runs]
+            epochs = [
+                run.counted_rates(slice(start, start + epoch))[kind]
+                for run in runs
+                for start in range(0, len(run.steps) - epoch + 1, epoch)
+            ]
+            elements = runs[0].counted_elements[kind] // int(record.settings.get("workers", 1))
+            low_high = f"{times(min(epochs))} to {times(max(epochs))}" if epochs else _NOT_SENT
+            mean = times(statistics.fmean(overall))
+            table.add_row(method.title, kind, count(elements), mean, low_high, wire)
+        table.add_section()
+    return table
 
 
 def _loss(number: float) -> str:
@@ -633,10 +686,11 @@ def title(record: TrainingRecord, methods: Sequence[MethodRuns]) -> str:
     """Title of a training's table: model, workers, epochs and seeds."""
     settings = record.settings
     seeds = max(len(method.runs) for method in methods)
+    local = settings.get("local_sgd")
     return (
         f"{settings.get('title', 'a CNN learns handwritten digits')}: "
         f"{plural(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
-        f"seeds: {seeds}"
+        f"seeds: {seeds}" + ("" if local is None else f", local SGD {local}")
     )
 
 

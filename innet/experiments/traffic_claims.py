@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from innet.core.errors import DivergedError
-from innet.core.settings import CodecDescription, Settings
+from innet.core.errors import DivergedError, InputError
+from innet.core.settings import CodecDescription, Decay, Settings
 from innet.experiments.papers import Codecs, Measure, Workers
 from innet.records import Finding, Metric, Series
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from innet.experiments.papers import Context
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
-_SHORT_BINS = 64  # AdaComp counts 8 bits for an element of a bin of at most so many, 16 above
 
 Rate = Annotated[float, Field(gt=0)]
 
@@ -216,20 +215,31 @@ class ElementRates(_OfModel):
     published: dict[str, Rate] = Field(default_factory=dict)
 
     def finding(self, context: Context) -> Finding:
+        from innet.allreduce.report import counted  # noqa: PLC0415 - it brings Numba
         from innet.experiments.measurements import OfflineReducer, _model  # noqa: PLC0415
+        from innet.experiments.training import by_type  # noqa: PLC0415 - takes long
 
         options = context.options
         model, data = _model(self.model)
         reducer = OfflineReducer(
             self.codec, self.workers, tuple(model.shapes.values()), options.seed
         )
-        counts = LayerCounts(model)
         per_epoch: list[dict[str, float]] = []
+        sent: dict[str, int] = {}  # bits of an epoch
+        dense: dict[str, int] = {}  # elements of a step
 
         def reduce(gradients: list[NDArray[np.float32]]) -> tuple[NDArray[np.float32], None]:
             total, _ = reducer(gradients)
-            for outcome in reducer.outcomes:
-                counts.add(outcome.indices)
+            bits = counted(reducer.codecs, reducer.outcomes).get("counted_bits")
+            if bits is None:
+                raise InputError(
+                    f"the paper of the codec {self.codec!r} counts no other bits than those on the "
+                    "wire; choose adacomp."
+                )
+            found, elements = by_type(model, bits, self.workers)
+            dense.update(elements)
+            for kind, each in found.items():
+                sent[kind] = sent.get(kind, 0) + each
             return total, None
 
         steps, epoch = _steps(self, model, len(data.train), options.quick)
@@ -238,7 +248,13 @@ class ElementRates(_OfModel):
         )
         for step, _ in enumerate(training, 1):
             if step % epoch == 0:
-                per_epoch.append(counts.rates())
+                per_epoch.append(
+                    {
+                        kind: 32 * epoch * dense[kind] / bits if bits else math.inf
+                        for kind, bits in sent.items()
+                    }
+                )
+                sent.clear()
         words = reducer.words
         overall = {
             kind: statistics.fmean(each[kind] for each in per_epoch) for kind in per_epoch[0]
@@ -273,55 +289,6 @@ class ElementRates(_OfModel):
             axes=("epoch", "times fewer bits, as the paper counts"),
             logarithmic=("y",),
         )
-
-
-class LayerCounts:
-    """Counts the elements that are sent, layer by layer, and rates them by AdaComp's bits.
-
-    Args:
-        model: whose layers; bins are AdaComp's defaults for their shapes.
-    """
-
-    def __init__(self, model: Model) -> None:
-        sizes = [math.prod(shape) for shape in model.shapes.values()]
-        self._ends = np.cumsum(sizes)
-        self._kinds = [layer_type(name, shape) for name, shape in model.shapes.items()]
-        self._sizes = sizes
-        self._clear()
-
-    def _clear(self) -> None:
-        self._sent = np.zeros(len(self._sizes), np.int64)
-        self._times = 0
-
-    def add(self, indices: NDArray[np.int32] | None) -> None:
-        """Count one worker's selection, ascending; None for everything."""
-        self._times += 1
-        if indices is None:
-            self._sent += self._sizes
-        else:
-            before = np.searchsorted(indices, self._ends)
-            self._sent += np.diff(before, prepend=0)
-
-    def rates(self) -> dict[str, float]:
-        """The rate of each type of layer since the last call; infinite if nothing was sent."""
-        rates = {}
-        for kind in dict.fromkeys(self._kinds):
-            chosen = [i for i, each in enumerate(self._kinds) if each == kind]
-            bits = 16 if kind in {"matrix", "recurrent"} else 8
-            sent = bits * int(self._sent[chosen].sum())
-            dense = 32 * self._times * sum(self._sizes[i] for i in chosen)
-            rates[kind] = dense / sent if sent else math.inf
-        self._clear()
-        return rates
-
-
-def layer_type(name: str, shape: tuple[int, ...]) -> str:
-    """One of "convolution", "recurrent", "matrix" (fully connected, embeddings) and "vector"."""
-    if len(shape) > 2:
-        return "convolution"
-    if len(shape) < 2:
-        return "vector"
-    return "recurrent" if any(each in name for each in ("lstm", "gru", "rnn")) else "matrix"
 
 
 # ----------------------------------------------------------------------------
@@ -384,11 +351,13 @@ class Variant(Settings):
         codec: None for plain sums.
         batch: factor of the batch size.
         rate: factor of the learning rate.
+        warmup: share of the steps in which the learning rate rises to that.
     """
 
     codec: CodecDescription | None = None
     batch: Annotated[int, Field(ge=1)] = 1
     rate: Rate = 1.0
+    warmup: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
 class Variants(_OfModel):
@@ -397,6 +366,9 @@ class Variants(_OfModel):
     Attributes:
         methods: by label.
         epochs: of all of them; by default the recipe's.
+        decay: of the learning rate, after ``innet.experiments.training.Schedule``.
+        learns: the claim holds only if ``reference`` itself is at most so much worse than the first
+            method. A codec that follows plain sums into a collapse shows nothing.
         subject: the claim holds if this one's score is at most ``max_score_drop`` worse than
         reference: this one's: percentage points of a share, per cent of other scores.
         max_score_drop: see above; negative if it must be better.
@@ -405,6 +377,8 @@ class Variants(_OfModel):
     kind: Literal["variants"]
     methods: Annotated[dict[str, Variant], Field(min_length=2)]
     epochs: Annotated[int, Field(ge=1)] | None = None
+    decay: Decay = "constant"
+    learns: Annotated[float, Field(ge=0)] | None = None
     subject: str
     reference: str
     max_score_drop: float
@@ -421,7 +395,15 @@ class Variants(_OfModel):
             steps = len(data.train) // (batch * self.workers)
             steps = 4 if options.quick else steps * (self.epochs or model.recipe.epochs)
             rate = variant.rate * model.recipe.learning_rate
-            schedule = Schedule(self.workers, steps, batch, rate, model.recipe.momentum)
+            schedule = Schedule(
+                self.workers,
+                steps,
+                batch,
+                rate,
+                model.recipe.momentum,
+                decay=self.decay,
+                warmup=round(variant.warmup * steps),
+            )
             layers = tuple(model.shapes.values())
             for seed in range(options.seed, options.seed + (1 if options.quick else options.seeds)):
                 reduce: Any = plain_sum
@@ -439,6 +421,13 @@ class Variants(_OfModel):
         holds = math.isfinite(means[self.subject]) and (
             _drop(model.metric, means[self.reference], means[self.subject]) <= self.max_score_drop
         )
+        first = next(iter(self.methods))
+        criterion = f"{self.subject} at most {self.max_score_drop:g} worse than {self.reference}"
+        if self.learns is not None:
+            criterion += f", which is at most {self.learns:g} worse than {first}"
+            reference = means[self.reference]
+            holds = holds and math.isfinite(reference)
+            holds = holds and _drop(model.metric, means[first], reference) <= self.learns
         return Finding(
             claim="",
             paper_result="",
@@ -446,7 +435,7 @@ class Variants(_OfModel):
             f"epochs without a network; {len(next(iter(scores.values())))} seeds",
             measured=f"{model.metric.name}: "
             + "; ".join(f"{label} {_said(each)}" for label, each in scores.items()),
-            criterion=f"{self.subject} at most {self.max_score_drop:g} worse than {self.reference}",
+            criterion=criterion,
             holds=None if options.quick else holds,
             numbers={label: [_finite(one) for one in each] for label, each in scores.items()},
         )

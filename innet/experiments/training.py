@@ -12,18 +12,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from innet.codecs.checks import check_array
 from innet.core.errors import DivergedError, InputError
+from innet.core.local_sgd import LocalSgd
 from innet.core.reduce_op import Segment
 from innet.core.settings import (
     CodecDescription,
     Decay,
     SimulatedTrainingSettings,
     TrainingSettings,
+    TrainSettings,
 )
 from innet.experiments.models.model import Data, Model, Samples, Vector
 from innet.experiments.simulated_time import RINGS, Taken, TimedNetwork, TimedRing, Timer
@@ -51,6 +53,10 @@ class Schedule:
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.
         decay: "constant", or "cosine": iteration i of n has learning_rate · (1 + cos(π i / n)) / 2,
             i from 0 (Loshchilov and Hutter, ICLR 2017, without restarts).
+        warmup: in so many iterations the learning rate rises linearly to that of ``decay``, as
+            large batches need it (Goyal et al., 2017, arXiv 1706.02677); 0 for none.
+        local_sgd: workers train by themselves, each with its own momentum, and average their
+            parameters at these steps; None: they average their gradients at every step.
     """
 
     workers: int
@@ -59,13 +65,18 @@ class Schedule:
     learning_rate: float
     momentum: float
     decay: Decay = "constant"
+    warmup: int = 0
+    local_sgd: LocalSgd | None = None
 
     def rate(self, iteration: int) -> float:
         """The learning rate of an iteration, counted from 1."""
+        rate = self.learning_rate
+        if iteration < self.warmup:
+            rate *= iteration / self.warmup
         if self.decay == "constant":
-            return self.learning_rate
+            return rate
         share = (iteration - 1) / self.iterations
-        return self.learning_rate * (1 + math.cos(math.pi * share)) / 2
+        return rate * (1 + math.cos(math.pi * share)) / 2
 
 
 def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:
@@ -104,6 +115,99 @@ def train(
         return loss, [worker_gradient for _, worker_gradient in results]
 
     return _train(schedule, model, data, gradients, reduce, seed=seed, evaluates=True)
+
+
+class Averager(Protocol):
+    """Sums vectors of the workers over all of them, or over each rack."""
+
+    def __call__(
+        self, vectors: list[Vector], scope: Literal["job", "rack"]
+    ) -> tuple[list[tuple[Sequence[int], Vector]], Report | None]:
+        """Each sum with its workers, and the report."""
+
+
+class PlainAverager:
+    """Float32 sums in the order of the workers, without a network.
+
+    Args:
+        racks: the workers of each rack.
+    """
+
+    def __init__(self, racks: Sequence[Sequence[int]]) -> None:
+        self._racks = racks
+
+    def __call__(
+        self, vectors: list[Vector], scope: Literal["job", "rack"]
+    ) -> tuple[list[tuple[Sequence[int], Vector]], None]:
+        groups = self._racks if scope == "rack" else [range(len(vectors))]
+        return [(group, plain_sum([vectors[i] for i in group])[0]) for group in groups], None
+
+
+def train_local(
+    schedule: Schedule, model: Model, data: Data, average: Averager, seed: int
+) -> Iterator[Step]:
+    """Local SGD, and Hier-AVG if racks average, too (Zhou and Cong, 2019, arXiv 1903.05133).
+
+    Each worker takes steps of SGD with its own gradients and its own momentum. When workers
+    average, each sends how its parameters differ from those that they shared last: after the last
+    average of all, or for an average of a rack after the last one of either kind. So what a codec's
+    error feedback keeps is added to the next difference of the same kind.
+
+    Scores are those of the mean of all workers' parameters, whether they have averaged or not.
+
+    Args:
+        schedule: how to train; its ``local_sgd`` says when who averages.
+        model: what to train.
+        data: what to train on.
+        average: sums the workers' differences.
+        seed: of the parameters and the batches, which are the same as those of ``train``.
+
+    Raises:
+        InputError, DivergedError: as ``train``.
+    """
+    assert schedule.local_sgd is not None
+    for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
+    shared_by_all = _initial(model, for_parameters)
+    parameters = [shared_by_all.copy() for _ in range(schedule.workers)]
+    shared_by_rack = [shared_by_all] * schedule.workers
+    velocities = [np.zeros_like(shared_by_all) for _ in parameters]
+    parts = shards(data.train, schedule.workers)
+    epoch = steps_per_epoch(parts, schedule.batch_size)
+    stream = batches(parts, schedule.batch_size, for_batches)
+    alone = replace(schedule, workers=1)
+    scopes = schedule.local_sgd.scopes()
+
+    for iteration in range(1, schedule.iterations + 1):
+        # 1. A step of each worker.
+        losses = []
+        for own, velocity, part in zip(parameters, velocities, next(stream), strict=True):
+            with np.errstate(over="ignore", invalid="ignore"):  # the check below says it better
+                loss, gradient = _gradient(model, own, part)
+            losses.append(loss)
+            _sgd_step(alone, own, velocity, gradient, schedule.rate(iteration))
+        loss = math.fsum(losses) / schedule.workers
+        _check_finite(loss, "loss of", iteration, schedule.learning_rate)
+        # 2. An average, if it is time for one.
+        scope, report = next(scopes), None
+        if scope != "none":
+            shared = [shared_by_all] * len(parameters) if scope == "job" else shared_by_rack
+            moved = [own - before for own, before in zip(parameters, shared, strict=True)]
+            sums, report = average(moved, scope)
+            for workers, total in sums:
+                mean = shared[workers[0]] + total / np.float32(len(workers))
+                for worker in workers:
+                    parameters[worker] = mean.copy()
+                    shared_by_rack[worker] = mean
+                if scope == "job":
+                    shared_by_all = mean
+        # 3. The score of all together.
+        score = None
+        if _is_evaluated(iteration, epoch, schedule):
+            mean = np.mean(parameters, axis=0, dtype=np.float64).astype(np.float32)
+            with np.errstate(over="ignore", invalid="ignore"):
+                score = _score(model, mean, data.test)
+            _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
+        yield Step.of(iteration, loss, score, report).model_copy(update={"scope": scope})
 
 
 def train_replica(
@@ -291,7 +395,9 @@ class AllReducer(Protocol):
     """The part of ``innet.allreduce.collective.Collective`` that a training uses."""
 
     def all_reduce(self, gradients: Sequence[Vector]) -> tuple[Vector, Report]:
-        """The float32 sum of the workers' gradients, and its report."""
+        """The float32 sum of the workers' gradients, and its report. For local SGD with racks it
+        takes ``scope`` as well, and there is ``racks``; see ``Collective``.
+        """
 
     def record_packets(self) -> AbstractContextManager[list[Frame]]:
         """Yield a list, to which packets are added while the context is open."""
@@ -355,6 +461,8 @@ class NetworkReducer:
         frames: the packets, both directions.
         codec: description of the codec, from the first report.
         taken: what the last all-reduce took in simulated time, by network.
+        counted: what the codec's paper counts for it: bits by layer, of all workers together; None
+            for layers, or for all, of which it counts bytes on the wire.
     """
 
     def __init__(self, codec: CodecDescription, trial: Trial) -> None:
@@ -366,6 +474,7 @@ class NetworkReducer:
         self.frames: list[Frame] = []
         self.codec = ""
         self.taken: dict[str, Taken] = {}
+        self.counted: Sequence[int | None] | None = None
         arguments: dict[str, Any] = {
             "workers": settings.workers,
             "codec": codec,
@@ -376,6 +485,9 @@ class NetworkReducer:
         }
         if isinstance(settings, SimulatedTrainingSettings):
             arguments["window"] = settings.window
+        local = trial.schedule.local_sgd
+        if isinstance(settings, TrainSettings) and local is not None and local.rack is not None:
+            arguments |= {"racks": settings.racks, "rack_codec": settings.rack_codec}
         # Numba compiles at the first call. This call with other numbers and another object keeps
         # that time out of the first iteration, and leaves no residual.
         rng = np.random.default_rng(trial.seed)
@@ -387,6 +499,8 @@ class NetworkReducer:
             for name, network in trial.networks.items():
                 first.on_round = TimedNetwork(name, first.plan, network, trial.seed).repeat
         first.all_reduce(samples)
+        if "rack_codec" in arguments:
+            first.all_reduce(samples, scope="rack")
         compile_repairs(codec)
         self._collective = trial.make(**arguments)
         self._timed: dict[str, TimedNetwork] = {}
@@ -423,7 +537,19 @@ class NetworkReducer:
             for segments, result in self._rounds:
                 timed.repeat(segments, result)
         self.taken = {name: timed.take() for name, timed in self._timed.items()}
+        self.counted = report.details.get("counted_bits")
         return total, report
+
+    def average(
+        self, vectors: list[Vector], scope: Literal["job", "rack"]
+    ) -> tuple[list[tuple[Sequence[int], Vector]], Report]:
+        """See ``Averager``."""
+        if scope == "job":
+            total, report = self(vectors)
+            return [(range(len(vectors)), total)], report
+        sums, report = self._collective.all_reduce(vectors, scope="rack")
+        self.counted = None  # what papers count is of their codec, not of the racks'
+        return list(zip(self._collective.racks, sums, strict=True)), report
 
     def _sum(self, gradients: list[Vector]) -> tuple[Vector, Report]:
         if self.frames:
@@ -456,13 +582,22 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
         network = NetworkReducer(method.codec, trial)
     schedule = replace(trial.schedule, momentum=0.0) if method.codec_momentum else trial.schedule
     elements, baseline = trial.model.size, method.baseline
-    reduce: Reducer = network or (RINGS[baseline].sum if baseline else plain_sum)
+    if schedule.local_sgd is None:
+        reduce: Reducer = network or (RINGS[baseline].sum if baseline else plain_sum)
+        training = train(schedule, trial.model, trial.data, reduce, trial.seed)
+    else:
+        average = network.average if network else PlainAverager(racks_of(trial.settings))
+        training = train_local(schedule, trial.model, trial.data, average, trial.seed)
     ring = TimedRing(trial.settings, trial.networks, elements, baseline, trial.seed)
     timer = Timer(trial.settings, elements, has_codec=bool(network or baseline))
     begun = time.perf_counter()
     steps = []
-    for trained in train(schedule, trial.model, trial.data, reduce, trial.seed):
+    elements_of: dict[str, int] = {}
+    for trained in training:
         step = timer.add(trained, network.taken if network else ring.take())
+        if network and network.counted and step.scope == "job":
+            bits, elements_of = by_type(trial.model, network.counted, trial.settings.workers)
+            step = step.model_copy(update={"counted_bits": bits})
         steps.append(step)
         tell(step)
     about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}
@@ -476,10 +611,39 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
         metric=trial.model.metric,
         settings=about,
         steps=tuple(steps),
+        counted_elements=elements_of,
         wall_seconds=time.perf_counter() - begun,
         simulated=timer.times,
     )
     return done, network.frames if network else []
+
+
+def racks_of(settings: TrainingSettings) -> list[Sequence[int]]:
+    """The workers of each rack, as the topology tree has them."""
+    from innet.topology.topologies import shape  # noqa: PLC0415 - takes long
+
+    racks = settings.racks if isinstance(settings, TrainSettings) else None
+    root = shape("tree", settings.workers, {"racks": racks, "depth": None, "ports": None}).root
+    return [node.local_workers for node, _ in root.with_parents() if node.local_workers]
+
+
+def by_type(
+    model: Model, counted: Sequence[int | None], workers: int
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Bits that were counted, and elements of all workers that they stand for, by type of layer.
+
+    Args:
+        model: whose layers.
+        counted: bits of each layer, all workers together; None where they were not counted.
+        workers: how many.
+    """
+    bits: dict[str, int] = {}
+    elements: dict[str, int] = {}
+    for kind, shape, sent in zip(model.layer_types, model.shapes.values(), counted, strict=True):
+        if sent is not None:
+            bits[kind] = bits.get(kind, 0) + sent
+            elements[kind] = elements.get(kind, 0) + workers * math.prod(shape)
+    return bits, elements
 
 
 def make_collective(**arguments: Any) -> AllReducer:

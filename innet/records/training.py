@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -85,6 +86,10 @@ class Step(Frozen):
         bytes_dense: what one worker would have sent as dense float32.
         max_abs_error: largest difference from the float64 sum of the gradients.
         max_abs_error_sent: the same from the float64 sum of what the selectors sent.
+        scope: which workers were summed after the step: all of the "job", each "rack", or "none",
+            as in local SGD.
+        counted_bits: what the codec's paper counts for what all workers sent, by type of layer;
+            empty where the paper counts no other than bytes on the wire.
         seconds: wall time.
         simulated_seconds: from the beginning of the training to the end of this step, by the name
             of the network.
@@ -105,6 +110,8 @@ class Step(Frozen):
     bytes_dense: int = 0
     max_abs_error: float | None = None
     max_abs_error_sent: float | None = None
+    scope: Literal["job", "rack", "none"] = "job"
+    counted_bits: dict[str, int] = Field(default_factory=dict)
     seconds: Seconds | None = None
     simulated_seconds: dict[str, float] = Field(default_factory=dict)
 
@@ -152,6 +159,8 @@ class Run(Frozen):
         metric: what the steps' scores are.
         settings: those of this run alone.
         steps: one for each iteration, in order.
+        counted_elements: of all workers' gradients together, by type of layer, of the layers that
+            the steps' ``counted_bits`` are of.
         wall_seconds: of the whole run, gradients, evaluation and simulated networks included.
         simulated: what the run takes in simulated time, by the name of the network.
     """
@@ -163,6 +172,7 @@ class Run(Frozen):
     metric: Metric = ACCURACY
     settings: dict[str, Any] = Field(default_factory=dict)
     steps: tuple[Step, ...]
+    counted_elements: dict[str, int] = Field(default_factory=dict)
     wall_seconds: float
     simulated: dict[str, SimulatedTime] = Field(default_factory=dict)
 
@@ -192,10 +202,32 @@ class Run(Frozen):
         return sum(step.exact is True for step in self.steps)
 
     @property
+    def summed_steps(self) -> int:
+        """Iterations with a sum over the network; in local SGD there are some without."""
+        return sum(step.scope != "none" for step in self.steps)
+
+    @property
     def compression(self) -> float:
         """As in ``Report``, over all steps."""
         sent = self.total("bytes_sent")
         return self.total("bytes_dense") / sent if sent else 1.0
+
+    def counted_rates(self, steps: slice = slice(None)) -> dict[str, float]:
+        """The compression as the codec's paper counts it, by type of layer.
+
+        Args:
+            steps: which steps; by default all.
+
+        Returns:
+            Bits of float32 over the counted bits, infinite where nothing was sent; empty where the
+            paper counts no other than bytes on the wire.
+        """
+        chosen = [step for step in self.steps[steps] if step.scope == "job"]
+        rates = {}
+        for kind, elements in self.counted_elements.items():
+            sent = sum(step.counted_bits.get(kind, 0) for step in chosen)
+            rates[kind] = 32 * elements * len(chosen) / sent if sent else math.inf
+        return rates
 
     def total(self, field: str) -> int:
         """Sum over the steps of one of their integer fields, such as "bytes_sent"."""

@@ -23,7 +23,7 @@ from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job, Member
 from innet.protocol.message import serial_distance
-from innet.topology.plan import EntryFinder, Plan, PlannedHost, SharedPlan, UsedResources
+from innet.topology.plan import EntryFinder, Plan, PlannedHost, Rack, SharedPlan, UsedResources
 from innet.wire import Endpoint, Flag, Framing
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
@@ -169,6 +169,18 @@ class Aggregation(ABC):
         del absent, entries
         raise StateError(
             f"a job on {plan.aggregation} cannot go on under another epoch; begin a new one."
+        )
+
+    def racks(self, plan: Plan) -> tuple[Rack, ...]:
+        """A job for each rack of a plan: that of the workers at one switch, which sums for them
+        alone. Its commands go to that switch after those of the plan.
+
+        Raises:
+            InputError: the protocol has one level of switches, or no slots are left.
+        """
+        raise InputError(
+            f"{plan.aggregation} has one level of switches, so there are no racks that sum for "
+            "themselves; choose program tree."
         )
 
     def late_workers(self, plan: Plan, read: CellsReader) -> frozenset[int]:

@@ -20,6 +20,7 @@ from innet.switch import Switch
 from innet.switch.engine import cell_value
 from innet.switch.frontend.loader import load_text
 from innet.switch.ir import Program
+from innet.switch.state.tables import RuntimeEntry
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
 from innet.topology.plan import Plan
 from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
@@ -37,12 +38,15 @@ class Emulation:
         seed: seed of the faults and of the programs' random numbers.
         network: rates, delays and queues of links, switches and hosts: packets take simulated time.
             None: they take none, but for ``faults``.
+        racks: let each rack sum for itself, too, as a job of its own at its switch.
 
     Attributes:
         simulation: the network in simulated time; None without ``network``.
         plan: the current plan.
         switches: switches by name.
         workers: the workers' clients, by index.
+        racks: the jobs of the racks, in their current epoch; none unless asked for.
+        rack_workers: the workers' clients in their racks' jobs, by index in the job of all.
         hosts: all hosts by their number in the transport, workers first.
         edge: the transport without the faults of the hosts' links. Its ``tap`` gets packets between
             hosts and switches.
@@ -66,6 +70,7 @@ class Emulation:
         timing: Timing | None = None,
         seed: int = 0,
         network: Network | None = None,
+        racks: bool = False,
     ) -> None:
         if network is not None:
             timing = _default_timing(plan, network) if timing is None else timing
@@ -86,6 +91,11 @@ class Emulation:
             self.switches[planned.name] = switch
         self._timing = timing
         self._aggregation = aggregation = aggregation_of(plan.aggregation)
+        self.racks = aggregation.racks(plan) if racks else ()
+        for rack in self.racks:
+            for planned in rack.plan.switches:
+                for command in planned.commands:
+                    self.switches[planned.name].command(command)
         self.workers: list[WorkerEnd] = []
         self.hosts: dict[int, Host] = {}
         for index, host in enumerate(plan.hosts, start=1):
@@ -93,6 +103,8 @@ class Emulation:
                 end = aggregation.worker_end(plan, host, timing)
                 self.workers.append(end)
                 self.hosts[index] = end
+        self.rack_workers: dict[int, WorkerEnd] = {}
+        self._begin_racks()
         self._begin_servers()
         self.simulation: Simulation | None = None
         self.starts: dict[int, float] = {}
@@ -184,19 +196,51 @@ class Emulation:
             InputError: no worker would be left.
             StateError: the protocol has no epochs.
         """
-        self.plan, commands = self._aggregation.next_epoch(
-            self.plan, frozenset(absent), self._entries
+        absent = frozenset(absent)
+        self.plan = self._next_epoch(self.plan, absent)
+        # Of a rack without anybody nothing changes, and nobody there sends.
+        self.racks = tuple(
+            rack
+            if absent.issuperset(rack.workers)
+            else rack._replace(plan=self._next_epoch(rack.plan, rack.absent(absent)))
+            for rack in self.racks
         )
-        for name, lines in commands.items():
-            for line in lines:
-                self.switches[name].command(line)
         for index, host in enumerate(self.plan.workers):
             self.hosts.pop(index + 1, None)
             if index not in self.plan.job.absent:
                 end = self._aggregation.worker_end(self.plan, host, self._timing)
                 end.counters = self.workers[index].counters
                 self.workers[index] = self.hosts[index + 1] = end
+        self._begin_racks()
         self._begin_servers()
+
+    def _next_epoch(self, plan: Plan, absent: frozenset[int]) -> Plan:
+        """Begin the next epoch of a job on the switches."""
+        number = plan.job.number
+
+        def entries(switch: str, table: str) -> list[int]:
+            """Handles of this job's entries."""
+            found = self.switches[switch].table_entries(table)
+            if not self.racks:
+                return [entry.handle for entry in found]
+            return [entry.handle for entry in found if _job_of(entry) == number]
+
+        following, commands = self._aggregation.next_epoch(plan, absent, entries)
+        for name, lines in commands.items():
+            for line in lines:
+                self.switches[name].command(line)
+        return following
+
+    def _begin_racks(self) -> None:
+        for rack in self.racks:
+            for host in rack.plan.workers:
+                assert host.worker is not None
+                if host.worker in rack.plan.job.absent:
+                    continue
+                index = rack.workers[host.worker]
+                end = self._aggregation.worker_end(rack.plan, host, self._timing)
+                end.counters = self.workers[index].counters
+                self.rack_workers[index] = end
 
     def _begin_servers(self) -> None:
         servers: dict[str, Host] = {}
@@ -206,9 +250,6 @@ class Emulation:
                 self.hosts[number] = servers[host.name]
         probe = Probe(self._read_register, servers)
         self._read_slot = self._aggregation.slot_reader(self.plan, probe)
-
-    def _entries(self, switch: str, table: str) -> list[int]:
-        return [entry.handle for entry in self.switches[switch].table_entries(table)]
 
     def _lose_registers(self) -> None:
         for switch in self.switches.values():
@@ -233,14 +274,53 @@ class Emulation:
             StalledError: a worker has waited too long; names the missing workers, from the
                 switches' registers.
         """
+        ends = {index: self.workers[index] for index in self.plan.job.present}
+        try:
+            self._run(self.hosts, ends, starts)
+        except StalledError as error:
+            found = (end.diagnose(self._read_slot) for end in ends.values())
+            said = next((str(each) for each in found if each is not None), str(error))
+            raise StalledError(said) from error
+
+    def run_racks(self, racks: Iterable[int]) -> None:
+        """Move packets until the workers of these racks are done with their racks' sums.
+
+        Args:
+            racks: positions in ``racks``.
+
+        Raises:
+            StalledError: as ``run``; names the switch of the rack, and workers by their index in
+                the rack.
+        """
+        chosen = [self.racks[index] for index in racks]
+        present = [[rack.workers[i] for i in rack.plan.job.present] for rack in chosen]
+        ends = {worker: self.rack_workers[worker] for workers in present for worker in workers}
+        try:
+            self._run({index + 1: end for index, end in ends.items()}, ends)
+        except StalledError as error:
+            for rack, workers in zip(chosen, present, strict=True):
+                read = self._aggregation.slot_reader(rack.plan, Probe(self._read_register))
+                for worker in workers:
+                    if (found := ends[worker].diagnose(read)) is not None:
+                        where = rack.plan.switches[0].name
+                        said = f"in the rack of {where}, whose workers are {list(rack.workers)}"
+                        raise StalledError(f"{said}: {found}") from error
+            raise
+
+    def _run(
+        self,
+        hosts: Mapping[int, Host],
+        ends: Mapping[int, WorkerEnd],
+        starts: Mapping[int, float] | None = None,
+    ) -> None:
+        """Move packets until all hosts, by number, are done: these workers, and servers."""
         try:
             if self.simulation is None:
-                self.now = drive(self.hosts, self.transport, self.now)
+                self.now = drive(hosts, self.transport, self.now)
             else:
-                ends = {index: self.workers[index] for index in self.plan.job.present}
                 servers = {
                     number - 1: end
-                    for number, end in self.hosts.items()
+                    for number, end in hosts.items()
                     if number > len(self.plan.workers)
                 }
                 try:
@@ -250,10 +330,13 @@ class Emulation:
         except StalledError as error:
             if error.at is not None:  # for who tries again an outage is over some time
                 self.now = error.at
-            present = [self.workers[index] for index in self.plan.job.present]
-            found = (end.diagnose(self._read_slot) for end in present)
-            said = next((str(each) for each in found if each is not None), str(error))
-            raise StalledError(said) from error
+            raise
+
+
+def _job_of(entry: RuntimeEntry) -> int:
+    """The job that an entry of an admission table is for."""
+    column = [key.name for key in entry.keys].index("hdr.innet.job")
+    return entry.values[column]
 
 
 def _default_timing(plan: Plan, network: Network) -> Timing:

@@ -7,7 +7,7 @@ of real interfaces (``innet.mininet``).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -241,6 +241,23 @@ class SharedPlan:
         """The same network with ``plan`` instead of the job with its number."""
         number = plan.job.number
         return SharedPlan(tuple(plan if each.job.number == number else each for each in self.jobs))
+
+
+class Rack(NamedTuple):
+    """The workers at one switch, as a job of their own beside that of all workers.
+
+    Attributes:
+        plan: of that job: one switch, which has only the commands of this job, and its workers,
+            numbered from 0.
+        workers: the same workers' indices in the job of all, ascending.
+    """
+
+    plan: Plan
+    workers: tuple[int, ...]
+
+    def absent(self, absent: Collection[int]) -> frozenset[int]:
+        """Of workers of the job of all, those of this rack by their index in it."""
+        return frozenset(i for i, worker in enumerate(self.workers) if worker in absent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from innet.topology.plan import (
     PlannedHost,
     PlannedSwitch,
     Port,
+    Rack,
     UsedResources,
 )
 from innet.topology.topologies import Node, shape
@@ -327,6 +328,15 @@ class TreeAggregation(Aggregation):
         """See ``Aggregation``."""
         return next_epoch(plan, absent, entries, _TABLES, admissions)
 
+    def racks(self, plan: Plan) -> tuple[Rack, ...]:
+        """See ``Aggregation``. A rack's switch is the root of a tree of one level."""
+        return tuple(
+            _rack(plan, node, number)
+            for number, node in enumerate(
+                (node for node, _ in shape_of(plan).with_parents() if node.local_workers), start=1
+            )
+        )
+
     def late_workers(self, plan: Plan, read: CellsReader) -> frozenset[int]:
         """See ``Aggregation``. Which results lack somebody, the root knows."""
         job = plan.job
@@ -368,6 +378,48 @@ class TreeAggregation(Aggregation):
             )
 
         return reader
+
+
+def _rack(plan: Plan, node: Node, number: int) -> Rack:
+    """The job of the workers at a switch, the ``number``-th of these jobs from 1.
+
+    It has slots and a multicast group behind those of the plan's job. Racks use different
+    switches, so all have the same.
+    """
+    job, workers = plan.job, node.local_workers
+    planned = next(each for each in plan.switches if each.name == node.name)
+    slots = planned.program.dimensions().slots
+    base = job.slot_base + job.slots
+    if base + job.slots > slots:
+        raise InputError(
+            f"racks that sum for themselves need {job.slots} slots beside the {base} that are "
+            f"taken; {planned.program.name} has {slots}. Choose a window of {slots // 2} or less."
+        )
+    numbers = [job.number, *(n for n in range(1, number + 2) if n != job.number)]
+    members = tuple(replace(job.members[w], bit=bit) for bit, w in enumerate(workers))
+    rack_job = replace(
+        job,
+        members=members,
+        number=numbers[number],
+        slot_base=base,
+        group=job.group + 1,
+        absent=frozenset(bit for bit, w in enumerate(workers) if w in job.absent),
+    )
+    alone = Node(node.name, 0, range(len(workers)))
+    used = UsedResources.by((plan,))
+    return Rack(
+        replace(
+            plan,
+            switches=(replace(planned, commands=commands(alone, None, rack_job, used)),),
+            hosts=tuple(replace(plan.workers[w], worker=i) for i, w in enumerate(workers)),
+            links=tuple(
+                Link(Port(plan.workers[w].name, 0), Port(node.name, job.members[w].port))
+                for w in workers
+            ),
+            job=rack_job,
+        ),
+        workers,
+    )
 
 
 def lost_switches(root: Node, job: Job, probe: Probe) -> tuple[str, ...]:

@@ -94,20 +94,34 @@ def test_a_k_of_all_or_more_sends_everything(preset, k):
 def test_edges_are_summed_like_everything_else(preset, edge):
     codecs = [build_codec(preset, worker=worker) for worker in range(3)]
     job = [EDGES[edge], -3 * EDGES[edge], EDGES[edge] * 0]
+    before, allowed = np.zeros_like(job[0]), 0.0
     for _ in range(3):  # the residuals are at the edge, too
         outcomes = all_reduce(codecs, job)
         size = outcomes[0].contribution.size
         np.testing.assert_array_equal(outcomes[0].integer_sum, integer_oracle(outcomes, size))
         assert np.isfinite(outcomes[0].sum).all()
         assert not np.signbit(outcomes[0].sum[outcomes[0].sum == 0]).any()
-        if not codecs[0].capabilities()["linear"]:
-            continue  # a vote, or the sum of states
-        if outcomes[0].scale:
+        exact = sent_oracle(outcomes, job[0].size)
+        if preset == "signsgd":  # the majority, worth one for each worker
+            votes = np.sum([np.sign(x) for x in job], axis=0)
+            np.testing.assert_array_equal(outcomes[0].sum, 3 * np.sign(votes))
+        elif (
+            codecs[0].error_feedback.name == "ef21"
+        ):  # the sum of states, which what is sent changes
+            step = promised(codecs[0], job, outcomes)[1] if outcomes[0].scale else 0.0
+            step = step + np.spacing(np.abs(outcomes[0].sum))  # the sum is kept in float32
+            moved = outcomes[0].sum.astype(np.float64) - before
+            assert (np.abs(moved - exact) <= step).all()
+            before, allowed = outcomes[0].sum, allowed + step
+            states = np.sum([each.error_feedback.estimate for each in codecs], axis=0, dtype="f8")
+            assert (np.abs(before - states) <= allowed).all()
+        elif outcomes[0].scale:
+            assert codecs[0].capabilities()["linear"]
             fits, tolerance = promised(codecs[0], job, outcomes)
             assert fits.all()
-            exact = sent_oracle(outcomes, job[0].size)
             assert (np.abs(outcomes[0].sum - exact) <= tolerance).all()
         else:
+            assert codecs[0].capabilities()["linear"]
             assert not outcomes[0].sum.any()
 
 

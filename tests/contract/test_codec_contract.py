@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from collections import Counter
 
@@ -32,8 +33,10 @@ def legal_combinations():
 
 
 # They find a threshold for each layer by themselves, and select what reaches it: to other parts
-# they are one selector. Each occurs, but not each with every other part.
+# they are one selector. Each occurs, but with every other part only if INNET_LONG is set.
 THRESHOLDS = {"gaussiank", "redsync", "sampled", "sidco-e", "sidco-gp", "sidco-p", "threshold"}
+if os.environ.get("INNET_LONG"):
+    THRESHOLDS = set()
 
 
 def pairs(spec):

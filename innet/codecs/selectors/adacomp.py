@@ -12,6 +12,9 @@ from innet.codecs.parts import LEAVES_RESIDUAL, Capabilities, Context, Floats, I
 from innet.core.errors import ConfigError
 from innet.core.settings import Settings
 
+# What the paper counts for an element sent: by the length of its bin.
+_SHORT_BIN, _SHORT_BITS, _LONG_BITS = 64, 8, 16
+
 Bin = Annotated[int, Field(ge=1, lt=2**31)]
 
 
@@ -79,6 +82,22 @@ class AdaComp(Selector[AdaCompSettings]):
         if len(found) == 1:
             return found[0]
         return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
+
+    def counted_bits(self, indices: Ints | None, size: int) -> tuple[int, ...]:
+        """8 bits for each element sent of a bin of at most 64 elements, 16 of a longer bin.
+
+        The paper's element is its index in the bin and its sign. Scales of layers are not counted.
+        """
+        if indices is None:
+            indices = np.arange(size, dtype=np.int32)
+        layers = self._layers(size)
+        bits = [_SHORT_BITS if width <= _SHORT_BIN else _LONG_BITS for _, width in layers]
+        own = np.searchsorted([part.stop for part, _ in layers], indices, side="right")
+        # The codec's layers may be others than those that the selector has as a parameter.
+        told = [part.stop for part in slices(self.context.layers, size)]
+        layer = np.searchsorted(told, indices, side="right")
+        counted = np.bincount(layer, np.array(bits)[own], len(told))
+        return tuple(int(each) for each in counted)
 
     def _layers(self, size: int) -> list[tuple[slice, int]]:
         if size == 0:

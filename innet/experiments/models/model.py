@@ -127,9 +127,23 @@ class Model:
         return self.long
 
     @property
+    def layer_types(self) -> tuple[str, ...]:
+        """The type of each layer; see ``layer_type``."""
+        return tuple(layer_type(name, shape) for name, shape in self.shapes.items())
+
+    @property
     def size(self) -> int:
         """How many parameters."""
         return sum(math.prod(shape) for shape in self.shapes.values())
+
+
+def layer_type(name: str, shape: tuple[int, ...]) -> str:
+    """One of "convolution", "recurrent", "matrix" (fully connected, embeddings) and "vector"."""
+    if len(shape) > 2:
+        return "convolution"
+    if len(shape) < 2:
+        return "vector"
+    return "recurrent" if any(each in name for each in ("lstm", "gru", "rnn")) else "matrix"
 
 
 MODELS: Registry[Callable[[str | None], Model]] = Registry("model", "innet.models")

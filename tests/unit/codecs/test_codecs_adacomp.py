@@ -10,6 +10,7 @@ from support import gradients
 from support.lockstep import all_reduce
 
 from innet import kernels as kernel_sets
+from innet.allreduce.collective import Collective
 from innet.codecs import build_codec
 from innet.core.errors import ConfigError, StateError
 
@@ -180,3 +181,41 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(StateError, match="7 elements together, the gradient 8"):
         next(mine.exchange(np.ones(8, np.float32), 1))
     assert mine.error_feedback.residual is None
+
+
+LAYERS = {"conv": (2, 3, 3, 4), "dense": (5, 8), "bias": (6,)}  # 72, 40 and 6 elements
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [({}, (24, 32, 8)), ({"matrix_bin": 64}, (24, 16, 8)), ({"bin": 65}, (48, 32, 16)),
+     ({"layers": [118], "bin": 65}, (48, 32, 16)),
+     ({"layers": [110, 8], "bins": [65, 64]}, (48, 24, 8))],
+)  # fmt: skip
+def test_the_papers_bits_by_layer(parameters, expected):
+    one = build_codec({"preset": "adacomp", "selector": parameters}, layers=LAYERS)
+    chosen = np.array([0, 70, 71, 100, 111, 117], np.int32)
+    assert one.selector.counted_bits(chosen, 118) == expected
+    everything = one.selector.counted_bits(None, 118)
+    assert len(everything) == 3
+    assert everything[0] == 72 * expected[0] // 3
+
+
+def test_bits_without_layers_and_of_codecs_that_count_none():
+    chosen = np.array([3, 5], np.int32)
+    assert codec().selector.counted_bits(chosen, 9) == (16,)
+    assert codec().selector.counted_bits(np.empty(0, np.int32), 0) == (0,)
+    assert build_codec("topk").selector.counted_bits(chosen, 9) is None
+
+
+def test_layers_of_a_codec_by_layer_are_counted_where_adacomp_has_them():
+    spec = {"preset": "adacomp", "layers": {"dense": "topk", "bias": "adacomp:bin=100"}}
+    rng = np.random.default_rng(1)
+    job = [rng.standard_normal(118, np.float32) for _ in range(3)]
+    _, report = Collective(workers=3, codec=spec, layers=LAYERS).all_reduce(job)
+    of_conv, of_dense, of_bias = report.details["counted_bits"]
+    assert of_dense is None
+    assert of_conv % 8 == 0 < of_conv
+    assert of_bias % 16 == 0 < of_bias
+    _, report = Collective(workers=3, codec="topk", layers=LAYERS).all_reduce(job)
+    assert "counted_bits" not in report.details

@@ -21,7 +21,7 @@ from innet.core.errors import ConfigError, DivergedError, InnetError, InputError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison
 from innet.experiments.models import digits_cnn
-from innet.experiments.tables import training_table
+from innet.experiments.tables import training_table, with_further
 from innet.records import TRAIN, TrainingRecord
 
 pytestmark = pytest.mark.xdist_group("comparison")  # which is set up once, not by each process
@@ -63,6 +63,62 @@ def test_the_table_has_a_row_for_each_way(result):
         (row,) = [line for line in text.splitlines() if line.strip().startswith(name)]
         assert row.count("±") == 2
         assert (" all " in row) == (name != "plain float32")
+
+
+def test_what_adacomps_paper_counts_is_in_the_record_and_its_table():
+    settings = TrainSettings(codecs=("adacomp",), **QUICK)
+    record = comparison.run(settings, None, created=NOW).record
+    plain, run = record.runs
+    assert plain.counted_elements == {}
+    model = digits_cnn.model()
+    assert sum(run.counted_elements.values()) == 2 * model.size
+    assert set(run.counted_elements) == {"convolution", "matrix", "vector"}
+    # Bins of convolutions and vectors are short, 8 bits an element; those of matrices long, 16.
+    (step,) = run.steps
+    short = step.counted_bits["convolution"] + step.counted_bits["vector"]
+    assert short // 8 + step.counted_bits["matrix"] // 16 == step.selected
+    assert 0 < short < step.counted_bits["matrix"] * 8
+    console = Console(file=io.StringIO(), width=80)
+    console.print(with_further(training_table)(record))
+    (row,) = [line for line in console.file.getvalue().splitlines() if " matrix " in line]
+    assert row.split()[:3] == ["adacomp", "matrix", "50,112"]
+    assert f"{run.counted_rates()['matrix']:.1f}\N{MULTIPLICATION SIGN}" in row
+
+
+def test_local_sgd_over_the_switch_is_that_of_plain_sums():
+    settings = TrainSettings(
+        codecs=("exact",), workers=4, batch_size=50, epochs=1, local_sgd="2,4", rack_codec="exact"
+    )
+    plain, run = comparison.run(settings, None, created=NOW).record.runs
+    assert [step.scope for step in run.steps] == [
+        "none",
+        "rack",
+        "none",
+        "job",
+        "none",
+        "rack",
+        "none",
+    ]
+    assert run.summed_steps == run.exact_steps == 3
+    # Of two workers' sums, and of four, the nearest float32: plain sums of two are as near.
+    assert run.steps[2].loss == plain.steps[2].loss
+    assert run.steps[-1].loss == pytest.approx(plain.steps[-1].loss, rel=1e-5)
+    sent = [step.bytes_sent for step in run.steps]
+    assert [bool(each) for each in sent] == [step.scope != "none" for step in run.steps]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"local_sgd": "9,3"}, "K1 must be less than K2"),
+        ({"racks": 2}, "racks without local_sgd"),
+        ({"local_sgd": "3", "networks": ("10g",)}, "take no simulated time"),
+        ({"local_sgd": "3", "baselines": ("ring-float16",)}, "take no simulated time"),
+    ],
+)
+def test_settings_that_do_not_go_with_local_sgd(settings, message):
+    with pytest.raises((ValueError, ConfigError), match=message):
+        TrainSettings(**settings)
 
 
 def test_a_codec_with_momentum_has_none_in_the_optimizer():

@@ -10,10 +10,12 @@ import pytest
 from support.records import a_report
 
 from innet.core.errors import ConfigError, InputError
+from innet.core.local_sgd import LocalSgd
 from innet.experiments.models import digits_cnn
 from innet.experiments.models.model import MODELS, data_of, model_of
 from innet.experiments.training import (
     Data,
+    PlainAverager,
     Samples,
     Schedule,
     batches,
@@ -21,6 +23,7 @@ from innet.experiments.training import (
     shards,
     steps_per_epoch,
     train,
+    train_local,
     train_replica,
 )
 from innet.records import Report
@@ -292,3 +295,60 @@ class TestOfOthers:
     def test_data(self, loaded, match) -> None:
         with pytest.raises(InputError, match=match):
             data_of(replace(MODEL, load=lambda part: loaded), "test")
+
+
+class TestLocalSgd:
+    """Local SGD and Hier-AVG, beside a loop that averages the parameters themselves."""
+
+    RACKS = ((0, 1), (2, 3))
+    SCHEDULE = Schedule(4, 7, 8, 0.05, 0.9)
+
+    def by_hand(self, digits: Data, text: str) -> tuple[list[float], list[str]]:
+        model = digits_cnn.model()
+        for_parameters, for_batches = np.random.default_rng(5).spawn(2)
+        start = model.initial(for_parameters).astype(np.float64)
+        own, velocity = [start.copy() for _ in range(4)], [np.zeros_like(start) for _ in range(4)]
+        stream = batches(shards(digits.train, 4), 8, for_batches)
+        losses, scopes = [], list(itertools.islice(LocalSgd.parse(text).scopes(), 7))
+        for scope in scopes:
+            found = []
+            for worker, part in enumerate(next(stream)):
+                at = own[worker].astype(np.float32)
+                loss, gradient = model.gradient(at, part.inputs, part.targets)
+                velocity[worker] = 0.9 * velocity[worker] + gradient
+                own[worker] = own[worker] - 0.05 * velocity[worker]
+                found.append(loss)
+            losses.append(sum(found) / 4)
+            groups = {"job": [(0, 1, 2, 3)], "rack": self.RACKS, "none": []}[scope]
+            for group in groups:
+                mean = np.mean([own[worker] for worker in group], axis=0)
+                for worker in group:
+                    own[worker] = mean.copy()
+        return losses, scopes
+
+    @pytest.mark.parametrize("text", ["1", "3", "2,4", "1,3"])
+    def test_parameters_are_averaged_when_it_is_time(self, digits: Data, text: str) -> None:
+        losses, scopes = self.by_hand(digits, text)
+        schedule = replace(self.SCHEDULE, local_sgd=LocalSgd.parse(text))
+        average = PlainAverager(self.RACKS)
+        steps = list(train_local(schedule, digits_cnn.model(), digits, average, 5))
+        assert [step.scope for step in steps] == scopes
+        assert [step.loss for step in steps] == pytest.approx(losses, rel=1e-4)
+        assert steps[-1].score is not None
+
+    def test_with_an_average_at_every_step_and_no_momentum_it_is_sgd(self, digits: Data) -> None:
+        schedule = replace(self.SCHEDULE, momentum=0.0)
+        plain = list(train(schedule, digits_cnn.model(), digits, plain_sum, 5))
+        local = replace(schedule, local_sgd=LocalSgd(1))
+        average = PlainAverager(self.RACKS)
+        steps = list(train_local(local, digits_cnn.model(), digits, average, 5))
+        expected = [step.loss for step in plain]
+        assert [step.loss for step in steps] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_learning_rate_rises_to_that_of_its_decay() -> None:
+    schedule = Schedule(1, 8, 1, 0.4, 0.0, warmup=4)
+    assert [schedule.rate(i) for i in range(1, 7)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+    cosine, warm = (replace(schedule, decay="cosine", warmup=n) for n in (0, 4))
+    assert warm.rate(2) == pytest.approx(cosine.rate(2) / 2)
+    assert [warm.rate(i) for i in range(4, 9)] == [cosine.rate(i) for i in range(4, 9)]

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from support import gradients
 
+from innet.core.errors import InputError
 from innet.core.settings import validate
+from innet.experiments.models.model import model_of
 from innet.experiments.papers import Context, ReproduceOptions, paper_of
 from innet.experiments.traffic_claims import (
     ElementRates,
-    LayerCounts,
     Lossless,
     Similarity,
     Variants,
     WireRates,
-    layer_type,
     nearest_sums,
 )
+from innet.experiments.training import by_type
 
 QUICK = Context(paper_of("lhc"), ReproduceOptions(quick=True), None)
 FULL = Context(paper_of("lhc"), ReproduceOptions(seeds=1), None)
@@ -73,24 +73,19 @@ def test_rates_on_the_wire():
     assert validate(WireRates, {**settings, "rates": {"65": 45}}).finding(FULL).holds is True
 
 
-def test_adacomps_bits_are_counted_by_type_of_layer():
+def test_types_of_layers_and_what_is_counted_of_them():
     shapes = {"conv.weight": (2, 3, 3, 4), "lstm.weight_hh": (10, 20), "dense": (5, 8), "b": (6,)}
-    assert [layer_type(*each) for each in shapes.items()] == [
-        "convolution", "recurrent", "matrix", "vector"
-    ]  # fmt: skip
-    counts = LayerCounts(SimpleNamespace(shapes=shapes))
-    counts.add(np.array([0, 71, 72, 271, 272, 312], np.int32))
-    counts.add(np.array([1, 200], np.int32))
-    assert counts.rates() == {
-        "convolution": 2 * 72 * 32 / (3 * 8),
-        "recurrent": 2 * 200 * 32 / (3 * 16),
-        "matrix": 2 * 40 * 32 / 16,
-        "vector": 2 * 6 * 32 / 8,
-    }
-    counts.add(np.array([0], np.int32))  # counting began anew
-    assert counts.rates()["recurrent"] == math.inf
-    counts.add(None)
-    assert counts.rates() == {"convolution": 4, "recurrent": 2, "matrix": 2, "vector": 4}
+    model = dataclasses.replace(model_of("digits-cnn"), shapes=shapes)
+    assert model.layer_types == ("convolution", "recurrent", "matrix", "vector")
+    bits, elements = by_type(model, (24, None, 16, 0), 2)
+    assert bits == {"convolution": 24, "matrix": 16, "vector": 0}
+    assert elements == {"convolution": 144, "matrix": 80, "vector": 12}
+
+
+def test_rates_need_a_codec_whose_paper_counts_so():
+    measure = ElementRates(kind="element-rates", model="digits-cnn", workers=2, codec="topk")
+    with pytest.raises(InputError, match="choose adacomp"):
+        measure.finding(QUICK)
 
 
 def test_rates_by_type_while_a_model_trains():
@@ -132,3 +127,24 @@ def test_variants_are_compared_with_a_reference(subject, allowed):
     assert found.holds is (subject == "same")
     assert "too fast diverges" in found.measured
     assert found.numbers["too fast"] == [None]
+
+
+def test_a_reference_that_does_not_learn_itself_shows_nothing():
+    settings = {
+        "kind": "variants",
+        "model": "digits-cnn",
+        "workers": 2,
+        "methods": {
+            "plain": {"batch": 3},
+            "frozen": {"rate": 1e-9, "batch": 3},
+            "frozen, exact": {"rate": 1e-9, "batch": 3, "codec": "exact"},
+        },
+        "subject": "frozen, exact",
+        "reference": "frozen",
+        "max_score_drop": 1.0,
+        "epochs": 2,
+    }
+    assert validate(Variants, settings).finding(FULL).holds is True
+    found = validate(Variants, {**settings, "learns": 5.0}).finding(FULL)
+    assert found.holds is False
+    assert found.criterion.endswith("worse than frozen, which is at most 5 worse than plain")

@@ -93,6 +93,16 @@ class TestRun:
         assert run.summed_by_network
         assert not a_run(steps=steps[2:3], renumber=True).summed_by_network
 
+    def test_rates_that_a_paper_counts(self) -> None:
+        bits: list[dict[str, int]] = [{"matrix": 64, "vector": 8}, {"matrix": 16, "vector": 0}]
+        steps = [Step(iteration=1, loss=1, counted_bits=each) for each in bits]
+        run = a_run(steps=steps, renumber=True).model_copy(
+            update={"counted_elements": {"matrix": 10, "vector": 2}}
+        )
+        assert run.counted_rates() == {"matrix": 2 * 320 / 80, "vector": 2 * 64 / 8}
+        assert run.counted_rates(slice(1, 2)) == {"matrix": 320 / 16, "vector": math.inf}
+        assert a_run(steps=steps, renumber=True).counted_rates() == {}
+
     def test_a_gap_in_the_iterations_is_refused(self) -> None:
         with pytest.raises(ValidationError, match="without a gap"):
             Run(
@@ -116,7 +126,7 @@ class TestFile:
         a_record().save(tmp_path / "record.json")
         document = json.loads((tmp_path / "record.json").read_text())
         assert list(document)[:2] == ["format", "version"]
-        assert (document["format"], document["version"]) == ("innet.demo", 4)
+        assert (document["format"], document["version"]) == ("innet.demo", 5)
 
     def test_every_field_is_written_whether_it_is_the_default_or_not(self, tmp_path: Any) -> None:
         a_record().save(tmp_path / "record.json")
@@ -136,7 +146,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 5}, "version 5; this innet reads up to version 4. Use a newer innet"),
+            ({"version": 6}, "version 6; this innet reads up to version 5. Use a newer innet"),
             ({"version": "1"}, "its version is '1'"),
             ({"version": True}, "its version is True"),
             ({"version": 0}, "its version is 0"),
@@ -313,13 +323,25 @@ class TestOlderVersions:
         assert isinstance(loaded, TrainingRecord)
         assert loaded.networks == ()
 
+    def test_version_4_did_not_count_as_papers_do(self, tmp_path: Any) -> None:
+        document = json.loads(a_record().model_dump_json(round_trip=True))
+        for run in document["runs"]:
+            del run["counted_elements"]
+            for step in run["steps"]:
+                del step["counted_bits"]
+        loaded = self.old(tmp_path, 4, document)
+        assert loaded == a_record()
+        assert isinstance(loaded, TrainingRecord)
+        assert loaded.version == 5
+        assert loaded.runs[0].counted_rates() == {}
+
     def test_version_2_had_other_names(self, tmp_path: Any) -> None:
         codec = {"selector": "topk", "quantiser": "fixed", "feedback": "residual"}
         run = a_run("dense").model_copy(update={"settings": {"way": "dense", "codec": codec}})
         document = json.loads(a_record(runs=[run]).model_dump_json(round_trip=True))
         loaded = self.old(tmp_path, 2, document)
         assert isinstance(loaded, TrainingRecord)
-        assert loaded.version == 4
+        assert loaded.version == 5
         assert loaded.runs[0].settings == {
             "method": "dense",
             "codec": {"selector": "topk", "quantizer": "fixed", "error_feedback": "residual"},

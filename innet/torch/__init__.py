@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from innet.torch.tensors import torch
 
 if TYPE_CHECKING:
-    from innet.torch.ddp import DDPHook, HookState, ddp_hook
+    from innet.torch.ddp import CompressionHook, DDPHook, HookState, ddp_hook
     from innet.torch.fsdp import SwitchReduceScatter
 
-__all__ = ["DDPHook", "HookState", "SwitchReduceScatter", "ddp_hook"]
+__all__ = ["CompressionHook", "DDPHook", "HookState", "SwitchReduceScatter", "ddp_hook"]
 
 _HOMES = {
+    "CompressionHook": "ddp",
     "DDPHook": "ddp",
     "HookState": "ddp",
     "SwitchReduceScatter": "fsdp",

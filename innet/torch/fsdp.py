@@ -21,6 +21,7 @@ from innet.codecs import Codec, CodecSpec, build_codec
 from innet.core.errors import InputError
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
+from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import Settings, join_group
 from innet.torch.tensors import DTYPES, kernels_for, torch
 
@@ -96,7 +97,7 @@ class SwitchReduceScatter(ReduceScatter):
         build_codec(codec, seed=seed)  # an invalid codec is reported now, not in the first backward
         compile_codec(codec)
         member, _ = join_group(process_group, settings)
-        comm_thread = CommThread(member, deadline=deadline, seed=seed)
+        comm_thread = CommThread(SwitchReducer(member, deadline), deadline=deadline, seed=seed)
         made = [cls(comm_thread, codec, index) for index, _ in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
             module.set_custom_reduce_scatter(each)

@@ -152,6 +152,11 @@ class BucketHook(ABC):
         """The shapes of the parameters that are coded together; known after the first iteration."""
         return [unit.shapes for unit in self._units]
 
+    @property
+    def process_group(self) -> torch.distributed.ProcessGroup | None:
+        """The group whose ranks are the workers; None for all ranks."""
+        return self._group
+
     def adascale_gain(self) -> float:
         """AdaScale's gain (Johnson et al., 2020) of the last iteration, from 1 to the workers.
 
@@ -487,9 +492,9 @@ class CompressionHook(BucketHook):
     """The state of ``ddp_hook`` with which a process group sums, without a switch; one for each
     model.
 
-    The codec's integers are summed by the all-reduce of a group with the same ranks and back ends
-    as ``group``: gloo's, NCCL's, or another with int32. Gradients, and ``state_dict``, are those of
-    ``HookState``, bit for bit.
+    The codec's integers are summed by the all-reduce of gloo or NCCL, whichever ``group`` has, over
+    connections of the hook's own. Gradients and ``state_dict`` are those of ``HookState``, bit for
+    bit.
 
     Args:
         codec, unit_cap_mb, seed, deadline, scale, named_parameters, gain: see ``BucketHook``.

@@ -6,6 +6,7 @@ words of a round.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +39,7 @@ Vector = NDArray[np.float32]
 Words = NDArray[np.int32]
 
 _QUARTER = 1 << 30  # of int32's range: two of them exceed it
-_REPORT_SECONDS = 3.0  # how long survivors of a failure wait for each other
+_REPORT_SECONDS = 10.0  # how long survivors of a failure wait for each other
 _LOOK_SECONDS = 0.02
 
 
@@ -161,13 +162,13 @@ class SwitchReducer:
 
 
 class GroupReducer:
-    """Sums by the all-reduce of a process group, without a switch; see ``Reducer``.
+    """Sums by the all-reduce of gloo or NCCL, without a switch; see ``Reducer``.
 
-    Words are summed as int32, modulo 2**32, as a switch does. A group whose sums saturate serves
-    codecs that stay within int32. Where the group has no BOR, as NCCL's, bits travel as bytes with
-    MAX: 8 times the words of bitmaps.
+    Words are summed as int32, modulo 2**32, as a switch does; that is tried first, and codecs that
+    need it are refused where it is not so. Without BOR, as in NCCL, bits travel as bytes with MAX:
+    8 times the words of bitmaps.
 
-    It makes a group of its own with the same ranks and back ends, since it runs in a thread, and
+    It has connections of its own between the group's ranks, since it runs in a thread, and
     collectives of one group need one order.
 
     Args:
@@ -175,7 +176,8 @@ class GroupReducer:
         deadline: seconds that an all-reduce waits for a rank, including its computation.
 
     Raises:
-        InputError: there is no process group, this rank is not in it, or it cannot sum int32.
+        InputError: there is no process group, this rank is not in it, or it is not of gloo, NCCL or
+            innet.
         NetworkError: a rank is missing.
     """
 
@@ -188,53 +190,48 @@ class GroupReducer:
         if self.worker < 0:
             raise InputError("this rank is not in the process group.")
         self.workers = dist.get_world_size(group)
-        self._ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
-        self._name, self._config = dist.get_backend(group), dist.get_backend_config(group)
-        if self._name == "innet":  # int32 is gloo's there, and a job at the switch is not needed
-            self._name = self._config = "gloo"
-        self._device = _device_of(self._config)
+        self._parent = group
+        self._name = _backend_of(dist.get_backend_config(group))
+        self._device = torch.device("cpu")
+        if self._name == "nccl":
+            self._device = torch.device("cuda", torch.cuda.current_device())
         self._bytes = 0
         self._may_overflow: Callable[[], bool] = lambda: False
         self._open(deadline)
 
     def _open(self, deadline: float) -> None:
+        first = 0 if self._parent is None else dist.get_global_rank(self._parent, 0)
+        drawn = [secrets.token_hex(8) if self.worker == 0 else None]
         try:
-            self._group = dist.new_group(
-                self._ranks,
-                timeout=timedelta(seconds=deadline),
-                backend=self._config,
-                use_local_synchronization=True,
+            dist.broadcast_object_list(drawn, src=first, group=self._parent)
+            self._store = dist.PrefixStore(
+                f"innet/{drawn[0]}", dist.distributed_c10d._get_default_store()
             )
-        except (RuntimeError, ValueError) as error:
+            self._group = _connect(
+                self._name, self._store, self.worker, self.workers, timedelta(seconds=deadline)
+            )
+        except RuntimeError as error:
             raise NetworkError(
-                f"rank {self.worker} could not make a group of {self._name} with the ranks "
-                f"{number_list(self._ranks)}: {_first_line(error)}"
+                f"rank {self.worker} could not connect to the other {self.workers - 1} ranks by "
+                f"{self._name}: {_first_line(error)}"
             ) from error
         self._probe()
 
     def _probe(self) -> None:
-        """Try what codecs need, since a group may be anybody's."""
+        """Whether sums wrap, and whether there is a bitwise OR: versions of PyTorch differ."""
         quarters = np.full(1, _QUARTER, np.int32)
         wrapped = np.asarray([self.workers * _QUARTER]).astype(np.uint32).view(np.int32)
-        signs = np.array([-self.worker, self.worker], np.int32)
+        bit = np.full(1, 1 << self.worker % 31, np.int32)
         try:
-            summed = self._all_reduce(quarters, dist.ReduceOp.SUM)
-            largest = self._all_reduce(signs, dist.ReduceOp.MAX)
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise InputError(
-                f"the process group of {self._name} cannot reduce int32 by SUM and MAX, which "
-                f"codecs need: {_first_line(error)} Use one of gloo or NCCL, or HookState with a "
-                "switch."
-            ) from error
-        if largest.tolist() != [0, self.workers - 1]:
-            raise InputError(f"the process group of {self._name} computes a wrong maximum.")
-        self._wraps = summed[0] == wrapped[0]
+            self._wraps = bool(self._all_reduce(quarters, dist.ReduceOp.SUM)[0] == wrapped[0])
+        except RuntimeError as error:
+            raise self._failure(error) from error
         try:
-            bits = self._all_reduce(np.full(1, 1 << self.worker % 31, np.int32), dist.ReduceOp.BOR)
-        except (RuntimeError, ValueError, TypeError):  # refused before anything was sent
+            bits = self._all_reduce(bit, dist.ReduceOp.BOR)
+        except (RuntimeError, ValueError):  # refused on each rank, before anything was sent
             self._has_or = False
         else:
-            self._has_or = bits[0] == (1 << min(self.workers, 31)) - 1
+            self._has_or = bool(bits[0] == (1 << min(self.workers, 31)) - 1)
 
     def check(self, codec: Codec) -> None:
         codec.value_bits(self.workers)
@@ -333,7 +330,9 @@ class GroupReducer:
     def _all_reduce(self, array: NDArray[Any], operation: Any) -> NDArray[Any]:
         self._bytes += array.nbytes
         tensor = torch.from_numpy(array.copy()).to(self._device)
-        dist.all_reduce(tensor, operation, group=self._group)
+        options = dist.AllreduceOptions()
+        options.reduceOp = operation
+        self._group.allreduce([tensor], options).wait()
         result: NDArray[Any] = tensor.cpu().numpy()
         return result
 
@@ -354,14 +353,13 @@ class GroupReducer:
 
     def _missing(self) -> list[int]:
         try:
-            store = self._group.get_group_store()
-            store.set(f"innet/failed/{self.worker}", "")
+            self._store.set(f"failed/{self.worker}", "")
             self._group.abort()
             missing = [each for each in range(self.workers) if each != self.worker]
             until = time.monotonic() + _REPORT_SECONDS
             while missing and time.monotonic() < until:
                 time.sleep(_LOOK_SECONDS)
-                missing = [each for each in missing if not store.check([f"innet/failed/{each}"])]
+                missing = [each for each in missing if not self._store.check([f"failed/{each}"])]
         except RuntimeError:  # the process with the store has ended
             return []
         return missing
@@ -377,17 +375,32 @@ class GroupReducer:
         return None
 
     def leave(self) -> None:
-        if dist.is_initialized() and self._group in dist.distributed_c10d._world.pg_map:
-            dist.destroy_process_group(self._group)
+        self._group.shutdown()
 
 
-def _device_of(config: str) -> torch.device:
-    """The device whose tensors the group reduces: the CPU if it can."""
-    devices = {part.partition(":")[0] for part in config.split(",")}
-    if "cpu" in devices or ":" not in config:
-        return torch.device("cpu")
-    device = sorted(devices)[0]
-    return torch.device(device, torch.get_device_module(device).current_device())
+def _backend_of(config: str) -> str:
+    """The back end for words, of those of a group: gloo if it has it.
+
+    Raises:
+        InputError: it has neither gloo nor NCCL.
+    """
+    names = {part.rpartition(":")[2] for part in config.split(",")}
+    if names & {"gloo", "innet"}:  # innet's process group leaves integers to gloo
+        return "gloo"
+    if "nccl" in names:
+        return "nccl"
+    raise InputError(
+        f"a process group of {config}; CompressionHook takes one of gloo or NCCL. Make one by "
+        "torch.distributed.new_group(backend='gloo')."
+    )
+
+
+def _connect(name: str, store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    if name == "gloo":
+        return dist.ProcessGroupGloo(store, rank, size, timeout)
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    return dist.ProcessGroupNCCL(store, rank, size, options)
 
 
 def _first_line(error: BaseException) -> str:

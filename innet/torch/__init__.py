@@ -12,14 +12,22 @@ from innet.torch.tensors import torch
 
 if TYPE_CHECKING:
     from innet.torch.ddp import CompressionHook, DDPHook, HookState, ddp_hook
-    from innet.torch.fsdp import SwitchReduceScatter
+    from innet.torch.fsdp import SwitchAllReduce, SwitchReduceScatter
 
-__all__ = ["CompressionHook", "DDPHook", "HookState", "SwitchReduceScatter", "ddp_hook"]
+__all__ = [
+    "CompressionHook",
+    "DDPHook",
+    "HookState",
+    "SwitchAllReduce",
+    "SwitchReduceScatter",
+    "ddp_hook",
+]
 
 _HOMES = {
     "CompressionHook": "ddp",
     "DDPHook": "ddp",
     "HookState": "ddp",
+    "SwitchAllReduce": "fsdp",
     "SwitchReduceScatter": "fsdp",
     "ddp_hook": "ddp",
 }

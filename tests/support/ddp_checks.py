@@ -30,6 +30,7 @@ import pytest
 import torch
 import torch._dynamo  # DistributedDataParallel would, in each of the ranks
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -45,7 +46,14 @@ from innet.core.errors import (
 )
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.service.process import local_switch
-from innet.torch import CompressionHook, DDPHook, HookState, SwitchReduceScatter, ddp_hook
+from innet.torch import (
+    CompressionHook,
+    DDPHook,
+    HookState,
+    SwitchAllReduce,
+    SwitchReduceScatter,
+    ddp_hook,
+)
 from innet.torch.bucket_reduction import layers
 from innet.torch.reducers import GroupReducer
 
@@ -700,6 +708,39 @@ def shards_of_a_model():
         attached[0].close()
     with pytest.raises(innet.core.errors.InputError, match="apply fully_shard first"):
         SwitchReduceScatter.attach(Net())
+
+
+@check
+def replicas_of_shards():
+    """Hybrid sharding with innet's all-reduce over the replicas, beside PyTorch's own."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    models = []
+    for codec in (None, "exact", "topk"):
+        torch.manual_seed(7)
+        net = Net()
+        net.gain = torch.nn.Parameter(net.gain.detach().reshape(1))
+        for module in (net.first, net.second, net):
+            fully_shard(module, mesh=mesh["shard"] if codec else mesh)
+        attached = []
+        if codec:
+            group = mesh["replicate"].get_group()
+            attached = SwitchAllReduce.attach(
+                net, codec, process_group=group, deadline=60.0, seed=5
+            )
+            assert len(attached) == 3
+        models.append((net, torch.optim.SGD(net.parameters(), lr=0.1), attached))
+    for step in range(3):
+        for net, optimizer, _ in models:
+            optimizer.zero_grad()
+            loss_of(net, step).backward()
+            optimizer.step()
+    plain, exact, topk = ([each.full_tensor() for each in net.parameters()] for net, _, _ in models)
+    for one, other in zip(exact, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    assert any(not torch.allclose(one, other) for one, other in zip(topk, plain, strict=True))
+    for _, _, attached in models[1:]:
+        assert all(each.reports[0].workers == 2 for each in attached)
+        attached[0].close()
 
 
 @check

@@ -59,10 +59,10 @@ def test_csv_files_are_the_record(tmp_path):
 
 
 def test_tensorboard_events_are_the_record(tmp_path):
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing import event_accumulator
-    from tensorboard.util.tensor_util import make_ndarray
-
+    event_accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    make_ndarray = pytest.importorskip("tensorboard.util.tensor_util").make_ndarray
     for _ in range(2):
         write(["tensorboard", "tensorboard"], tmp_path)
     folders = sorted((tmp_path / "log").iterdir())

@@ -190,7 +190,9 @@ def test_a_switch_that_is_started_anew_goes_on_where_the_codecs_are():
     with contextlib.ExitStack() as stack:
         with serving() as service:
             made = joined(service, stack, WORKERS)
-            all_threads = [CommThread(SwitchReducer(each, SECONDS), deadline=SECONDS, seed=1) for each in made]
+            all_threads = [
+                CommThread(SwitchReducer(each, SECONDS), deadline=SECONDS, seed=1) for each in made
+            ]
             for each in all_threads:
                 stack.callback(each.close)
             codecs = [each.build_codec("topk") for each in all_threads]

@@ -25,7 +25,7 @@ from innet.core.errors import InputError, StateError
 from innet.torch import CompressionHook, HookState, ddp_hook
 from innet.torch.model_hook import ModelHook
 
-STEPS, SAVED = 6, 3  # steps of a training, and the step at which it is saved
+SAVED = 3  # steps of each of the two epochs; a training is saved between them
 CODEC = {"preset": "topk", "ratio": 0.05, "layers": {"*2.bias": "dense"}}
 OPTIONS = {"seed": 5, "unit_cap_mb": 0.001, "deadline": 60.0}
 CHECKS = {}
@@ -54,12 +54,12 @@ class Tiny(torch.nn.Module):
 
 
 class Rows(Dataset):
-    """This rank's data: 8 rows for each step."""
+    """This rank's data: 8 rows for each step of an epoch."""
 
-    def __init__(self, first=0):
+    def __init__(self):
         generator = torch.Generator().manual_seed(1000 + dist.get_rank())
-        self.x = torch.randn(8 * STEPS, 20, generator=generator)[8 * first :]
-        self.y = torch.randn(8 * STEPS, 3, generator=generator)[8 * first :]
+        self.x = torch.randn(8 * SAVED, 20, generator=generator)
+        self.y = torch.randn(8 * SAVED, 3, generator=generator)
 
     def __len__(self):
         return len(self.x)
@@ -68,8 +68,8 @@ class Rows(Dataset):
         return {"x": self.x[index], "y": self.y[index]}
 
 
-def loader(first=0):
-    return DataLoader(Rows(first), batch_size=8)
+def loader():
+    return DataLoader(Rows(), batch_size=8)
 
 
 def sgd(model):
@@ -83,7 +83,7 @@ def raw():
     state = HookState(CODEC, named_parameters=tiny.named_parameters(), **OPTIONS)
     model.register_comm_hook(state, ddp_hook)
     optimizer = sgd(model)
-    for batch in loader():
+    for batch in [*loader(), *loader()]:
         optimizer.zero_grad()
         model(**batch)["loss"].backward()
         optimizer.step()
@@ -141,14 +141,14 @@ def accelerate_trains_as_a_loop_does():
     assert len(hook.state.units) == 0
     assert model.gradient_as_bucket_view
     batches = list(loader())
-    train(accelerator, model, optimizer, batches[:SAVED])
+    train(accelerator, model, optimizer, batches)
     accelerator.save_state(folder)
-    train(accelerator, model, optimizer, batches[SAVED:])
+    train(accelerator, model, optimizer, batches)
     assert losses == EXPECTED
     hook.close()
     accelerator, model, optimizer, losses, hook = prepared(**options)
     accelerator.load_state(folder)
-    train(accelerator, model, optimizer, batches[SAVED:])
+    train(accelerator, model, optimizer, batches)
     assert losses == EXPECTED[SAVED:]
     hook.close()
     accelerator, model, optimizer, _, hook = prepared(failing_hook())
@@ -173,7 +173,7 @@ def transformers_trains_as_a_loop_does():
     def trainer(hook, comm_hook_options=None, **options):
         arguments = TrainingArguments(
             output_dir=str(FOLDER / "transformers"), use_cpu=True, ddp_backend="gloo",
-            max_grad_norm=0.0, ddp_find_unused_parameters=False, num_train_epochs=1,
+            max_grad_norm=0.0, ddp_find_unused_parameters=False, num_train_epochs=2,
             report_to="none", disable_tqdm=True, save_steps=SAVED, logging_strategy="no",
             dataloader_pin_memory=False, **options,
         )  # fmt: skip
@@ -225,14 +225,14 @@ def lightning_trains_as_a_loop_does():
         def configure_optimizers(self):
             return sgd(self)
 
-    def fitted(strategy, steps=STEPS, first=0, saved=None):
+    def fitted(strategy, epochs=2, saved=None):
         module = Module()
         trainer = lightning.Trainer(
-            strategy=strategy, accelerator="cpu", devices=2, max_steps=steps, logger=False,
+            strategy=strategy, accelerator="cpu", devices=2, max_epochs=epochs, logger=False,
             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-            use_distributed_sampler=False, default_root_dir=FOLDER, max_epochs=1,
+            use_distributed_sampler=False, default_root_dir=FOLDER,
         )  # fmt: skip
-        trainer.fit(module, loader(first), ckpt_path=saved)
+        trainer.fit(module, loader(), ckpt_path=saved)
         return trainer, module.tiny.losses
 
     def strategy():
@@ -240,7 +240,7 @@ def lightning_trains_as_a_loop_does():
 
     _, losses = fitted(strategy())
     assert losses == EXPECTED
-    trainer, losses = fitted(strategy(), steps=SAVED)
+    trainer, losses = fitted(strategy(), epochs=1)
     assert losses == EXPECTED[:SAVED]
     saved = FOLDER / "lightning.ckpt"
     trainer.save_checkpoint(saved)

@@ -26,9 +26,15 @@ pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many proc
 
 
 def torchrun(*arguments):
+    safe = "1"  # without the script's folder on the path: Transformers looks for a package kernels
     return subprocess.run(
         [*TORCHRUN, "--standalone", "--nproc-per-node", "2", *map(str, arguments)],
-        env={**os.environ, "PYTHONWARNINGS": "ignore", "INNET_JOBS": "8"},
+        env={
+            **os.environ,
+            "PYTHONWARNINGS": "ignore",
+            "PYTHONSAFEPATH": safe,
+            "INNET_JOBS": "8",
+        },
         capture_output=True,
         text=True,
         timeout=280,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from innet.experiments.papers import ReproduceOptions
     from innet.experiments.reproduce import ClaimDone
     from innet.experiments.throughput import Measure
-    from innet.records import Point, Record, SweepRecord
+    from innet.records import Point, Progress, Record, SweepRecord
 
 experiment_app = typer.Typer(
     help="Experiments that sweep over settings.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -78,7 +78,17 @@ def demo(
 
 @with_settings(TrainSettings)
 def train(
-    settings: TrainSettings, *, out_dir: OutDirOption = OUT_DIR, as_json: JsonOption = False
+    settings: TrainSettings,
+    *,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="tensorboard|csv",
+            help="Log each iteration, in the folder log of --out; may be given twice.",
+        ),
+    ] = None,
+    out_dir: OutDirOption = OUT_DIR,
+    as_json: JsonOption = False,
 ) -> None:
     """Train a small model with any codec, beside plain float32 sums.
 
@@ -89,11 +99,18 @@ def train(
     from innet.experiments.plots import draw_training
     from innet.experiments.progress import ProgressDisplay
     from innet.experiments.tables import training_table, with_further
+    from innet.experiments.training_log import TrainingLog
 
+    logged = TrainingLog(log or [], out_dir)
     try:
-        with ProgressDisplay(err) as display:
+        with ProgressDisplay(err) as display, logged:
+
+            def watch(event: Progress) -> None:
+                display(event)
+                logged(event)
+
             result = run(
-                settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_training
+                settings, out_dir, created=datetime.now(UTC), watch=watch, draw=draw_training
             )
     except (KeyboardInterrupt, InnetError, MemoryError) as stop:
         for note in getattr(stop, "__notes__", ()):
@@ -102,6 +119,7 @@ def train(
     for note in result.notes:
         err.print(note, markup=False)
     files = {"record": result.record_path, "plot": result.plot_path}
+    files["log"] = logged.folder if log else None
     show(result.record, with_further(training_table), files, as_json=as_json)
 
 

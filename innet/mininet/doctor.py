@@ -74,6 +74,9 @@ def findings() -> list[Finding]:
         _package(
             "prometheus_client", "innet switch serve --metrics", "pip install 'innet[metrics]'"
         ),
+        _package(
+            "tensorboard", "innet train --log tensorboard", "pip install 'innet[tensorboard]'"
+        ),
         _package("distributed", "sweeps on a cluster (--scheduler)", "pip install 'innet[dask]'"),
         _check("CUDA", _cuda, "kernels on a GPU (kernels='cuda')", "pip install 'innet[cuda]'"),
     ]

@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING, Any
 from innet.torch.tensors import torch
 
 if TYPE_CHECKING:
-    from innet.torch.ddp import DDPHook, HookState, ddp_hook
-    from innet.torch.fsdp import SwitchReduceScatter
+    from innet.torch.ddp import CompressionHook, DDPHook, HookState, ddp_hook
+    from innet.torch.fsdp import SwitchAllReduce, SwitchReduceScatter
 
-__all__ = ["DDPHook", "HookState", "SwitchReduceScatter", "ddp_hook"]
+__all__ = [
+    "CompressionHook",
+    "DDPHook",
+    "HookState",
+    "SwitchAllReduce",
+    "SwitchReduceScatter",
+    "ddp_hook",
+]
 
 _HOMES = {
+    "CompressionHook": "ddp",
     "DDPHook": "ddp",
     "HookState": "ddp",
+    "SwitchAllReduce": "fsdp",
     "SwitchReduceScatter": "fsdp",
     "ddp_hook": "ddp",
 }

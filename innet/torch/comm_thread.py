@@ -1,4 +1,4 @@
-"""A thread that runs the all-reduces of one process over the switch, in order.
+"""A thread that runs the all-reduces of one process, in order.
 
 Callers put a ``ReduceWork`` into the queue and continue computing. All workers of a job must
 enqueue the same all-reduces in the same order.
@@ -11,7 +11,6 @@ import contextlib
 import os
 import queue
 import threading
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 
 from innet import kernels
 from innet.allreduce.warm_up import warm_up
-from innet.allreduce.worker import TIMING, Worker
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
 from innet.codecs.build import descriptions, normalize
 from innet.core.errors import (
@@ -29,39 +27,13 @@ from innet.core.errors import (
     StalledError,
     StateError,
 )
-from innet.network import ClockedTransport
 from innet.records import Report
-from innet.topology import Plan, check_codec
 from innet.torch.preflight import PreflightResult, preflight
+from innet.torch.reducers import Reducer
 
 Vector = NDArray[np.float32]
 _SAMPLE = 4096  # elements of the gradient with which a codec is compiled
 _compiled: set[str] = set()
-
-
-class Member(Protocol):
-    """A worker's membership in a job at a switch, as ``innet.service.join`` returns it."""
-
-    worker: int
-    workers: int
-
-    @property
-    def plan(self) -> Plan: ...
-
-    @property
-    def transport(self) -> ClockedTransport: ...
-
-    @property
-    def switch(self) -> str: ...
-
-    @property
-    def gone(self) -> frozenset[int]: ...
-
-    def read_register(self, switch: str, name: str, index: int) -> int: ...
-
-    def renew(self, deadline: float) -> Plan: ...
-
-    def leave(self) -> None: ...
 
 
 class ReduceWork(Protocol):
@@ -91,35 +63,25 @@ class ReduceWork(Protocol):
 
 
 class CommThread:
-    """The communication thread, and this worker's membership in the job.
+    """The communication thread, and this worker's connection to the others.
 
     Args:
-        member: of a job that has begun.
-        deadline: seconds that an all-reduce waits for a worker, including its computation.
+        reducer: what sums with the others; the thread owns it.
+        deadline: seconds that ``renew`` waits for a worker.
         seed: of the codecs' hashes, the same on all workers.
 
     Attributes:
-        switch: HOST:PORT of the switch.
         worker: index of this worker.
         workers: number of workers.
     """
 
-    def __init__(self, member: Member, *, deadline: float, seed: int = 0) -> None:
-        self.switch = member.switch
-        self.worker = member.worker
-        self.workers = member.workers
-        self._member = member
+    def __init__(self, reducer: Reducer, *, deadline: float, seed: int = 0) -> None:
+        self.worker = reducer.worker
+        self.workers = reducer.workers
+        self._reducer = reducer
         self._deadline = deadline
         self._seed = seed
         self._broken: str | None = None
-        self._reducer = Worker(
-            member.plan,
-            self.worker,
-            codec="dense",  # each all-reduce has its codec
-            transport=member.transport,
-            switch="service",
-            timing=replace(TIMING, give_up=deadline),
-        )
         self._closing = threading.Lock()
         self._closed = False
         self._owner = os.getpid()
@@ -140,12 +102,12 @@ class CommThread:
         """Build a codec for this worker.
 
         Raises:
-            InnetError: as ``innet.codecs.build_codec`` and ``innet.topology.check_codec``.
+            InnetError: as ``innet.codecs.build_codec`` and ``Reducer.check``.
         """
         codec = build_codec(
             spec, seed=self._seed, worker=self.worker, layers=layers, kernels=kernels, gain=gain
         )
-        check_codec(self._member.plan, codec)
+        self._reducer.check(codec)
         return codec
 
     def put(self, work: ReduceWork) -> None:
@@ -174,7 +136,7 @@ class CommThread:
                 from the job's member.
         """
         self._rest()
-        self._reducer.begin_epoch(self._member.renew(self._deadline))
+        self._reducer.renew(self._deadline)
         self._broken = None
 
     def has_lost_switch(self) -> bool:
@@ -185,11 +147,7 @@ class CommThread:
             StateError: this process was forked from the job's member.
         """
         self._rest()
-        try:
-            _ = self._member.gone
-        except (MembershipError, StateError):  # now, or in an earlier renew
-            return True
-        return False
+        return self._reducer.is_lost()
 
     def _check_owned(self) -> None:
         """A forked process has the connection, but not the thread."""
@@ -215,7 +173,7 @@ class CommThread:
                 self._queue.put(None)
             self._closed = True
         self._thread.join(deadline)
-        self._member.leave()
+        self._reducer.leave()
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
@@ -238,7 +196,7 @@ class CommThread:
                 self._reducer.combine,
                 self.worker,
                 work.fingerprint,
-                workers=len(self._member.plan.job.members),
+                workers=self.workers,
                 finite=finite,
                 error=None if error is None else str(error),
             )
@@ -247,18 +205,12 @@ class CommThread:
             if gradient is None or answers.not_finite:
                 work.set_not_finite(answers.not_finite)
                 return
-            total, report = self._reducer.all_reduce(gradient, codec=work.codec)
+            total, report = self._reducer.all_reduce(gradient, work.codec)
         except MembershipError:
             raise  # it names the missing worker
         except StalledError as stall:
-            raise StalledError(self._diagnosis() or str(stall)) from stall
+            raise StalledError(self._reducer.diagnose() or str(stall)) from stall
         work.set_result(total, report)
-
-    def _diagnosis(self) -> str | None:
-        try:
-            return self._reducer.diagnose(self._member.read_register)
-        except (InnetError, OSError):  # the switch is gone
-            return None
 
 
 def compile_codec(spec: CodecSpec) -> None:

@@ -2,10 +2,16 @@
 
 state = HookState(codec="topk")
 model.register_comm_hook(state, ddp_hook)
+
+Without a switch, the all-reduce of any process group sums the codec's integers:
+
+state = CompressionHook(codec="topk", group=None)
+model.register_comm_hook(state, ddp_hook)
 """
 
 # Without postponed annotations: PyTorch compares those of the hook with its types.
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +47,8 @@ from innet.torch.bucket_reduction import (
 )
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
-from innet.torch.rendezvous import Settings, is_positive, join_group
+from innet.torch.reducers import GroupReducer, Reducer, SwitchReducer
+from innet.torch.rendezvous import Settings, checked_deadline, is_positive, join_group
 from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
 
 Vector = NDArray[np.float32]
@@ -53,27 +60,23 @@ _SQUARES = ("workers", "sum")  # in a report's details
 _MEGABYTE = 1 << 20
 
 
-class HookState:
+class BucketHook(ABC):
     """The state of ``ddp_hook``; one for each model.
 
-    The first bucket joins the job; ``connect`` joins earlier. Gradients are coded as float32,
-    whatever their dtype (float32, float16, bfloat16), and replaced by the mean over the workers. If
-    a gradient of any worker has a NaN or an infinity, all workers get NaN for the parameters that
-    are coded together with it, and the state of codecs does not change. A ``GradScaler`` then skips
-    the step.
+    ``HookState`` and ``CompressionHook`` are the two; they differ in what sums.
+
+    Gradients are coded as float32, whatever their dtype (float32, float16, bfloat16), and replaced
+    by the mean over the workers. If a gradient of any worker has a NaN or an infinity, all workers
+    get NaN for the parameters that are coded together with it, and the state of codecs does not
+    change. A ``GradScaler`` then skips the step.
 
     Args:
         codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``. Layers
             are the model's parameters.
-        process_group: its ranks are the workers; by default all ranks.
-        switch: HOST:PORT of the switch service. By default from the environment (``INNET_SWITCH``);
-            otherwise rank 0 starts one on this machine.
-        job: prefix of the job's name at the switch; by default from the environment.
-        key: the switch's key; by default from the environment.
+        group: its ranks are the workers; None for all ranks.
         unit_cap_mb: megabytes (of float32) of parameters that are coded together.
         seed: of the codec's hashes, the same on all workers.
-        deadline: seconds that an all-reduce waits for a worker, including its computation. The end
-            of a worker's process is noticed at once.
+        deadline: seconds that an all-reduce waits for a worker, including its computation.
         scale: returns the factor of the gradients, such as ``GradScaler.get_scale``. Gradients are
             divided by it before coding, so that error feedback and momentum are unscaled.
         named_parameters: ``model.named_parameters()`` of the model before it is wrapped, for a
@@ -81,25 +84,22 @@ class HookState:
         gain: let workers send what AdaScale's gain needs; see ``adascale_gain``.
 
     Raises:
-        InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, another
-            argument is not what it should be, or the key's file cannot be read.
+        InputError: ``unit_cap_mb`` is not positive, ``deadline`` not positive and finite, or
+            another argument is not what it should be.
         UnknownNameError, ConfigError: the codec names an unknown part or parameter.
     """
 
     def __init__(
         self,
-        codec: CodecSpec = "dense",
+        codec: CodecSpec,
+        group: torch.distributed.ProcessGroup | None,
         *,
-        process_group: torch.distributed.ProcessGroup | None = None,
-        switch: str | None = None,
-        job: str | None = None,
-        key: str | None = None,
-        unit_cap_mb: float = 25.0,
-        seed: int = 0,
-        deadline: float = 300.0,
-        scale: Callable[[], float] | None = None,
-        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
-        gain: bool = False,
+        unit_cap_mb: float,
+        seed: int,
+        deadline: float,
+        scale: Callable[[], float] | None,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None,
+        gain: bool,
     ) -> None:
         # Checked now, not in the first iteration, in which each worker waits for the others.
         if not is_positive(unit_cap_mb):
@@ -114,19 +114,18 @@ class HookState:
             build_codec(self.codec, gain=True)  # refuses a codec that has no such sums
         self._with_gain = gain
         self._adascale: AdaScale | None = None
-        compile_codec(self.codec)
-        self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
-        self.unit_cap_mb = unit_cap_mb
+        self.deadline = checked_deadline(deadline)
         self.seed = check_seed(seed)
+        compile_codec(self.codec)
+        self.unit_cap_mb = unit_cap_mb
         self.scale = scale
         self._stats = Stats()
-        self._group = process_group
+        self._group = group
         self._saved: list[dict[str, Any]] = []  # of units that are not built yet
         self._begin()
 
     def _begin(self) -> None:
         self._comm_thread: CommThread | None = None
-        self._started_switch = False  # whether rank 0 has started the switch
         self._forget_buckets()
 
     def _forget_buckets(self) -> None:
@@ -153,6 +152,11 @@ class HookState:
         """The shapes of the parameters that are coded together; known after the first iteration."""
         return [unit.shapes for unit in self._units]
 
+    @property
+    def process_group(self) -> torch.distributed.ProcessGroup | None:
+        """The group whose ranks are the workers; None for all ranks."""
+        return self._group
+
     def adascale_gain(self) -> float:
         """AdaScale's gain (Johnson et al., 2020) of the last iteration, from 1 to the workers.
 
@@ -176,20 +180,21 @@ class HookState:
         return scaler.update(workers, total)
 
     def connect(self) -> None:
-        """Join the job now instead of with the first bucket. All workers must call it.
+        """Connect now instead of with the first bucket. All workers must call it.
 
         Raises:
-            InnetError: the switch cannot be reached or refuses, or a worker is missing.
+            InnetError: the switch cannot be reached or refuses, the group cannot sum, or a worker
+                is missing.
         """
         if self._comm_thread is None:
-            member, self._started_switch = join_group(self._group, self.settings)
-            self._comm_thread = CommThread(member, deadline=self.settings.deadline, seed=self.seed)
+            self._comm_thread = CommThread(self._reducer(), deadline=self.deadline, seed=self.seed)
+
+    @abstractmethod
+    def _reducer(self) -> Reducer:
+        """The connection to the other workers."""
 
     def renew(self) -> None:
         """Recover after a failure with the same codecs; it waits for all workers. All must call it.
-
-        If rank 0 started the switch and it has ended, rank 0 starts another. Otherwise it waits for
-        a switch at the same address.
 
         Wrap the model again before continuing: a DistributedDataParallel cannot be used after an
         error in backward.
@@ -197,18 +202,16 @@ class HookState:
         Raises:
             InnetError: a worker is missing.
         """
-        thread = self._comm_thread
-        if thread is not None and self._started_switch and thread.has_lost_switch():
-            self.close()
-            await_end(thread.switch)
-            self.connect()
-        elif thread is not None:
-            thread.renew()
+        if self._comm_thread is not None:
+            self._comm_thread.renew()
+        self._begin_again()
+
+    def _begin_again(self) -> None:
         self._saved = [_saved(unit) for unit in self._units] + self._saved
         self._forget_buckets()
 
     def close(self) -> None:
-        """Leave the job. It is called automatically at the end of the program."""
+        """End the connection. It is called automatically at the end of the program."""
         if self._comm_thread is not None:
             self._comm_thread.close()
             self._comm_thread = None
@@ -266,7 +269,7 @@ class HookState:
     def __getstate__(self) -> dict[str, Any]:
         left_out = (
             "_comm_thread",
-            "_started_switch",
+            "_own_switch",
             "_units",
             "_places",
             "_cutting",
@@ -408,6 +411,126 @@ class HookState:
         del self._saved[0]
 
 
+class HookState(BucketHook):
+    """The state of ``ddp_hook`` with which a switch sums; one for each model.
+
+    The first bucket joins the job; ``connect`` joins earlier. The end of a worker's process is
+    noticed at once.
+
+    Args:
+        codec, unit_cap_mb, seed, deadline, scale, named_parameters, gain: see ``BucketHook``.
+        process_group: its ranks are the workers; by default all ranks.
+        switch: HOST:PORT of the switch service. By default from the environment (``INNET_SWITCH``);
+            otherwise rank 0 starts one on this machine.
+        job: prefix of the job's name at the switch; by default from the environment.
+        key: the switch's key; by default from the environment.
+
+    Raises:
+        InputError, UnknownNameError, ConfigError: as ``BucketHook``, or the key's file cannot be
+            read.
+    """
+
+    def __init__(
+        self,
+        codec: CodecSpec = "dense",
+        *,
+        process_group: torch.distributed.ProcessGroup | None = None,
+        switch: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        unit_cap_mb: float = 25.0,
+        seed: int = 0,
+        deadline: float = 300.0,
+        scale: Callable[[], float] | None = None,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
+        gain: bool = False,
+    ) -> None:
+        self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        super().__init__(
+            codec,
+            process_group,
+            unit_cap_mb=unit_cap_mb,
+            seed=seed,
+            deadline=deadline,
+            scale=scale,
+            named_parameters=named_parameters,
+            gain=gain,
+        )
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._own_switch: str | None = None  # HOST:PORT of the one that this process has started
+
+    def _reducer(self) -> Reducer:
+        member, started = join_group(self._group, self.settings)
+        self._own_switch = member.switch if started else None
+        return SwitchReducer(member, self.deadline)
+
+    def renew(self) -> None:
+        """Recover after a failure with the same codecs; it waits for all workers. All must call it.
+
+        If rank 0 started the switch and it has ended, rank 0 starts another. Otherwise it waits for
+        a switch at the same address.
+
+        Wrap the model again before continuing: a DistributedDataParallel cannot be used after an
+        error in backward.
+
+        Raises:
+            InnetError: a worker is missing.
+        """
+        thread, switch = self._comm_thread, self._own_switch
+        if thread is not None and switch is not None and thread.has_lost_switch():
+            self.close()
+            await_end(switch)
+            self.connect()
+            self._begin_again()
+        else:
+            super().renew()
+
+
+class CompressionHook(BucketHook):
+    """The state of ``ddp_hook`` with which a process group sums, without a switch; one for each
+    model.
+
+    The codec's integers are summed by the all-reduce of gloo or NCCL, whichever ``group`` has, over
+    connections of the hook's own. Gradients and ``state_dict`` are those of ``HookState``, bit for
+    bit.
+
+    Args:
+        codec, unit_cap_mb, seed, deadline, scale, named_parameters, gain: see ``BucketHook``.
+        group: its ranks are the workers; by default all ranks.
+
+    Raises:
+        InputError, UnknownNameError, ConfigError: as ``BucketHook``.
+    """
+
+    def __init__(
+        self,
+        codec: CodecSpec = "dense",
+        *,
+        group: torch.distributed.ProcessGroup | None = None,
+        unit_cap_mb: float = 25.0,
+        seed: int = 0,
+        deadline: float = 300.0,
+        scale: Callable[[], float] | None = None,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
+        gain: bool = False,
+    ) -> None:
+        super().__init__(
+            codec,
+            group,
+            unit_cap_mb=unit_cap_mb,
+            seed=seed,
+            deadline=deadline,
+            scale=scale,
+            named_parameters=named_parameters,
+            gain=gain,
+        )
+
+    def _reducer(self) -> Reducer:
+        return GroupReducer(self._group, self.deadline)
+
+
 def _names_of(
     codec: Mapping[str, Any], named: Iterable[tuple[str, torch.nn.Parameter]] | None
 ) -> dict[int, str] | None:
@@ -458,14 +581,14 @@ class _ParameterOf:
 
 
 def ddp_hook(
-    state: HookState,
+    state: BucketHook,
     bucket: torch.distributed.GradBucket,  # type: ignore[name-defined]
     *sharded: torch.Tensor,
 ) -> torch.futures.Future[torch.Tensor]:
     """Replace the gradients of a bucket by their mean over all workers, in parallel with backward.
 
     Args:
-        state: one for each model, the same on all workers.
+        state: a ``HookState`` or ``CompressionHook``, one for each model, the same on all workers.
         bucket: DistributedDataParallel's bucket.
         sharded: additional arguments of FullyShardedDataParallel, which is refused.
 
@@ -477,7 +600,7 @@ def ddp_hook(
         InnetError: the bucket cannot be reduced. The other workers raise, too.
     """
     del sharded
-    if not isinstance(state, HookState):
+    if not isinstance(state, BucketHook):
         raise InputError(
             f"the hook's state is a {type(state).__name__}; register it with one of its own: "
             "model.register_comm_hook(HookState(...), ddp_hook)."

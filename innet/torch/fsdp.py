@@ -21,6 +21,7 @@ from innet.codecs import Codec, CodecSpec, build_codec
 from innet.core.errors import InputError
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
+from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import Settings, join_group
 from innet.torch.tensors import DTYPES, kernels_for, torch
 
@@ -83,20 +84,8 @@ class SwitchReduceScatter(ReduceScatter):
             InputError: no module is sharded, or PyTorch is too old.
             InnetError: the switch is not available, or a rank is missing.
         """
-        if ReduceScatter is object:
-            raise InputError("this PyTorch has no set_custom_reduce_scatter; 2.8 or newer has it.")
-        modules = [each for each in model.modules() if isinstance(each, FSDPModule)]
-        if not modules:
-            raise InputError(
-                "no module of the model is sharded; apply fully_shard first. For FSDP of PyTorch 1 "
-                "(FullyShardedDataParallel) there is no hook: it is not told which parameters a "
-                "gradient belongs to."
-            )
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
-        build_codec(codec, seed=seed)  # an invalid codec is reported now, not in the first backward
-        compile_codec(codec)
-        member, _ = join_group(process_group, settings)
-        comm_thread = CommThread(member, deadline=deadline, seed=seed)
+        modules, comm_thread = _join(model, codec, process_group, settings, seed)
         made = [cls(comm_thread, codec, index) for index, _ in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
             module.set_custom_reduce_scatter(each)
@@ -149,6 +138,113 @@ class SwitchReduceScatter(ReduceScatter):
         shard = torch.from_numpy(total)[start : start + output_tensor.numel()]
         factor = 1 / self._comm_thread.workers if mean else 1.0
         output_tensor.copy_((shard * factor).reshape(output_tensor.shape))
+
+
+class SwitchAllReduce:
+    """The all-reduce of one sharded module's gradient over the replicas of hybrid sharding.
+
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        for module in (model.first, model.second, model):
+            fully_shard(module, mesh=mesh["shard"])
+        SwitchAllReduce.attach(model, "topk", process_group=mesh["replicate"].get_group())
+
+    Shards are reduced by PyTorch within each replica. This rank's shard is then summed with the
+    same shard of the other replicas, coded as one layer.
+
+    Attributes:
+        reports: of the last all-reduce; empty before the first.
+    """
+
+    def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
+        self.reports: list[Report] = []
+        self._comm_thread = comm_thread
+        self._spec = codec
+        self._index = index
+        self._codec: Codec | None = None
+
+    @classmethod
+    def attach(
+        cls,
+        model: torch.nn.Module,
+        codec: CodecSpec = "dense",
+        *,
+        process_group: Any,
+        switch: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        seed: int = 0,
+        deadline: float = 300.0,
+    ) -> list[SwitchAllReduce]:
+        """Join a job, and reduce the shards of all sharded modules of ``model`` through it.
+
+        Args:
+            model: the model; ``fully_shard`` was applied to it or to its modules, with a mesh of
+                one dimension.
+            codec: see ``innet.torch.HookState``, also for the other arguments.
+            process_group: the ranks that hold the same shard.
+            switch: its address.
+            job: prefix of its name.
+            key: the switch's.
+            seed: of the codec's hashes.
+            deadline: of an all-reduce, seconds.
+
+        Returns:
+            The all-reduces by module.
+
+        Raises:
+            InputError: no module is sharded, or PyTorch is too old.
+            InnetError: the switch is not available, or a rank is missing.
+        """
+        settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        modules, comm_thread = _join(model, codec, process_group, settings, seed)
+        made = [cls(comm_thread, codec, index) for index, _ in enumerate(modules)]
+        for module, each in zip(modules, made, strict=True):
+            module.set_all_reduce_hook(each)
+        return made
+
+    def close(self) -> None:
+        """Leave the job, for all modules. It is called automatically at the end of the program."""
+        self._comm_thread.close()
+
+    def __call__(self, shard: torch.Tensor) -> None:
+        """Replace this rank's shard by its mean over the replicas; it blocks until then.
+
+        Raises:
+            InnetError: the reduction failed.
+        """
+        if shard.dtype not in DTYPES:
+            raise InputError(f"gradients are {shard.dtype}; see reduce_dtype in PyTorch.")
+        if self._codec is None:
+            self._codec = self._comm_thread.build_codec(
+                self._spec, kernels=kernels_for(shard.device)
+            )
+        work = _ModuleGradient(shard, self._codec, f"replicas of sharded module {self._index}")
+        self._comm_thread.put(work)
+        total, report = work.wait()
+        if report is not None:
+            self.reports[:] = [report]
+        mean = torch.from_numpy(total) / self._comm_thread.workers
+        shard.copy_(mean.reshape(shard.shape))
+
+
+def _join(
+    model: torch.nn.Module, codec: CodecSpec, group: Any, settings: Settings, seed: int
+) -> tuple[list[Any], CommThread]:
+    """The sharded modules of a model, and the thread that reduces their gradients."""
+    if ReduceScatter is object:
+        raise InputError("this PyTorch has no hooks for fully_shard; 2.8 or newer has them.")
+    modules = [each for each in model.modules() if isinstance(each, FSDPModule)]
+    if not modules:
+        raise InputError(
+            "no module of the model is sharded; apply fully_shard first. For FSDP of PyTorch 1 "
+            "(FullyShardedDataParallel) there is no hook: it is not told which parameters a "
+            "gradient belongs to."
+        )
+    build_codec(codec, seed=seed)  # an invalid codec is reported now, not in the first backward
+    compile_codec(codec)
+    member, _ = join_group(group, settings)
+    reducer = SwitchReducer(member, settings.deadline)
+    return modules, CommThread(reducer, deadline=settings.deadline, seed=seed)
 
 
 class _ModuleGradient:

@@ -24,6 +24,7 @@ from innet.core.errors import CompositionError
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
+from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import Settings, join_store
 from innet.torch.tensors import DTYPES, torch
 
@@ -70,7 +71,8 @@ class SwitchGroup(dist.ProcessGroup):
             member = join_store(store, rank, size, settings)
             # The job's name is new. The store may hold the addresses of an earlier group.
             self._store = PrefixStore(member.job, store)
-            self._comm_thread = CommThread(member, deadline=settings.deadline)
+            reducer = SwitchReducer(member, settings.deadline)
+            self._comm_thread = CommThread(reducer, deadline=settings.deadline)
             self._codec = self._comm_thread.build_codec(codec)
         self._gloo = self._make_gloo("gloo")
         self._for_infinite: Any = None

@@ -67,16 +67,26 @@ class Settings:
         for name, given in texts.items():
             if not isinstance(given, str | None):
                 raise InputError(f"the {name} is a {type(given).__name__}; give a string.")
-        if not (is_positive(deadline) and deadline < math.inf):
-            raise InputError(f"a deadline of {deadline} s; give a positive, finite number.")
+        deadline = checked_deadline(deadline)
         if key is None:
             key = environment.get("INNET_KEY") or _key_in(environment.get("INNET_KEY_FILE"))
         return cls(
             switch or environment.get("INNET_SWITCH") or None,
             job or environment.get("INNET_JOB") or None,
             key,
-            float(deadline),  # locks do not accept NumPy's numbers
+            deadline,
         )
+
+
+def checked_deadline(deadline: float) -> float:
+    """A deadline in seconds, as a float: locks do not accept NumPy's numbers.
+
+    Raises:
+        InputError: it is not positive and finite.
+    """
+    if not (is_positive(deadline) and deadline < math.inf):
+        raise InputError(f"a deadline of {deadline} s; give a positive, finite number.")
+    return float(deadline)
 
 
 def is_positive(value: object) -> bool:

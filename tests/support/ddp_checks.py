@@ -30,16 +30,32 @@ import pytest
 import torch
 import torch._dynamo  # DistributedDataParallel would, in each of the ranks
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import innet
-from innet.codecs import PRESETS
+from innet.codecs import PRESETS, build_codec
 from innet.codecs.build import spec_of_unit
-from innet.core.errors import ConfigError, InputError, MembershipError, StateError
+from innet.core.errors import (
+    CompositionError,
+    ConfigError,
+    InputError,
+    MembershipError,
+    StateError,
+)
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.service.process import local_switch
-from innet.torch import DDPHook, HookState, SwitchReduceScatter, ddp_hook
+from innet.torch import (
+    CompressionHook,
+    DDPHook,
+    HookState,
+    SwitchAllReduce,
+    SwitchReduceScatter,
+    ddp_hook,
+)
 from innet.torch.bucket_reduction import layers
+from innet.torch.reducers import GroupReducer
 
 CAP = 0.004  # megabytes: three units for the model below
 VALUES = 256  # in a packet of the switch that is started
@@ -695,6 +711,39 @@ def shards_of_a_model():
 
 
 @check
+def replicas_of_shards():
+    """Hybrid sharding with innet's all-reduce over the replicas, beside PyTorch's own."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    models = []
+    for codec in (None, "exact", "topk"):
+        torch.manual_seed(7)
+        net = Net()
+        net.gain = torch.nn.Parameter(net.gain.detach().reshape(1))
+        for module in (net.first, net.second, net):
+            fully_shard(module, mesh=mesh["shard"] if codec else mesh)
+        attached = []
+        if codec:
+            group = mesh["replicate"].get_group()
+            attached = SwitchAllReduce.attach(
+                net, codec, process_group=group, deadline=60.0, seed=5
+            )
+            assert len(attached) == 3
+        models.append((net, torch.optim.SGD(net.parameters(), lr=0.1), attached))
+    for step in range(3):
+        for net, optimizer, _ in models:
+            optimizer.zero_grad()
+            loss_of(net, step).backward()
+            optimizer.step()
+    plain, exact, topk = ([each.full_tensor() for each in net.parameters()] for net, _, _ in models)
+    for one, other in zip(exact, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+    assert any(not torch.allclose(one, other) for one, other in zip(topk, plain, strict=True))
+    for _, _, attached in models[1:]:
+        assert all(each.reports[0].workers == 2 for each in attached)
+        attached[0].close()
+
+
+@check
 def uneven_inputs():
     """Ranks that have no more inputs take part with zeros, as PyTorch lets them."""
     model, state = wrapped("topk")
@@ -723,6 +772,135 @@ def several_dtypes_in_one_model():
             mean = torch.from_numpy(np.asarray(total.astype(np.float32) * np.float32(0.25)))
             torch.testing.assert_close(parameter.grad, mean.to(parameter.dtype), rtol=1e-6, atol=0)
     assert net.gain.grad.dtype == torch.bfloat16
+    state.close()
+
+
+# ---------------------------------------------------------------- without a switch
+
+
+def without_switch(codec, **options):
+    """A model, wrapped, and the state of a hook over gloo."""
+    torch.manual_seed(7)
+    net = Net()
+    model = DistributedDataParallel(net, bucket_cap_mb=0.01)
+    if isinstance(codec, dict):
+        options["named_parameters"] = net.named_parameters()
+    state = CompressionHook(codec, seed=5, deadline=60.0, unit_cap_mb=CAP, **options)
+    model.register_comm_hook(state, ddp_hook)
+    return model, state
+
+
+def assert_same(one, other):
+    """Saved states, to the last bit."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_same(one[key], other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for each in zip(one, other, strict=True):
+            assert_same(*each)
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    else:
+        assert one == other or one != one
+
+
+def equal_without_switch(codec, steps=3):
+    """Gradients and states of a hook over gloo are those of one over the switch; then each goes on
+    with the other's state.
+    """
+    pairs = [wrapped(codec), without_switch(codec)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model, _ in pairs]
+    for step in range(steps):
+        for (model, _), optimizer in zip(pairs, optimizers, strict=True):
+            train(model, optimizer, [step])
+        for one, other in zip(*(means(model.module) for model, _ in pairs), strict=True):
+            np.testing.assert_array_equal(one, other)
+    saved = [copy.deepcopy(state.state_dict()) for _, state in pairs]
+    assert_same(*saved)
+    weights = pairs[0][0].module.state_dict()
+    for _, state in pairs:
+        assert len(state.units) == 3
+        state.close()
+    again = [wrapped(codec), without_switch(codec)]
+    for (model, state), other in zip(again, reversed(saved), strict=True):
+        state.load_state_dict(other)
+        model.module.load_state_dict(weights)
+        loss_of(model, steps).backward()
+    for one, other in zip(*(means(model.module) for model, _ in again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for _, state in again:
+        state.close()
+    return again
+
+
+@check
+def a_hook_without_a_switch_equals_one_with_it():
+    for codec in ("dense", "topk", "scalecom", {"preset": "topk", **BIASES}):
+        (_, over_switch), (_, over_gloo) = equal_without_switch(codec)
+        report = over_gloo.reports[0]
+        assert report.transport == "gloo"
+        assert report.rounds == over_switch.reports[0].rounds
+        assert 0 < report.bytes_sent < over_switch.reports[0].bytes_sent  # no headers
+
+
+@check
+def every_codec_without_a_switch_equals_one_with_it():
+    for codec in sorted(PRESETS.names()):
+        equal_without_switch(codec)
+
+
+@check
+def a_group_without_or_and_some_of_its_ranks():
+    """As NCCL: bits travel as bytes. And a group that saturates is refused what wraps."""
+    group = dist.new_group([1, 3])
+    if dist.get_rank() not in (1, 3):
+        return
+    reducer = GroupReducer(group, deadline=60.0)
+    assert (reducer.worker, reducer.workers) == (dist.get_rank() // 2, 2)
+    words = np.array([1 << dist.get_rank(), -(2**31), 5 - dist.get_rank()], np.int32)
+    segments = [Segment(operation, words) for operation in ReduceOp]
+    expected = [[10, 0, 6], [10, -(2**31), 4 | 2], [8, -(2**31), 4]]
+    assert reducer._has_or
+    for has_or in (True, False):
+        reducer._has_or = has_or
+        assert [each.tolist() for each in reducer.combine(segments)] == expected
+    reducer.check(build_codec("lhc"))
+    reducer._wraps = False
+    reducer.check(build_codec("dense"))
+    with pytest.raises(CompositionError, match=r"sums modulo 2\*\*32.*\(gloo\)"):
+        reducer.check(build_codec("lhc"))
+    reducer.leave()
+
+
+@check
+def an_overflow_without_a_switch_repeats_the_round():
+    codec = {"preset": "dense", "quantizer": {"name": "optimistic", "headroom": 1}}
+    reducer = GroupReducer(None, deadline=60.0)
+    gradient = np.full(100, 1.0, np.float32)
+    codec = build_codec(codec, seed=5, worker=reducer.worker)
+    total, report = reducer.all_reduce(gradient, codec)
+    np.testing.assert_allclose(total, gradient * RANKS, rtol=1e-6)
+    assert report.details["overflows"] >= 1
+    reducer.leave()
+
+
+@check
+def an_error_of_one_rank_without_a_switch_is_everybodys():
+    model, state = without_switch("topk")
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), range(2))
+    if dist.get_rank() == 2:
+        state.scale = lambda: 1 / 0
+    expected = (ZeroDivisionError, "division") if dist.get_rank() == 2 else (
+        RuntimeError, "worker 2 gave up: .*division"
+    )  # fmt: skip
+    with pytest.raises(expected[0], match=expected[1]):
+        loss_of(model, 2).backward()
+    state.scale = None
+    state.renew()
+    wrapped_again(model, state)
+    assert len(state.units) == 3
     state.close()
 
 

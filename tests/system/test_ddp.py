@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "support" / "ddp_checks.py"
 # Importing them would import all of torch.
 CHECKS = re.findall(r"^@check\ndef (\w+)\(", SCRIPT.read_text(), re.MULTILINE)
-LONG = ["every_codec_equals_memory"]
+LONG = ["every_codec_equals_memory", "every_codec_without_a_switch_equals_one_with_it"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
@@ -180,3 +180,39 @@ def test_what_is_compiled_calls_the_group():
     done = run([sys.executable, "-c", COMPILED], 120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"{[[9.0] * 4] * 2} {[3.0, 3.0]}"
+
+
+DEAD = """
+import os, sys, numpy as np
+from torch import distributed as dist
+from innet.core.errors import MembershipError
+from innet.core.reduce_op import ReduceOp, Segment
+from innet.torch.reducers import GroupReducer
+
+def rank(number):
+    store = dist.FileStore(sys.argv[1], 3)
+    dist.init_process_group("gloo", store=store, rank=number, world_size=3)
+    reducer = GroupReducer(None, deadline=60.0)
+    words = [Segment(ReduceOp.SUM, np.ones(5, np.int32))]
+    assert reducer.combine(words)[0].tolist() == [3] * 5
+    if number == 1:
+        os._exit(0)
+    try:
+        reducer.combine(words)
+    except MembershipError as error:
+        print(error, flush=True)
+        os._exit(0)
+    os._exit(1)
+
+ranks = [os.fork() or rank(number) for number in range(3)]
+sys.exit(sum(os.waitpid(each, 0)[1] for each in ranks))
+"""
+
+
+def test_a_rank_that_ends_is_named_without_a_switch(tmp_path):
+    done = run([sys.executable, "-c", DEAD, tmp_path / "store"], 120)
+    assert done.returncode == 0, done.stderr
+    said = sorted(done.stdout.splitlines())
+    assert len(said) == 2
+    for rank, line in zip((0, 2), said, strict=True):
+        assert line.startswith(f"worker 1 did not answer; worker {rank}: the all-reduce of gloo")

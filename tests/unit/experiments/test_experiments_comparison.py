@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import math
@@ -22,6 +23,7 @@ from innet.core.settings import TrainSettings
 from innet.experiments import comparison
 from innet.experiments.models import digits_cnn
 from innet.experiments.tables import training_table, with_further
+from innet.experiments.training_log import numbers_of
 from innet.records import TRAIN, TrainingRecord
 
 pytestmark = pytest.mark.xdist_group("comparison")  # which is set up once, not by each process
@@ -180,8 +182,13 @@ def test_a_framework_of_another_distribution_computes_the_gradients(tmp_path, mo
     config = tmp_path / "train.toml"
     config.write_text('codecs = ["dense"]\nbatch_size = 600\nworkers = 2\nepochs = 1\n')
     arguments = ["train", "--framework", "mine", "--config", str(config), "-o", str(tmp_path)]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert CliRunner().invoke(app, [*arguments, "--log", "csv"]).exit_code == 0
     assert calls == [3] * 4  # a step of two workers, with plain sums and by the codec
+    for run in TrainingRecord.load(tmp_path / comparison.RECORD, TRAIN).runs:
+        with (tmp_path / "log" / f"{run.name}.csv").open(newline="") as file:
+            (row,) = csv.DictReader(file)
+        found = {key: float(value) for key, value in row.items() if value}
+        assert found == {"iteration": 1.0, **numbers_of(run.steps[0])}
 
 
 def test_parameters_for_each_layer_are_of_the_models_layers(tmp_path):

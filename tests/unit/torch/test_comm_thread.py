@@ -35,6 +35,7 @@ from innet.service.process import LocalSwitch  # noqa: E402
 from innet.torch.comm_thread import CommThread  # noqa: E402
 from innet.torch.group import create  # noqa: E402
 from innet.torch.preflight import preflight  # noqa: E402
+from innet.torch.reducers import SwitchReducer  # noqa: E402
 from innet.torch.rendezvous import Settings, join_store  # noqa: E402
 from innet.torch.tensors import kernels_for, to_arrays, to_tensors  # noqa: E402
 
@@ -74,7 +75,7 @@ def comm_threads(deadline=SECONDS):
         service = stack.enter_context(serving())
         made = []
         for member in joined(service, stack, WORKERS):
-            made.append(CommThread(member, deadline=deadline, seed=1))
+            made.append(CommThread(SwitchReducer(member, deadline), deadline=deadline, seed=1))
             stack.callback(made[-1].close)
         yield made
 
@@ -189,7 +190,9 @@ def test_a_switch_that_is_started_anew_goes_on_where_the_codecs_are():
     with contextlib.ExitStack() as stack:
         with serving() as service:
             made = joined(service, stack, WORKERS)
-            all_threads = [CommThread(each, deadline=SECONDS, seed=1) for each in made]
+            all_threads = [
+                CommThread(SwitchReducer(each, SECONDS), deadline=SECONDS, seed=1) for each in made
+            ]
             for each in all_threads:
                 stack.callback(each.close)
             codecs = [each.build_codec("topk") for each in all_threads]

@@ -11,6 +11,7 @@ from innet.records.record import Record
 from innet.records.report import Frozen, Report, Simulated
 
 SIMULATION = "innet.simulation"  # format of the record of ``innet simulate``
+"""Format of the record of ``innet simulate``."""
 PerWorker = tuple[float, ...]
 """Simulated seconds, one number for each worker."""
 

@@ -12,7 +12,9 @@ from innet.records.record import Machine, Record
 from innet.records.report import Frozen, Report, Seconds
 
 DEMO = "innet.demo"  # format of the demonstration's record
+"""Format of the record of ``innet demo``."""
 TRAIN = "innet.train"  # of the record of ``innet train``
+"""Format of the record of ``innet train``."""
 
 
 class Metric(Frozen):
@@ -35,8 +37,11 @@ class Metric(Frozen):
 
 
 ACCURACY = Metric(name="accuracy")
+"""The metric of classifiers."""
 PERPLEXITY = Metric(name="perplexity", unit="number", higher_is_better=False)
+"""The metric of language models; lower is better."""
 HIT_RATE = Metric(name="hit rate at 10")
+"""The metric of recommenders."""
 
 
 class SimulatedTime(Frozen):
@@ -139,6 +144,7 @@ class Progress(Frozen):
 
 
 Watcher = Callable[[Progress], None]
+"""A function that is called with each step's progress."""
 
 
 class Run(Frozen):

@@ -111,12 +111,12 @@ def to_markdown(name: str, cells: list[Cell]) -> tuple[str, dict[str, bytes]]:
     figures: dict[str, bytes] = {}
     for cell in cells:
         if cell.kind == "markdown":
-            lines += [cell.source, ""]
-            if cell.source.startswith("# "):
-                lines += [
-                    f"*A notebook: [{name}.ipynb]({name}.ipynb) to run, made from `docs/tutorials/{name}.py`.*",
-                    "",
-                ]
+            title, _, rest = cell.source.partition("\n\n")
+            if title.startswith("# ") and "\n" not in title:
+                link = f"To run it: [{name}.ipynb]({name}.ipynb), from `docs/tutorials/{name}.py`."
+                lines += [title, "", f"*{link}*", "", rest, ""]
+            else:
+                lines += [cell.source, ""]
             continue
         # "py" and "sh": the tests run tutorials as a whole, and not each block alone.
         lines += [f"```{'sh' if cell.kind == 'bash' else 'py'}", cell.source, "```", ""]

@@ -94,10 +94,7 @@ def _commands() -> Iterator[str]:
         if page:
             name = page.removeprefix("More: docs/")
             yield f"More: [{name.removesuffix('.md')}](../{name})\n"
-        rows = [
-            (_names(each), _type(each), _default(each), getattr(each, "help", None) or "")
-            for each in command.params
-        ]
+        rows = [(_names(each), _type(each), _default(each), _text(each)) for each in command.params]
         if rows:
             yield "| option | value | default | |\n|---|---|---|---|"
             for row in rows:
@@ -134,7 +131,16 @@ def _type(parameter: Any) -> str:
     return f"{text}, repeatable" if getattr(parameter, "multiple", False) else text
 
 
+_DEFAULT = re.compile(r"\s*\[default: (.*?)\]")  # of an option whose setting's model has it
+
+
+def _text(parameter: Any) -> str:
+    return _DEFAULT.sub("", getattr(parameter, "help", None) or "")
+
+
 def _default(parameter: Any) -> str:
+    if found := _DEFAULT.search(getattr(parameter, "help", None) or ""):
+        return f"`{found[1]}`"
     shown = getattr(parameter, "show_default", None)
     value = shown if isinstance(shown, str) else parameter.default
     if value is None or callable(value) or value in (False, (), [], "") or "UNSET" in repr(value):

@@ -59,7 +59,10 @@ def draw(name: str, typed: str, output: str, lines: int = 40) -> None:
     console.print(Text.from_ansi("\n".join(shown[:lines])))
     if len(shown) > lines:
         console.print("…")
-    svg = console.export_svg(title=typed, theme=THEME, unique_id=f"innet-{name}")
+    console.print()  # room below the last line
+    svg = console.export_svg(
+        title=" ".join(typed.split()[:3]), theme=THEME, unique_id=f"innet-{name}"
+    )
     # Rich names a font that a browser would load from elsewhere: the reader's own is taken.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = svg.replace("Fira Code, monospace", "ui-monospace, 'DejaVu Sans Mono', monospace")

@@ -39,7 +39,9 @@ class AboveMean(Selector[AboveMeanSettings]):
 
     name = "above-mean"
     settings = AboveMeanSettings
-    capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
+    capabilities = Capabilities(
+        provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}),
+    )
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
         magnitude = np.abs(x)

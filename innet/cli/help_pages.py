@@ -37,8 +37,8 @@ def help_topic(
     if name in found:
         with out.pager(styles=True) if out.is_terminal else nullcontext():
             out.print(Markdown(_for_terminal(found[name].read_text(encoding="utf-8"))))
-    elif text := _help_of(ctx, topic):
-        typer.echo(text)
+    elif (command := _command_of(ctx, topic)) is not None:
+        typer.echo(command.command.get_help(command), nl=False)  # Typer has printed it with Rich
     elif places := list(_headings(name)):
         for page, heading in places:
             out.print(f"innet help {page:14} {heading}", markup=False, highlight=False)
@@ -85,14 +85,13 @@ def _reference(found: re.Match[str]) -> str:
     return f"{text} (`innet help {page}`)" if page in _pages() else text
 
 
-def _help_of(ctx: typer.Context, words: list[str]) -> str:
-    """The ``--help`` of a command; nothing if there is no such command."""
-    command: Any = ctx.find_root().command
+def _command_of(ctx: typer.Context, words: list[str]) -> typer.Context | None:
+    """The context of a command by its words; None if there is no such command."""
     context: Any = ctx.find_root()
     for word in words:
-        command = getattr(command, "commands", {}).get(word)
+        command = getattr(context.command, "commands", {}).get(word)
         if command is None:
-            return ""
+            return None
         context = type(context)(command, parent=context, info_name=word)
-    text: str = command.get_help(context)
-    return text
+    found: typer.Context = context
+    return found

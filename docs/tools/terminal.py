@@ -104,7 +104,7 @@ def top() -> str:
         for each in workers:
             each.join(10)
         serving.terminate()
-        serving.wait(10)
+        serving.wait(60)
 
 
 def main() -> None:

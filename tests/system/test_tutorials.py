@@ -33,6 +33,7 @@ def constant(text):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_tutorial(name, tmp_path):
     """In a process of its own, as a reader's is; the tests' warnings are errors elsewhere."""
@@ -40,7 +41,7 @@ def test_tutorial(name, tmp_path):
         pytest.importorskip("torch")
     command = [sys.executable, ROOT / "docs/tools/notebooks.py", "--into", tmp_path, name]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=580, check=False
     )
     assert done.returncode == 0, done.stderr
     (made,) = tmp_path.glob("*.md")

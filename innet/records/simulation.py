@@ -17,7 +17,7 @@ PerWorker = tuple[float, ...]
 
 
 class SimulationProgress(Frozen):
-    """An event for whoever watches a simulation.
+    """An event for the watcher of a simulation.
 
     Attributes:
         all_reduces: how many are done.

@@ -115,7 +115,7 @@ class Step(Frozen):
 
     @classmethod
     def of(cls, iteration: int, loss: float, score: float | None, report: Report | None) -> Step:
-        """The step whose gradients ``report`` tells of; None: they were summed on the spot."""
+        """The step of ``report``; None if the gradients were summed without a switch."""
         if report is None:
             return cls(iteration=iteration, loss=loss, score=score)
         shared = cls.model_fields.keys() & Report.model_fields.keys()
@@ -124,7 +124,7 @@ class Step(Frozen):
 
 
 class Progress(Frozen):
-    """An event for whoever watches a run: one more step, or something that is being prepared.
+    """An event for the watcher of a run: one more step, or a preparation.
 
     Attributes:
         run: the run's key in the record.

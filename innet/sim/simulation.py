@@ -932,7 +932,7 @@ class Simulation:
         return max((queue.bytes_max for queue in queues), default=0)
 
     def forget_queues(self) -> None:
-        """Reset the record of the longest queue."""
+        """Begin anew to look for the longest queue."""
         for manager in self._managers:
             manager.reset_bytes_max()
 

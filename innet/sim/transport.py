@@ -7,7 +7,7 @@ at its destination. Rows are used again: a row's ``generation`` counts its messa
 and every acknowledgement carries it, and those of an earlier message are ignored. A receiver takes
 up its row by itself when the first segment of a later generation comes.
 
-Segments are numbered from 0; each has the same payload, but for the last. Its driver calls
+Segments are numbered from 0; each has the same payload, but for the last. Whoever drives it calls
 
 * ``open_sender(senders, rules, row, size, now)``: a message of ``size`` bytes begins. ``resume``
   and ``keep`` carry window and round trip from one message of a connection to the next.
@@ -62,7 +62,7 @@ FOREVER = 1 << 62
 
 ECHO, NACK, DUPLICATE, COMPLETE = 1, 2, 4, 8
 """Flags of an acknowledgement: the segment was marked; the receiver dropped it, and expects an
-earlier one; it had come before. And, for the receiver's driver: the message is complete."""
+earlier one; it had come before. And, for whoever drives the receiver: the message is complete."""
 
 STALE, OPEN, DONE = -1, 0, 1
 """What ``on_ack`` returns: of an earlier message; not all is acknowledged; all is."""

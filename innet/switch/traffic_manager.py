@@ -127,7 +127,7 @@ def admit(queues: Any, queue: int, now: int, length: int) -> int:
 def is_congested(queues: Any, queue: int) -> bool:
     """Whether a packet that comes now finds more bytes than the threshold, and so is marked.
 
-    To be asked before ``admit``. The caller that marks the packet counts it in the word ``MARKED``.
+    To be asked before ``admit``. Whoever marks the packet counts it in the word ``MARKED``.
     """
     found: bool = queues[queue + BYTES] > queues[queue + ECN_THRESHOLD]
     return found
@@ -488,12 +488,12 @@ class TrafficManager:
         self.now, self.extra_bytes = other.now, other.extra_bytes
 
     def clear(self) -> None:
-        """Clear the queues; the caller has dropped the packets that waited."""
+        """Nothing waits any more: whoever held the packets has dropped them."""
         self._cells[..., [DEPTH, BYTES, FREE]] = 0
         self.queues[[-BUFFER_USED, -LOOP_FREE]] = 0
 
     def queue(self, port: int, priority: int = 0) -> QueueState:
-        """The state of one queue; ControlError if there is no such queue."""
+        """What is to be known of one queue; ControlError when there is none."""
         cell = self._select(port, priority)
         return QueueState(
             port,

@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup setup-dev demo test test-fast lint bench wheel clean
+.PHONY: help setup setup-dev demo test test-fast lint bench docs wheel clean
 
 help:
 	@echo "make setup   a virtual environment in $(VENV) with what was tested"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-fast ROOM=codecs   ruff and the unit tests of one folder of innet, in seconds"
 	@echo "make lint    ruff, mypy and the import rules alone"
 	@echo "make bench   set up, then the benchmarks in benchmarks/"
+	@echo "make docs    build the site of the documentation into build/site"
 	@echo "make wheel   build the distribution into dist/"
 	@echo "make clean   remove the environment and what the checks left behind"
 	@echo "PYTHON=...   the Python to use (3.11 or newer; default python3)"
@@ -99,6 +100,12 @@ test-fast: setup-dev
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+# The messages of Material for MkDocs about other projects are none of this build's.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: setup-dev
+	$(BIN)/python -m mkdocs build --quiet
+	@echo "The site is in build/site. To read it: $(BIN)/python -m http.server --directory build/site 8000"
 
 wheel: setup-dev
 	$(BIN)/python -m build --outdir dist

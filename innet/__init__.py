@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from innet.experiments.simulate import simulate
     from innet.experiments.sweeps import sweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Collective", "__version__", "all_reduce", "schedules", "simulate", "sweep"]
 
 

@@ -593,7 +593,7 @@ class Collective(NotCopyable):
         network.run()
 
     def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:
-        """Begin the job's next epoch; returns who takes part in it."""
+        """Begin the job's next epoch; returns the workers in it."""
         self.network.begin_epoch(self.plan.job.absent.union(without))
         return self.present
 

@@ -59,7 +59,7 @@ def like(total: NDArray[np.float32], gradient: Gradient) -> Gradient:
 
 
 def _is_tensor(gradient: object) -> bool:
-    # PyTorch is not imported for it: whoever passes a tensor has imported it.
+    # PyTorch is not imported for it: a caller with a tensor has imported it.
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(gradient, torch.Tensor)
 

@@ -341,7 +341,7 @@ class Worker(NotCopyable):
         return RoundResult({self.worker: end.results()}, overflowed=overflowed)
 
     def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:
-        """Begin the job's next epoch with the other workers; returns who takes part in it."""
+        """Begin the job's next epoch with the other workers; returns the workers in it."""
         assert self._renew is not None
         self.begin_epoch(self._renew(without))
         return self.plan.job.present

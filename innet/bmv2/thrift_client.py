@@ -23,7 +23,7 @@ from thrift.transport.TTransport import (
 from innet.bmv2.thrift_api import CALLS, REFUSAL, TEXT, Call, Struct, read, write
 from innet.core.errors import ControlError, Refusal, StalledError
 
-# Thrift logs what it raises, too; whoever wants it sets the logger up.
+# Thrift also logs what it raises; a user who wants that configures the logger.
 logging.getLogger("thrift").addHandler(logging.NullHandler())
 
 ANSWER_SECONDS = 60.0

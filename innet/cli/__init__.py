@@ -52,7 +52,7 @@ def _terminated_like_interrupted() -> Iterator[list[float]]:
             came.append(now)
             raise _Terminated
 
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # whoever began this may ignore it
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # a parent may ignore it
         yield came
         return
     signal.signal(signal.SIGTERM, terminate)
@@ -80,7 +80,7 @@ def _status() -> int:
             _say(f"error: {error.strerror or error}.\n{advice}")
         elif error.errno is None:  # a library's own, such as one that finds its parts no more
             _say(f"error: {error}")
-        elif not isinstance(error, BrokenPipeError):  # a reader who has seen enough is no error
+        elif not isinstance(error, BrokenPipeError):  # a reader that closes the pipe is no error
             from innet.core.errors import OutputError
 
             _say(f"error: {OutputError.of('the output', error)}")

@@ -17,6 +17,7 @@ from innet.cli import (
     drop_in,
     experiments,
     folder_advice,
+    help_pages,
     net,
     p4,
     simulate,
@@ -47,6 +48,7 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "codecs": ("innet codecs --json", "codecs"),
     "report": ("innet report innet-out/demo.json --plot demo.pdf", "guide"),
     "doctor": ("innet doctor", "guide"),
+    "help": ("innet help slots", "shell"),
     "experiment throughput": ("innet experiment throughput -w 2 -w 8 -c dense -c lhc", "measured"),
     "p4 list": ("innet p4 list", "slots"),
     "p4 export": ("innet p4 export slots-64 -o slots.json", "slots"),
@@ -109,6 +111,7 @@ app.command("link-tools")(drop_in.link_tools)
 app.command("codecs")(codecs.codecs)
 app.command("report")(experiments.report)
 app.command("doctor")(doctor.doctor)
+app.command("help")(help_pages.help_topic)
 app.add_typer(experiments.experiment_app, name="experiment", cls=_Group)
 app.add_typer(p4.app, name="p4", cls=_Group)
 app.add_typer(switch.app, name="switch", cls=_Group)

@@ -38,6 +38,7 @@ from innet.core.schedules import Schedule
 from innet.core.settings import RENAMED_KEYS
 
 CodecSpec = str | Mapping[str, Any]
+"""A codec's description: a preset's name, or a mapping of parts and their parameters."""
 Normal = dict[str, dict[str, Any]]  # by kind: {"name": ..., parameter: value, ...}
 
 _SEED_STEP = 0x9E3779B97F4A7C15  # odd: 2**64 divided by the golden ratio, as hashes use it

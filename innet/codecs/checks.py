@@ -102,7 +102,7 @@ def check_form(x: NDArray[np.float32], worker: int = 0) -> None:
 
 
 def check_selected(selected: object, size: int, who: str) -> None:
-    """Refuse a choice that is none: whoever takes it would write where nothing is.
+    """Refuse an invalid selection: a kernel would write outside of its arrays.
 
     Args:
         selected: a pair: indices, ascending, int32, within 0 .. size - 1, None for all; and as many

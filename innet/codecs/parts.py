@@ -29,23 +29,31 @@ from innet.kernels import Kernels
 # Properties that parts provide and require. Other distributions' parts may add properties.
 
 # Of selectors.
-SAME_INDICES = "same indices"  # all workers select the same coordinates
-INCLUDES_LARGEST = "includes the largest"  # the element of largest magnitude is always selected
-COEFFICIENTS = "coefficients"  # what is sent is not elements but factors that make them
-# Of selectors and quantizers: a residual remains that a later all-reduce can send.
+SAME_INDICES = "same indices"
+"""Capability: all workers select the same coordinates."""
+INCLUDES_LARGEST = "includes the largest"
+"""Capability: the element of largest magnitude is always selected."""
+COEFFICIENTS = "coefficients"
+"""Capability: the values sent are factors from which the elements are computed."""
+# Of selectors and quantizers.
 LEAVES_RESIDUAL = "leaves a residual"
+"""Capability: a residual remains that a later all-reduce can send."""
 # Of quantizers.
-INT32 = "int32"  # int32 words whose sum over the workers fits, one or several for each element
+INT32 = "int32"
+"""Capability: int32 words whose sum over the workers fits, one or several for each element."""
 ONE_INTEGER_PER_ELEMENT = "one integer per element"
-SMALL_INTEGERS = "small integers"  # their bound is known, and usually far below int32's
-# Values are rounded up or down at random, not to the nearest integer.
+"""Capability: each element is one integer."""
+SMALL_INTEGERS = "small integers"
+"""Capability: the integers have a known bound, usually far below that of int32."""
 STOCHASTIC_ROUNDING = "stochastic rounding"
-# Each integer belongs to one element, and is zero if the element is zero.
+"""Capability: values are rounded up or down at random, not to the nearest integer."""
 KEEPS_ZEROS = "keeps zeros"
-# The decoded sum is the float32 nearest to the true sum of what was selected.
+"""Capability: each integer belongs to one element, and is zero if the element is zero."""
 ROUNDED_ONCE = "rounded once"
-# Of carriers: each word of a sum is one integer of one element.
+"""Capability: the decoded sum is the float32 nearest to the true sum of what was selected."""
+# Of carriers.
 ONE_VALUE_PER_WORD = "one value per word"
+"""Capability: each word of a sum is one integer of one element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +139,20 @@ def joined_capabilities(parts: Iterable[Capabilities]) -> dict[str, Any]:
 # Data that parts exchange.
 
 Floats = NDArray[np.float32]
+"""An array of float32."""
 Ints = NDArray[np.int32]
+"""An array of int32."""
 CarrySteps = Generator[list[Segment], list[Ints], "Total"]
+"""What `Carrier.carry` returns: yields segments, is sent combined words, returns the total."""
 SparseValues = tuple[Ints | None, Floats]
 """Ascending indices (None for all), and the values to send for them."""
 SelectSteps = Generator[list[Segment], list[Ints], SparseValues]
+"""What `Selector.choose` returns: it may yield segments, and returns coordinates and values."""
 SelectSumSteps = Generator[list[Segment], list[Ints], tuple[Ints | None, Floats | None]]
+"""As `SelectSteps`, of selectors that know the sum already."""
 
 P = TypeVar("P", bound=Settings)
+"""The settings of a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -625,6 +639,7 @@ def loaded_step(state: Mapping[str, Any]) -> int:
 # Seconds of an exchange by phase. The clock is passed in.
 
 Clock = Callable[[], float]  # seconds, from any origin, never going back
+"""A function that returns seconds from any origin, never going back."""
 
 
 class Stopwatch:

@@ -13,6 +13,7 @@ from innet.codecs.parts import Carrier, ErrorFeedback, Quantizer, Selector
 from innet.core.registry import Registry
 
 SELECTORS: Registry[type[Selector[Any]]] = Registry("selector", "innet.selectors")
+"""Selectors by name: which elements are sent. Entry points: "innet.selectors"."""
 SELECTORS.register("adacomp", "innet.codecs.selectors.adacomp:AdaComp")
 SELECTORS.register("all", "innet.codecs.selectors.all:All")
 SELECTORS.register("gaussiank", "innet.codecs.selectors.gaussiank:GaussianK")
@@ -31,6 +32,7 @@ SELECTORS.register("sketched-sgd", "innet.codecs.selectors.sketched_sgd:Sketched
 SELECTORS.register("topk", "innet.codecs.selectors.topk:TopK")
 
 QUANTIZERS: Registry[type[Quantizer[Any]]] = Registry("quantizer", "innet.quantizers")
+"""Quantizers by name: how floats become integers. Entry points: "innet.quantizers"."""
 QUANTIZERS.register("exact", "innet.codecs.quantizers.exact:Exact")
 QUANTIZERS.register("fixed", "innet.codecs.quantizers.fixed:Fixed")
 QUANTIZERS.register("optimistic", "innet.codecs.quantizers.optimistic:Optimistic")
@@ -39,6 +41,7 @@ QUANTIZERS.register("signsgd", "innet.codecs.quantizers.signsgd:SignSgd")
 QUANTIZERS.register("thc", "innet.codecs.quantizers.thc:Thc")
 
 CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
+"""Carriers by name: how integers become words. Entry points: "innet.carriers"."""
 CARRIERS.register("block", "innet.codecs.carriers.block:Block")
 CARRIERS.register("dense", "innet.codecs.carriers.dense:Dense")
 CARRIERS.register("lhc", "innet.codecs.carriers.lhc:Lhc")
@@ -49,6 +52,7 @@ CARRIERS.register("union", "innet.codecs.carriers.union:Union")
 ERROR_FEEDBACK: Registry[type[ErrorFeedback[Any]]] = Registry(
     "error_feedback", "innet.error_feedback"
 )
+"""Error feedback by name: what happens to the rest. Entry points: "innet.error_feedback"."""
 ERROR_FEEDBACK.register("ef21", "innet.codecs.error_feedback.ef21:Ef21")
 ERROR_FEEDBACK.register("lowpass", "innet.codecs.error_feedback.lowpass:LowPass")
 ERROR_FEEDBACK.register("momentum", "innet.codecs.error_feedback.momentum:Momentum")
@@ -61,8 +65,10 @@ PARTS: Mapping[str, Registry[Any]] = {
     "carrier": CARRIERS,
     "error_feedback": ERROR_FEEDBACK,
 }
+"""The registry of each kind of part: "selector", "quantizer", "carrier", "error_feedback"."""
 
 PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
+"""Named codecs: the description of each, as a mapping of parts. Entry points: "innet.codecs"."""
 _EXACT = {"name": "exact", "block": 32}  # fewest bytes of gradients of ncf; see docs/codecs.md
 _BUILT_IN: tuple[tuple[Any, ...], ...] = (
     # name, selector, quantizer, carrier, error feedback, what a worker sends (34 characters)

@@ -30,7 +30,7 @@ def process_lock(path: Path, patience: float = PATIENCE) -> Iterator[None]:
         if descriptor is not None:
             with contextlib.suppress(OSError):
                 path.unlink()
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for who was forked meanwhile
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for processes forked meanwhile
             os.close(descriptor)
 
 

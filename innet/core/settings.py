@@ -119,6 +119,7 @@ def _power_of_two(number: int) -> int:
 
 EngineName: TypeAlias = Literal["jit", "interpret"]
 Framing: TypeAlias = Literal["udp", "raw"]
+"""What carries innet's header: "udp" or "raw" (Ethernet)."""
 WindowControl: TypeAlias = Literal["fixed", "aimd"]
 SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
 DelayBy: TypeAlias = Literal["netem", "workers"]

@@ -211,7 +211,7 @@ class MessageNetwork:
         self._begin()
 
     def _begin(self) -> None:
-        """Make the network anew, with another seed than before."""
+        """Make a new network, with another seed than before."""
         hosts = max(2, self._workers + self._baseline.servers)
         self.simulation = Simulation(
             self._network,

@@ -225,7 +225,7 @@ def _table(table: Table, label: str) -> str:
     rows = zip(*(column.cells for column in table.columns), strict=True)
     said = ". ".join(filter(None, [_plain(table.title), _plain(table.caption)]))
     caption = f"<caption>{_text(said)}</caption>"
-    if not said:  # the heading above says it to who sees it
+    if not said:  # the heading above says it already
         caption = f'<caption class="unseen">{_text(label)}</caption>'
     lines = [f'<div class="scroll" role="region" tabindex="0" aria-label="{_text(label)}">']
     lines += ["<table>", caption]

@@ -57,7 +57,7 @@ def run(
     tell: Tell | None = None,
     about: str = "",
 ) -> tuple[ReproductionRecord, Path]:
-    """Measures the claims and writes the record, anew after each claim.
+    """Measures the claims, and writes the whole record after each claim.
 
     What an earlier run with the same options left in the folder is not measured again.
 

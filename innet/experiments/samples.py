@@ -18,7 +18,7 @@ USUAL = 200
 _FINER = (
     256  # times as fine as the longest all-reduce would need: sparse ones are that much shorter
 )
-_LONGEST = 10.0  # seconds between samples; who waits for longer than that waits for ever
+_LONGEST = 10.0  # seconds between samples, at most
 _MOST_SHOWN = 6  # queues and switches
 _COUNT = ".count"  # how the register ends that has the contributions to each slot
 

@@ -205,7 +205,7 @@ class _Progress:
     """Tells a watcher how far a simulation is.
 
     Args:
-        watch: who is told; None for nobody.
+        watch: called with each event; None for no calls.
         total: all-reduces that there will be.
     """
 

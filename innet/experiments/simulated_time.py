@@ -288,7 +288,7 @@ def ring_sum(gradients: list[Vector], rounded: Callable[[Vector], Vector]) -> Ve
 
 
 class TimedRing:
-    """What ring all-reduces take, packet by packet over TCP, whose windows begin anew in each.
+    """What ring all-reduces take, packet by packet over TCP; each begins with fresh windows.
 
     Workers are at one switch; more than 32 are in racks of as many, with a spine between them. On
     a network that loses nothing all take as long, so that one is simulated.

@@ -178,7 +178,7 @@ class ThisProcess:
 class ProcessPool:
     """Processes of this machine, each with one task at a time.
 
-    They are started anew, not forked: Numba's threads and compiled code do not survive a fork. They
+    They are spawned, not forked: Numba's threads and compiled code do not survive a fork. They
     do not import the caller's main module, so scripts need no guard.
 
     Args:

@@ -38,7 +38,7 @@ class NetResult:
         sum: float32, in the shape of the gradients.
         reports: one for each round.
         departed: workers that dropped out, and why; the others went on without them.
-        busy: part of the machine's cores that was busy, of each round; whoever used them.
+        busy: share of the machine's cores that was busy in each round, by any process.
         processor: seconds of all cores that workers, servers and switches used in each round.
     """
 

@@ -26,7 +26,9 @@ class Direction(enum.Enum):
 
 
 Tap: TypeAlias = Callable[[Direction, PacketBatch, float], None]
+"""A function that sees packets: direction, packets, time in seconds."""
 Process: TypeAlias = Callable[[PacketBatch], PacketBatch]
+"""A function that takes the packets at a switch and returns those that leave it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ def compile_folder(
     except ProgramError:
         if only is not None:
             raise
-        entries = {}  # all are compiled, so the manifest is written anew
+        entries = {}  # all are compiled, so a new manifest is written
     made = directory / "compiled"
     try:
         made.mkdir(exist_ok=True)

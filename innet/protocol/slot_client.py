@@ -233,7 +233,7 @@ class SlotClient:
         self.window = Window(window, self.timing.window_control)
         self.round_trip = self._timers.round_trip
         self._present = member.bitmap
-        self._who = np.empty(0, np.uint32)  # per chunk of this all-reduce: who is in its result
+        self._who = np.empty(0, np.uint32)  # per chunk: bitmap of the workers in its result
         self._queue = np.zeros(window, np.int64)  # slots whose chunks may be sent
         self._queued = 0
         self._waiting = 0  # slots in that state

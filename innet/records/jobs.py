@@ -11,6 +11,7 @@ from innet.records.report import Frozen, Simulated
 from innet.records.simulation import BackgroundTraffic
 
 JOBS = "innet.jobs"  # format of the record of ``innet simulate --job-file``
+"""Format of the record of ``innet simulate --job-file``."""
 
 
 class JobRun(Frozen):

@@ -11,6 +11,7 @@ from innet.records.record import Record
 from innet.records.report import Frozen
 
 PREDICTION = "innet.prediction"
+"""Format of the record of ``innet net --predict``."""
 
 
 class NetworkRun(Frozen):

@@ -10,6 +10,7 @@ from innet.records.record import Record
 from innet.records.report import Frozen
 
 REPRODUCE = "innet.reproduce"  # format of the record of ``innet reproduce``
+"""Format of the record of ``innet reproduce``."""
 
 Verdict = Literal["reproduced", "direction only", "not reproduced", "not judged"]
 

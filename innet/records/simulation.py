@@ -11,12 +11,13 @@ from innet.records.record import Record
 from innet.records.report import Frozen, Report, Simulated
 
 SIMULATION = "innet.simulation"  # format of the record of ``innet simulate``
+"""Format of the record of ``innet simulate``."""
 PerWorker = tuple[float, ...]
 """Simulated seconds, one number for each worker."""
 
 
 class SimulationProgress(Frozen):
-    """An event for whoever watches a simulation.
+    """An event for the watcher of a simulation.
 
     Attributes:
         all_reduces: how many are done.

@@ -14,6 +14,7 @@ from innet.records.record import Record
 from innet.records.report import Frozen
 
 SWEEP = "innet.sweep"  # format of the record of ``innet simulate --sweep``
+"""Format of the record of ``innet simulate --sweep``."""
 POINT = "innet.sweep-point"  # format of the files from which a sweep goes on
 METRICS = (
     "iteration_seconds",

@@ -9,6 +9,7 @@ from innet.records.record import Record
 from innet.records.report import Frozen, Report
 
 THROUGHPUT = "innet.throughput"  # format of the record of ``innet experiment throughput``
+"""Format of the record of ``innet experiment throughput``."""
 _FLOAT = 4  # bytes of a float32
 
 

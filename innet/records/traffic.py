@@ -10,6 +10,7 @@ from innet.records.record import Record
 from innet.records.report import Frozen
 
 TRAFFIC = "innet.traffic"  # format of the record of ``innet simulate --traffic``
+"""Format of the record of ``innet simulate --traffic``."""
 
 
 class FlowTraffic(Frozen):

@@ -13,7 +13,9 @@ from innet.records.record import Machine, Record
 from innet.records.report import Frozen, Report, Seconds
 
 DEMO = "innet.demo"  # format of the demonstration's record
+"""Format of the record of ``innet demo``."""
 TRAIN = "innet.train"  # of the record of ``innet train``
+"""Format of the record of ``innet train``."""
 
 
 class Metric(Frozen):
@@ -36,8 +38,11 @@ class Metric(Frozen):
 
 
 ACCURACY = Metric(name="accuracy")
+"""The metric of classifiers."""
 PERPLEXITY = Metric(name="perplexity", unit="number", higher_is_better=False)
+"""The metric of language models; lower is better."""
 HIT_RATE = Metric(name="hit rate at 10")
+"""The metric of recommenders."""
 
 
 class SimulatedTime(Frozen):
@@ -117,7 +122,7 @@ class Step(Frozen):
 
     @classmethod
     def of(cls, iteration: int, loss: float, score: float | None, report: Report | None) -> Step:
-        """The step whose gradients ``report`` tells of; None: they were summed on the spot."""
+        """The step of ``report``; None if the gradients were summed without a switch."""
         if report is None:
             return cls(iteration=iteration, loss=loss, score=score)
         shared = cls.model_fields.keys() & Report.model_fields.keys()
@@ -126,7 +131,7 @@ class Step(Frozen):
 
 
 class Progress(Frozen):
-    """An event for whoever watches a run: one more step, or something that is being prepared.
+    """An event for the watcher of a run: one more step, or a preparation.
 
     Attributes:
         run: the run's key in the record.
@@ -146,6 +151,7 @@ class Progress(Frozen):
 
 
 Watcher = Callable[[Progress], None]
+"""A function that is called with each step's progress."""
 
 
 class Run(Frozen):

@@ -183,7 +183,7 @@ class Membership(NotCopyable):
         try:
             self.plan = self._enter(until, again=True)
         except BaseException:
-            self._disconnect()  # the next call begins anew, not in the middle of the way in
+            self._disconnect()  # the next call starts over, not halfway through joining
             raise
         return self.plan
 

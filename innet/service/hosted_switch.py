@@ -147,7 +147,7 @@ class HostedSwitch:
         return cell_value(cells, index) if 0 <= index < len(cells) else None
 
     def late_workers(self, partition: int) -> frozenset[int]:
-        """Nobody: results name who is in them."""
+        """No workers: results name the workers in them."""
         del partition
         return frozenset()
 

@@ -29,7 +29,7 @@ from innet.core.settings import ServiceSettings, validate
 from innet.core.waiting import PATIENCE
 from innet.service.connections import resolve
 
-if TYPE_CHECKING:  # whoever only starts a service need not import what runs in it
+if TYPE_CHECKING:  # to start a service one need not import what runs in it
     from innet.service.server import SwitchService
     from innet.service.slot_partition import SlotPartitions
 

@@ -69,8 +69,9 @@ class Network:
         recirculation_rate: bits per second of the port through which packets pass the pipeline
             again; None: that of ``rate``.
         recirculation_latency: seconds from there to the next pass. 600 ns (assumed: the pipeline).
-        host_receive, host_send: seconds of a core of a host per packet. 100 ns each (assumed: ten
+        host_receive: seconds of a core of a host per packet that it receives. 100 ns (assumed: ten
             million packets a second, what drivers in user space such as DPDK reach on a core).
+        host_send: the same per packet that it sends. 100 ns (assumed likewise).
         host_byte: seconds of a core of a host per byte that it sends or receives. 0 (assumed: the
             network card copies).
         host_cores: cores of a host that share its packets. As one server, they are modelled as a
@@ -205,6 +206,7 @@ PRESETS: Mapping[str, Network] = MappingProxyType(
         "400g": Network(rate=400e9),
     }
 )
+"""Networks by name: "1g" to "400g"."""
 
 
 HOSTS: Mapping[str, Mapping[str, float]] = MappingProxyType(

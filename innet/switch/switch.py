@@ -533,7 +533,7 @@ class Switch(NotCopyable):
         self.control.table_modify(table, action, handle, parameters)
 
     def table_delete(self, table: str, handle: int) -> None:
-        """Remove an entry; ControlError when there is none of that handle."""
+        """Remove an entry; ControlError if no entry has that handle."""
         self.control.table_delete(table, handle)
 
     def table_clear(self, table: str) -> None:

@@ -145,7 +145,7 @@ def _for_people(value: Any) -> Any:
 
 
 def notation(name: str, width: int) -> Callable[[int], int]:
-    """How a value of a field is shown: 48 bits whose name is that of a MAC address as one."""
+    """How a field's value is shown: 48 bits with the name of a MAC address as one."""
     if width == 48 and _MAC_NAME.search(name) and not _TIME_NAME.search(name):
         return MacAddress
     return int
@@ -202,7 +202,7 @@ class Trace:
         return traced
 
     def tell_changes(self, packet: Packet, fields: list[int], valid: list[bool]) -> None:
-        """Events for what is different from what fields and validity were."""
+        """Events for changes of fields and validity since the last call."""
         if valid != packet.valid:
             headers = zip(self.program.headers, valid, packet.valid, strict=True)
             for header, was_valid, is_valid in headers:

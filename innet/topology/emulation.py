@@ -328,7 +328,7 @@ class Emulation:
                 finally:
                     self.now, self.starts = self.simulation.now, {}
         except StalledError as error:
-            if error.at is not None:  # for who tries again an outage is over some time
+            if error.at is not None:  # at a further attempt an outage may be over
                 self.now = error.at
             raise
 

@@ -125,6 +125,7 @@ class Topology(ABC):
 
 
 TOPOLOGIES: Registry[type[Topology]] = Registry("topology", "innet.topologies")
+"""Topologies by name. Entry points: "innet.topologies"."""
 
 
 def topology_of(name: str | None) -> Topology:

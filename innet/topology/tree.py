@@ -515,7 +515,7 @@ def fence_of(job: Job) -> int:
 
 
 def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
-    """The commands of an epoch: who is admitted, and who is required.
+    """The commands of an epoch: which workers are admitted, and which are required.
 
     The fence comes first, before anybody is admitted, and is never written again in this epoch: a
     switch that has lost its registers must not hold it. docs/tree.md says why.

@@ -20,11 +20,17 @@ from innet.core.reduce_op import ReduceOp
 from innet.core.settings import Framing
 
 MAGIC = 0x494E  # "IN"
+"""The first two bytes of innet's header, "IN"."""
 VERSION = 3
+"""The version of the wire format."""
 UDP_PORT = 48879  # 0xBEEF, where the switch listens
+"""The port at which the switch listens."""
 ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
+"""The EtherType of raw frames (IEEE 802, local experimental EtherType 1)."""
 MAX_ELEMENTS = 0xFFFF  # that a thin packet stands for: as many as the header's field holds
+"""The most values that a thin packet stands for."""
 MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # limited by IPv4's 16-bit length
+"""The most values of a packet, by IPv4's 16-bit length."""
 
 ETHERTYPE_IPV4 = 0x0800
 PROTOCOL_UDP = 17
@@ -32,10 +38,12 @@ VERSION_IHL = 0x45  # IPv4, five words: no options
 ECN_CAPABLE = 2  # ECT(0), in the last two bits of the type of service (RFC 3168)
 CLASS_SELECTOR = 5  # bits behind the class selector, the first three bits of the type of service
 CONGESTED = 3  # CE, in the same place
+"""The congestion mark CE, in the last two bits of IPv4's type of service (RFC 3168)."""
 DONT_FRAGMENT = 0x4000
 FRAGMENTED = 0x3FFF  # more-fragments bit and fragment offset
 
 ETHERNET_HEADER = np.dtype([("destination", "u1", 6), ("source", "u1", 6), ("ethertype", ">u2")])
+"""The Ethernet header as a NumPy dtype, 14 bytes."""
 IPV4_HEADER = np.dtype(
     [
         ("version_ihl", "u1"),
@@ -50,9 +58,11 @@ IPV4_HEADER = np.dtype(
         ("destination", ">u4"),
     ]
 )
+"""The IPv4 header without options as a NumPy dtype, 20 bytes."""
 UDP_HEADER = np.dtype(
     [("source", ">u2"), ("destination", ">u2"), ("length", ">u2"), ("checksum", ">u2")]
 )
+"""The UDP header as a NumPy dtype, 8 bytes."""
 HEADER = np.dtype(
     [
         ("magic", ">u2"),
@@ -73,10 +83,14 @@ HEADER = np.dtype(
         ("checksum", ">u2"),  # RFC 1071, of the fields above and the values
     ]
 )
+"""innet's header as a NumPy dtype, 32 bytes."""
 
 Field: TypeAlias = int | NDArray[np.integer[Any]]
+"""A header field: one number for all packets, or an array with one for each."""
 Frames: TypeAlias = NDArray[np.uint8]
+"""Frames of one length: uint8, (frames, bytes)."""
 Records: TypeAlias = NDArray[np.void]
+"""A structured array of headers."""
 
 
 class Flag(enum.IntFlag):

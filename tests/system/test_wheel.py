@@ -1,4 +1,6 @@
-"""The built wheel, alone in an environment with what it declares, runs the demonstration."""
+"""The wheel, built from the source distribution, runs the demonstration in an environment with
+nothing but what it declares.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -67,12 +70,19 @@ def copy_compiled(folder):
 
 @pytest.mark.slow
 def test_demo_from_the_wheel(tmp_path):
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path]
+    # Without --wheel the wheel is built from the source distribution, which is built first.
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path]
     run(*build, ROOT, folder=tmp_path)
     (wheel,) = tmp_path.glob("innet-*.whl")
+    (source,) = tmp_path.glob("innet-*.tar.gz")
+    with tarfile.open(source) as archive:  # from which one can test, and build the documentation
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "LICENSE", "CITATION.cff", "Makefile", "mkdocs.yml"} <= held
+    assert {"docs/index.md", "docs/tools/hooks.py", "p4/slots.p4", "tests/conftest.py"} <= held
     with zipfile.ZipFile(wheel) as archive:  # their type hints are for users' checkers
         names = set(archive.namelist())
     assert "innet/py.typed" in names
+    assert "innet/docs/slots.md" in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"innet"}
     venv.create(tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
@@ -90,6 +100,7 @@ def test_demo_from_the_wheel(tmp_path):
     # Elsewhere than in the checkout, so that nothing is found there.
     innet = tmp_path / "empty" / "bin" / "innet"
     assert "slots-64" in run(innet, "p4", "list", folder=tmp_path)
+    assert "SwitchML" in run(innet, "help", "slots", folder=tmp_path)
     run(innet, "demo", "--iterations", "5", folder=tmp_path)
     record = json.loads((tmp_path / "innet-out" / "demo.json").read_text())
     assert len(record["runs"]) == 3

@@ -129,7 +129,7 @@ def orthonormal(columns: Floats, kernels: Kernels) -> Floats:
 
 
 def directions(basis: Floats, kernels: Kernels, *, seed: int, step: int, layer: int) -> Floats:
-    """Each column of the basis, shape (rank, rows), with length 1; what is zero is drawn anew."""
+    """Each column of the basis, shape (rank, rows), with length 1; zero columns are redrawn."""
     found = np.empty_like(basis)
     for k, column in enumerate(basis):
         length = _length(column, kernels)
@@ -189,7 +189,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
     All workers have the same sum of P and make it orthonormal by the same operations in the same
     order, so that they agree to the last bit on what the sum of Q stands for. Columns of Q are
     brought to length 1 first, which changes nothing but the scale of P's before it is made
-    orthonormal; a column that has become zero is drawn anew, from the seed. The error of P's
+    orthonormal; a column that has become zero is redrawn from the seed. The error of P's
     integers only tilts the basis, and is thus in the error feedback.
 
     The sum is finite as long as N · rank · sqrt(n) · the largest magnitude of a gradient is below
@@ -295,7 +295,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
         return None
 
     def with_parameters(self, parameters: PowerSgdSettings) -> Self:
-        """The same state; with another rank, factors are drawn anew as in the first all-reduce."""
+        """The same state; with another rank, factors are redrawn as in the first all-reduce."""
         part = super().with_parameters(parameters)
         if parameters.rank != self.parameters.rank:
             part._basis = None

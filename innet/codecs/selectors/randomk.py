@@ -21,7 +21,7 @@ from innet.kernels.layout.hashing import GOLDEN, mix
 
 
 class RandomK(StepCounter[TopKSettings], Selector[TopKSettings]):
-    """All workers select the same k coordinates, drawn anew for each all-reduce (Stich, Cordonnier,
+    """All workers select the same k coordinates, redrawn for each all-reduce (Stich, Cordonnier,
     Jaggi: Sparsified SGD with memory, NeurIPS 2018, arXiv 1809.07599).
 
     No index is sent: the coordinates follow from the seed and the number of the all-reduce. All

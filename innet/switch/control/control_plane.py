@@ -251,7 +251,7 @@ class ControlPlane(ABC):
         self._set_default(self._indirect_table(table, with_groups=True), ProfileRef(True, group))
 
     def table_indirect_reset_default(self, table: str) -> None:
-        """Restore the program's action on a miss, which is none."""
+        """Restore the program's action on a miss: no action."""
         self._reset_default(self._indirect_table(table))
 
     def profile_of_table(self, table: str) -> str:

@@ -78,7 +78,7 @@ class Tree:
         return len(self.value)
 
     def each(self, key: str) -> Iterator[Tree]:
-        """The elements of the array that is member ``key``; none when it is absent."""
+        """The elements of the array at ``key``; empty if it is absent."""
         found = self.find(key)
         return iter(()) if found is None else iter(found)
 

@@ -1,0 +1,214 @@
+"""The site of the documentation builds without a warning, and can be searched in a browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ROOT / "docs" / "tools"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+# The processes of xdist would each build it.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The built site's folder."""
+    for name in ("mkdocs", "material", "mkdocstrings_handlers"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed; pip install 'innet[docs]' has it")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", folder]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class Loads(HTMLParser):
+    """What a page loads: addresses of scripts, styles, images and frames."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "link" and given.get("rel") in {"stylesheet", "icon", "preconnect", "preload"}:
+            self.found.append(given["href"])
+        elif tag in {"script", "img", "iframe"} and "src" in given:
+            self.found.append(given["src"])
+
+
+def test_every_command_setting_and_public_name_has_an_entry(site):
+    text = {path.relative_to(site).as_posix(): path.read_text() for path in site.rglob("*.html")}
+    assert 'id="innet-allreduce"' in text["reference/commands.html"]
+    assert 'id="innet-switch-explain"' in text["reference/commands.html"]
+    assert "partial_after" in text["reference/configuration.html"]
+    assert "max_abs_error_sent" in text["reference/records.html"]
+    assert "slots-64" in text["reference/programs.html"]
+    assert "innet_switch_packets_total" in text["reference/metrics.html"]
+    assert 'id="innet.Collective.all_reduce"' in text["reference/api/innet.html"]
+    assert 'id="innet.switch.Switch.process_batch"' in text["reference/api/innet.switch.html"]
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        loads = Loads()
+        loads.feed(page.read_text())
+        assert loads.found
+        assert [each for each in loads.found if re.match(r"(https?:)?//", each)] == []
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?https?:", style.read_text())
+    for picture in site.rglob("*.svg"):
+        assert not re.search(r"url\(['\"]?https?:", picture.read_text()), picture
+
+
+def test_undocumented_names_are_found(tmp_path, monkeypatch):
+    """The build's check would notice one."""
+    monkeypatch.syspath_prepend(str(TOOLS))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    api = importlib.import_module("api")
+
+    (tmp_path / "sample_without.py").write_text(
+        '__all__ = ["f", "g", "LIMIT"]\n\ndef f():\n    """F."""\n\ndef g(): ...\n\nLIMIT = 1\n'
+    )
+    assert api.undocumented("sample_without") == ["g", "LIMIT"]
+
+
+class Browser:
+    """Chromium over the WebDriver protocol, as chromedriver speaks it."""
+
+    def __init__(self, driver, session):
+        self._base = f"{driver}/session/{session}"
+
+    def __call__(self, method, path, body=None):
+        return ask(method, f"{self._base}/{path}", body)
+
+    def run(self, script):
+        return self("POST", "execute/sync", {"script": script, "args": []})
+
+    def until(self, script, seconds=30):
+        """What a script returns, once it is true."""
+        end = time.monotonic() + seconds
+        while not (value := self.run(script)):
+            assert time.monotonic() < end, f"never true: {script}"
+            time.sleep(0.1)
+        return value
+
+
+def ask(method, address, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address, data, method=method)
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return json.loads(answer.read())["value"]
+
+
+@pytest.fixture
+def address(site):
+    """The site over HTTP, on loopback: search runs in a worker, which files may not have."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    handler.log_message = lambda *_: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def browser(tmp_path):
+    driver = shutil.which("chromedriver")
+    if not (CHROMIUM and driver):
+        pytest.skip("chromium and chromedriver are not installed; apt install chromium-driver")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                ask("GET", f"http://127.0.0.1:{port}/status")
+                break
+            except OSError:
+                assert time.monotonic() < end, "chromedriver does not answer"
+                time.sleep(0.1)
+        options = {
+            "binary": CHROMIUM,
+            "args": [
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                "--window-size=1280,900",
+                f"--user-data-dir={tmp_path / 'profile'}",
+            ],
+        }
+        body = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
+        session = ask("POST", f"http://127.0.0.1:{port}/session", body)["sessionId"]
+        found = Browser(f"http://127.0.0.1:{port}", session)
+        yield found
+        found("DELETE", "")
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_navigation_and_search(address, browser):
+    browser("POST", "url", {"url": f"{address}/index.html"})
+    assert browser.run("return document.title").startswith("innet")
+    # From the tab to a tutorial, and a figure is there.
+    browser.run(
+        "[...document.querySelectorAll('.md-tabs a')]"
+        ".find(a => a.textContent.includes('Tutorials')).click()"
+    )
+    browser.until("return location.pathname.endsWith('tutorials/index.html')")
+    browser.run("document.querySelector('.md-content a[href=\"first-all-reduce.html\"]').click()")
+    browser.until("return location.pathname.endsWith('first-all-reduce.html')")
+    figure = "const i = document.querySelector('.md-content img'); return i && i.naturalWidth"
+    assert browser.until(figure) > 100
+    # Search, and go to the first result.
+    browser.run("document.querySelector('[data-md-component=search-query]').focus()")
+    browser.run(
+        "const q = document.querySelector('[data-md-component=search-query]');"
+        "q.value = 'straggler'; q.dispatchEvent(new Event('input', {bubbles: true}));"
+        "q.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}))"
+    )
+    found = browser.until(
+        "return [...document.querySelectorAll('.md-search-result__link')].map(a => a.href)"
+        ".filter(a => a).join(' ')"
+    )
+    assert "simulate" in found
+    browser.run("document.querySelector('.md-search-result__link').click()")
+    browser.until("return document.body.innerText.toLowerCase().includes('straggler')")
+    # On a phone nothing is wider than the page.
+    browser("POST", "window/rect", {"width": 420, "height": 800})
+    for page in ("index.html", "guide.html", "reference/commands.html", "reference/api/innet.html"):
+        browser("POST", "url", {"url": f"{address}/{page}"})
+        wide = "return document.documentElement.scrollWidth - window.innerWidth"
+        assert browser.run(wide) <= 0, page

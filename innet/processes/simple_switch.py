@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from innet.processes import port_forwarding
 from innet.processes.port_forwarding import PortForwarding
 from innet.processes.switch import Captures, interfaces_of
 from innet.switch import Switch, is_compiled, load_program, unsupported
+from innet.switch.state.ageing import IdleTimeout
 from innet.tools.files import open_document
 from innet.transport.raw import Ports
 
@@ -301,6 +302,10 @@ class SimpleSwitch:
             return
         if self._captures is not None and len(arrived):
             self._captures.write(arrived, leaving)
+        self._send(leaving)
+
+    def _send(self, leaving: PacketBatch) -> None:
+        """Send what left the program."""
         self._ports.send(leaving)
 
     def _notify(self) -> None:
@@ -312,8 +317,11 @@ class SimpleSwitch:
             taken, state.digests[:] = list(state.digests), []
             self.learning.take(taken)
         for each in self.switch.take_idle_timeouts():
-            if self._publisher is not None:
-                self._publisher.idle(self._table_ids.get(each.table, 0), each.handles)
+            self._idle(each)
+
+    def _idle(self, idle: IdleTimeout) -> None:
+        if self._publisher is not None:
+            self._publisher.idle(self._table_ids.get(idle.table, 0), idle.handles)
 
     def _digest(self, learn_list: int, buffer: int, samples: Sequence[bytes]) -> None:
         if self._publisher is not None:
@@ -336,14 +344,16 @@ class SimpleSwitch:
 
     # ── The program ──
 
-    def _load(self, config: str) -> None:
-        """Run another program, from an empty state."""
+    def _load(self, config: str, made: Switch | None = None) -> None:
+        """Run another program, from an empty state, or from that of the switch ``made`` for it."""
         document = _parsed(config)
         program = load_program(document)
         reasons = unsupported(program, "jit")
         is_ready = self._engine == "jit" or (self._engine == "auto" and is_compiled(program))
         engine: EngineName = "jit" if is_ready and not reasons else "interpret"
-        switch = Switch(program, engine, priority_queues=self._priority_queues)
+        switch = made or Switch(program, engine, priority_queues=self._priority_queues)
+        if switch.engine_name != engine:
+            switch.use_engine(engine)
         _warm(switch)
         self.switch, self.config = switch, config
         self._forwarding = None
@@ -536,8 +546,8 @@ def config_of(name: str) -> str:
     return json.dumps(document)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run the switch until SIGTERM or SIGINT.
+def run(options: argparse.Namespace, make: Callable[..., SimpleSwitch] = SimpleSwitch) -> None:
+    """Run the switch, as ``make`` makes it, until SIGTERM or SIGINT.
 
     Raises:
         InnetError: an option cannot be used.
@@ -565,7 +575,7 @@ def run(options: argparse.Namespace) -> None:
         path=options.log_file,
         flush=options.log_flush,
     )
-    process = SimpleSwitch(
+    process = make(
         config,
         interfaces,
         log,

@@ -77,6 +77,11 @@ class TableInfo:
     places: dict[int, int] = field(default_factory=dict)
 
     @property
+    def is_constant(self) -> bool:
+        """Whether its entries stay: also those of ``entries`` without const, as for BMv2."""
+        return bool(self.info.is_const_table) or self.table.immutable
+
+    @property
     def has_timeout(self) -> bool:
         return bool(self.info.idle_timeout_behavior)
 

@@ -87,7 +87,7 @@ class TableEntries:
             return self._write_default(kind, table, entry, want_undo)
         if not table.fields:
             raise invalid(f"table {table.name} has no key, so only its default entry can change")
-        if table.info.is_const_table and (kind != MODIFY or entry.HasField("action")):
+        if table.is_constant and (kind != MODIFY or entry.HasField("action")):
             raise StatusError(
                 Code.PERMISSION_DENIED,
                 f"the entries of table {table.name} are constant; only their direct counters and "
@@ -148,7 +148,7 @@ class TableEntries:
             return None
         if not entry.HasField("counter_data"):
             before.ClearField("counter_data")  # packets may have counted since
-        if table.info.is_const_table:
+        if table.is_constant:
             before.ClearField("action")
         return lambda: self.write(MODIFY, before, False)
 
@@ -419,7 +419,7 @@ class TableEntries:
             message.controller_metadata = extra.controller_metadata
             message.idle_timeout_ns = extra.idle_timeout_ns
         if not everything:
-            message.is_const = table.info.is_const_table
+            message.is_const = table.is_constant
         if table.counter is not None and (with_counter or everything):
             values = self._control.counter_read(table.counter.preamble.name, entry.handle)
             message.counter_data.CopyFrom(counter_data(table.counter.spec, *values))

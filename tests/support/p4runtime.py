@@ -1,4 +1,4 @@
-"""P4Runtime for tests: P4Info of programs that have none, a pipeline, a process, and a client."""
+"""P4Runtime for tests: a pipeline, a process, and a client."""
 
 from __future__ import annotations
 
@@ -7,94 +7,21 @@ import queue
 import threading
 
 import grpc
-from support.switch_cases import program
+from support.switch_cases import PROGRAMS, program
 
-from innet.p4runtime.messages import Status, config, p4
+from innet.p4runtime.messages import Status, p4, p4info_from_text
 from innet.p4runtime.pipeline import Pipeline
 from innet.p4runtime.status import Code
 from innet.processes.simple_switch import Log
 from innet.processes.simple_switch_grpc import SimpleSwitchGrpc
-from innet.switch import Switch, ir, load_program
+from innet.switch import Switch
 
-_T = config.MatchField
-_KINDS = {
-    ir.MatchKind.EXACT: _T.EXACT,
-    ir.MatchKind.VALID: _T.EXACT,
-    ir.MatchKind.LPM: _T.LPM,
-    ir.MatchKind.TERNARY: _T.TERNARY,
-    ir.MatchKind.RANGE: _T.RANGE,
-}
 INSERT, MODIFY, DELETE = p4.Update.INSERT, p4.Update.MODIFY, p4.Update.DELETE
 
 
-def p4info_of(name, optional=()):
-    """The P4Info of one of tests/programs, as far as its JSON tells it.
-
-    Args:
-        name: of the program.
-        optional: names of tables whose ternary fields are optional.
-    """
-    loaded = load_program(program(name))
-    info = config.P4Info()
-    actions, counters, meters = {}, {}, {}
-    for action in loaded.actions:
-        if action.name not in actions:
-            actions[action.name] = number = 0x01000001 + len(actions)
-            made = info.actions.add(preamble={"id": number, "name": action.name})
-            for place, each in enumerate(action.parameters, 1):
-                made.params.add(id=place, name=each.name, bitwidth=each.width)
-    for place, each in enumerate(loaded.counters, 1):
-        if each.table is None:
-            made = info.counters.add(preamble={"id": 0x12000000 + place, "name": each.name})
-            made.size = each.size
-        else:
-            counters[each.table] = number = 0x13000000 + place
-            made = info.direct_counters.add(preamble={"id": number, "name": each.name})
-        made.spec.unit = config.CounterSpec.BOTH
-    for place, each in enumerate(loaded.meters, 1):
-        if each.table is None:
-            made = info.meters.add(preamble={"id": 0x14000000 + place, "name": each.name})
-            made.size = each.size
-        else:
-            meters[each.table] = number = 0x15000000 + place
-            made = info.direct_meters.add(preamble={"id": number, "name": each.name})
-        made.spec.unit = config.MeterSpec.BYTES if each.bytes else config.MeterSpec.PACKETS
-    for position, table in enumerate(loaded.tables):
-        made = info.tables.add(preamble={"id": 0x02000001 + position, "name": table.name})
-        made.size, made.is_const_table = table.max_size, table.immutable
-        made.idle_timeout_behavior = int(table.support_timeout)
-        for place, key in enumerate(table.keys, 1):
-            kind = _KINDS[key.match]
-            if kind == _T.TERNARY and table.name in optional:
-                kind = _T.OPTIONAL
-            made.match_fields.add(id=place, name=key.name, bitwidth=key.width, match_type=kind)
-        for action in dict.fromkeys(loaded.actions[each].name for each in table.actions):
-            made.action_refs.add(id=actions[action])
-        if table.default_entry_const and table.default is not None:
-            made.const_default_action_id = actions[loaded.actions[table.default.action].name]
-        if table.action_profile is not None:
-            made.implementation_id = 0x11000001 + table.action_profile
-        for among in (counters, meters):
-            if position in among:
-                made.direct_resource_ids.append(among[position])
-    for position, each in enumerate(loaded.action_profiles):
-        made = info.action_profiles.add(preamble={"id": 0x11000001 + position, "name": each.name})
-        made.size, made.with_selector = each.max_size, each.selector is not None
-        for place, table in enumerate(loaded.tables):
-            if table.action_profile == position:
-                made.table_ids.append(0x02000001 + place)
-    for place, each in enumerate(loaded.registers, 1):
-        made = info.registers.add(preamble={"id": 0x16000000 + place, "name": each.name})
-        made.size, made.type_spec.bitstring.bit.bitwidth = each.size, each.width
-    for place, each in enumerate(loaded.value_sets, 1):
-        made = info.value_sets.add(preamble={"id": 0x03000000 + place, "name": each.name}, size=4)
-        made.match.add(id=1, bitwidth=each.width, match_type=_T.EXACT)
-    for place, each in enumerate(loaded.learn_lists, 1):
-        made = info.digests.add(preamble={"id": 0x17000000 + place, "name": each.name})
-        for field in each.elements:
-            width = loaded.field(field).width
-            made.type_spec.tuple.members.add().bitstring.bit.bitwidth = width
-    return info
+def p4info_of(name):
+    """The P4Info of one of tests/programs, as p4c made it."""
+    return p4info_from_text((PROGRAMS / f"{name}.p4info.txtpb").read_text(), name)
 
 
 def id_of(info, name):
@@ -124,9 +51,9 @@ class Ports:
 class Client:
     """Updates and reads of a pipeline without gRPC, by names."""
 
-    def __init__(self, name, info=None, engine="interpret", **options):
+    def __init__(self, name, info=None, engine="interpret"):
         document = program(name)
-        self.info = info or p4info_of(name, **options)
+        self.info = info or p4info_of(name)
         forwarding = p4.ForwardingPipelineConfig(p4info=self.info)
         forwarding.p4_device_config = json.dumps(document).encode()
         self.ports = Ports()

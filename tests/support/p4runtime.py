@@ -142,7 +142,7 @@ class Process:
             interfaces or {},
             Log(),
             thrift_port=0,
-            address="127.0.0.1:0",
+            address=options.pop("address", "127.0.0.1:0"),
             cpu_port=cpu_port,
             enable_swap=True,
             engine=engine,

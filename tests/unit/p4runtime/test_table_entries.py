@@ -189,7 +189,10 @@ class TestUpdates:
         for kind in (INSERT, MODIFY, DELETE):
             assert refused(c.write, kind, table_entry=entry) is Code.PERMISSION_DENIED
         found = c.read(table_entry=c.entry("I.constant_table", {}))
-        assert [(e.match[0].exact.value, e.is_const) for e in found] == [(b"\1", True), (b"\2", True)]
+        assert [(e.match[0].exact.value, e.is_const) for e in found] == [
+            (b"\1", True),
+            (b"\2", True),
+        ]
 
 
 class TestDefaults:
@@ -310,7 +313,9 @@ class TestIdleTimeouts:
 class TestReads:
     def test_filters(self, io):
         for i, action in enumerate(("I.forward", "I.flood", "I.forward")):
-            entry = io.entry("I.routes", {1: b"%d" % i}, io.action(action, b"\1"), metadata=b"%d" % i)
+            entry = io.entry(
+                "I.routes", {1: b"%d" % i}, io.action(action, b"\1"), metadata=b"%d" % i
+            )
             io.write(INSERT, table_entry=entry)
 
         def count(**fields):

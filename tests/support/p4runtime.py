@@ -7,7 +7,6 @@ import queue
 import threading
 
 import grpc
-from support.switch_cases import PROGRAMS, program
 
 from innet.p4runtime.messages import Status, p4, p4info_from_text
 from innet.p4runtime.pipeline import Pipeline
@@ -15,6 +14,7 @@ from innet.p4runtime.status import Code
 from innet.processes.simple_switch import Log
 from innet.processes.simple_switch_grpc import SimpleSwitchGrpc
 from innet.switch import Switch
+from support.switch_cases import PROGRAMS, program
 
 INSERT, MODIFY, DELETE = p4.Update.INSERT, p4.Update.MODIFY, p4.Update.DELETE
 

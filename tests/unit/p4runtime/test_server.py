@@ -353,16 +353,17 @@ class TestTheCommandLine:
 
     def test_an_address_that_is_taken(self, process):
         with pytest.raises(NetworkError, match="--grpc-server-addr"):
-            other = Process(address=f"127.0.0.1:{process.port}")
-            other.close()
+            Process(address=f"127.0.0.1:{process.port}")
 
 
 def test_tls_with_certificates_of_clients(tmp_path):
     for name in ("server", "client"):
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj"]
-            + ["/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-            + ["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem"],
+            [
+                *["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"],
+                *["-addext", "subjectAltName=DNS:localhost"],
+                *["-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem"],
+            ],
             check=True,
             capture_output=True,
             timeout=60,

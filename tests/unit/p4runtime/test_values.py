@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 
+from google.protobuf import descriptor_pool
+
 from innet.p4runtime import values
 from innet.p4runtime.messages import p4, p4info_from_text
 from innet.p4runtime.status import Code, StatusError
@@ -102,8 +104,6 @@ def test_nested_types_are_fields_in_a_row():
 
 
 def test_the_messages_are_in_a_pool_of_their_own():
-    from google.protobuf import descriptor_pool
-
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("p4.v1.WriteRequest")
     assert p4.WriteRequest.DESCRIPTOR.full_name == "p4.v1.WriteRequest"

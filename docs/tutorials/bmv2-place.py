@@ -4,7 +4,7 @@
 # You have P4 programs, tables and scripts for `simple_switch`. You start innet's switch in its place, fill its tables
 # over Thrift, and send packets through it. Then you trace a packet.
 #
-# You need `pip install 'innet[bmv2]'`, which has the Thrift library. BMv2 itself is not needed.
+# BMv2 itself is not needed.
 #
 # ## A program
 #

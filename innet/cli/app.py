@@ -44,6 +44,7 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "simulate": ("innet simulate --network 100g --model resnet50 --iterations 3", "simulate"),
     "net": ("sudo innet net --topology fat-tree --switch bmv2", "mininet"),
     "simple-switch": ("sudo innet simple-switch slots-32", "simple-switch"),
+    "simple-switch-grpc": ("sudo innet simple-switch-grpc --no-p4 -i 1@veth1", "p4runtime"),
     "link-tools": ("innet link-tools --into bin", "simple-switch"),
     "codecs": ("innet codecs --json", "codecs"),
     "report": ("innet report innet-out/demo.json --plot demo.pdf", "guide"),
@@ -107,6 +108,15 @@ app.command(
         "help_option_names": [],
     },
 )(drop_in.simple_switch)
+app.command(
+    "simple-switch-grpc",
+    add_help_option=False,
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)(drop_in.simple_switch_grpc)
 app.command("link-tools")(drop_in.link_tools)
 app.command("codecs")(codecs.codecs)
 app.command("report")(experiments.report)

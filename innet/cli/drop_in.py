@@ -1,7 +1,8 @@
-"""``innet simple-switch`` in the place of BMv2's simple_switch, and launchers of its name."""
+"""``innet simple-switch`` and ``simple-switch-grpc`` in the place of BMv2's, and launchers."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -12,11 +13,12 @@ from typing import Annotated
 import typer
 
 from innet.cli.output import out
-from innet.core.errors import InputError, OutputError
+from innet.core.errors import InputError, MissingToolError, OutputError
 
 _OURS = "#!/bin/sh\n# innet's"  # how launchers begin
 _LAUNCHERS = {
     "simple_switch": "-m innet.processes.start_switch",
+    "simple_switch_grpc": "-m innet.processes.simple_switch_grpc",
     "simple_switch_CLI": "-m innet switch cli",
 }
 
@@ -31,6 +33,36 @@ def simple_switch(context: typer.Context) -> None:
     raise typer.Exit(main(context.args))
 
 
+def simple_switch_grpc(context: typer.Context) -> None:
+    """Run the built-in switch with a P4Runtime server, as simple_switch_grpc.
+
+    `innet simple-switch-grpc --help` lists its options beside those of simple_switch.
+    """
+    from innet.bmv2.cli import require_thrift
+
+    require_thrift("the control plane of simple_switch")
+    require_grpc()
+    from innet.processes.simple_switch_grpc import main
+
+    raise typer.Exit(main(context.args))
+
+
+def require_grpc() -> None:
+    """Raise MissingToolError unless gRPC and protobuf are installed."""
+    missing = [name for name in ("grpc", "google.protobuf") if not _is_installed(name)]
+    if missing:
+        raise MissingToolError(
+            "grpcio and protobuf", "P4Runtime", "Get them by: pip install 'innet[p4runtime]'"
+        )
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
+
+
 def link_tools(
     *,
     into: Annotated[Path, typer.Option("--into", help="A folder, made if it is not there.")],
@@ -38,7 +70,7 @@ def link_tools(
         bool, typer.Option("--force", help="Also where the folder hides a real simple_switch.")
     ] = False,
 ) -> None:
-    """Write launchers called simple_switch and simple_switch_CLI that start innet's.
+    """Write launchers called simple_switch, simple_switch_grpc and simple_switch_CLI.
 
     Scripts that look for these names find them once the folder is first in PATH.
     """

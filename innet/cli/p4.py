@@ -12,7 +12,7 @@ import typer
 from innet import programs
 from innet.cli.options import JsonOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
-from innet.core.errors import InputError, ProgramError, UnknownNameError
+from innet.core.errors import InputError, OutputError, ProgramError, UnknownNameError
 
 if TYPE_CHECKING:
     from innet.tofino import Estimate
@@ -65,13 +65,17 @@ def export(
         Path | None, typer.Option("--output", "-o", help="[default: NAME.json]")
     ] = None,
 ) -> None:
-    """Write a compiled program as plain JSON, as simple_switch takes it."""
+    """Write a compiled program as plain JSON, as simple_switch takes it, and its P4Info."""
     entries = programs.available()
     if name not in entries:
         raise UnknownNameError("compiled program", name, entries)
     path = output or Path(f"{name}.json")
     write_text(path, json.dumps(entries[name].json(), indent=1) + "\n")
     out.print(str(path), highlight=False, soft_wrap=True)
+    if (p4info := entries[name].p4info()) is not None:
+        path = path.with_suffix(programs.P4INFO)
+        write_text(path, p4info)
+        out.print(str(path), highlight=False, soft_wrap=True)
 
 
 @app.command("compile")
@@ -94,7 +98,7 @@ def compile_program(
     ] = False,
     p4c: P4cOption = None,
 ) -> None:
-    """Compile P4_16 for v1model with p4c."""
+    """Compile P4_16 for v1model with p4c: its JSON, and its P4Info for P4Runtime beside it."""
     compiler = programs.find_p4c(str(p4c) if p4c else None)
     if source is None or source.is_dir():
         if define or output:
@@ -110,10 +114,17 @@ def compile_program(
         return
     if everything:
         raise InputError("--all is for a folder of programs.")
-    document = programs.compile_p4(source, _definitions(define or []), compiler, _pass_on)
     path = output or source.with_suffix(".json")
+    p4info = path.with_suffix(programs.P4INFO)
+    words = _definitions(define or [])
+    try:
+        document = programs.compile_p4(source, words, compiler, _pass_on, p4info)
+    except OSError as error:
+        raise OutputError.of(p4info, error) from None
     write_text(path, json.dumps(document, indent=1) + "\n")
-    out.print(str(path), highlight=False, soft_wrap=True)
+    for each in (path, p4info):
+        if each.exists():
+            out.print(str(each), highlight=False, soft_wrap=True)
 
 
 def _program_of(entry: programs.CompiledProgram) -> str:

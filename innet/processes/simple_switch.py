@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from innet.processes.start_switch import OpenSockets
 from innet.processes.switch_log import LEVELS, MOST_BYTES, MOST_FILES, Log
 from innet.processes.switch_ports import FilePorts, MessagePorts, SwitchPorts
 from innet.switch import Switch, ir, is_compiled, load_program, unsupported
+from innet.switch.state.ageing import IdleTimeout
 from innet.tools.files import open_document
 from innet.transport.raw import Ports
 
@@ -321,6 +322,10 @@ class SimpleSwitch:
             self._dump(leaving, "Sending packet")
         if self._logs_packets:
             self.log.flush()
+        self._send(leaving)
+
+    def _send(self, leaving: PacketBatch) -> None:
+        """Send what left the program."""
         self._ports.send(leaving)
 
     def _dump(self, packets: PacketBatch, what: str) -> None:
@@ -337,8 +342,11 @@ class SimpleSwitch:
             taken, state.digests[:] = list(state.digests), []
             self.learning.take(taken)
         for each in self.switch.take_idle_timeouts():
-            if self._publisher is not None:
-                self._publisher.idle(self._table_ids.get(each.table, 0), each.handles)
+            self._idle(each)
+
+    def _idle(self, idle: IdleTimeout) -> None:
+        if self._publisher is not None:
+            self._publisher.idle(self._table_ids.get(idle.table, 0), idle.handles)
 
     def _digest(self, learn_list: int, buffer: int, samples: Sequence[bytes]) -> None:
         if self._publisher is not None:
@@ -370,15 +378,17 @@ class SimpleSwitch:
 
     # ── The program ──
 
-    def _load(self, config: str) -> None:
-        """Run another program, from an empty state."""
+    def _load(self, config: str, made: Switch | None = None) -> None:
+        """Run another program, from an empty state, or from that of the switch ``made`` for it."""
         document = _parsed(config)
         program = load_program(document).with_drop_port(self._drop_port)
         reasons = unsupported(program, "jit")
         is_ready = self._engine == "jit" or (self._engine == "auto" and is_compiled(program))
         is_ready = is_ready and not self._logs_packets
         engine: EngineName = "jit" if is_ready and not reasons else "interpret"
-        switch = self._new_switch(program, engine)
+        switch = made or self._new_switch(program, engine)
+        if switch.engine_name != engine:
+            switch.use_engine(engine)
         _warm(switch)
         if self._logs_packets:
             self._log_packets(switch, document)
@@ -670,12 +680,17 @@ def _check_numbers(options: argparse.Namespace) -> None:
         raise InputError("--log-file-max-size is at least 1, and --log-file-max-files at least 0.")
 
 
-def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
-    """Run the switch until SIGTERM or SIGINT.
+def run(
+    options: argparse.Namespace,
+    opened: OpenSockets | None = None,
+    make: Callable[..., SimpleSwitch] = SimpleSwitch,
+) -> None:
+    """Run the switch, as ``make`` makes it, until SIGTERM or SIGINT.
 
     Args:
         options: the command line.
         opened: sockets that were opened before.
+        make: makes the switch; its arguments are those of ``SimpleSwitch``.
 
     Raises:
         InnetError: an option cannot be used.
@@ -706,7 +721,7 @@ def run(options: argparse.Namespace, opened: OpenSockets | None = None) -> None:
     )
     if options.nanolog is not None:
         log("warn", f"--nanolog {options.nanolog}: no events are sent; the log has them")
-    process = SimpleSwitch(
+    process = make(
         config,
         interfaces,
         log,

@@ -2,6 +2,7 @@
 
 from innet.programs.catalog import (
     FOLDERS,
+    P4INFO,
     CompiledProgram,
     Dimensions,
     available,
@@ -20,6 +21,7 @@ from innet.programs.compile import (
 
 __all__ = [
     "FOLDERS",
+    "P4INFO",
     "CompiledProgram",
     "Dimensions",
     "available",

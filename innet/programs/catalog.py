@@ -23,6 +23,7 @@ from innet.core.registry import Registry
 MANIFEST_FORMAT = 1
 MANIFEST = "manifest.json"  # of a folder of programs: the compiled programs
 LIST = "programs.toml"  # and the list of programs to compile
+P4INFO = ".p4info.txtpb"  # ending of a program's P4Info beside its JSON
 
 MOST_ELEMENTS = 0xFFFF
 """Most values that a thin packet stands for: what ``elements`` of innet's header holds."""
@@ -63,6 +64,11 @@ class CompiledProgram:
         """The compiled program as BMv2 reads it. Raises as ``text``."""
         document: dict[str, Any] = json.loads(self.text())
         return document
+
+    def p4info(self) -> str | None:
+        """Its P4Info in text format; None where it was compiled without."""
+        path = self.path.with_name(self.path.name.removesuffix(".json.gz") + P4INFO)
+        return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def text(self) -> bytes:
         """The JSON as text.

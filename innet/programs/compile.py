@@ -28,6 +28,7 @@ from innet.programs.catalog import (
     LIST,
     MANIFEST,
     MANIFEST_FORMAT,
+    P4INFO,
     CompiledProgram,
     catalogue,
     p4_directory,
@@ -84,6 +85,7 @@ def compile_p4(
     parameters: Mapping[str, int] | None = None,
     p4c: Path | None = None,
     warn: Callable[[str], object] = lambda _: None,
+    p4info: Path | None = None,
 ) -> dict[str, Any]:
     """Run p4c on ``source`` for v1model.
 
@@ -93,6 +95,8 @@ def compile_p4(
         parameters: preprocessor definitions.
         p4c: the compiler; searched on PATH if not given.
         warn: called with p4c's warnings, if there are any.
+        p4info: file for the program's P4Info in text format. Where p4c cannot make one, as of what
+            P4Runtime does not have, there is none, and ``warn`` is told why.
 
     Returns:
         The JSON for BMv2. Source positions have file, line and column. The quoted source text,
@@ -109,12 +113,14 @@ def compile_p4(
     defines = [f"-D{name}={value}" for name, value in (parameters or {}).items()]
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / f"{source.stem}.json"
+        described = Path(scratch) / f"{source.stem}{P4INFO}"
         if p4c.name == "p4c":
             target = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "-o", scratch]
         else:
             target = ["--p4v", "16", "-o", str(output)]
         # Run in the source's folder, so that the positions in the JSON are the same on any machine.
-        command = [str(p4c), *target, *defines, "-I", str(p4_directory()), source.name]
+        more = [] if p4info is None else ["--p4runtime-files", str(described)]
+        command = [str(p4c), *target, *more, *defines, "-I", str(p4_directory()), source.name]
         try:
             result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
                 command,
@@ -130,13 +136,21 @@ def compile_p4(
         except OSError as error:
             raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
         said = result.stderr.strip()
-        if result.returncode != 0 or not output.is_file():
+        failed = result.returncode != 0 or not output.is_file()
+        if failed and p4info is not None:
+            document = compile_p4(source, parameters, p4c, warn)  # or its error
+            warn(f"There is no P4Info of {source}, as p4c refuses to make it:\n{said}")
+            return document
+        if failed:
             silent = f"(no message; it ended with status {result.returncode})"
             hint = _HEADERS_REMEDY if "core.p4: No such file" in said else ""
             raise ProgramError(f"p4c refused {source}:\n{said or silent}{hint}")
         if said:
             warn(said)
-        document: dict[str, Any] = _without_fragments(json.loads(output.read_text("utf-8")))
+        document = _without_fragments(json.loads(output.read_text("utf-8")))
+        if p4info is not None:
+            with atomic_write(p4info) as temporary:
+                temporary.write_bytes(described.read_bytes())
     return document
 
 
@@ -326,7 +340,8 @@ def _compile_variant(
     warn: Callable[[str], object],
 ) -> dict[str, Any]:
     """Compile one variant, write its file and return what its manifest entry says of it."""
-    document = compile_p4(directory / variant.source, variant.parameters, p4c, warn)
+    p4info = directory / f"compiled/{name}{P4INFO}"
+    document = compile_p4(directory / variant.source, variant.parameters, p4c, warn, p4info)
     text = json.dumps(document, separators=(",", ":")).encode()
     file = f"compiled/{name}.json.gz"
     # Without a time stamp, so that equal programs give equal files.

@@ -200,6 +200,12 @@ class BuiltinControlPlane(ControlPlane):
         cells = slice(None) if index is None else [self._cell(found.array, index)]
         found.set_rates(cells, rates)
 
+    def meter_reset(self, name: str, index: int | None = None) -> None:
+        """Take the rates of a cell away, or of all, so that every packet is green."""
+        found = self.state.meters[self._meters.index(name)]
+        cells = slice(None) if index is None else self._cell(found.array, index)
+        found.clear_rates(cells)
+
     def _get_rates(self, meter: int, index: int) -> list[Rate]:
         found = self.state.meters[meter]
         return found.get_rates(self._cell(found.array, index))

@@ -97,6 +97,11 @@ class MeterState:
             row += [rate.burst, rate.burst, 0]
         self.cells[indices] = row
 
+    def clear_rates(self, indices: int | slice) -> None:
+        """Remove the rates of cells: every packet is green then."""
+        self.rates[indices] = 0
+        self.cells[indices] = 0
+
     def get_rates(self, index: int) -> list[Rate]:
         """The rates of a cell in ascending order; none if none were set."""
         cell = self.cells[index]

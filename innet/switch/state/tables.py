@@ -170,6 +170,12 @@ class TableState:
         """Entries by index."""
         return map(self._entry, self.columns.rows().tolist())
 
+    def handles(self) -> list[int]:
+        """The handles of all entries, by index."""
+        indices = self.columns.indices_of(self.columns.rows())
+        found: list[int] = (self.columns.versions_of(indices) << _INDEX_BITS | indices).tolist()
+        return found
+
     def ordered(self) -> list[RuntimeEntry]:
         """Entries in matching order: the first that matches is hit."""
         return list(map(self._entry, self.columns.ordered().tolist()))

@@ -1,0 +1,411 @@
+"""P4Info beside the program that is loaded: what each id stands for.
+
+Source: P4Runtime 1.5, section "The P4Info Message".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from innet.p4runtime.messages import config
+from innet.p4runtime.status import Code, StatusError, invalid
+from innet.p4runtime.values import Codec, DataType, StringMap
+from innet.switch import ir
+from innet.switch.control.values import Names
+
+_TYPES = config.MatchField
+EXACT, LPM, TERNARY = _TYPES.EXACT, _TYPES.LPM, _TYPES.TERNARY
+RANGE, OPTIONAL = _TYPES.RANGE, _TYPES.OPTIONAL
+_KINDS = {
+    EXACT: (ir.MatchKind.EXACT, ir.MatchKind.VALID),
+    LPM: (ir.MatchKind.LPM,),
+    TERNARY: (ir.MatchKind.TERNARY,),
+    RANGE: (ir.MatchKind.RANGE,),
+    OPTIONAL: (ir.MatchKind.TERNARY,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A match field."""
+
+    id: int
+    name: str
+    kind: int
+    codec: Codec
+    padding: int = 0
+    """Bits that lpm prefixes of BMv2 count in addition, those that fill the field's first byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionInfo:
+    """An action and its parameters: codec and name by id, and the ids in the action's order."""
+
+    id: int
+    name: str
+    codecs: Mapping[int, tuple[Codec, str]]
+    order: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class TableInfo:
+    """A table.
+
+    Attributes:
+        position: in the program.
+        scopes: of each action that entries may have, by id.
+        by_action: ids of actions by their position in the program.
+        counter, meter: P4Info of its direct counter and meter.
+        profile: its action profile's id; 0 for none.
+    """
+
+    id: int
+    name: str
+    position: int
+    info: Any
+    table: ir.Table
+    fields: tuple[Field, ...]
+    scopes: Mapping[int, int]
+    actions: Mapping[int, ActionInfo]
+    by_action: Mapping[int, ActionInfo]
+    has_priority: bool
+    counter: Any = None
+    meter: Any = None
+    profile: int = 0
+    places: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether its entries stay: also those of ``entries`` without const, as for BMv2."""
+        return bool(self.info.is_const_table) or self.table.immutable
+
+    @property
+    def has_timeout(self) -> bool:
+        return bool(self.info.idle_timeout_behavior)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayInfo:
+    """A counter, meter or register array: its name in the program, its size, and its P4Info."""
+
+    id: int
+    name: str
+    position: int
+    size: int
+    info: Any
+    index: Codec | None = None
+    """For indices that are translated."""
+    type: DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileInfo:
+    """An action profile."""
+
+    id: int
+    name: str
+    position: int
+    info: Any
+    actions: Mapping[int, ActionInfo]
+    tables: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSetInfo:
+    """A parser value set."""
+
+    id: int
+    name: str
+    size: int
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DigestInfo:
+    """A digest; ``position`` in the program's learn lists."""
+
+    id: int
+    name: str
+    position: int
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderInfo:
+    """A controller header: its fields as (id, name, bits in the packet, codec), in order."""
+
+    name: str
+    fields: tuple[tuple[int, str, int, Codec], ...]
+
+    @property
+    def length(self) -> int:
+        """Bytes of the header."""
+        return sum(width for _, _, width, _ in self.fields) // 8
+
+
+class P4Index:
+    """What the ids of a P4Info stand for in a program.
+
+    Args:
+        info: a P4Info.
+        program: compiled from the same source.
+        cpu_port: where SDN_PORT_CPU is; None for nowhere.
+
+    Raises:
+        StatusError: INVALID_ARGUMENT where both do not belong together.
+    """
+
+    def __init__(self, info: Any, program: ir.Program, cpu_port: int | None = None) -> None:
+        self.info = info
+        self.program = program
+        self._cpu_port = cpu_port
+        self._strings: dict[str, StringMap] = {}
+        self._require_unique_ids()
+        self.actions = {each.preamble.id: self._action(each) for each in info.actions}
+        self._direct = {
+            each.preamble.id: each for each in (*info.direct_counters, *info.direct_meters)
+        }
+        self.tables = {each.preamble.id: self._table(each) for each in info.tables}
+        self.profiles = {each.preamble.id: self._profile(each) for each in info.action_profiles}
+        self.counters = self._arrays("counter", info.counters, program.counters)
+        self.meters = self._arrays("meter", info.meters, program.meters)
+        self.registers = self._arrays("register", info.registers, program.registers)
+        self.value_sets = {each.preamble.id: self._value_set(each) for each in info.value_sets}
+        self.digests = {each.preamble.id: self._digest(each) for each in info.digests}
+        self.headers = {
+            each.preamble.name: self._header(each) for each in info.controller_packet_metadata
+        }
+        self.table_of_name = {each.name: each for each in self.tables.values()}
+        self.table_of_counter = {
+            each.counter.preamble.id: each for each in self.tables.values() if each.counter
+        }
+
+    def _require_unique_ids(self) -> None:
+        seen: set[int] = set()
+        groups = ("tables", "actions", "action_profiles", "counters", "direct_counters", "meters")
+        more = ("direct_meters", "value_sets", "registers", "digests", "controller_packet_metadata")
+        for group in (*groups, *more):
+            for each in getattr(self.info, group):
+                number = each.preamble.id
+                if number == 0 or number in seen:
+                    what = "0 is" if number == 0 else f"0x{number:08x} is used twice as"
+                    raise invalid(f"P4Info: {what} the id of {each.preamble.name!r}")
+                seen.add(number)
+
+    def find(self, kind: str, among: Mapping[int, Any], number: int) -> Any:
+        """What has an id; INVALID_ARGUMENT if nothing has it."""
+        found = among.get(number)
+        if found is None:
+            zero = " (0 stands for all, and only where something is read)" if number == 0 else ""
+            raise invalid(f"P4Info has no {kind} with id 0x{number:08x}{zero}")
+        return found
+
+    # ── How it is made ──
+
+    def _position(self, kind: str, things: Any, name: str) -> int:
+        for position, each in enumerate(things):
+            if each.name == name:
+                return position
+        raise invalid(f"P4Info has {kind} {name}, which the program of the device config lacks")
+
+    def _codec(self, each: Any, width: int, what: str) -> Codec:
+        """The codec of what has ``bitwidth`` and perhaps ``type_name``."""
+        translated = self._translation(each.type_name.name)
+        if translated is None:
+            if each.bitwidth != width:
+                raise invalid(f"P4Info gives {what} {each.bitwidth} bits, and the program {width}")
+            return Codec(width)
+        return self._translated(translated, width)
+
+    def _translation(self, type_name: str) -> Any:
+        new_types = self.info.type_info.new_types
+        if type_name and type_name in new_types:
+            found = new_types[type_name]
+            if found.WhichOneof("representation") == "translated_type":
+                return found.translated_type
+        return None
+
+    def _translated(self, translated: Any, width: int) -> Codec:
+        if translated.HasField("sdn_string"):
+            key = translated.uri
+            if key not in self._strings:
+                self._strings[key] = StringMap(key, width)
+            return Codec(width, strings=self._strings[key])
+        is_port = "/PortId" in translated.uri
+        return Codec(width, translated.sdn_bitwidth, None, self._cpu_port if is_port else None)
+
+    def _action(self, each: Any) -> ActionInfo:
+        name = each.preamble.name
+        # p4c may drop actions that no table uses; those that one uses are looked at there.
+        found = next((a for a in self.program.actions if a.name == name), None)
+        widths = {p.name: p.width for p in found.parameters} if found else {}
+        if found and len(found.parameters) != len(each.params):
+            raise invalid(
+                f"P4Info gives action {name} {len(each.params)} parameters, and the program "
+                f"{len(found.parameters)}"
+            )
+        codecs = {}
+        for param in each.params:
+            what = f"parameter {param.name} of action {name}"
+            width = widths.get(param.name, param.bitwidth)
+            codecs[param.id] = (self._codec(param, width, what), what)
+        by_name = {param.name: param.id for param in each.params}
+        order = tuple(by_name.get(p.name, 0) for p in found.parameters) if found else ()
+        if 0 in order:
+            raise invalid(f"P4Info and the program name the parameters of action {name} unalike")
+        return ActionInfo(each.preamble.id, name, codecs, order)
+
+    def _table(self, each: Any) -> TableInfo:
+        name = each.preamble.name
+        position = self._position("table", self.program.tables, name)
+        table = self.program.tables[position]
+        if len(table.keys) != len(each.match_fields):
+            raise invalid(
+                f"P4Info gives table {name} {len(each.match_fields)} match fields, and the "
+                f"program {len(table.keys)}"
+            )
+        pairs = zip(each.match_fields, table.keys, strict=True)
+        fields = tuple(self._field(field, key, name) for field, key in pairs)
+        scopes = {ref.id: ref.scope for ref in each.action_refs}
+        for number in scopes:
+            if number not in self.actions:
+                raise invalid(
+                    f"P4Info: table {name} has an action 0x{number:08x} that is not there"
+                )
+        actions = {number: self.actions[number] for number in scopes}
+        named = {action.name: action for action in actions.values()}
+        by_action = {}
+        for action in table.actions:
+            found = named.get(self.program.actions[action].name)
+            if found is not None:
+                by_action[action] = found
+        missing = set(actions) - {found.id for found in by_action.values()}
+        if missing:
+            lacking = ", ".join(sorted(actions[number].name for number in missing))
+            raise invalid(f"the program's table {name} has no action {lacking}")
+        ids = each.direct_resource_ids
+        direct = [self._direct[number] for number in ids if number in self._direct]
+        counters = [d for d in direct if d.DESCRIPTOR.name == "DirectCounter"]
+        meters = [d for d in direct if d.DESCRIPTOR.name == "DirectMeter"]
+        return TableInfo(
+            each.preamble.id,
+            name,
+            position,
+            each,
+            table,
+            fields,
+            scopes,
+            actions,
+            by_action,
+            any(field.kind in (TERNARY, RANGE, OPTIONAL) for field in fields),
+            next(iter(counters), None),
+            next(iter(meters), None),
+            each.implementation_id,
+            {field.id: place for place, field in enumerate(fields)},
+        )
+
+    def _field(self, each: Any, key: ir.TableKey, table: str) -> Field:
+        what = f"match field {each.name} of table {table}"
+        if each.WhichOneof("match") != "match_type" or each.match_type not in _KINDS:
+            raise StatusError(Code.UNIMPLEMENTED, f"{what}: only v1model's match kinds work here")
+        if key.match not in _KINDS[each.match_type]:
+            raise invalid(f"P4Info and the program disagree on the match kind of {what}")
+        codec = self._codec(each, key.width, what)
+        return Field(each.id, what, each.match_type, codec, -key.width % 8)
+
+    def _profile(self, each: Any) -> ProfileInfo:
+        name = each.preamble.name
+        position = self._position("action profile", self.program.action_profiles, name)
+        actions: dict[int, ActionInfo] = {}
+        for number in each.table_ids:
+            actions |= self.find("table", self.tables, number).actions
+        return ProfileInfo(each.preamble.id, name, position, each, actions, tuple(each.table_ids))
+
+    def _arrays(self, kind: str, among: Any, things: Any) -> dict[int, ArrayInfo]:
+        found = {}
+        for each in among:
+            name = each.preamble.name
+            position = self._position(kind, things, name)
+            translated = self._translation(each.index_type_name.name)
+            index = None
+            if translated is not None and not translated.HasField("sdn_string"):
+                size = things[position].size
+                index = self._translated(translated, max(1, (size - 1).bit_length()))
+            kind_of = None
+            if kind == "register":
+                kind_of = DataType(each.type_spec, self.info)
+                if sum(kind_of.widths) != things[position].width:
+                    raise invalid(
+                        f"P4Info gives the cells of register {name} {sum(kind_of.widths)} bits, "
+                        f"and the program {things[position].width}"
+                    )
+            found[each.preamble.id] = ArrayInfo(
+                each.preamble.id, name, position, things[position].size, each, index, kind_of
+            )
+        return found
+
+    def _value_set(self, each: Any) -> ValueSetInfo:
+        name = each.preamble.name
+        position = Names("parser value set", self.program.value_sets).find(name)
+        if position is None:
+            raise invalid(f"P4Info has value set {name}, which the program lacks")
+        found = self.program.value_sets[position]
+        fields = []
+        for part in each.match:
+            what = f"field {part.name or part.id} of value set {name}"
+            if part.match_type != EXACT:
+                raise StatusError(
+                    Code.UNIMPLEMENTED, f"{what}: members of value sets are matched exactly here"
+                )
+            translated = self._translation(part.type_name.name)
+            width = part.bitwidth
+            if translated is not None and len(each.match) == 1:
+                width = found.width
+            fields.append(Field(part.id, what, EXACT, self._codec(part, width, what)))
+        if sum(field.codec.width for field in fields) != found.width:
+            raise invalid(f"P4Info and the program disagree on the width of value set {name}")
+        return ValueSetInfo(each.preamble.id, found.name, each.size, tuple(fields))
+
+    def _digest(self, each: Any) -> DigestInfo:
+        name = each.preamble.name
+        lists = self.program.learn_lists
+        kind = DataType(each.type_spec, self.info)
+        position = next((i for i, e in enumerate(lists) if e.name == name), None)
+        if position is None and len(lists) == len(self.info.digests):
+            position = list(self.info.digests).index(each)
+        if position is None:
+            raise invalid(f"P4Info has digest {name}, which the program lacks")
+        widths = [self.program.field(e).width for e in lists[position].elements]
+        if widths != kind.widths:
+            raise invalid(
+                f"P4Info gives digest {name} fields of {kind.widths} bits, the program {widths}"
+            )
+        return DigestInfo(each.preamble.id, name, position, kind)
+
+    def _header(self, each: Any) -> HeaderInfo:
+        fields = []
+        for part in each.metadata:
+            translated = self._translation(part.type_name.name)
+            if translated is None:
+                width, codec = part.bitwidth, Codec(part.bitwidth)
+            else:
+                width = self._width_in_header(each.preamble.name, part.name)
+                codec = self._translated(translated, width)
+            fields.append((part.id, part.name, width, codec))
+        header = HeaderInfo(each.preamble.name, tuple(fields))
+        if sum(width for _, _, width, _ in fields) % 8:
+            raise invalid(f"controller header {each.preamble.name} does not fill whole bytes")
+        return header
+
+    def _width_in_header(self, header: str, name: str) -> int:
+        """Bits of a translated field in packets, which P4Info does not tell."""
+        for instance in self.program.headers:
+            described = self.program.header_types[instance.type]
+            if instance.name == header:
+                return next((f.width for f in described.fields if f.name == name), 0)
+        raise invalid(
+            f"the program has no header {header}, so the bits of its field {name} in packets are "
+            "not known"
+        )

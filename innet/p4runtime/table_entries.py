@@ -1,0 +1,649 @@
+"""Entries of tables, their direct counters and meters, and their idle time-outs.
+
+Priorities: for P4Runtime the highest wins, for BMv2 the lowest; an entry's priority in the switch
+is 2^31 - 1 minus the controller's, as in simple_switch_grpc.
+
+Source: P4Runtime 1.5, sections "TableEntry", "CounterEntry & DirectCounterEntry", "MeterEntry &
+DirectMeterEntry".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from innet.core.errors import ControlError, Refusal
+from innet.p4runtime.action_profiles import ActionProfiles
+from innet.p4runtime.arrays import counter_data, counter_values, meter_config, meter_rates
+from innet.p4runtime.context import (
+    DELETE,
+    INSERT,
+    MODIFY,
+    Context,
+    Undo,
+    action_arguments,
+    action_message,
+    not_found,
+    only_modify,
+    unimplemented,
+)
+from innet.p4runtime.messages import p4
+from innet.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY, Field, TableInfo
+from innet.p4runtime.status import Code, StatusError, invalid
+from innet.p4runtime.values import encode
+from innet.switch import ir
+from innet.switch.control.control_plane import Entry
+from innet.switch.state.tables import ProfileRef, RuntimeEntry, Target
+
+_HIGHEST = (1 << 31) - 1
+_NANOSECONDS_PER_MS = 1_000_000
+_MOST_MS = (1 << 31) - 1
+_TYPE_OF_KIND = {
+    EXACT: "exact",
+    LPM: "lpm",
+    TERNARY: "ternary",
+    RANGE: "range",
+    OPTIONAL: "optional",
+}
+_DEFAULT_ONLY, _TABLE_ONLY = 2, 1
+
+
+@dataclass(slots=True)
+class _Extra:
+    """What controllers said of an entry and the switch does not keep."""
+
+    metadata: bytes = b""
+    controller_metadata: int = 0
+    idle_timeout_ns: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.metadata or self.controller_metadata or self.idle_timeout_ns)
+
+
+class TableEntries:
+    """Writes and reads table entries."""
+
+    def __init__(self, context: Context, profiles: ActionProfiles) -> None:
+        self._switch, self._index, self._ports = context
+        self._control = context.control
+        self._profiles = profiles
+        self._extras: dict[int, dict[int, _Extra]] = {}  # by table's id, then by handle
+        self._default_extras: dict[int, _Extra] = {}
+
+    # ── Writing ──
+
+    def write(self, kind: int, entry: Any, want_undo: bool) -> Undo | None:
+        """Carry out an update of a TableEntry.
+
+        Raises:
+            StatusError: it is refused; then nothing has changed.
+            ControlError: likewise.
+        """
+        table = self._index.find("table", self._index.tables, entry.table_id)
+        if entry.is_const:
+            raise invalid("is_const is told by the switch, and must be false in an update")
+        if entry.is_default_action:
+            return self._write_default(kind, table, entry, want_undo)
+        if not table.fields:
+            raise invalid(f"table {table.name} has no key, so only its default entry can change")
+        if table.is_constant and (kind != MODIFY or entry.HasField("action")):
+            raise StatusError(
+                Code.PERMISSION_DENIED,
+                f"the entries of table {table.name} are constant; only their direct counters and "
+                "meters can be modified",
+            )
+        matches, priority = self._key(table, entry)
+        if kind == INSERT:
+            return self._insert(table, entry, matches, priority, want_undo)
+        found = self._find(table, matches, priority)
+        if kind == DELETE:
+            return self._delete(table, found, want_undo)
+        return self._modify(table, entry, found, want_undo)
+
+    def _insert(
+        self, table: TableInfo, entry: Any, matches: list[ir.Match], priority: int, want_undo: bool
+    ) -> Undo | None:
+        if not entry.HasField("action"):
+            raise invalid(f"an entry inserted into table {table.name} needs an action")
+        self._check_resources(table, entry)
+        kept = self._target(table, entry.action)
+        if isinstance(kept, ProfileRef):
+            state = self._control.table_state(table.name)
+            try:
+                handle = state.add(matches, kept, priority, self._switch.state.time())
+            except ControlError:
+                self._profiles.release(table, kept)
+                raise
+        else:
+            name, arguments = kept
+            handle = self._control.table_add(table.name, name, matches, arguments, priority)
+        try:
+            self._set_resources(table, entry, handle, is_new=True)
+        except (StatusError, ControlError):
+            self._control.table_state(table.name).delete(handle)
+            raise
+        if not want_undo:
+            return None
+        copied = p4.TableEntry()
+        copied.CopyFrom(entry)
+        return lambda: self.write(DELETE, copied, False)
+
+    def _modify(
+        self, table: TableInfo, entry: Any, found: RuntimeEntry, want_undo: bool
+    ) -> Undo | None:
+        self._check_resources(table, entry)
+        before = self._message(table, found, everything=True) if want_undo else None
+        if entry.HasField("action"):
+            had = found.action
+            kept = self._target(table, entry.action)
+            if isinstance(kept, ProfileRef):
+                self._control.table_state(table.name).modify(found.handle, kept)
+                self._profiles.release(table, had)
+            else:
+                name, arguments = kept
+                self._control.table_modify(table.name, name, found.handle, arguments)
+        self._set_resources(table, entry, found.handle, is_new=False)
+        if before is None:
+            return None
+        if not entry.HasField("counter_data"):
+            before.ClearField("counter_data")  # packets may have counted since
+        if table.is_constant:
+            before.ClearField("action")
+        return lambda: self.write(MODIFY, before, False)
+
+    def _delete(self, table: TableInfo, found: RuntimeEntry, want_undo: bool) -> Undo | None:
+        before = self._message(table, found, everything=True) if want_undo else None
+        state = self._control.table_state(table.name)
+        self._switch.state.time()  # sweeps that are due come before it
+        state.delete(found.handle)
+        if extras := self._extras.get(table.id):
+            extras.pop(found.handle, None)
+        self._profiles.release(table, found.action)
+        return None if before is None else lambda: self.write(INSERT, before, False)
+
+    def _write_default(
+        self, kind: int, table: TableInfo, entry: Any, want_undo: bool
+    ) -> Undo | None:
+        if kind != MODIFY:
+            raise invalid("a default entry is always there: it can be modified only")
+        if entry.match or entry.priority:
+            raise invalid("a default entry has neither match fields nor a priority")
+        if entry.idle_timeout_ns or entry.HasField("time_since_last_hit"):
+            raise invalid("default entries have no idle time-out")
+        if table.info.const_default_action_id:
+            raise StatusError(
+                Code.PERMISSION_DENIED, f"the default entry of table {table.name} is constant"
+            )
+        if table.profile:
+            raise StatusError(
+                Code.PERMISSION_DENIED,
+                f"the default entry of table {table.name} is NoAction, as its actions come from an "
+                "action profile",
+            )
+        for name in ("meter_config", "counter_data", "meter_counter_data"):
+            if entry.HasField(name):
+                raise unimplemented(f"default entries have no {name}: only hits count in v1model")
+        before = self._default_message(table) if want_undo else None
+        had = self._default_extras.get(table.id)
+        if entry.HasField("action"):
+            if entry.action.WhichOneof("type") != "action":
+                raise invalid(f"table {table.name} takes an action")
+            action = self._action(table, entry.action.action, _TABLE_ONLY)
+            arguments = action_arguments(entry.action.action, action)
+            self._control.table_set_default(table.name, action.name, arguments)
+            self._default_extras[table.id] = _Extra(entry.metadata, entry.controller_metadata)
+        else:
+            self._control.table_reset_default(table.name)
+            self._default_extras.pop(table.id, None)
+        if before is None:
+            return None
+
+        def undo() -> None:
+            self._write_default(MODIFY, table, before, False)
+            if had is not None:
+                self._default_extras[table.id] = had
+
+        return undo
+
+    def _target(self, table: TableInfo, action: Any) -> ProfileRef | tuple[str, tuple[int, ...]]:
+        """What an entry runs: a member or group, or an action and its arguments."""
+        kind = action.WhichOneof("type")
+        if table.profile:
+            return self._profiles.target(table, action)
+        if kind != "action":
+            raise invalid(f"table {table.name} takes an action, not {kind or 'nothing'}")
+        found = self._action(table, action.action, _DEFAULT_ONLY)
+        return found.name, action_arguments(action.action, found)
+
+    def _action(self, table: TableInfo, action: Any, forbidden: int) -> Any:
+        found = table.actions.get(action.action_id)
+        if found is None:
+            raise invalid(f"table {table.name} has no action with id 0x{action.action_id:08x}")
+        if table.scopes[found.id] == forbidden:
+            where = "entries" if forbidden == _DEFAULT_ONLY else "the default entry"
+            raise StatusError(
+                Code.PERMISSION_DENIED,
+                f"action {found.name} is not for {where} of table {table.name}",
+            )
+        return found
+
+    # ── Direct resources and time-outs ──
+
+    def _check_resources(self, table: TableInfo, entry: Any) -> None:
+        """Refuse what the table does not have, before anything changes."""
+        if entry.HasField("meter_counter_data"):
+            raise unimplemented("meters count no packets by color here")
+        if entry.HasField("counter_data"):
+            if table.counter is None:
+                raise invalid(f"table {table.name} has no direct counter")
+            counter_values(entry.counter_data)
+        if entry.HasField("meter_config"):
+            if table.meter is None:
+                raise invalid(f"table {table.name} has no direct meter")
+            meter_rates(table.meter, entry.meter_config)
+        if entry.HasField("time_since_last_hit"):
+            raise invalid("time_since_last_hit is told by the switch, and unset in an update")
+        if entry.idle_timeout_ns and not table.has_timeout:
+            raise invalid(f"table {table.name} does not support idle time-outs")
+        if entry.idle_timeout_ns < 0:
+            raise invalid("an idle time-out cannot be negative")
+
+    def _set_resources(self, table: TableInfo, entry: Any, handle: int, *, is_new: bool) -> None:
+        if table.counter is not None and entry.HasField("counter_data"):
+            packets, size = counter_values(entry.counter_data)
+            self._control.counter_write(table.counter.preamble.name, handle, packets, size)
+        if table.meter is not None:
+            self._set_meter(table, handle, entry)
+        extra = _Extra(entry.metadata, entry.controller_metadata, entry.idle_timeout_ns)
+        if table.has_timeout:
+            # For new entries always, as an index inherits the time-out of its last entry.
+            milliseconds = min(-(-entry.idle_timeout_ns // _NANOSECONDS_PER_MS), _MOST_MS)
+            had = self._extra(table, handle)
+            if is_new or had.idle_timeout_ns != entry.idle_timeout_ns:
+                self._control.table_set_timeout(table.name, handle, milliseconds)
+        if extra:
+            self._extras.setdefault(table.id, {})[handle] = extra
+        elif extras := self._extras.get(table.id):
+            extras.pop(handle, None)
+
+    def _set_meter(self, table: TableInfo, handle: int, entry: Any) -> None:
+        name = table.meter.preamble.name
+        if entry.HasField("meter_config"):
+            rates = meter_rates(table.meter, entry.meter_config)
+            self._control.meter_set_rates(name, handle, rates)
+        else:
+            self._control.meter_reset(name, handle)
+
+    def _extra(self, table: TableInfo, handle: int) -> _Extra:
+        return self._extras.get(table.id, {}).get(handle) or _Extra()
+
+    # ── Keys ──
+
+    def _key(self, table: TableInfo, entry: Any) -> tuple[list[ir.Match], int]:
+        """The matches of an entry in the order of the table's key, and its priority there."""
+        if table.has_priority:
+            if entry.priority <= 0:
+                raise invalid(f"entries of table {table.name} need a priority above 0")
+            priority = _HIGHEST - entry.priority
+        elif entry.priority:
+            raise invalid(
+                f"entries of table {table.name} have no priority, as no field is ternary, range or "
+                "optional"
+            )
+        else:
+            priority = 0
+        return matches_of(table.name, table.fields, table.places, entry.match), priority
+
+    def _find(self, table: TableInfo, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
+        try:
+            return self._control.table_find(table.name, matches, priority)  # type: ignore[return-value] # of the built-in switch
+        except ControlError as error:
+            if error.reason is Refusal.BAD_KEY:
+                raise not_found(f"table {table.name} has no entry with this key") from None
+            raise
+
+    # ── Reading ──
+
+    def read(self, wanted: Any) -> Iterator[Any]:
+        """The entries that a TableEntry asks for, as TableEntry messages."""
+        if not wanted.table_id:
+            if wanted.match or wanted.action.WhichOneof("type") or wanted.priority:
+                raise invalid("entries of all tables cannot be selected further")
+            for table in self._index.tables.values():
+                yield from self._read_table(table, wanted, lenient=True)
+            return
+        table = self._index.find("table", self._index.tables, wanted.table_id)
+        yield from self._read_table(table, wanted, lenient=False)
+
+    def _read_table(self, table: TableInfo, wanted: Any, *, lenient: bool) -> Iterator[Any]:
+        if not lenient:
+            self._check_read(table, wanted)
+        resources = (
+            table.counter is not None and wanted.HasField("counter_data"),
+            table.meter is not None and wanted.HasField("meter_config"),
+            table.has_timeout and wanted.HasField("time_since_last_hit"),
+        )
+        if wanted.is_default_action:
+            yield self._default_message(table)
+            return
+        action = wanted.action.action.action_id if wanted.action.HasField("action") else 0
+        for entry in self._selected(table, wanted):
+            if wanted.priority and _HIGHEST - entry.priority != wanted.priority:
+                continue
+            extra = self._extra(table, entry.handle)
+            if wanted.metadata and extra.metadata != wanted.metadata:
+                continue
+            if (
+                wanted.controller_metadata
+                and extra.controller_metadata != wanted.controller_metadata
+            ):
+                continue
+            if action and not self._runs(table, entry.action, action):
+                continue
+            yield self._message(table, entry, *resources)
+
+    def _check_read(self, table: TableInfo, wanted: Any) -> None:
+        if wanted.HasField("meter_counter_data"):
+            raise unimplemented("meters count no packets by color here")
+        if wanted.HasField("time_since_last_hit") and not table.has_timeout:
+            raise invalid(f"table {table.name} does not support idle time-outs")
+        kind = wanted.action.WhichOneof("type")
+        if kind == "action" and wanted.action.action.action_id not in table.actions:
+            number = wanted.action.action.action_id
+            raise invalid(f"table {table.name} has no action with id 0x{number:08x}")
+        if kind not in (None, "action"):
+            raise unimplemented("entries are not selected by member or group")
+        if wanted.is_default_action and (wanted.match or wanted.priority):
+            raise invalid("a default entry has neither match fields nor a priority")
+
+    def _selected(self, table: TableInfo, wanted: Any) -> Iterator[RuntimeEntry]:
+        if not wanted.match:
+            yield from self._entries(table)
+            return
+        matches = matches_of(table.name, table.fields, table.places, wanted.match)
+        if not table.has_priority or wanted.priority:
+            try:
+                priority = _HIGHEST - wanted.priority if table.has_priority else 0
+                yield self._find(table, matches, priority)
+            except StatusError:
+                pass
+            return
+        for entry in self._entries(table):
+            if list(entry.matches) == matches:
+                yield entry
+
+    def _entries(self, table: TableInfo) -> Iterator[RuntimeEntry]:
+        """All entries; packets and other requests may come between two of them."""
+        state = self._control.table_state(table.name)
+        for handle in state.handles():
+            try:
+                entry = state.get(handle)
+            except ControlError:
+                continue  # deleted since
+            yield entry
+
+    def _runs(self, table: TableInfo, target: Target, action: int) -> bool:
+        if isinstance(target, ProfileRef):
+            return False
+        found = table.by_action.get(target.action)
+        return found is not None and found.id == action
+
+    def key_message(self, table: TableInfo, entry: Entry) -> Any:
+        """A TableEntry with the key of an entry."""
+        message = p4.TableEntry(table_id=table.id)
+        for field, match in zip(table.fields, entry.matches, strict=True):
+            add_match(message.match, field, match)
+        if table.has_priority:
+            message.priority = _HIGHEST - entry.priority
+        return message
+
+    def _message(
+        self,
+        table: TableInfo,
+        entry: RuntimeEntry,
+        with_counter: bool = False,
+        with_meter: bool = False,
+        with_time: bool = False,
+        *,
+        everything: bool = False,
+    ) -> Any:
+        message = self.key_message(table, entry)
+        if isinstance(entry.action, ProfileRef):
+            self._profiles.describe(table, entry.action, message.action)
+        elif (found := table.by_action.get(entry.action.action)) is not None:
+            message.action.action.CopyFrom(action_message(entry.action, found))
+        extra = self._extra(table, entry.handle)
+        if extra:
+            message.metadata = extra.metadata
+            message.controller_metadata = extra.controller_metadata
+            message.idle_timeout_ns = extra.idle_timeout_ns
+        if not everything:
+            message.is_const = table.is_constant
+        if table.counter is not None and (with_counter or everything):
+            values = self._control.counter_read(table.counter.preamble.name, entry.handle)
+            message.counter_data.CopyFrom(counter_data(table.counter.spec, *values))
+        if table.meter is not None and (with_meter or everything):
+            rates = self._control.meter_get_rates(table.meter.preamble.name, entry.handle)
+            if rates:
+                message.meter_config.CopyFrom(meter_config(table.meter, rates))
+        if with_time:
+            message.time_since_last_hit.elapsed_ns = self._since_hit(table, entry)
+        return message
+
+    def _since_hit(self, table: TableInfo, entry: RuntimeEntry) -> int:
+        """Nanoseconds since the last hit."""
+        ages = self._control.table_state(table.name).ages
+        assert ages is not None, "the table supports time-outs"
+        return 1000 * max(0, self._switch.state.time() - int(ages.last_hits[entry.index]))
+
+    def _default_message(self, table: TableInfo) -> Any:
+        message = p4.TableEntry(table_id=table.id, is_default_action=True)
+        default = self._control.table_default(table.name)
+        if isinstance(default, ir.ActionEntry):
+            found = table.by_action.get(default.action)
+            if found is not None:
+                message.action.action.CopyFrom(action_message(default, found))
+        extra = self._default_extras.get(table.id)
+        if extra is not None:
+            message.metadata = extra.metadata
+            message.controller_metadata = extra.controller_metadata
+        return message
+
+    def idle_message(self, name: str, handles: Sequence[int]) -> list[Any]:
+        """The entries of an idle time-out, for a notification."""
+        table = self._index.table_of_name.get(name)
+        if table is None:
+            return []
+        state = self._control.table_state(name)
+        found = []
+        for handle in handles:
+            try:
+                entry = state.get(handle)
+            except ControlError:
+                continue  # deleted since
+            message = self.key_message(table, entry)
+            extra = self._extra(table, handle)
+            message.metadata = extra.metadata
+            message.controller_metadata = extra.controller_metadata
+            message.idle_timeout_ns = extra.idle_timeout_ns
+            found.append(message)
+        return found
+
+    # ── Direct counters and meters by their own entities ──
+
+    def write_counter(self, kind: int, message: Any, want_undo: bool) -> Undo | None:
+        """An update of a DirectCounterEntry."""
+        only_modify(kind, "a direct counter")
+        table, entry = self._of_resource(message.table_entry, "counter")
+        name = table.counter.preamble.name
+        before = self._control.counter_read(name, entry.handle)
+        if message.HasField("data"):
+            packets, size = counter_values(message.data)
+            self._control.counter_write(name, entry.handle, packets, size)
+        if not want_undo:
+            return None
+        return lambda: self._control.counter_write(name, entry.handle, *before)
+
+    def write_meter(self, kind: int, message: Any, want_undo: bool) -> Undo | None:
+        """An update of a DirectMeterEntry."""
+        only_modify(kind, "a direct meter")
+        if message.HasField("counter_data"):
+            raise unimplemented("meters count no packets by color here")
+        table, entry = self._of_resource(message.table_entry, "meter")
+        name = table.meter.preamble.name
+        before = self._control.meter_get_rates(name, entry.handle)
+        if message.HasField("config"):
+            rates = meter_rates(table.meter, message.config)
+            self._control.meter_set_rates(name, entry.handle, rates)
+        else:
+            self._control.meter_reset(name, entry.handle)
+        if not want_undo:
+            return None
+        if before:
+            return lambda: self._control.meter_set_rates(name, entry.handle, before)
+        return lambda: self._control.meter_reset(name, entry.handle)
+
+    def read_counters(self, wanted: Any) -> Iterator[Any]:
+        """DirectCounterEntry messages."""
+        for table, entry in self._resources(wanted.table_entry, "counter"):
+            message = p4.DirectCounterEntry(table_entry=self.key_message(table, entry))
+            values = self._control.counter_read(table.counter.preamble.name, entry.handle)
+            message.data.CopyFrom(counter_data(table.counter.spec, *values))
+            yield message
+
+    def read_meters(self, wanted: Any) -> Iterator[Any]:
+        """DirectMeterEntry messages."""
+        if wanted.HasField("counter_data"):
+            raise unimplemented("meters count no packets by color here")
+        for table, entry in self._resources(wanted.table_entry, "meter"):
+            message = p4.DirectMeterEntry(table_entry=self.key_message(table, entry))
+            rates = self._control.meter_get_rates(table.meter.preamble.name, entry.handle)
+            if rates:
+                message.config.CopyFrom(meter_config(table.meter, rates))
+            yield message
+
+    def _of_resource(self, wanted: Any, kind: str) -> tuple[TableInfo, RuntimeEntry]:
+        table = self._index.find("table", self._index.tables, wanted.table_id)
+        if getattr(table, kind) is None:
+            raise invalid(f"table {table.name} has no direct {kind}")
+        if wanted.is_default_action:
+            raise unimplemented(f"default entries have no direct {kind}: only hits count here")
+        matches, priority = self._key(table, wanted)
+        return table, self._find(table, matches, priority)
+
+    def _resources(self, wanted: Any, kind: str) -> Iterator[tuple[TableInfo, RuntimeEntry]]:
+        if wanted.table_id and wanted.match:
+            yield self._of_resource(wanted, kind)
+            return
+        tables = list(self._index.tables.values())
+        if wanted.table_id:
+            table = self._index.find("table", self._index.tables, wanted.table_id)
+            if getattr(table, kind) is None:
+                raise invalid(f"table {table.name} has no direct {kind}")
+            tables = [table]
+        for table in tables:
+            if getattr(table, kind) is not None:
+                for entry in self._entries(table):
+                    if not wanted.priority or _HIGHEST - entry.priority == wanted.priority:
+                        yield table, entry
+
+
+# ----------------------------------------------------------------------------
+# Matches.
+
+
+def matches_of(
+    owner: str, fields: Sequence[Field], places: dict[int, int], given: Any
+) -> list[ir.Match]:
+    """The matches of FieldMatch messages for all ``fields``, in their order.
+
+    Raises:
+        StatusError: a field that is unknown, named twice, missing, or has a bad value.
+    """
+    found: list[ir.Match | None] = [None] * len(fields)
+    for match in given:
+        place = places.get(match.field_id)
+        if place is None:
+            raise invalid(f"{owner} has no match field with id {match.field_id}")
+        field = fields[place]
+        if found[place] is not None:
+            raise invalid(f"{field.name} is given twice")
+        found[place] = _match(field, match)
+    return [
+        _anything(field) if match is None else match
+        for field, match in zip(fields, found, strict=True)
+    ]
+
+
+def _match(field: Field, match: Any) -> ir.Match:
+    kind = match.WhichOneof("field_match_type")
+    if kind != _TYPE_OF_KIND[field.kind]:
+        raise invalid(f"{field.name} is {_TYPE_OF_KIND[field.kind]}, not {kind or 'nothing'}")
+    codec, what = field.codec, field.name
+    if kind == "exact":
+        return ir.ExactMatch(codec.decode(match.exact.value, what))
+    if kind == "optional":
+        return ir.TernaryMatch(codec.decode(match.optional.value, what), (1 << codec.width) - 1)
+    if kind == "ternary":
+        value = codec.decode(match.ternary.value, what)
+        mask = codec.decode_mask(match.ternary.mask, f"the mask of {what}")
+        if mask == 0:
+            raise invalid(f"{what}: leave the field out instead of a mask of zeros")
+        if value & ~mask:
+            raise invalid(f"{what}: bits outside the mask must be 0")
+        return ir.TernaryMatch(value, mask)
+    if kind == "lpm":
+        return _lpm(field, match.lpm)
+    low = codec.decode(match.range.low, f"the low end of {what}")
+    high = codec.decode(match.range.high, f"the high end of {what}")
+    if low > high:
+        raise invalid(f"{what}: the low end {low} is above the high end {high}")
+    if low == 0 and high == (1 << codec.width) - 1:
+        raise invalid(f"{what}: leave the field out instead of a range of everything")
+    return ir.RangeMatch(low, high)
+
+
+def _lpm(field: Field, lpm: Any) -> ir.Match:
+    codec, what = field.codec, field.name
+    if lpm.prefix_len == 0:
+        raise invalid(f"{what}: leave the field out instead of a prefix of length 0")
+    length = lpm.prefix_len - (codec.sdn_width - codec.width)
+    if not 0 < length <= codec.width:
+        raise invalid(f"{what}: there is no prefix of {lpm.prefix_len} bits")
+    value = codec.decode(lpm.value, what)
+    if value & ((1 << codec.width - length) - 1):
+        raise invalid(f"{what}: bits behind the prefix must be 0")
+    return ir.LpmMatch(value, length + field.padding)
+
+
+def _anything(field: Field) -> ir.Match:
+    if field.kind == EXACT:
+        raise invalid(f"{field.name} is exact, and cannot be left out")
+    if field.kind == LPM:
+        return ir.LpmMatch(0, 0)
+    if field.kind == RANGE:
+        return ir.RangeMatch(0, (1 << field.codec.width) - 1)
+    return ir.TernaryMatch(0, 0)
+
+
+def add_match(into: Any, field: Field, match: ir.Match) -> None:
+    """Add the FieldMatch of a match, unless it matches everything."""
+    codec = field.codec
+    if isinstance(match, ir.ExactMatch):
+        into.add(field_id=field.id).exact.value = codec.encode(match.value)
+    elif isinstance(match, ir.LpmMatch):
+        length = max(0, match.prefix - field.padding)
+        if length:
+            lpm = into.add(field_id=field.id).lpm
+            lpm.value = codec.encode(match.value)
+            lpm.prefix_len = length + codec.sdn_width - codec.width
+    elif isinstance(match, ir.RangeMatch):
+        if (match.low, match.high) != (0, (1 << codec.width) - 1):
+            found = into.add(field_id=field.id).range
+            found.low, found.high = encode(match.low), encode(match.high)
+    elif match.mask and field.kind == OPTIONAL:
+        into.add(field_id=field.id).optional.value = codec.encode(match.value)
+    elif match.mask:
+        ternary = into.add(field_id=field.id).ternary
+        ternary.value, ternary.mask = codec.encode(match.value), codec.encode_mask(match.mask)

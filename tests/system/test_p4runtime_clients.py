@@ -1,0 +1,166 @@
+"""Clients that others wrote, unchanged, against innet simple-switch-grpc: one session each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("google.protobuf", reason="protobuf is not installed")
+pytest.importorskip("grpc", reason="gRPC is not installed")
+pytest.importorskip("thrift", reason="Thrift's library is not installed")
+
+from support.client_venvs import python_with, run
+from support.p4runtime import Process
+from support.switch_cases import PROGRAMS
+
+FORWARD = Path(__file__).parents[2] / "p4" / "examples" / "forward.json"
+IO = PROGRAMS / "p4runtime_io.json"
+
+
+@pytest.fixture
+def process():
+    made = Process(device_id=1)
+    yield made
+    made.close()
+
+
+def p4info(program):
+    return program.with_suffix(".p4info.txtpb")
+
+
+_SHELL = """
+import sys
+import p4runtime_sh.shell as sh
+
+port, p4info, program = sys.argv[1:]
+sh.setup(
+    device_id=1,
+    grpc_addr=f"127.0.0.1:{port}",
+    election_id=(0, 1),
+    config=sh.FwdPipeConfig(p4info, program),
+)
+te = sh.TableEntry("addresses")(action="forward")
+te.match["hdr.ethernet.destination"] = "02:00:00:00:00:01"
+te.action["port"] = "3"
+te.insert()
+te.action["port"] = "4"
+te.modify()
+for each in te.read():
+    print("entry", each.action["port"])
+default = sh.TableEntry("addresses")(action="forward", is_default=True)
+default.action["port"] = "5"
+default.modify()
+ce = sh.CounterEntry("ForwardIngress.forwarded")
+ce.index = 4
+ce.packet_count = 17
+ce.modify()
+for each in ce.read():
+    print("counter", each.packet_count)
+group = sh.MulticastGroupEntry(6)
+group.add(1, 1).add(2, 1)
+group.insert()
+for each in sh.MulticastGroupEntry().read():
+    print("group", each.group_id, len(each.replicas))
+session = sh.CloneSessionEntry(7)
+session.add(1, 1)
+session.insert()
+session.delete()
+group.delete()
+try:
+    te.insert()
+except sh.P4RuntimeWriteException as error:
+    print("refused", "ALREADY_EXISTS" in str(error))
+te.delete()
+print("left", len(list(sh.TableEntry("addresses").read())))
+sh.teardown()
+"""
+
+
+@pytest.mark.timeout(900)  # of which most makes the environment, once
+def test_p4runtime_shell(process):
+    python = python_with(
+        "p4runtime-shell", "p4runtime-shell==0.0.6", "protobuf==3.20.3", "setuptools==80.9.0"
+    )
+    said = run(python, _SHELL, process.port, p4info(FORWARD), FORWARD)
+    assert [line for line in said.splitlines() if line] == [
+        "entry 4",
+        "counter 17",
+        "group 6 2",
+        "refused True",
+        "left 0",
+    ]
+
+
+_FINSY = """
+import asyncio
+import sys
+from pathlib import Path
+
+import finsy as fy
+
+port, p4info, program = sys.argv[1:]
+
+
+async def ready(sw):
+    await sw.delete_all()
+    await sw.write(
+        [
+            +fy.P4TableEntry(
+                "routes",
+                match=fy.Match({"m.vrf": "red"}),
+                action=fy.Action("to_controller", reason=5),
+            ),
+            ~fy.P4TableEntry("vrfs", is_default_action=True, action=fy.Action("set_vrf", vrf="red")),
+            +fy.P4DigestEntry("learn_t", max_list_size=1, max_timeout_ns=0, ack_timeout_ns=0),
+            ~fy.P4RegisterEntry("seen", index=1, data=41),
+            +fy.P4MulticastGroupEntry(multicast_group_id=3, replicas=[1, 2]),
+        ]
+    )
+    async for entry in sw.read(fy.P4TableEntry("routes")):
+        print("entry", entry["m.vrf"] if "m.vrf" in (entry.match or {}) else entry.match)
+    async for entry in sw.read(fy.P4RegisterEntry("seen", index=1)):
+        print("register", entry.data)
+    async for entry in sw.read(fy.P4MulticastGroupEntry()):
+        print("group", entry.multicast_group_id, len(entry.replicas))
+    sw.create_task(digests(sw))
+    # Out at the CPU port, and so in again: the first two bytes are read as a packet-in's header.
+    await sw.write(fy.P4PacketOut(b"\\x01\\x85" + bytes(18), egress_port=255, flags=0))
+    async for packet in sw.read_packets():
+        print("packet", packet["ingress_port"], packet["reason"], len(packet.payload))
+        break
+    fy.Controller.current().stop()
+
+
+async def digests(sw):
+    async for digest in sw.read_digests("learn_t"):
+        print("digest", digest)
+
+
+async def main():
+    options = fy.SwitchOptions(p4info=Path(p4info), p4blob=Path(program), ready_handler=ready)
+    async with fy.Switch("sw1", f"127.0.0.1:{port}", options) as sw:
+        await ready_alone(sw)
+
+
+switches = [
+    fy.Switch(
+        "sw1",
+        f"127.0.0.1:{port}",
+        fy.SwitchOptions(p4info=Path(p4info), p4blob=Path(program), ready_handler=ready),
+    )
+]
+asyncio.run(fy.Controller(switches).run())
+"""
+
+
+@pytest.mark.timeout(900)
+def test_finsy(process):
+    python = python_with("finsy", "finsy==0.30.0", "grpcio==1.76.0", "protobuf==6.33.6")
+    said = run(python, _FINSY, process.port, p4info(IO), IO)
+    assert [line for line in said.splitlines() if line] == [
+        "entry red",
+        "register 41",
+        "group 3 2",
+        "packet 3 5 18",
+    ]

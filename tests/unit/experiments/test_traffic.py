@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from innet.core.errors import ConfigError
+from innet.core.errors import ConfigError, InputError
 from innet.experiments.traffic import simulate_traffic
 from innet.experiments.traffic_file import read_scenario
 from innet.records import Record
@@ -234,3 +234,20 @@ def test_programs_see_microseconds_or_nanoseconds(tmp_path, unit, came, waited):
         (int.from_bytes(data[34:40], "big"), int.from_bytes(data[44:48], "big")) for data in packets
     ]
     assert seen == [(came, 0), (came, waited)]
+
+
+def test_flows_of_a_higher_priority_wait_for_one_packet_at_most(tmp_path):
+    """One flow alone fills the link to a host; the other one goes first, or waits behind it."""
+    delays = []
+    for priority in (0, 1):
+        text = STAR + "priorities = 2\nqueue_packets = 50\n"
+        text += FLOW.format(0, 1, 1000, 400, 8.5e-7) + FLOW.format(2, 1, 1000, 100, 3.3e-6)
+        record = simulate_traffic(written(tmp_path, text + f"priority = {priority}\n"))
+        delays.append(record.flows[1].mean_delay)
+        prior = record.flows[1]
+    packet = wire_time(1042, RATE) / 1e12
+    alone = 2 * packet + 2 * 3e-7 + 6e-7
+    assert alone < prior.mean_delay < prior.longest_delay <= alone + packet
+    assert delays[0] > alone + 20 * packet
+    with pytest.raises(InputError, match=r"priority 1, but .*priorities=2"):
+        simulate_traffic(written(tmp_path, STAR + FLOW.format(0, 1, 9, 1, 1) + "priority = 1\n"))

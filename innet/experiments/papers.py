@@ -324,7 +324,7 @@ def _document(name: str) -> dict[str, Any]:
 
 @cache
 def papers() -> Mapping[str, Paper]:
-    """All papers by the preset's name, in the order of the file."""
+    """All papers by the name of their preset, or of their way to train, in the file's order."""
     from innet.experiments.time_claims import time_claims  # noqa: PLC0415 - it needs this module
 
     document, times = _document("papers.toml"), time_claims(_document("time_claims.toml"))

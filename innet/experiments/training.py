@@ -33,6 +33,7 @@ from innet.records import Progress, Report, Run, Step, Watcher
 from innet.sim.network import Network
 
 if TYPE_CHECKING:
+    from innet.allreduce.collective import Collective
     from innet.allreduce.loop import RoundResult
 
 EVALUATIONS = 10  # of a training at least, if it has as many iterations
@@ -203,9 +204,9 @@ def train_local(
         # 3. The score of all together.
         score = None
         if _is_evaluated(iteration, epoch, schedule):
-            mean = np.mean(parameters, axis=0, dtype=np.float64).astype(np.float32)
+            together = np.stack(parameters).mean(axis=0, dtype=np.float64).astype(np.float32)
             with np.errstate(over="ignore", invalid="ignore"):
-                score = _score(model, mean, data.test)
+                score = _score(model, together, data.test)
             _check_finite(score, f"{model.metric.name} after", iteration, schedule.learning_rate)
         yield Step.of(iteration, loss, score, report).model_copy(update={"scope": scope})
 
@@ -395,9 +396,7 @@ class AllReducer(Protocol):
     """The part of ``innet.allreduce.collective.Collective`` that a training uses."""
 
     def all_reduce(self, gradients: Sequence[Vector]) -> tuple[Vector, Report]:
-        """The float32 sum of the workers' gradients, and its report. For local SGD with racks it
-        takes ``scope`` as well, and there is ``racks``; see ``Collective``.
-        """
+        """The float32 sum of the workers' gradients, and its report."""
 
     def record_packets(self) -> AbstractContextManager[list[Frame]]:
         """Yield a list, to which packets are added while the context is open."""
@@ -500,7 +499,7 @@ class NetworkReducer:
                 first.on_round = TimedNetwork(name, first.plan, network, trial.seed).repeat
         first.all_reduce(samples)
         if "rack_codec" in arguments:
-            first.all_reduce(samples, scope="rack")
+            _with_racks(first).all_reduce(samples, scope="rack")
         compile_repairs(codec)
         self._collective = trial.make(**arguments)
         self._timed: dict[str, TimedNetwork] = {}
@@ -547,9 +546,10 @@ class NetworkReducer:
         if scope == "job":
             total, report = self(vectors)
             return [(range(len(vectors)), total)], report
-        sums, report = self._collective.all_reduce(vectors, scope="rack")
+        collective = _with_racks(self._collective)
+        sums, report = collective.all_reduce(vectors, scope="rack")
         self.counted = None  # what papers count is of their codec, not of the racks'
-        return list(zip(self._collective.racks, sums, strict=True)), report
+        return list(zip(collective.racks, sums, strict=True)), report
 
     def _sum(self, gradients: list[Vector]) -> tuple[Vector, Report]:
         if self.frames:
@@ -559,6 +559,21 @@ class NetworkReducer:
         self.frames = frames
         self.codec = report.codec
         return total, report
+
+
+def _with_racks(reducer: AllReducer) -> Collective:
+    """What sums within racks as well.
+
+    Raises:
+        InputError: an object of one's own, which is no ``Collective``.
+    """
+    from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
+
+    if not isinstance(reducer, Collective):
+        raise InputError(
+            f"a {type(reducer).__name__} has no sums within racks; leave K1 of local_sgd out."
+        )
+    return reducer
 
 
 def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:

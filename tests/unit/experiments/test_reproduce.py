@@ -85,14 +85,16 @@ def descriptions(paper):
             yield claim.measure.codec
 
 
+NO_CODECS = {"hier-avg"}  # a way to train, with any codec
+
+
 @pytest.mark.parametrize("name", papers())
 def test_every_claim_can_be_measured(name):
     paper = paper_of(name)
-    assert name in PRESETS
-    assert (
-        build_codec(paper.codec).spec["selector"]["name"]
-        == (build_codec(name).spec["selector"]["name"])
-    )
+    if name not in NO_CODECS:
+        assert name in PRESETS
+        selectors = [build_codec(spec).spec["selector"]["name"] for spec in (paper.codec, name)]
+        assert selectors[0] == selectors[1]
     for description in descriptions(paper):
         build_codec(description)
     for claim in paper.claims:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from innet.core.errors import Refusal
-from innet.switch import Switch
+from innet.switch import Switch, ir
 from innet.switch.packet_log import PacketLog
+from innet.switch.state.tables import ProfileRef
 
 _NAMES = {
     "bm_mt_add_entry": "bm_table_add_entry",
@@ -107,12 +108,9 @@ class ControlLog:
         if text is None:
             return
         words = arguments[1:]
-        values = {
-            "answer": lambda: answer,
-            "default": lambda: self._log.action_entry(self._default(words[0])),
-            "rid": lambda: self._rid,
-        }
-        named = {key: value() for key, value in values.items() if f"{{{key}}}" in text}
+        named = {"answer": answer, "rid": self._rid}
+        if "{default}" in text:
+            named["default"] = self._log.action_entry(self._default(words[0]))
         self._log.plain("debug", text.format(*words, **named))
         if name in _ENTRIES:
             self._log.plain("debug", self._dump(words[0], answer if "add" in name else words[1]))
@@ -128,9 +126,9 @@ class ControlLog:
         number = self._number(table)
         return self._log.dump(number, self._switch.state.tables[number].get(handle))
 
-    def _default(self, table: str) -> Any:
+    def _default(self, table: str) -> ir.ActionEntry | None:
         found = self._switch.state.tables[self._number(table)].default
-        return found if found is None or hasattr(found, "action") else None
+        return None if isinstance(found, ProfileRef) else found
 
     def _number(self, table: str) -> int:
         return next(i for i, e in enumerate(self._switch.program.tables) if e.name == table)

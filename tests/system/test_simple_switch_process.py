@@ -295,11 +295,11 @@ def test_a_burst_leaves_in_its_order_and_none_is_left_behind(cables, switch):
     ("options", "said"),
     [
         (["--thrift-port", "70000", str(FORWARD)], "--thrift-port is 0 to 65535, not 70000"),
-        (["--use-files", "0", str(FORWARD)], "`innet switch replay` runs captures"),
+        (["--restore-state", "x", str(FORWARD)], "send the commands again"),
         (["--debugger"], "--debugger: there is no debugger"),
         (["-i", "veth1", "x.json"], "--interface veth1: write it as PORT@NAME"),
         (["-i", "1@a", "-i", "1@b", "x.json"], "port 1 has an interface already"),
-        (["--drop-port", "7", "x.json"], "only 511 works here"),
+        (["--drop-port", "512", "x.json"], "egress_spec is 0 to 511"),
         ([], "name the JSON of a program"),
         (["--pcap=nowhere", str(FORWARD)], "there is no such folder"),
         (["-i", "1@no-such-one", str(FORWARD)], "no-such-one"),

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,11 +20,12 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
 from support.thrift_fuzz import Process, connected
 
+from innet.bmv2 import nanomsg
 from innet.bmv2.notifications import Notifications
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_api import EXACT, LPM
 from innet.bmv2.thrift_client import ThriftClient
-from innet.core.errors import ControlError, InputError, NetworkError, PacketError
+from innet.core.errors import ControlError, InputError, MissingToolError, NetworkError, PacketError
 from innet.processes.simple_switch import PacketInput
 from innet.processes.switch_log import Log
 from innet.processes.switch_ports import PcapReader, PcapWriter
@@ -453,6 +455,34 @@ def test_a_full_queue_marks_congestion(switched):
     assert set(marks[:5]) == {2}  # none of them found five before it
     assert marks.count(3) >= burst // 2
     assert client.call("bm_counter_read", 0, "EcnEgress.marked", 1)["packets"] == marks.count(3)
+
+
+@needs_nanomsg
+def test_pynng_does_without_the_library(monkeypatch, tmp_path):
+    pytest.importorskip("pynng", reason="pynng is not installed")
+    monkeypatch.setattr(nanomsg, "_library", lambda: None)
+    address = f"ipc://{tmp_path}/pair"
+    here, there = nanomsg.Pair(address), Pair(address)
+    there.send(b"in")
+    assert until(here.receive) == b"in"
+    here.send(b"out")
+    assert there.receive() == b"out"
+    address = f"ipc://{tmp_path}/told"
+    publisher, subscriber = nanomsg.Publisher(address), Subscriber(address)
+    time.sleep(0.3)
+    publisher.send(b"told")
+    assert subscriber.receive() == b"told"
+    for each in (here, there, publisher, subscriber):
+        each.close()
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(nanomsg, "_library", lambda: None)
+    monkeypatch.setitem(sys.modules, "pynng", None)
+    monkeypatch.setattr(nanomsg.importlib.util, "find_spec", lambda _: None)
+    assert not nanomsg.is_installed()
+    with pytest.raises(MissingToolError, match=r"libnanomsg5.*innet\[notifications\]"):
+        Notifications("ipc:///tmp/nothing", 0)
 
 
 def test_an_address_that_cannot_be_is_named():

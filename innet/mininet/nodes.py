@@ -379,7 +379,8 @@ class P4Switch(Switch):
             yield self._control
         except ControlError as error:  # the connection is gone
             self.check()
-            raise ControlError(f"{self.name}: {what}: {error}") from error
+            said = str(error).removeprefix("command: ")  # the call that took it
+            raise ControlError(f"{self.name}: {what}: {said}") from error
 
     def check(self) -> None:
         """Raise NetworkError if the switch has ended."""

@@ -35,6 +35,7 @@ from innet.topology import Plan, check_codec
 from innet.torch.tensors import torch
 
 dist = torch.distributed
+PrefixStore = torch.distributed.distributed_c10d.PrefixStore
 Vector = NDArray[np.float32]
 Words = NDArray[np.int32]
 
@@ -204,7 +205,7 @@ class GroupReducer:
         drawn = [secrets.token_hex(8) if self.worker == 0 else None]
         try:
             dist.broadcast_object_list(drawn, src=first, group=self._parent)
-            self._store = dist.PrefixStore(
+            self._store = PrefixStore(
                 f"innet/{drawn[0]}", dist.distributed_c10d._get_default_store()
             )
             self._group = _connect(

@@ -16,11 +16,12 @@ from typing import Any
 
 from innet.codecs import CodecSpec
 from innet.core.errors import MissingToolError, StateError
-from innet.torch.accelerate import CommHookKwargs, DistributedDataParallelKwargs
+from innet.torch.accelerate import CommHookKwargs
 from innet.torch.ddp import BucketHook
 from innet.torch.tensors import torch
 
 try:
+    from accelerate.utils import DistributedDataParallelKwargs
     from transformers import Trainer
 except ImportError as error:
     raise MissingToolError(
@@ -93,5 +94,5 @@ class CommHookMixin:
         state.load_state_dict(torch.load(path, weights_only=True))
 
 
-class CommHookTrainer(CommHookMixin, Trainer):  # type: ignore[misc]
+class CommHookTrainer(CommHookMixin, Trainer):
     """The ``Trainer`` with innet's hook; see ``CommHookMixin``."""

@@ -37,7 +37,7 @@ def torchrun(*arguments):
         },
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,  # of a busy machine on which nothing is compiled yet
         check=False,
     )
 
@@ -46,6 +46,7 @@ def installed(name):
     return importlib.util.find_spec(name.partition("_")[0]) is not None
 
 
+@pytest.mark.timeout(620)
 def test_trainers_train_as_a_loop_does(tmp_path):
     """Losses, resumed checkpoints and errors, of those that are installed.
 
@@ -72,6 +73,7 @@ def test_there_is_an_example_of_each():
 @pytest.mark.skipif(
     not os.environ.get("INNET_LONG"), reason="takes minutes; set INNET_LONG=1 to run it"
 )
+@pytest.mark.timeout(620)
 @pytest.mark.parametrize("example", COMMANDS)
 def test_command(example):
     if not installed(Path(example).stem):

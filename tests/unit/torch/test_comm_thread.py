@@ -177,7 +177,7 @@ def test_workers_that_mean_different_tensors():
 def test_a_worker_that_ends_is_named(how):
     with comm_threads() as all_threads:
         gone = all_threads.pop()
-        gone.close() if how == "leaves" else gone._member.close()
+        gone.close() if how == "leaves" else gone._reducer._member.close()
         begun = time.monotonic()
         for error in run(all_threads, gradients()):
             assert isinstance(error, MembershipError)

@@ -102,8 +102,8 @@ class Browser:
     def __init__(self, driver, session):
         self._base = f"{driver}/session/{session}"
 
-    def __call__(self, method, path, body=None):
-        return ask(method, f"{self._base}/{path}", body)
+    def __call__(self, method, path="", body=None):
+        return ask(method, f"{self._base}/{path}".rstrip("/"), body)
 
     def run(self, script):
         return self("POST", "execute/sync", {"script": script, "args": []})
@@ -124,11 +124,16 @@ def ask(method, address, body=None):
         return json.loads(answer.read())["value"]
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Without a line for each request."""
+
+    def log_message(self, *_): ...
+
+
 @pytest.fixture
 def address(site):
     """The site over HTTP, on loopback: search runs in a worker, which files may not have."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    handler.log_message = lambda *_: None
+    handler = functools.partial(Quiet, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -173,7 +178,7 @@ def browser(tmp_path):
         session = ask("POST", f"http://127.0.0.1:{port}/session", body)["sessionId"]
         found = Browser(f"http://127.0.0.1:{port}", session)
         yield found
-        found("DELETE", "")
+        found("DELETE")
     finally:
         process.terminate()
         process.wait(20)

@@ -22,7 +22,8 @@ def entities(switch, job, workers, slots):
     """What admits a job: its multicast group, and for each worker its bit, its slots, its address."""
     full = (1 << workers) - 1
     ports = range(1, workers + 1)
-    yield switch.multicast_group(job, [(port, 0) for port in ports])
+    # A copy's instance is the worker's number.
+    yield switch.multicast_group(job, [(port, worker) for worker, port in enumerate(ports)])
     for worker, port in enumerate(ports):
         yield switch.entry(
             "admission.admission",

@@ -19,7 +19,7 @@ from innet.p4runtime.messages import p4info_from_text
 
 
 def entities(switch, job, workers, slots):
-    """What admits a job: its multicast group, and for each worker its bit, its slots, its address."""
+    """What admits a job: a multicast group, and for each worker its bit, slots and address."""
     full = (1 << workers) - 1
     ports = range(1, workers + 1)
     # A copy's instance is the worker's number.
@@ -60,6 +60,7 @@ def slots_of(switch, slots):
 
 
 def main():
+    """Admit a job, wait, read its slots, end it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--grpc-addr", default="127.0.0.1:9559")
     parser.add_argument("--device-id", type=int, default=0)

@@ -145,7 +145,7 @@ class P4RuntimeClient:
         except grpc.RpcError as error:
             raise _refused(error) from None
 
-    def packet_out(self, payload: bytes, metadata: Mapping[str, int] = {}) -> None:  # noqa: B006
+    def packet_out(self, payload: bytes, metadata: Mapping[str, int] = {}) -> None:
         """Send a packet, with the values of its header by name."""
         message = p4.StreamMessageRequest()
         message.packet.payload = payload
@@ -161,7 +161,7 @@ class P4RuntimeClient:
         table: str,
         matches: Mapping[str, Value],
         action: str | None = None,
-        parameters: Mapping[str, int | bytes] = {},  # noqa: B006
+        parameters: Mapping[str, int | bytes] = {},
         priority: int = 0,
     ) -> Any:
         """The Entity of a table entry; parts that are left out match everything."""

@@ -19,10 +19,11 @@ from innet.p4runtime.messages import p4info_from_text
 
 
 def entities(switch, job, workers, slots):
-    """What admits a job: its multicast group, and for each worker its bit, its slots, its address."""
+    """What admits a job: a multicast group, and for each worker its bit, slots and address."""
     full = (1 << workers) - 1
     ports = range(1, workers + 1)
-    yield switch.multicast_group(job, [(port, 0) for port in ports])
+    # A copy's instance is the worker's number.
+    yield switch.multicast_group(job, [(port, worker) for worker, port in enumerate(ports)])
     for worker, port in enumerate(ports):
         yield switch.entry(
             "admission.admission",
@@ -59,6 +60,7 @@ def slots_of(switch, slots):
 
 
 def main():
+    """Admit a job, wait, read its slots, end it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--grpc-addr", default="127.0.0.1:9559")
     parser.add_argument("--device-id", type=int, default=0)

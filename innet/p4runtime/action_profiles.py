@@ -106,7 +106,7 @@ class ActionProfiles:
         self._context = context
         self._switch, self._index, self._ports = context
         self._control = context.control
-        self._profiles = {number: _Profile(each) for number, each in context.index.profiles.items()}
+        self._profiles = {number: _Profile(each) for number, each in context.ids.profiles.items()}
 
     # ── Members ──
 
@@ -277,7 +277,7 @@ class ActionProfiles:
         if kind == "watch":
             if each.watch == 0:
                 return None
-            port = each.watch
+            port = int(each.watch)
         else:
             port = self._context.port(each.watch_port, "watch_port")
         if not self._ports.has_port(port):

@@ -40,7 +40,7 @@ class Context(NamedTuple):
     """The switch, its P4Info, its ports."""
 
     switch: Switch
-    index: P4Index
+    ids: P4Index
     ports: PortStates
 
     @property

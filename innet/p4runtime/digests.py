@@ -55,7 +55,7 @@ class Digests:
     """
 
     def __init__(self, context: Context, send: Callable[[Any], None]) -> None:
-        self._index = context.index
+        self._index = context.ids
         self._send = send
         self._enabled: dict[int, _Digest] = {}  # by id
         self._by_position: dict[int, _Digest] = {}

@@ -64,6 +64,8 @@ class _Builder:
                 self._enums.add(f"{package}.{rest}")
         self._files: list[str] = []
         self._file: Any = None
+        self._current: Any = None
+        self._name, self._is_enum = "", False
         for line in lines:
             self._read(line)
         self._add_file()

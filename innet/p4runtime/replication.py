@@ -41,7 +41,7 @@ class ReplicationEntries:
         self._context = context
         self._ports = context.ports
         self._control = context.control
-        platform = context.index.info.pkg_info.platform_properties
+        platform = context.ids.info.pkg_info.platform_properties
         self._most_groups = platform.multicast_group_table_size
         self._most_replicas = platform.multicast_group_table_max_replicas_per_entry
         self._most_in_all = platform.multicast_group_table_total_replicas

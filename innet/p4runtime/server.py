@@ -496,8 +496,8 @@ class P4RuntimeServer:
                 response.config.ClearField("p4info")
             if request.response_type in (_ANSWERS.COOKIE_ONLY, _ANSWERS.P4INFO_AND_COOKIE):
                 response.config.ClearField("p4_device_config")
-        return response
         yield
+        return response
 
     def _take(self, request: Any, controller: Controller) -> Steps:
         """A message of a stream."""
@@ -512,7 +512,6 @@ class P4RuntimeServer:
             self._take_other(kind, request, controller)
         except InnetError as error:
             controller.stream.send(error_message(status_of(error), request))
-        return
         yield
 
     def _take_other(self, kind: str, request: Any, controller: Controller) -> None:
@@ -532,7 +531,6 @@ class P4RuntimeServer:
 
     def _leave(self, controller: Controller) -> Steps:
         self._notify(self._arbitration.leave(controller))
-        return
         yield
 
     def _notify(self, notices: list[tuple[Controller, Any]]) -> None:

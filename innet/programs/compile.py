@@ -147,11 +147,11 @@ def compile_p4(
             raise ProgramError(f"p4c refused {source}:\n{said or silent}{hint}")
         if said:
             warn(said)
-        document = _without_fragments(json.loads(output.read_text("utf-8")))
+        made: dict[str, Any] = _without_fragments(json.loads(output.read_text("utf-8")))
         if p4info is not None:
             with atomic_write(p4info) as temporary:
                 temporary.write_bytes(described.read_bytes())
-    return document
+    return made
 
 
 @dataclass(frozen=True, slots=True)

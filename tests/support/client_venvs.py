@@ -1,7 +1,7 @@
 """Virtual environments of P4Runtime clients, which cannot be installed beside each other.
 
-Each is made once, with pinned versions, and kept in ~/.cache/innet/test-venvs (or in the folder that
-INNET_TEST_VENVS names). Where the package index cannot be reached, the test is skipped.
+Each is made once, with pinned versions, and kept in ~/.cache/innet/test-venvs (or in the folder
+that INNET_TEST_VENVS names). Where the package index cannot be reached, the test is skipped.
 """
 
 from __future__ import annotations

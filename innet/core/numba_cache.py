@@ -5,7 +5,8 @@ and makes it anew when that file changes. Here it is made anew as well when a fi
 function's file imports, since what it calls and the constants it uses are compiled into it; and
 where code cannot be kept, or was damaged, or the disk is full, that costs time and nothing else.
 Of several processes that need the same function, one compiles it and the others wait for its code.
-An interruption or a termination waits until a function is compiled.
+Functions that only compiled code calls are compiled more cheaply (``inner``). An interruption or a
+termination waits until a function is compiled.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite.binding as llvm
 import numba
+from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
     IndexDataCacheFile,
     UserProvidedCacheLocator,
 )
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 
 from innet.core.process_lock import process_lock
@@ -40,12 +45,18 @@ _PACKAGE = Path(__file__).parents[1]  # the folder of innet itself
 _IMPORT = re.compile(r"^(?:import (innet[\w.]*)|from (innet[\w.]*) import (\([^)]*\)|.*))", re.M)
 
 
-def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Callable[[F], F]:
+def njit(
+    signature: Any = None, /, *, cache: bool = False, inner: bool = False, **options: Any
+) -> Callable[[F], F]:
     """As ``numba.njit``, for a decorator with brackets.
 
     Args:
         signature: compile for this one now, and for no other later; None for whatever comes.
         cache: keep the machine code for other processes, where there is a place.
+        inner: for what compiled functions call and Python seldom does. For them it is compiled
+            without what Python calls it by and without machine code of its own, which would not be
+            used: a caller's code contains that of what it calls. Python may call it too, and then
+            it is compiled once more.
         options: those of ``numba.njit``.
     """
 
@@ -56,10 +67,10 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
         if cache:
             # Without a place, or without the sources to tell old code by, nothing is kept.
             with contextlib.suppress(RuntimeError, OSError):
-                dispatcher._cache = _Kept(function)  # as its enable_caching does
-        dispatcher.compile = undisturbed(dispatcher.compile)
-        if isinstance(dispatcher._cache, _Kept):
-            dispatcher.compile = _by_one_process(dispatcher)
+                dispatcher._cache = _Kept(function, options)  # as its enable_caching does
+        _guard(dispatcher)
+        if inner:
+            _link_inner(dispatcher, cache, options)
         if signature is not None:
             dispatcher.compile(signature)
             dispatcher.disable_compile()
@@ -67,6 +78,33 @@ def njit(signature: Any = None, /, *, cache: bool = False, **options: Any) -> Ca
         return compiled
 
     return decorate
+
+
+def _guard(dispatcher: Any) -> None:
+    dispatcher.compile = undisturbed(dispatcher.compile)
+    if isinstance(dispatcher._cache, _Kept):
+        dispatcher.compile = _by_one_process(dispatcher)
+
+
+def _link_inner(dispatcher: Any, cache: bool, options: dict[str, Any]) -> None:
+    """Let compiled code call another form of a function than Python does."""
+
+    @once
+    def inner() -> Any:
+        # Made when it is needed: where all is on disk, that is never.
+        # What Python or C would call it by takes a third of the time to compile.
+        bare: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        bare["pipeline_class"] = _InnerCompiler
+        form: Any = numba.njit(**bare, **options)(dispatcher.py_func)
+        if cache:
+            with contextlib.suppress(RuntimeError, OSError):
+                form._cache = _KeptInner(dispatcher.py_func, options)
+        _guard(form)
+        return form
+
+    # What Numba asks of a function that another one calls.
+    dispatcher.get_call_template = lambda args, kws: inner().get_call_template(args, kws)
+    dispatcher.get_overload = lambda signature: inner().get_overload(signature)
 
 
 def is_kept(function: Callable[..., Any]) -> bool:
@@ -163,8 +201,9 @@ class _Kept(FunctionCache):
 
     _impl_class = _Places
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
         super().__init__(function)
+        self._options = sorted(options.items())
         stamp = _stamp(Path(function.__code__.co_filename))
         self._cache_file = _Files(self.cache_path, self._impl.filename_base, stamp)
         self._known: set[Any] = set()  # signatures that were looked for
@@ -181,6 +220,12 @@ class _Kept(FunctionCache):
                     path = Path(self.cache_path, f"{self._impl.filename_base}.lock")
                     stack.enter_context(process_lock(path))
             yield
+
+    def _index_key(self, signature: Any, codegen: Any) -> Any:
+        # Numba's own leaves out how hard LLVM tries, and what the decorator was told.
+        known: Any = config
+        asked = known.OPT, known.LOOP_VECTORIZE, known.SLP_VECTORIZE, self._options
+        return (*super()._index_key(signature, codegen), repr(asked))
 
     def _is_on_disk(self, signature: Any, target: Any) -> bool:
         try:
@@ -200,6 +245,77 @@ class _Kept(FunctionCache):
     def save_overload(self, signature: Any, data: Any) -> None:
         with contextlib.suppress(OSError):  # no room, or no longer a folder to write to
             super().save_overload(signature, data)
+
+
+class InnerLibrary(JITCodeLibrary):
+    """LLVM's code of functions that is linked into that of others and never runs by itself."""
+
+    def _finalize_final_module(self) -> None:
+        """As Numba's, without machine code."""
+        self._finalize_dynamic_globals()
+        self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - Numba's signature
+        self._ensure_finalized()
+        return 0
+
+    def serialize_using_object_code(self) -> tuple[str, bytes]:
+        self._ensure_finalized()
+        return self.name, self._get_module_for_linking().as_bitcode()
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Nothing: the place of Numba's environment is in the code that this is linked into."""
+
+
+class _InnerCompiler(Compiler):
+    def define_pipelines(self) -> Any:
+        state = self.state
+        state.library = InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        return super().define_pipelines()
+
+
+class _InnerPlaces(_Places):
+    def get_filename_base(self, name: str, abiflags: str) -> str:
+        return f"{super().get_filename_base(name, abiflags)}-inner"
+
+    def rebuild(self, target: Any, payload: Any) -> Any:
+        """As Numba's ``CompileResult._rebuild``, without machine code."""
+        (name, bitcode), description, environment, signature, objectmode, *rest = payload
+        lifted, annotation, reload_init, environments = rest
+        for each in reload_init:
+            each()
+        library = InnerLibrary(target.codegen(), name)
+        library._final_module = llvm.parse_bitcode(bitcode)
+        library._finalize_final_module()
+        result: Any = CompileResult
+        return result(
+            target_context=target,
+            typing_context=target.typing_context,
+            library=library,
+            environment=environment,
+            entry_point=target.get_executable(library, description, environment),
+            fndesc=description,
+            type_annotation=annotation,
+            signature=signature,
+            objectmode=objectmode,
+            lifted=lifted,
+            typing_error=None,
+            call_helper=None,
+            metadata=None,
+            reload_init=reload_init,
+            referenced_envs=environments,
+        )
+
+
+class _KeptInner(_Kept):
+    """LLVM's code of an inner function on disk."""
+
+    _impl_class = _InnerPlaces
 
 
 @once

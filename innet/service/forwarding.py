@@ -236,7 +236,7 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
     return looks, received, unknown_senders, lost, error, unsorted, first, kept, done, produced
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _pass(
     kept: int, clock: int, ports: CompiledPorts, program: InlineProgram, counts: Counts
 ) -> tuple[int, int, int, int, int]:

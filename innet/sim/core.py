@@ -411,54 +411,54 @@ _traces, _frames, _messengers = viewer(TRACE), viewer(FRAME), viewer(MESSENGER)
 # ------------------------------------------------------------------ where things are
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def link_at(state: Any, link: int) -> Any:
     """A LINK, by number; the functions below are alike."""
     return _links(state.links, _MANY)[link]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def host_at(state: Any, host: int) -> Any:
     """A HOST."""
     return _hosts(state.hosts, _MANY)[host]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _switch_at(state: Any, switch: int) -> Any:
     return _switches(state.switches, _MANY)[switch]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _flow_at(state: Any, flow: int) -> Any:
     return _flows(state.flows, _MANY)[flow]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _client_at(state: Any, host: int) -> Any:
     return _clients(state.clients, _MANY)[host]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _program_at(state: Any, switch: int) -> Any:
     return _programs(state.programs, _MANY)[switch]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _slot_at(state: Any, row: int) -> Any:
     return _slots(state.slots, _MANY)[row]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _waiting_at(state: Any, switch: int, at: int) -> Any:
     return _waiting(state.waiting, _MANY)[switch * state.waiting_room + at]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _int_at(address: int, at: int) -> int:
     return int(_ints(address, _MANY)[at])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _data_at(state: Any, row: int, length: int) -> Any:
     """The bytes of a slot."""
     return _bytes(state.data + row * state.stride, length)
@@ -509,7 +509,7 @@ def draw(seed: int, stream: int, number: int) -> float:
     return float(word >> np.uint64(11)) * 2.0**-53
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _ring_room(wire: Any) -> int:
     """How many packets a link can take before its ring is full."""
     room = wire.mask + 1 - (wire.tail - wire.head)
@@ -517,13 +517,13 @@ def _ring_room(wire: Any) -> int:
     return int((room - 1) // 2 if wire.is_faulty else room)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def is_full(state: Any, link: int) -> bool:
     """Whether a link's ring has no room for another packet."""
     return _ring_room(link_at(state, link)) < 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _is_down(state: Any, link: int, time: int) -> bool:
     for at in range(link_at(state, link).outages, state.outage_count):
         outage = _outages(state.outages, _MANY)[at]
@@ -534,7 +534,7 @@ def _is_down(state: Any, link: int, time: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def transmit(  # noqa: PLR0917 - compiled functions are called by position
     state: Any, link: int, length: int, carried: int, flow: int, now: int
 ) -> int:
@@ -589,7 +589,7 @@ def written(state: Any, link: int, row: int) -> None:
         _disturb(state, link, row)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _lacks(state: Any, link: int) -> int:
     """Why a link cannot take a packet now: 0, NEEDS_RING or FULL_TRACE."""
     if is_full(state, link):
@@ -602,7 +602,7 @@ def _lacks(state: Any, link: int) -> int:
 # ------------------------------------------------------------------ faults
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _disturb(state: Any, link: int, row: int) -> None:
     """Let faults happen to the packet that was put onto a link last. Its ring must have room."""
     wire, faults = link_at(state, link), _faults(state.faults, 1)[0]
@@ -637,7 +637,7 @@ def _move(state: Any, source: int, target: int) -> None:
     _copy(_data_at(state, target, carried), _data_at(state, source, carried), carried)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _let_overtake(state: Any, link: int, spare: int) -> None:
     """Let the last packet of a link overtake those that arrive later; ``spare`` is a free place."""
     wire = link_at(state, link)
@@ -652,7 +652,7 @@ def _let_overtake(state: Any, link: int, spare: int) -> None:
     _move(state, first + (spare & mask), first + (at & mask))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _spoil(state: Any, link: int, row: int, number: int, copy: int) -> None:
     """Delay, damage or mark a copy of a packet."""
     faults, slot = _faults(state.faults, 1)[0], _slot_at(state, row)
@@ -687,7 +687,7 @@ def _spoil(state: Any, link: int, row: int, number: int, copy: int) -> None:
         slot.length = slot.carried + state.extra
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _mark(data: NDArray[np.uint8], length: int) -> bool:
     """Note congestion in an IPv4 packet that may carry it, as ``innet.network.faults.mark``."""
     if length < _ETHERNET_AND_IPV4 or _get(data, _ETHERTYPE, 2) != 0x0800:
@@ -705,7 +705,7 @@ def _mark(data: NDArray[np.uint8], length: int) -> bool:
 # ------------------------------------------------------------------ heaps
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _is_before(a: Any, b: Any) -> bool:
     return bool(a.time < b.time or (a.time == b.time and a.serial < b.serial))
 
@@ -722,7 +722,7 @@ def _wait(heap: Records, size: int) -> None:
         at = above
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _swap(heap: Records, a: int, b: int) -> None:
     x, y = heap[a], heap[b]
     x.time, y.time = y.time, x.time
@@ -759,7 +759,7 @@ def _remove(heap: Records, size: int) -> None:
 # ------------------------------------------------------------------ switches
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _way(state: Any, number: int, port: int) -> int:
     """The link behind a port of a switch, or -1."""
     return _int_at(state.ways, number * PORTS + port) if 0 <= port < PORTS else -1
@@ -792,7 +792,7 @@ def _leave(state: Any, number: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _route(state: Any, number: int, flow: int, host: int) -> int:
     """The port by which a switch sends packets of a flow; one of several by a hash of the flow."""
     pair = number * state.host_count + host
@@ -804,12 +804,12 @@ def _route(state: Any, number: int, flow: int, host: int) -> int:
     return _int_at(state.routes, first + choice)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _messenger_at(state: Any) -> Any:
     return _messengers(state.messenger, 1)[0]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _is_message(state: Any, slot: Any) -> bool:
     """Whether a packet is one of a message, or an acknowledgement."""
     if state.messenger == 0:
@@ -883,7 +883,7 @@ def _depart(state: Any, number: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
     """Prepare the merging of a switch's links: those with packets of the window, as a heap."""
     size = 0
@@ -896,7 +896,7 @@ def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
     return size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def next_arrival(state: Any, link: int) -> int:
     """When the next packet of a link arrives; FOREVER if none is on it."""
     wire = link_at(state, link)
@@ -905,7 +905,7 @@ def next_arrival(state: Any, link: int) -> int:
     return int(_slot_at(state, wire.first + (wire.head & wire.mask)).time)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _departure(state: Any, number: int) -> int:
     """When the next packet leaves a switch's program; FOREVER if none waits."""
     program = _program_at(state, number)
@@ -914,7 +914,7 @@ def _departure(state: Any, number: int) -> int:
     return FOREVER
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _run_batch(state: Any, number: int) -> int:
     """Run a switch's batch, or the rest of it; returns what failed, or 0."""
     switch, program = _switch_at(state, number), _program_at(state, number)
@@ -942,7 +942,7 @@ def _run_batch(state: Any, number: int) -> int:
     return int(failed)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _run_switch(  # noqa: PLR0912, PLR0915 - the order of events at a switch, in one place
     state: Any, number: int, share: int
 ) -> tuple[int, int]:
@@ -1016,7 +1016,7 @@ def _run_switch(  # noqa: PLR0912, PLR0915 - the order of events at a switch, in
 # ------------------------------------------------------------------ hosts
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def set_timer(state: Any, host: int, time: int) -> None:
     """Let a host's timers be looked at, at ``time`` at the latest."""
     host_at(state, host).timer = min(host_at(state, host).timer, time)
@@ -1088,7 +1088,7 @@ def _room(state: Any, host: int) -> int:
     return int(room)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
     """Send the chunk of a slot; returns when it leaves. There must be room."""
     here, client = host_at(state, host), _client_at(state, host)
@@ -1128,7 +1128,7 @@ def _timers_of(client: Any) -> Any:
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _send_queued(state: Any, host: int, now: int) -> None:
     """Send the chunks that a host may send. There must be room."""
     here, client = host_at(state, host), _client_at(state, host)
@@ -1203,7 +1203,7 @@ def _take(state: Any, host: int, row: int, now: int) -> None:
         close(state, host, taken)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _expires(state: Any, host: int, now: int) -> int:
     """A host's timers are looked at: chunks are sent again; why they cannot, or 0."""
     here, client = host_at(state, host), _client_at(state, host)
@@ -1251,7 +1251,7 @@ def _follow(state: Any, number: int) -> None:
         flow.next += flow.interval
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def plan_flows(state: Any, host: int) -> None:
     """Set when the next packet of a host's flows is due."""
     soonest = FOREVER
@@ -1266,7 +1266,7 @@ def plan_host_flows(states: Records, host: int) -> None:
     plan_flows(states[0], host)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _send_flows(state: Any, host: int, now: int) -> int:
     """Send the packets of flows that are due; why they cannot be sent, or 0."""
     here = host_at(state, host)
@@ -1291,7 +1291,7 @@ def _send_flows(state: Any, host: int, now: int) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _send_bytes(state: Any, host: int, number: int, now: int) -> None:
     """Send the next packet of a flow whose packets run the program. There must be room."""
     here, flow = host_at(state, host), _flow_at(state, number)
@@ -1311,7 +1311,7 @@ def _send_bytes(state: Any, host: int, number: int, now: int) -> None:
     written(state, here.up, row)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def count_packet(state: Any, host: int, row: int, now: int) -> None:
     """A packet of the program reaches a host that only counts."""
     here, carried = host_at(state, host), _slot_at(state, row).carried
@@ -1347,7 +1347,7 @@ def arrive(state: Any, row: int, now: int) -> None:
         _ints(state.log, _MANY)[flow.log + slot.number] = delay
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _lacks_for_messages(state: Any, host: int) -> tuple[int, int]:
     """Why a host cannot handle an event of its messages now, and whom that is about."""
     if messenger.is_short(_messenger_at(state), host):
@@ -1357,7 +1357,7 @@ def _lacks_for_messages(state: Any, host: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _take_message(state: Any, host: int, row: int, now: int) -> tuple[int, int]:
     """A packet of a message comes; why it cannot be handled, and whom that is about."""
     why, which = _lacks_for_messages(state, host)
@@ -1372,7 +1372,7 @@ def _take_message(state: Any, host: int, row: int, now: int) -> tuple[int, int]:
     return why, which
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _wake_messages(state: Any, host: int, now: int) -> tuple[int, int]:
     """A timer event of a host with messages; likewise."""
     why, which = _lacks_for_messages(state, host)
@@ -1385,7 +1385,7 @@ def _wake_messages(state: Any, host: int, now: int) -> tuple[int, int]:
     return why, which
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _send_messages(state: Any, host: int, now: int) -> None:
     """Give a host's link what it takes, and set the host's timer. There must be room."""
     here, m = host_at(state, host), _messenger_at(state)
@@ -1481,7 +1481,7 @@ def _plan(state: Any) -> int:
     return first
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _open_window(state: Any) -> int:
     """Begin the next window, unless one is open; why there is none, or 0."""
     if state.is_open:
@@ -1502,7 +1502,7 @@ def _open_window(state: Any) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _run_share(state: Any, share: int, shares: int) -> None:
     """Run the window of every ``shares``-th node, or the rest of it where a node has stopped.
 
@@ -1519,7 +1519,7 @@ def _run_share(state: Any, share: int, shares: int) -> None:
         reasons[node], subjects[node] = why, which
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _end_window(state: Any) -> int:
     """End the window if all nodes have done it; NEEDS_PYTHON if not, or 0."""
     reasons = _ints(state.reasons, _MANY)

@@ -202,20 +202,20 @@ def next_event(m: Any, host: int) -> int:
     return int(_ints(m.times, _MANY)[port.first]) if port.events > 0 else FOREVER
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def is_short(m: Any, host: int) -> bool:
     """Whether memory is needed before the host's next event."""
     port = _port(m.ports, _MANY)[host]
     return bool(m.free_rows == 0 or port.timers + _SLACK > m.timer_room)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def has_all(m: Any, host: int) -> bool:
     """Whether all messages to the host were delivered."""
     return bool(_port(m.ports, _MANY)[host].left == 0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def may_send(m: Any, host: int) -> bool:
     """Whether a message of the host perhaps has a segment to send."""
     return bool(_port(m.ports, _MANY)[host].ready >= 0)
@@ -235,7 +235,7 @@ def begin(messengers: Any) -> None:
     m.segments = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _start_later(m: Any, message: int, source: int, now: int) -> None:
     earliest = _ints(m.earliest, _MANY)[message] + m.base
     _push(m, source, max(now, earliest) + _ints(m.delay, _MANY)[message], 2 * message)
@@ -320,7 +320,7 @@ def _ready(m: Any, row: int) -> None:
     port.last = row
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _arm(m: Any, row: int) -> None:
     """See to it that a row's deadline is looked at."""
     here = _row(m.rows, _MANY)[row]
@@ -354,7 +354,7 @@ def wake(m: Any, host: int, now: int) -> None:
 # ------------------------------------------------------------------ packets
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def next_packet(m: Any, host: int, now: int, has_room: bool) -> tuple[int, int, int, int, int]:
     """What the host sends now.
 
@@ -444,7 +444,7 @@ def receive(  # noqa: PLR0917 - compiled functions are called by position
         )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _take_ack(  # noqa: PLR0917 - compiled functions are called by position
     m: Any, host: int, number: int, generation: int, stamp: int, now: int
 ) -> None:

@@ -341,14 +341,14 @@ def more_rows(senders: Senders, receivers: Receivers, rows: int) -> tuple[Sender
 # ------------------------------------------------------------------ bits of a window
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _has(bits: NDArray[np.uint64], row: int, sequence: int) -> bool:
     """Whether the bit of a segment is set."""
     at = sequence % (64 * bits.shape[1])
     return bool((bits[row, at >> 6] >> np.uint64(at & 63)) & np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
     at = sequence % (64 * bits.shape[1])
     bits[row, at >> 6] ^= np.uint64(1) << np.uint64(at & 63)
@@ -357,7 +357,7 @@ def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
 # ------------------------------------------------------------------ the sender
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def open_sender(senders: Senders, rules: Rules, row: int, size: int, now: int) -> None:
     """Begin a message of ``size`` bytes, on a new connection."""
     flow = senders.state[row]
@@ -378,7 +378,7 @@ def open_sender(senders: Senders, rules: Rules, row: int, size: int, now: int) -
     senders.sacked[row, :] = np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def resume(senders: Senders, row: int, connections: Any, connection: int) -> None:
     """Begin a message with its connection's congestion window and round trip; see ``keep``."""
     flow, kept = senders.state[row], connections[connection]
@@ -395,7 +395,7 @@ def keep(senders: Senders, row: int, connections: Any, connection: int) -> None:
     kept.srtt, kept.deviation, kept.alpha = flow.srtt, flow.deviation, flow.alpha
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def in_flight(senders: Senders, row: int) -> int:
     """Segments that were sent, and neither acknowledged nor lost as far as is known."""
     flow = senders.state[row]
@@ -421,7 +421,7 @@ def _choose(senders: Senders, rules: Rules, row: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def segment_to_send(senders: Senders, rules: Rules, row: int, now: int) -> tuple[int, int]:
     """What may be sent now, counted as sent: its number, and bytes of payload; or (-1, 0)."""
     flow = senders.state[row]
@@ -465,7 +465,7 @@ def _timeout(flow: Any, rules: Rules) -> int:
     return int(min(wait, rules.max_timeout))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _arm(flow: Any, rules: Rules, now: int) -> None:
     """Wait from now on, for a probe first if there is one."""
     flow.since = now
@@ -485,7 +485,7 @@ def deadline(senders: Senders, rules: Rules, row: int) -> int:
     return int(due)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def on_timeout(senders: Senders, rules: Rules, row: int, now: int) -> int:
     """The deadline has come; returns ``NOTHING``, ``PROBE`` or ``TIMEOUT``."""
     flow = senders.state[row]
@@ -514,7 +514,7 @@ def on_timeout(senders: Senders, rules: Rules, row: int, now: int) -> int:
     return TIMEOUT
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _measure(flow: Any, trip: int) -> None:
     """Smooth a round trip, RFC 6298, section 2."""
     if flow.srtt == 0:
@@ -533,7 +533,7 @@ def _reduce(flow: Any, rules: Rules, flight: int) -> None:
         flow.credit = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _acknowledged(senders: Senders, row: int, ack: int) -> int:
     """Everything before ``ack`` has arrived; returns how much of it was not known to have."""
     flow = senders.state[row]
@@ -553,7 +553,7 @@ def _acknowledged(senders: Senders, row: int, ack: int) -> int:
     return fresh
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _find_lost(senders: Senders, row: int, below: int) -> None:
     """What is before ``below`` and not acknowledged is lost."""
     flow = senders.state[row]
@@ -563,7 +563,7 @@ def _find_lost(senders: Senders, row: int, below: int) -> None:
     flow.lost_below = max(flow.lost_below, below)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _answer_to_probe(senders: Senders, row: int) -> None:
     """What was sent before a probe that was answered, and is not acknowledged, is lost."""
     flow = senders.state[row]
@@ -594,7 +594,7 @@ def _selected(senders: Senders, row: int, sequence: int, flags: int, stamp: int)
     return fresh
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _grow(flow: Any, rules: Rules, fresh: int) -> None:
     """Slow start and congestion avoidance, RFC 5681; by segments, as RFC 3465 counts."""
     if flow.window < flow.threshold:
@@ -626,7 +626,7 @@ def _marks(flow: Any, rules: Rules, fresh: int, echo: bool) -> None:
         flow.seen, flow.marked, flow.window_end = 0, 0, flow.next
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def on_ack(  # noqa: PLR0912, PLR0917 - the order of what an answer changes; by position
     senders: Senders,
     rules: Rules,
@@ -684,7 +684,7 @@ def on_ack(  # noqa: PLR0912, PLR0917 - the order of what an answer changes; by 
 # ------------------------------------------------------------------ the receiver
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def on_segment(  # noqa: PLR0917 - likewise
     receivers: Receivers,
     rules: Rules,

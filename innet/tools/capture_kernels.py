@@ -37,7 +37,7 @@ START, LENGTH, ORIGINAL, TIME, BY = range(5)
 original length, time, and number of its interface."""
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _u32(data: NDArray[np.uint8], at: int, big_endian: bool) -> int:
     a, b = np.int64(data[at]), np.int64(data[at + 1])
     c, d = np.int64(data[at + 2]), np.int64(data[at + 3])
@@ -215,7 +215,7 @@ def write_records(
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _put_u32(out: NDArray[np.uint8], at: int, word: int) -> None:
     for k in range(4):
         out[at + k] = (word >> 8 * k) & 0xFF

@@ -224,7 +224,7 @@ def _take(
     return bool(stats[_FLAGS] & state.halts != 0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _send_queued(
     socket: tuple[int, int, int],
     room: tuple[NDArray[np.uint8], Transmission],
@@ -264,7 +264,7 @@ def _send_queued(
     times[_BOUND] = min(times[_BOUND], clock[0] + shortest_wait(timers))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _due(state: ClientState, watch: Watch, times: NDArray[np.float64]) -> bool:
     """Whether a timer has expired; sets ``times[_BOUND]``, before which none will."""
     times[_BOUND] = min(watch.until, next_deadline(state.slots[1]))

@@ -180,13 +180,13 @@ def monotonic(words: Words) -> float:
     return float(words[0] + 1e-9 * words[1])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def yield_processor() -> None:
     """Let other threads and processes run (sched_yield)."""
     _sched_yield()
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
     """Sleep until a descriptor is readable or has an error, ``seconds`` have passed, or a signal.
 
@@ -258,7 +258,7 @@ def receive_of_ports(
     return row, number, struck
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _put_tag_back(frames: Frames, row: int) -> None:
     """Put the VLAN tag into a frame that the kernel took off it and told beside it."""
     told = frames.auxiliary[row]
@@ -408,7 +408,7 @@ def send_packets(  # noqa: PLR0917 - compiled functions are called by position
     return done, lost, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True)
 def _gathered(departure: Departure, first: int, most: int, transmission: Transmission) -> int:
     """Make messages of the rows from ``first`` on, as many as fit; returns how many."""
     messages, controls, vectors = transmission

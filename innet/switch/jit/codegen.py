@@ -23,7 +23,7 @@ from numba.core.registry import cpu_target
 from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, TranslateByteCode
 
-from innet.core.numba_cache import undisturbed
+from innet.core.numba_cache import InnerLibrary, undisturbed
 from innet.switch.jit.native import ENTER, RELEASE, Kind, MachineCode, word_count
 
 __all__ = ["StraightPipeline"]  # what emitted code may import
@@ -120,6 +120,9 @@ class StraightPipeline(CompilerBase):
     """
 
     def define_pipelines(self) -> list[Any]:
+        state = self.state
+        if state.flags.no_cpython_wrapper:  # then ``machine_code`` makes the machine code
+            state.library = InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         passes = PassManager("straight")
         passes.add_pass(TranslateByteCode, "analyzing bytecode")
         passes.add_pass(FixupArgs, "fix up args")

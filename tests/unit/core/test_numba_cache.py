@@ -26,6 +26,8 @@ from innet.constants import STEP
 @njit(cache=True)
 def step(x):
     return x + STEP
+def divide(x, y):
+    return x / y
 """
 CALLER = """
 from innet.called import (
@@ -101,6 +103,90 @@ def test_damaged_files_are_made_anew(package: Path) -> None:
         each.write_bytes(each.read_bytes()[:-20])
     assert run(package) == (2, 0)
     assert run(package) == (2, 1)
+
+
+@pytest.fixture
+def with_inner(package: Path) -> Path:
+    """The package, where the function that is called has a form for that."""
+    source = CALLED.replace("cache=True", "cache=True, inner=True")
+    (package / "called.py").write_text(source)
+    return package
+
+
+def test_an_inner_function_has_no_machine_code(with_inner: Path) -> None:
+    assert run(with_inner) == (2, 0)
+    step, twice = sorted((with_inner / "__pycache__").glob("*.nbc"))
+    assert step.name.startswith("called.step-")
+    assert b"ELF" not in step.read_bytes()
+    assert b"ELF" in twice.read_bytes()
+    assert run(with_inner) == (2, 1)
+
+
+def test_an_inner_function_is_found_by_the_next_caller(with_inner: Path) -> None:
+    run(with_inner)
+    (kept,) = (with_inner / "__pycache__").glob("called.step-*.nbc")
+    before = kept.stat().st_mtime_ns
+    with (with_inner / "caller.py").open("a") as file:
+        file.write("    print(end='')\n")
+    assert run(with_inner) == (2, 0)
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_an_inner_function_is_not_used_when_what_it_uses_changed(with_inner: Path) -> None:
+    assert run(with_inner) == (2, 0)
+    (with_inner / "constants.py").write_text("STEP = 5\n")
+    assert run(with_inner) == (10, 0)
+
+
+def test_a_damaged_inner_function_is_made_anew(with_inner: Path) -> None:
+    run(with_inner)
+    for each in (with_inner / "__pycache__").glob("*.nb[ic]"):
+        each.write_bytes(each.read_bytes()[:-20])
+    assert run(with_inner) == (2, 0)
+
+
+def _root(x: int) -> int:
+    if x < 0:
+        raise ValueError("below zero", x)
+    return int(x**0.5)
+
+
+def test_python_may_call_an_inner_function() -> None:
+    root = njit(inner=True)(_root)
+    twice = njit()(lambda x: root(root(x)))
+    assert twice(16) == 2
+    assert root(16) == 4
+    with pytest.raises(ValueError, match="below zero"):
+        root(-1)
+
+
+def test_an_inner_function_raises_through_its_caller() -> None:
+    root = njit(inner=True)(_root)
+    with pytest.raises(ValueError, match="below zero") as caught:
+        njit()(lambda x: 1 + root(x))(-3)
+    assert caught.value.args == ("below zero", -3)
+
+
+def test_the_same_function_with_other_options_is_other_code(package: Path) -> None:
+    decorators = "njit(cache=True, error_model='numpy')", "njit(cache=True)"
+    (package / "caller.py").write_text(DIVIDING.replace("DECORATOR", decorators[0]))
+    assert run(package) == (1, 0)
+    (package / "caller.py").write_text(DIVIDING.replace("DECORATOR", decorators[1]))
+    assert run(package) == (0, 0)
+
+
+# ``called`` stays as it is, and so does the function's file.
+DIVIDING = """
+from innet import called
+from innet.core.numba_cache import njit
+divide = DECORATOR(called.divide)
+if __name__ == "innet.caller":
+    try:
+        result = divide(1.0, 0.0) > 0
+    except ZeroDivisionError:
+        result = 0
+    print(int(result), sum(divide.stats.cache_hits.values()))
+"""
 
 
 def test_no_place_to_write_to(package: Path, tmp_path: Path) -> None:

@@ -9,15 +9,14 @@ fields differ (order, right shift, division) are functions here, and so are thos
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from innet.core.numba_cache import undisturbed
+from innet.core.numba_cache import njit
 from innet.switch.engine import MAX_BACKWARD_JUMPS
 from innet.switch.jit.native import ENDLESS
 
@@ -62,21 +61,10 @@ uint64: Any = types.uint64
 SIGN = -(1 << 63)
 
 
-#: What Python or C would call a function by takes a third of the time to compile. Numba's types do
-#: not know these options.
-_NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
 def inlined(function: Function) -> Function:
-    """Compile for emitted code: no bounds checks, no Python errors, merged into the caller.
-
-    Only compiled code may call it: a call from Python would end the process.
-    """
-    compile_ = numba.njit(boundscheck=False, error_model="numpy", nogil=True, **_NO_WRAPPERS)
-    dispatcher = compile_(function)
-    if dispatcher is not function:
-        dispatcher.compile = undisturbed(dispatcher.compile)
-    return cast("Function", dispatcher)
+    """Compile for emitted code: no bounds checks, no Python errors, merged into the caller."""
+    compiled = njit(cache=True, inner=True, boundscheck=False, error_model="numpy", nogil=True)
+    return compiled(function)
 
 
 # ── Bytes of packets ─────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,7 @@
 """Training on scikit-learn's digits with Lightning; the gradients go through the switch."""
 
+import os
+
 import lightning
 import torch
 from sklearn.datasets import load_digits
@@ -35,8 +37,8 @@ def main() -> None:
     images, labels = (torch.from_numpy(each) for each in load_digits(return_X_y=True))
     loader = DataLoader(TensorDataset(images.float() / 16, labels), batch_size=32, shuffle=True)
     trainer = lightning.Trainer(
-        strategy=CommHookStrategy("topk"), accelerator="cpu", devices="auto", max_epochs=3,
-        logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        strategy=CommHookStrategy("topk"), accelerator="cpu", max_epochs=3,
+        devices=int(os.environ["LOCAL_WORLD_SIZE"]), logger=False, enable_checkpointing=False, enable_progress_bar=False,
     )  # fmt: skip
     trainer.fit(Digits(), loader)
     if trainer.is_global_zero:

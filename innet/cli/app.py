@@ -44,7 +44,7 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "simulate": ("innet simulate --network 100g --model resnet50 --iterations 3", "simulate"),
     "net": ("sudo innet net --topology fat-tree --switch bmv2", "mininet"),
     "simple-switch": ("sudo innet simple-switch slots-32", "simple-switch"),
-    "simple-switch-grpc": ("sudo innet simple-switch-grpc --no-p4 -i 1@veth1", "p4runtime"),
+    "simple-switch-grpc": ("sudo innet simple-switch-grpc slots-32", "p4runtime"),
     "link-tools": ("innet link-tools --into bin", "simple-switch"),
     "codecs": ("innet codecs --json", "codecs"),
     "report": ("innet report innet-out/demo.json --plot demo.pdf", "guide"),

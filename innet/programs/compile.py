@@ -148,7 +148,7 @@ def compile_p4(
         if said:
             warn(said)
         made: dict[str, Any] = _without_fragments(json.loads(output.read_text("utf-8")))
-        if p4info is not None:
+        if p4info is not None and described.is_file():
             with atomic_write(p4info) as temporary:
                 temporary.write_bytes(described.read_bytes())
     return made

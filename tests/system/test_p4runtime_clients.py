@@ -81,7 +81,7 @@ sh.teardown()
 @pytest.mark.timeout(900)  # of which most makes the environment, once
 def test_p4runtime_shell(process):
     python = python_with(
-        "p4runtime-shell", "p4runtime-shell==0.0.6", "protobuf==3.20.3", "setuptools==80.9.0"
+        "p4runtime-shell", "p4runtime-shell==0.0.6", "protobuf==3.20.3", "grpcio==1.85.3"
     )
     said = run(python, _SHELL, process.port, p4info(FORWARD), FORWARD)
     assert [line[2:] for line in said.splitlines() if line.startswith("= ")] == [
@@ -149,7 +149,7 @@ with contextlib.suppress(asyncio.CancelledError):  # which is how stop() ends it
 
 @pytest.mark.timeout(900)
 def test_finsy(process):
-    python = python_with("finsy", "finsy==0.30.0", "grpcio==1.76.0", "protobuf==6.33.6")
+    python = python_with("finsy", "finsy==0.30.0", "grpcio==1.85.3", "protobuf==6.33.6")
     said = run(python, _FINSY, process.port, p4info(IO), IO)
     assert [line[2:] for line in said.splitlines() if line.startswith("= ")] == [
         "entry red 5",

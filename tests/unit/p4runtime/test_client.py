@@ -78,6 +78,8 @@ def test_refusals_name_what_is_wrong(process, switch):
 def test_every_shipped_program_has_a_p4info_that_fits():
     for program in programs.catalogue().values():
         text = program.p4info()
+        if program.name == "slots-1024" and text is None:  # docs/p4runtime.md
+            continue
         assert text is not None, program.name
         info = p4info_from_text(text, program.name)
         document = program.json()

@@ -325,3 +325,21 @@ def test_a_thin_build_differs_in_its_values_alone(program):
     assert graphs(thin) == graphs(full)
     assert actions(thin) == actions(full)
     assert len(thin["register_arrays"]) < len(full["register_arrays"])
+
+
+def test_p4info_comes_beside_the_json_where_p4c_makes_it(tmp_path):
+    """A shell script in p4c's place: with P4Info it refuses what P4Runtime does not have."""
+    source, p4c, p4info = tmp_path / "one.p4", tmp_path / "p4c-bm2-ss", tmp_path / "one.txtpb"
+    source.touch()
+    writes = 'echo "{}" > "$4"'  # behind --p4v 16 -o
+    p4c.write_text(f'#!/bin/sh\n[ "$5" = --p4runtime-files ] && echo made > "$6"\n{writes}\n')
+    p4c.chmod(0o755)
+    assert programs.compile_p4(source, p4c=p4c, p4info=p4info) == {}
+    assert p4info.read_text() == "made\n"
+    p4info.unlink()
+    refuses = "echo 'no tuples' >&2; exit 1"
+    p4c.write_text(f'#!/bin/sh\n[ "$5" = --p4runtime-files ] && {{ {refuses}; }}\n{writes}\n')
+    said = []
+    assert programs.compile_p4(source, p4c=p4c, warn=said.append, p4info=p4info) == {}
+    assert "no tuples" in said[0]
+    assert not p4info.exists()

@@ -37,9 +37,14 @@ def main() -> None:
     images, labels = (torch.from_numpy(each) for each in load_digits(return_X_y=True))
     loader = DataLoader(TensorDataset(images.float() / 16, labels), batch_size=32, shuffle=True)
     trainer = lightning.Trainer(
-        strategy=CommHookStrategy("topk"), accelerator="cpu", max_epochs=3,
-        devices=int(os.environ["LOCAL_WORLD_SIZE"]), logger=False, enable_checkpointing=False, enable_progress_bar=False,
-    )  # fmt: skip
+        strategy=CommHookStrategy("topk"),
+        accelerator="cpu",
+        devices=int(os.environ["LOCAL_WORLD_SIZE"]),
+        max_epochs=3,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+    )
     trainer.fit(Digits(), loader)
     if trainer.is_global_zero:
         print(f"epoch 3: {trainer.callback_metrics['right']:.1%} were right")

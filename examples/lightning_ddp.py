@@ -38,7 +38,8 @@ def main() -> None:
     loader = DataLoader(TensorDataset(images.float() / 16, labels), batch_size=32, shuffle=True)
     trainer = lightning.Trainer(
         strategy=CommHookStrategy("topk"), accelerator="cpu", max_epochs=3,
-        devices=int(os.environ["LOCAL_WORLD_SIZE"]), logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        devices=int(os.environ["LOCAL_WORLD_SIZE"]), logger=False,
+        enable_checkpointing=False, enable_progress_bar=False,
     )  # fmt: skip
     trainer.fit(Digits(), loader)
     if trainer.is_global_zero:

@@ -38,9 +38,6 @@ def simple_switch_grpc(context: typer.Context) -> None:
 
     `innet simple-switch-grpc --help` lists its options beside those of simple_switch.
     """
-    from innet.bmv2.cli import require_thrift
-
-    require_thrift("the control plane of simple_switch")
     require_grpc()
     from innet.processes.simple_switch_grpc import main
 

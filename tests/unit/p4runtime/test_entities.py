@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 pytest.importorskip("grpc", reason="gRPC is not installed")
 
-from support.p4runtime import DELETE, INSERT, MODIFY, Client
+from support.p4runtime import DELETE, INSERT, MODIFY, Client, p4info_of
 
 from innet.core.errors import InnetError
 from innet.p4runtime.messages import p4
@@ -95,6 +95,20 @@ class TestMeters:
         counted.counter_data.SetInParent()
         assert refused(c.write, MODIFY, meter_entry=counted) is Code.UNIMPLEMENTED
         assert refused(c.read, meter_entry=counted) is Code.UNIMPLEMENTED
+
+
+def test_bmv2_has_no_excess_burst():
+    info = p4info_of("fuzz_meters")
+    spec = info.meters[0].spec
+    spec.type = type(spec).SINGLE_RATE_THREE_COLOR
+    c = Client("fuzz_meters", info)
+    rates = {"cir": 1, "cburst": 1, "pir": 1, "pburst": 1}
+    number = info.meters[0].preamble.id
+    entry = indexed(p4.MeterEntry, number, 1, config=p4.MeterConfig(**rates, eburst=1))
+    assert refused(c.write, MODIFY, meter_entry=entry) is Code.UNIMPLEMENTED
+    entry.config.eburst = 0
+    c.write(MODIFY, meter_entry=entry)
+    assert c.read(meter_entry=indexed(p4.MeterEntry, number, 1)) == [entry]
 
 
 class TestRegisters:

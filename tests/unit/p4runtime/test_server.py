@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import random
 import socket
 import subprocess
 import sys
@@ -265,7 +265,7 @@ class TestStream:
             backup.send(message)
             assert backup.receive().error.canonical_code == Code.PERMISSION_DENIED
 
-    def test_idle_entries_and_digests(self, process, ready, names):
+    def test_idle_entries(self, process, ready, names):
         digest = p4.DigestEntry(digest_id=names.info.digests[0].preamble.id)
         entry = names.entry("I.sources", {1: b"\1"}, names.action("NoAction"))
         entry.idle_timeout_ns = 10**6
@@ -278,6 +278,15 @@ class TestStream:
         assert abs(found.timestamp - time.time_ns()) < 60 * 10**9
 
 
+def test_capabilities_tell_the_version(controller):
+    asked = controller.channel.unary_unary(
+        "/p4.v1.P4Runtime/Capabilities",
+        p4.CapabilitiesRequest.SerializeToString,
+        p4.CapabilitiesResponse.FromString,
+    )
+    assert asked(p4.CapabilitiesRequest(), timeout=60).p4runtime_api_version == "1.5.0"
+
+
 class TestHostility:
     def test_bytes_that_are_no_messages(self, ready):
         kinds = {
@@ -287,7 +296,7 @@ class TestHostility:
             "Capabilities": p4.CapabilitiesResponse,
         }
         for name, response in kinds.items():
-            for data in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", os.urandom(64) + b"\xff"):
+            for data in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", random.Random(7).randbytes(64) + b"\xff"):
                 refused = code(ready.call, name, data, response)
                 assert refused is grpc.StatusCode.INVALID_ARGUMENT, name
         assert code(ready.call, "Nothing", b"", p4.WriteResponse) is grpc.StatusCode.UNIMPLEMENTED

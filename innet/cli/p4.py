@@ -72,6 +72,8 @@ def export(
     path = output or Path(f"{name}.json")
     write_text(path, json.dumps(entries[name].json(), indent=1) + "\n")
     out.print(str(path), highlight=False, soft_wrap=True)
+    if path.exists() and not path.is_file():
+        return  # a pipe or a device: there is no place beside it
     if (p4info := entries[name].p4info()) is not None:
         path = path.with_suffix(programs.P4INFO)
         write_text(path, p4info)

@@ -33,7 +33,7 @@ def numbers_of(step: Step) -> dict[str, float]:
     for name, value in step.model_dump(exclude={"iteration"}).items():
         if isinstance(value, dict):
             found |= {f"{name}.{part}": each for part, each in value.items() if each is not None}
-        elif value is not None:
+        elif value is not None and not isinstance(value, str):
             found[name] = value
     return {name: float(value) for name, value in found.items()}
 

@@ -34,8 +34,11 @@ class StatusError(InnetError):
     """A request that is refused, with a canonical code."""
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
+        super().__init__(code, message)  # both, as a pickled one is made anew from them
         self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 _CODES = {

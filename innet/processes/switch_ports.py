@@ -40,6 +40,11 @@ class SwitchPorts(Protocol):
     def interfaces(self) -> Mapping[int, str]: ...
     @property
     def woken(self) -> bool: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def undelivered(self) -> int: ...
+    def lost(self) -> int: ...
     def add(self, port: int, interface: str) -> None: ...
     def remove(self, port: int) -> None: ...
     def is_up(self, port: int) -> bool: ...
@@ -56,6 +61,7 @@ class _Waiting:
     def __init__(self) -> None:
         self.interfaces: dict[int, str] = {}
         self.woken = False
+        self.dropped = self.undelivered = 0
         self._own = -1
         self._epoll = select.epoll()
 
@@ -75,6 +81,10 @@ class _Waiting:
 
     def poll_interfaces(self) -> None:
         """Nothing: none of these ports goes."""
+
+    def lost(self) -> int:
+        """0: what waits in a file or a message queue is not lost on arrival."""
+        return 0
 
 
 # ----------------------------------------------------------------------------
@@ -186,7 +196,6 @@ class FilePorts(_Waiting):
         self, interfaces: Mapping[int, str], seconds: float, folder: Path = Path()
     ) -> None:
         super().__init__()
-        self.undelivered = 0
         self._folder = folder
         self._seconds = seconds
         self._readers: list[tuple[int, PcapReader]] = []

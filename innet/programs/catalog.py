@@ -23,7 +23,8 @@ from innet.core.registry import Registry
 MANIFEST_FORMAT = 1
 MANIFEST = "manifest.json"  # of a folder of programs: the compiled programs
 LIST = "programs.toml"  # and the list of programs to compile
-P4INFO = ".p4info.txtpb"  # ending of a program's P4Info beside its JSON
+P4INFO = ".p4info.txtpb"
+"""The ending of a program's P4Info, which lies beside its JSON."""
 
 MOST_ELEMENTS = 0xFFFF
 """Most values that a thin packet stands for: what ``elements`` of innet's header holds."""

@@ -264,7 +264,8 @@ def by_simulation(stream: Stream, arrivals: list[int], folder: Path) -> dict[int
     (folder / "sent.pcap").write_bytes(sent)
     (folder / "commands.txt").write_text("\n".join(stream.commands()[1:]))
     (folder / "traffic.toml").write_text(
-        "[topology]\nrate = 1e12\ndelay = 1e-5\nhost_send = 0.0\n"
+        '[topology]\ntimestamp_unit = "ns"\n'
+        "rate = 1e12\ndelay = 1e-5\nhost_send = 0.0\n"
         f"trunk_rate = {WIRE_BITS * stream.rates[port, 0]}\n"
         '[[link]]\nends = ["host 0", "s1:5"]\n'
         f'[[link]]\nends = ["s1:{port}", "s2:7"]\n'

@@ -22,7 +22,7 @@ from support.mininet import KINDS, children, has_bmv2, missing, needs_mininet
 
 import innet
 from innet.cli import app
-from innet.core.errors import InputError, NetworkError, StalledError
+from innet.core.errors import InputError, NetworkError, ProgramError, StalledError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison
 from innet.wire.scapy_layers import read_pcap
@@ -294,7 +294,7 @@ def test_a_program_that_is_none_is_named(tmp_path):
     topo.addSwitch("s1", cls=BuiltinSwitch, program=wrong, folder=tmp_path)
     topo.addHost("h1")
     topo.addLink("h1", "s1")
-    with pytest.raises(NetworkError, match="switch s1 ended with status 1"), network(topo):
+    with pytest.raises(ProgramError, match="no compiled P4 program"), network(topo):
         pass
     topo = Topo()
     topo.addSwitch("s1", cls=BuiltinSwitch, program=tmp_path / "none.json", folder=tmp_path)

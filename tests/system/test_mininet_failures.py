@@ -59,7 +59,7 @@ def running(parent, word, deadline=60.0):
     ("word", "said"),
     [
         ("worker1.json", "worker 1 on h2 was ended by SIGKILL"),
-        ("--interface", "switch s1 was ended by SIGKILL"),
+        ("@s1-eth1", "switch s1 was ended by SIGKILL"),
     ],
 )
 def test_a_death_is_told_and_everything_taken_down(word, said):

@@ -179,7 +179,7 @@ def test_nothing_is_lost_while_the_compiled_program_takes_over(cables, switch, t
 
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 def test_interfaces_that_go_come_back(cables, switch, engine):
-    running = switch("--engine", engine)
+    running = switch("--engine", engine, "-L", "info")
     running.commands(*COMMANDS)
     with tap(cables[0]) as near, tap(cables[2]) as far:
         assert passes(near, far)
@@ -277,7 +277,7 @@ def test_a_killed_one_starts_again(cables, switch):
 
 
 def test_a_burst_leaves_in_its_order_and_none_is_left_behind(cables, switch):
-    running = switch("--engine", "jit")
+    running = switch("--engine", "jit", "-L", "info")
     running.commands(*COMMANDS)
     with tap(cables[0]) as near, tap(cables[2]) as far:
         assert passes(near, far)

@@ -81,6 +81,7 @@ _SOURCES = (
     "state/hash_index.py",
     "state/hashes.py",
     "state/meters.py",
+    "state/replication.py",
     "traffic_manager.py",
 )
 _FOLDERS = ("ir", "jit")

@@ -25,7 +25,6 @@ FILE = ["--topology", "mine.json", "--cli"]
         ([*OWN, "--rate", "10"], "--rate: no effect on a program of your own"),
         ([*OWN, "--codec", "lhc", "-w", "3"], "--codec: no effect on a program of your own"),
         ([*OWN, "--topology", "tree"], "--topology tree: a program of your own runs on a star"),
-        ([*OWN, "--log-level", "trace"], "--log-level: no effect without --switch bmv2"),
         ([*OWN, "--switch", "bmv2", "--engine", "jit"], "--engine: no effect on simple_switch"),
         (["--predict", "--train", "--cli"], "--train, --cli: no effect on a prediction"),
         (["--predict", "--draw", "a.png"], "--draw: no effect on a prediction"),

@@ -137,11 +137,11 @@ def test_programs_of_the_administrator_are_found():
 
 
 def test_the_doctor_is_not_misled_by_a_folder(tmp_path, monkeypatch):
-    (tmp_path / "thrift").mkdir()
+    (tmp_path / "tensorboard").mkdir()
     (tmp_path / "matplotlib.py").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    for name in ("thrift", "matplotlib"):
+    for name in ("tensorboard", "matplotlib"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     found = {each.name: each for each in findings()}
-    assert (found["thrift"].present, found["thrift"].detail) == (False, "not installed")
+    assert (found["tensorboard"].present, found["tensorboard"].detail) == (False, "not installed")
     assert (found["matplotlib"].present, found["matplotlib"].detail) == (True, "yes")

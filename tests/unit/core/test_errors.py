@@ -11,7 +11,11 @@ from innet.core.errors import InnetError, MissingToolError, UnknownNameError
 ERRORS = [
     UnknownNameError("codec", "dens", ["dense", "topk"], of="a list"),
     MissingToolError("p4c", "compiling", "Install it."),
-    *(kind("what happened") for kind in InnetError.__subclasses__() if kind != MissingToolError),
+    *(
+        kind("what happened")
+        for kind in InnetError.__subclasses__()
+        if kind != MissingToolError and kind.__init__ is InnetError.__init__
+    ),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
@@ -107,3 +109,9 @@ def test_the_messages_are_in_a_pool_of_their_own():
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("p4.v1.WriteRequest")
     assert p4.WriteRequest.DESCRIPTOR.full_name == "p4.v1.WriteRequest"
+
+
+def test_refusals_come_back_from_another_process_as_they_were():
+    error = StatusError(Code.NOT_FOUND, "there is no such entry")
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.code, str(again)) == (Code.NOT_FOUND, "there is no such entry")

@@ -28,7 +28,7 @@ VALUES = {
     "--notifications-addr": "ipc://y",
 }
 FLAGS = {"--log-console", "--log-flush", "--version", "--json-version", "--no-p4", "--enable-swap"}
-REFUSED = {"--debugger", "--debugger-addr", "--nanolog", "--restore-state", "--load-modules"}
+REFUSED = {"--debugger", "--debugger-addr", "--restore-state", "--load-modules"}
 
 
 @pytest.mark.parametrize("option", sorted(set(KNOWN["options"]) - REFUSED - {"--help"}))

@@ -73,7 +73,7 @@ class Emulation:
         racks: bool = False,
     ) -> None:
         if network is not None:
-            timing = _default_timing(plan, network) if timing is None else timing
+            timing = usual_timing(plan, network) if timing is None else timing
             _check_engine(engine)
         self.plan = plan
         self.now = 0.0
@@ -339,9 +339,10 @@ def _job_of(entry: RuntimeEntry) -> int:
     return entry.values[column]
 
 
-def _default_timing(plan: Plan, network: Network) -> Timing:
-    """A millisecond; more where links take longer than that for what a worker has under way.
+def usual_timing(plan: Plan, network: Network) -> Timing:
+    """The workers' time-outs in simulated time, unless others are given.
 
+    A millisecond; more where links take longer than that for what a worker has under way.
     Otherwise workers would send again what only waits for its turn.
     """
     rate = network.slowest

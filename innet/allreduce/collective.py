@@ -571,7 +571,7 @@ class Collective(NotCopyable):
         except StalledError:
             if not self._partial or not any(end.done for end in ends.values()):
                 raise
-            network.now = begun  # those who go on have not waited until the late gave up
+            network.resume(begun)
         if self._partial:
             late = {worker for worker, end in ends.items() if not end.done}
             late.update(*(end.missing for end in ends.values() if end.done))

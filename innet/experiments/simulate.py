@@ -455,6 +455,11 @@ class _BucketNetwork:
         self._steady = is_steady(network) and faults is None and not self._background.flows
         simulation = self._collective.network.simulation
         assert simulation is not None, "there is a network"
+        if self._background.flows and settings.partial_after is not None:
+            raise InputError(
+                "packets beside all-reduces would have gone on until a late worker gave up; leave "
+                "partial_after or background out."
+            )
         if self._background.flows:
             simulation.add_flows(self._background.flows)
         self._sampler: Sampler | None = None

@@ -282,6 +282,19 @@ class Emulation:
             said = next((str(each) for each in found if each is not None), str(error))
             raise StalledError(said) from error
 
+    def resume(self, begun: float) -> None:
+        """Go on after a stall with the workers who are done, which have not waited for the others.
+
+        Args:
+            begun: when the exchange that stalled began. In memory the next one begins then; in
+                simulated time when the last of those who are done was done.
+        """
+        if self.simulation is None:
+            self.now = begun
+            return
+        self.simulation.resume(each for each in self.plan.job.present if self.workers[each].done)
+        self.now = self.simulation.now
+
     def run_racks(self, racks: Iterable[int]) -> None:
         """Move packets until the workers of these racks are done with their racks' sums.
 

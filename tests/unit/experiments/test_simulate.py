@@ -320,6 +320,14 @@ def test_a_rule_for_the_first_layer_is_for_the_bucket_that_has_it(tmp_path):
         ({"faults": {"loss": 2.0}}, ConfigError, "faults.loss = 2.0 cannot be used"),
         ({"faults": {"outages": [{"workers": [4]}]}}, InputError, "there is no worker 4"),
         ({"partial_after": 1e-3, "thin": True}, InputError, "leave partial_after or thin out"),
+        (
+            {
+                "partial_after": 1e-3,
+                "background": {"flow": [{"source": 0, "destination": 1, "rate": 1e9}]},
+            },
+            InputError,
+            "leave partial_after or background out",
+        ),
         ({"faults": {"mark": 0.1}, "baselines": ("ring",)}, InputError, "meet no faults"),
     ],
 )

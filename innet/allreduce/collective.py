@@ -192,6 +192,11 @@ class Collective(NotCopyable):
             )
         has_racks = rack_codec is not None
         self._partial = timing is not None and timing.partial_after is not None
+        if thin and self._partial:
+            raise InputError(
+                "sums of thin packets are computed beside the network, so none can be partial; "
+                "leave partial_after or thin out."
+            )
         if has_racks and self._partial:
             raise InputError(
                 "racks that sum for themselves know no partial results; leave partial_after or "
@@ -566,7 +571,7 @@ class Collective(NotCopyable):
         except StalledError:
             if not self._partial or not any(end.done for end in ends.values()):
                 raise
-            network.now = begun  # those who go on have not waited until the late gave up
+            network.resume(begun)
         if self._partial:
             late = {worker for worker, end in ends.items() if not end.done}
             late.update(*(end.missing for end in ends.values() if end.done))

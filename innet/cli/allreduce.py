@@ -22,6 +22,7 @@ def allreduce(
     from innet.experiments.allreduce import faults_of, gradients, timing_of
     from innet.experiments.outputs import check_writable, save_array
     from innet.experiments.tables import report_table
+    from innet.sim import network_of
 
     if output is not None:
         check_writable(output)
@@ -33,13 +34,14 @@ def allreduce(
             "values_per_packet", "framing", "window", "seed", "network",
         }
     )  # fmt: skip
+    simulated = None if settings.network is None else network_of(settings.network)
     with contextlib.suppress(InnetError):  # what is wrong is told by the all-reduce itself
         collective.all_reduce([each.reshape(-1)[:_WARM_UP] for each in given], **network)
     total, report = collective.all_reduce(
         given,
         **network,
         faults=faults_of(settings.faults, settings.workers),
-        timing=timing_of(settings),
+        timing=timing_of(settings, simulated),
         attempts=settings.attempts,
     )
     try:

@@ -494,9 +494,15 @@ def command_line(command: str, model: type[Settings], given: Mapping[str, Any]) 
     """
     words = [command]
     for each in settings_in(model):
-        if "." in each.key or each.name in _COMPOSED or each.name not in given:
+        here: Any = given
+        for parent in each.key.split(".")[:-1]:
+            here = here.get(parent) or {}
+        if each.name not in here:
             continue
-        value = given[each.name]
+        value = here[each.name]
+        if each.name == "outages":
+            words += _words_of_outages(value)
+            continue
         default = each.field.get_default(call_default_factory=True, validated_data=dict(given))
         if value == default or value is None or (default == () and value == []):
             continue
@@ -537,6 +543,19 @@ def _words_of(option: str, value: Any) -> list[str] | None:
             return None
         for key, each in named.items():
             words += ["--set", shlex.quote(f"{part}.{key}={each}")]
+    return words
+
+
+def _words_of_outages(found: Collection[Mapping[str, Any]]) -> list[str]:
+    """``--crash`` and ``--partition`` of what ``outages`` gives, and of what files say."""
+    words = []
+    for each in found:
+        end = "" if each.get("end") is None else f":{each['end']}"
+        interval = f"{each.get('begin', 0.0)}{end}"
+        for worker in each.get("workers") or ():
+            words += ["--crash", f"{worker}:{interval}"]
+        if not each.get("workers"):
+            words += ["--partition", interval]
     return words
 
 

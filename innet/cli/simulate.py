@@ -244,6 +244,11 @@ def _traffic(
 
     given = settings.model_dump(exclude_unset=True)
     for name in given:
+        if name == "faults":
+            raise InputError(
+                "faults of packets stand in the table [faults] of the file with flows; leave out "
+                "--traffic, or the options of faults."
+            )
         if name not in _OF_TRAFFIC:
             option = name.replace("_", "-")
             raise InputError(f"--{option} is for all-reduces; leave out --traffic, or --{option}.")

@@ -198,6 +198,9 @@ PartialAfter: TypeAlias = Annotated[
         description="Seconds after which sums continue without late workers; by default never.",
     ),
 ]
+WindowControlChoice: TypeAlias = Annotated[
+    WindowControl, Field(description="How the window adapts to congestion.")
+]
 Loss: TypeAlias = Annotated[Probability, Field(description="Probability that a packet is lost.")]
 Duplicate: TypeAlias = Annotated[
     Probability, Field(description="Probability that a packet arrives twice.")
@@ -373,9 +376,7 @@ class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
 
     engine: SwitchEngine = "jit"
     faults: FaultSettings = FaultSettings()
-    window_control: Annotated[
-        WindowControl, Field(description="How the window adapts to congestion.")
-    ] = "fixed"
+    window_control: WindowControlChoice = "fixed"
     partial_after: PartialAfter = None
     network: Annotated[
         str | None,
@@ -751,6 +752,9 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         ),
     ] = ()
     start_jitter: StartJitter = "none"
+    faults: FaultSettings = FaultSettings()
+    partial_after: PartialAfter = None
+    window_control: WindowControlChoice = "fixed"
     thin: Annotated[
         bool,
         Field(

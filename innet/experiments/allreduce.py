@@ -8,6 +8,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
-from innet.core.settings import AllReduceSettings, FaultSettings
+from innet.core.settings import AllReduceSettings, FaultSettings, SimulateSettings
 from innet.network import Faults, Outage
 from innet.protocol import Timing
+from innet.sim import Network
+from innet.topology import Request, make_plan
+from innet.topology.emulation import usual_timing
 
 # Errors that NumPy raises for damaged files, and for files of other formats.
 _UNREADABLE = (
@@ -94,11 +98,35 @@ def faults_of(settings: FaultSettings, workers: int) -> Faults | None:
     return Faults(**{**given, "outages": outages})
 
 
-def timing_of(settings: AllReduceSettings) -> Timing | None:
-    """The workers' timing, or None for the default."""
+def timing_of(
+    settings: AllReduceSettings | SimulateSettings, network: Network | None = None
+) -> Timing | None:
+    """The workers' timing, or None for the default.
+
+    Args:
+        settings: of the job.
+        network: if packets take simulated time. Time-outs are then those of such a network.
+
+    Raises:
+        InputError: settings of which no network can be planned.
+    """
     if settings.window_control == "fixed" and settings.partial_after is None:
         return None
-    return Timing(window_control=settings.window_control, partial_after=settings.partial_after)
+    usual = Timing()
+    if network is not None:
+        request = Request(
+            **settings.model_dump(
+                include={
+                    "workers", "window", "framing", "topology", "racks", "depth", "ports", "thin",
+                }
+            )
+        )  # fmt: skip
+        stated = getattr(settings, "elements_per_packet", None)  # of thin packets
+        plan = make_plan(settings.program, stated or settings.values_per_packet, request)
+        usual = usual_timing(plan, network)
+    return replace(
+        usual, window_control=settings.window_control, partial_after=settings.partial_after
+    )
 
 
 def generate(

@@ -20,7 +20,7 @@ from innet.codecs.build import spec_of_unit
 from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, SimulateSettings, validate
 from innet.experiments import workload as workloads
-from innet.experiments.allreduce import gradients
+from innet.experiments.allreduce import faults_of, gradients, timing_of
 from innet.experiments.background import Background, read_tables
 from innet.experiments.baselines import Baseline, MessageNetwork, Snapshot, baselines_of
 from innet.experiments.samples import Sampler
@@ -41,7 +41,7 @@ from innet.records.simulation import (
 )
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
-from innet.sim.network import SECOND, is_steady, read_network
+from innet.sim.network import HOSTS, SECOND, is_steady, read_network
 from innet.sim.simulation import Counts
 from innet.sim.transport import transport_of
 from innet.topology import Plan
@@ -96,6 +96,11 @@ def simulate(
     plain = str(network) if as_named else asdict(resolved)
     checked = validate(SimulateSettings, {**settings, "network": plain})
     baselines = baselines_of(checked)
+    if baselines and "faults" in checked.model_fields_set:
+        raise InputError(
+            "baselines meet no faults; leave one of them out, or let the network lose packets, as "
+            "in 100g:loss=1e-4."
+        )
     run = _Run(checked, resolved)
     if pcap is not None:
         run.network.capture(Path(pcap))
@@ -114,10 +119,10 @@ def simulate(
         compute_source=run.workload.source,
         compute_assumed=run.workload.assumed,
         simulated=_total(iterations),
-        seconds=max(iterations[-1].end),
+        seconds=run.end_of(iterations[-1]),
         iterations=tuple(iterations),
         all_reduces=run.network.all_reduces,
-        sensitivity=_sensitivity(checked, resolved, run.workload) if checked.sensitivity else (),
+        sensitivity=_sensitivity(checked, resolved, run) if checked.sensitivity else (),
         report=run.network.last,
         background=run.network.background(),
         samples=run.samples,
@@ -155,18 +160,24 @@ def workload_of(settings: SimulateSettings) -> Workload:
     return found if settings.compute is None else found.with_seconds(settings.compute)
 
 
-_ASSUMED = ("switch_latency", "queue_packets", "host_receive", "host_send")  # of networks
+_ASSUMED = (
+    "switch_latency", "queue_packets", "recirculation_latency",
+    "host_receive", "host_send", "host_byte", "host_cores",
+)  # fmt: skip
+"""Settings of networks whose defaults, and whose values in ``HOSTS``, are assumed."""
 _ASSUMED_TIMES = ("encode_time", "decode_time")
 
 
 def _sensitivity(
-    settings: SimulateSettings, network: Network, workload: Workload
+    settings: SimulateSettings, network: Network, done: _Run
 ) -> tuple[Sensitivity, ...]:
     """The simulation again with half and twice of each constant that is assumed, not given."""
+    workload = done.workload
 
     def seconds(changed: SimulateSettings, other: Network) -> float:
-        found = _Run(changed, other).iterations(_Progress(None, 0))
-        return max(found[-1].end) / len(found)
+        run = _Run(changed, other)
+        found = run.iterations(_Progress(None, 0))
+        return run.end_of(found[-1]) / len(found)
 
     rows = []
     times = {name: getattr(settings, name) for name in _ASSUMED_TIMES}
@@ -180,10 +191,11 @@ def _sensitivity(
             for factor in (0.5, 2.0)
         )
         rows.append(Sensitivity(setting=name, value=value, halved=halved, doubled=doubled))
-    usual = Network()
     for name in _ASSUMED:
         value = getattr(network, name)
-        if value != getattr(usual, name):
+        if not value or value == 1 or not _is_assumed(network, name):
+            continue  # of one core there is no half
+        if name == "recirculation_latency" and not done.network.recirculates:
             continue
         halved, doubled = (
             seconds(settings, replace(network, **{name: type(value)(factor * value)}))
@@ -193,6 +205,16 @@ def _sensitivity(
             Sensitivity(setting=f"network.{name}", value=value, halved=halved, doubled=doubled)
         )
     return tuple(rows)
+
+
+def _is_assumed(network: Network, name: str) -> bool:
+    """Whether a setting has its default, or is one of a host that has the values of a preset."""
+    if getattr(network, name) == getattr(Network(), name):
+        return True
+    return any(
+        name in host and all(getattr(network, each) == value for each, value in host.items())
+        for host in HOSTS.values()
+    )
 
 
 def _total(iterations: Sequence[Iteration]) -> Simulated:
@@ -265,6 +287,10 @@ class _Run:
         """Of all iterations."""
         return self.settings.iterations * len(self._buckets)
 
+    def end_of(self, iteration: Iteration) -> float:
+        """When the last worker was done with the last iteration, of those not left out."""
+        return max(iteration.end[worker] for worker in self.network.present)
+
     def baseline(self, baseline: Baseline, progress: _Progress) -> BaselineRun:
         """The same iterations, summed by hosts."""
         network = _BaselineNetwork(self.settings, self._network, self._buckets, baseline, self.plan)
@@ -307,10 +333,17 @@ class _Run:
                 progress.add(float(done.max()))
                 return done
 
+            pauses = self._stragglers.pauses(number) + self._jitter.seconds(number)
+            factors = self._stragglers.factors(number)
+            if summing is self.network:  # nobody waits for a worker that was left out
+                here = self.network.present
+                gone = np.setdiff1d(np.arange(settings.workers), here)
+                for each in (begin, pauses, factors):
+                    each[gone] = each[here].min()
             times = iterate(
                 begin,
-                self._stragglers.pauses(number) + self._jitter.seconds(number),
-                self._stragglers.factors(number),
+                pauses,
+                factors,
                 forward=workload.forward,
                 ready=self._ready,
                 backward=workload.seconds - workload.forward,
@@ -346,6 +379,7 @@ class _Run:
                     bytes_sent=what.bytes_sent,
                     exact=what.exact,
                     simulated=what.simulated,
+                    without=what.without,
                 )
             )
         return Iteration(
@@ -371,13 +405,14 @@ class _Taken:
 
     Attributes:
         ends: when each worker had the sum, picoseconds since the first worker could send.
-        simulated, bytes_sent, exact: as in ``Bucket``.
+        simulated, bytes_sent, exact, without: as in ``Bucket``.
     """
 
     ends: tuple[int, ...]
     simulated: Simulated
     bytes_sent: int
     exact: bool | None
+    without: tuple[int, ...] = ()
 
 
 class _BucketNetwork:
@@ -403,6 +438,7 @@ class _BucketNetwork:
             )
         self._settings = settings
         self._buckets = buckets
+        faults = faults_of(settings.faults, settings.workers)
         self._collective = Collective(
             **settings.model_dump(
                 include={
@@ -412,11 +448,18 @@ class _BucketNetwork:
             ),
             values_per_packet=settings.elements_per_packet or settings.values_per_packet,
             network=network,
+            faults=faults,
+            timing=timing_of(settings, network),
         )  # fmt: skip
         self._background = _background_of(settings, network)
-        self._steady = is_steady(network) and not self._background.flows
+        self._steady = is_steady(network) and faults is None and not self._background.flows
         simulation = self._collective.network.simulation
         assert simulation is not None, "there is a network"
+        if self._background.flows and settings.partial_after is not None:
+            raise InputError(
+                "packets beside all-reduces would have gone on until a late worker gave up; leave "
+                "partial_after or background out."
+            )
         if self._background.flows:
             simulation.add_flows(self._background.flows)
         self._sampler: Sampler | None = None
@@ -446,6 +489,17 @@ class _BucketNetwork:
         """Of the job."""
         return self._collective.plan
 
+    @property
+    def recirculates(self) -> bool:
+        """Whether packets have passed a switch again."""
+        switches = self._collective.network.switches.values()
+        return any(switch.statistics.recirculated for switch in switches)
+
+    @property
+    def present(self) -> list[int]:
+        """Workers who were not left out."""
+        return list(self._collective.present)
+
     def end_samples(self) -> Samples | None:
         """Sample the network no longer; what was sampled, if it was."""
         sampler, self._sampler = self._sampler, None
@@ -459,26 +513,28 @@ class _BucketNetwork:
 
     def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
         """As of ``_Reducer``."""
-        begin = float(starts.min())
-        together = begin == float(starts.max())
+        here = starts[self.present]
+        begin = float(here.min())
+        together = begin == float(here.max())
         key = (bucket == len(self._buckets) - 1, self._buckets[bucket].shapes)
         if together and key in self._known and self._sampler is None:
             taken = self._known[key]
         else:
-            taken, is_as_before = self._simulated(bucket, starts)
+            taken, is_as_before = self._simulated(bucket, starts, begin)
             lasting = not (taken.simulated.dropped or taken.simulated.retransmissions)
             if together and self._steady and is_as_before and lasting:
                 self._known[key] = taken
         return begin + np.array(taken.ends) / SECOND, taken
 
-    def _simulated(self, bucket: int, starts: Times) -> tuple[_Taken, bool]:
+    def _simulated(self, bucket: int, starts: Times, begin: float) -> tuple[_Taken, bool]:
         """What the all-reduce of a bucket takes, and whether the codecs are as before it."""
+        before_us = self.present
         network = self._collective.network
         assert network.simulation is not None
         network.starts = dict(enumerate(starts.tolist()))
-        before_it = Snapshot(network.simulation, float(starts.min()))
+        before_it = Snapshot(network.simulation, begin)
         if self._sampler is not None:
-            self._sampler.begin(float(starts.min()))
+            self._sampler.begin(begin)
         size = self._buckets[bucket].elements
         is_as_before = True
         if self._settings.thin and self._settings.workers * size > _CODEC_ELEMENTS:
@@ -488,17 +544,23 @@ class _BucketNetwork:
             before = [codec.state_dict() for codec in codecs] if self._steady else None
             _, report = self._collective.all_reduce(self._gradients(size, self._settings.workers))
             is_as_before = _equal(before, [codec.state_dict() for codec in codecs])
-        first = round(float(starts.min()) * SECOND)
+        first = round(begin * SECOND)
+        done = {
+            worker: round(network.simulation.finished(worker) * SECOND) - first
+            for worker in self.present
+        }
+        # Who was left out has no sum; the others go on when the last of them has it.
         ends = tuple(
-            round(network.simulation.finished(worker) * SECOND) - first
-            for worker in range(self._settings.workers)
+            done.get(worker, max(done.values())) for worker in range(self._settings.workers)
         )
         # The report counts from the end of the all-reduce before.
         counts = network.simulation.counts().since(before_it.counts)
         self.last = _with_seconds(report, max(ends), counts, network.simulation.queue_bytes_max())
         self.all_reduces += 1
         assert self.last.simulated is not None
-        return _Taken(ends, self.last.simulated, report.bytes_sent, report.exact), is_as_before
+        without = tuple(sorted(set(before_us).difference(self.present)))
+        taken = _Taken(ends, self.last.simulated, report.bytes_sent, report.exact, without)
+        return taken, is_as_before
 
     def _gradients(self, size: int, workers: int) -> list[NDArray[Any]]:
         settings = self._settings

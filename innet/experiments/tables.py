@@ -912,6 +912,11 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         iterations = [("Time of an iteration, mean", duration(record.iteration_seconds))]
     sums = [bucket.exact for each in record.iterations for bucket in each.buckets]
     exact = f"{sum(each is True for each in sums)} of {len(sums)}"
+    late = [who for each in record.iterations for bucket in each.buckets for who in bucket.without]
+    left_out = []
+    if late:
+        named = f"worker{'s' * (len(late) > 1)} {', '.join(map(str, late))}"
+        left_out = [("Left out, as they were late", named)]
     if record.settings.get("thin"):
         exact = "not compared"
         by_codec = report.details.get("sizes") == "codec"
@@ -923,6 +928,7 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         ("Codec", report.codec),
         ("Program", f"{report.program}, {report.values_per_packet} values per packet"),
         ("Exact sums", exact),
+        *left_out,
         *iterations,
         ("Simulated time of the network", duration(what.seconds)),
         ("Goodput, each worker", f"{what.goodput_gbps:.4g} Gbit/s"),

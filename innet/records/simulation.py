@@ -47,6 +47,8 @@ class Bucket(Frozen):
         bytes_sent: by the worker that sent most, retransmissions included.
         exact: as in ``Report``.
         simulated: what the network did for it.
+        without: workers who were late for it, and are left out of it and of all later sums. Where
+            the times of a worker that is left out would stand, there are the others' last ones.
     """
 
     elements: int
@@ -59,6 +61,7 @@ class Bucket(Frozen):
     bytes_sent: int
     exact: bool | None
     simulated: Simulated
+    without: tuple[int, ...] = ()
 
 
 class Iteration(Frozen):

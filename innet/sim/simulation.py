@@ -939,6 +939,15 @@ class Simulation:
         """When a host was done last, seconds."""
         return int(self._memory.hosts["finished"][host]) / SECOND
 
+    def resume(self, hosts: Iterable[int]) -> None:
+        """After a stall, let time go on from when the last of these hosts was done.
+
+        Until then their links are busy, and their packets on the way. That others gave up later
+        does not count.
+        """
+        done = [int(self._memory.hosts["finished"][host]) for host in hosts]
+        self._last = max(self._last, *done)
+
     def set_pace(self, hosts: Iterable[int], rate: float) -> None:
         """Let packets of hosts leave at a rate, bits per second, evenly spaced."""
         for host in hosts:

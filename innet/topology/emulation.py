@@ -73,7 +73,7 @@ class Emulation:
         racks: bool = False,
     ) -> None:
         if network is not None:
-            timing = _default_timing(plan, network) if timing is None else timing
+            timing = usual_timing(plan, network) if timing is None else timing
             _check_engine(engine)
         self.plan = plan
         self.now = 0.0
@@ -282,6 +282,19 @@ class Emulation:
             said = next((str(each) for each in found if each is not None), str(error))
             raise StalledError(said) from error
 
+    def resume(self, begun: float) -> None:
+        """Go on after a stall with the workers who are done, which have not waited for the others.
+
+        Args:
+            begun: when the exchange that stalled began. In memory the next one begins then; in
+                simulated time when the last of those who are done was done.
+        """
+        if self.simulation is None:
+            self.now = begun
+            return
+        self.simulation.resume(each for each in self.plan.job.present if self.workers[each].done)
+        self.now = self.simulation.now
+
     def run_racks(self, racks: Iterable[int]) -> None:
         """Move packets until the workers of these racks are done with their racks' sums.
 
@@ -339,9 +352,10 @@ def _job_of(entry: RuntimeEntry) -> int:
     return entry.values[column]
 
 
-def _default_timing(plan: Plan, network: Network) -> Timing:
-    """A millisecond; more where links take longer than that for what a worker has under way.
+def usual_timing(plan: Plan, network: Network) -> Timing:
+    """The workers' time-outs in simulated time, unless others are given.
 
+    A millisecond; more where links take longer than that for what a worker has under way.
     Otherwise workers would send again what only waits for its turn.
     """
     rate = network.slowest

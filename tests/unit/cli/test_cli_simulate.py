@@ -94,10 +94,62 @@ def test_settings_may_stand_in_a_file(model, tmp_path):
     assert record["compute_assumed"] is False
 
 
+def test_a_worker_may_die_while_others_go_on(tmp_path):
+    arguments = ("--size", 20_000, "-w", 3, "--network", "10g", "--iterations", 2)
+    dying = ("--crash", "2:3e-5", "--partial-after", 2e-3)
+    record, page = tmp_path / "r.json", tmp_path / "r.html"
+    shown = " ".join(innet(*arguments, *dying, "-o", record).stdout.split())
+    assert "Left out, as they were late worker 2" in shown
+    loaded = Record.load(record)
+    assert loaded.settings["faults"]["outages"][0]["workers"] == [2]
+    CliRunner().invoke(app, ["report", str(record), "--html", str(page)])
+    assert "--crash 2:3e-05 --partial-after 0.002" in page.read_text()
+
+
+def test_a_file_may_have_faults(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text("size = 2000\nnetwork = '10g'\n[faults]\nduplicate = 0.5\nrestarts = [1.0]\n")
+    record = json.loads(innet("--config", config, "--loss", 0.01, "--json").stdout)
+    assert record["settings"]["faults"]["duplicate"] == 0.5
+    assert record["simulated"]["lost"] > 0
+    assert record["report"]["exact"] is True
+
+
+def test_a_networks_file_is_refused_by_its_name_and_the_settings(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "network.toml"
+    for text, said in (
+        ("rate = 0", "rate is 0; give bits per second"),
+        ("queue_bytes = 100", "queue_bytes is 100, but a packet has 330 bytes: none would pass"),
+        ("buffer_bytes = 100", "buffer_bytes is 100, but a packet has 330 bytes"),
+        ("quee_packets = 3", "Did you mean 'queue_packets'?"),
+        ("delay = 1e-13", "delay is 1e-13 s, below the clock's resolution of a picosecond"),
+        ("host_jitter = 1e-13", "host_jitter is 1e-13 s, below the clock's resolution"),
+        ("priorities = 9", "priorities is 9; give 1 to 8"),
+        ("preset = '1t'", "10g"),
+    ):
+        path.write_text(text)
+        for command in ("simulate", "allreduce"):
+            arguments = ["innet", command, "--size", "10", "--network", str(path)]
+            monkeypatch.setattr("sys.argv", arguments)
+            with pytest.raises(SystemExit) as stopped:
+                main()
+            assert stopped.value.code == 2
+            assert said in " ".join(capsys.readouterr().err.split()), (text, command)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--network", "100g:rate=0"), "rate is 0; give bits per second"),
+        (("--network", "100g:queue_bytes=100"), "a packet has 330 bytes: none would pass"),
+        (("--network", "100g:queue_packets=0"), "a queue holds at least 1 packet"),
+        (("--network", "100g:quee_packets=3"), "Did you mean 'queue_packets'?"),
+        (("--network", "100g:delay=1e-13"), "below the clock's resolution of a picosecond"),
+        (("--topology", "fat-tree", "--ports", "2", "-w", "16"), "Choose other --ports"),
+        (("--crash", "9:0.1"), "there is no worker 9 to cut off"),
+        (("--crash", "2"), "write it as WORKER:BEGIN"),
+        (("--restart", "-1"), "faults.restarts"),
+        (("--traffic", "flows.toml", "--crash", "1:0"), "the table [faults] of the file"),
         (("--network", "1t"), "100g, 10g"),
         (("--network", "none.toml"), "none.toml cannot be read"),
         (("--model", "resnet"), "Did you mean 'resnet50'"),

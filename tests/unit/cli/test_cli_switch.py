@@ -23,7 +23,6 @@ from innet.core.errors import (
     ControlError,
     InnetError,
     InputError,
-    NetworkError,
     ProgramError,
     UnknownNameError,
 )

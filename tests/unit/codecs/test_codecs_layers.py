@@ -87,7 +87,8 @@ def test_training_tells_the_networks_layers():
             return gradients[0], None
 
     NetworkReducer(
-        "scalecom", Trial(settings, None, 0, digits_cnn.model(), None, AllReducer, print)
+        "scalecom",
+        Trial(settings, Schedule(epochs=1), 0, digits_cnn.model(), None, AllReducer, print),
     )
     assert list(made[0]["layers"].items()) == list(digits_cnn.SHAPES.items())
 

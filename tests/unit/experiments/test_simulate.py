@@ -7,7 +7,7 @@ import json
 import pytest
 
 import innet
-from innet.core.errors import ConfigError, InputError, UnknownNameError
+from innet.core.errors import ConfigError, InputError, StalledError, UnknownNameError
 from innet.core.settings import AllReduceSettings
 from innet.experiments import simulate
 from innet.experiments.allreduce import gradients
@@ -156,6 +156,7 @@ def test_sensitivity_is_what_other_constants_take(tmp_path):
         "network.switch_latency",
         "network.queue_packets",
         "network.host_receive",
+        "network.host_cores",
     ]
     for setting, network in (("decode_time", "10g:host_send=0"), ("network.switch_latency", None)):
         each, name = found[setting], setting.removeprefix("network.")
@@ -166,6 +167,83 @@ def test_sensitivity_is_what_other_constants_take(tmp_path):
             other = trained(tmp_path, 1e-4, encode_time=1e-9, network=where, **given)
             assert other.iteration_seconds == seconds
     assert found["decode_time"].halved < record.iteration_seconds < found["decode_time"].doubled
+
+
+def sensitivity_of(**settings):
+    record = innet.simulate(workers=2, size=500, sensitivity=True, **settings)
+    return {each.setting.removeprefix("network."): each for each in record.sensitivity}
+
+
+def test_what_presets_of_hosts_assume_is_varied_too_and_what_is_given_is_not():
+    found = sensitivity_of(network="10g:host=kernel-udp")
+    assert found["host_byte"].halved < found["host_byte"].doubled
+    assert found["host_cores"].halved > found["host_cores"].doubled
+    assert "recirculation_latency" not in found  # no packet passes this switch again
+    of_a_card = sensitivity_of(network="10g:host=rdma")
+    assert {"host_receive", "host_send"} < set(of_a_card)
+    assert not {"host_byte", "host_cores"} & set(of_a_card)  # no byte costs, and there is one core
+    assert "host_send" not in sensitivity_of(network="10g:host=rdma,host_send=1e-6")
+
+
+def test_passes_of_a_program_that_recirculates_are_varied():
+    found = sensitivity_of(network="10g", program="harvest")
+    assert found["recirculation_latency"].halved < found["recirculation_latency"].doubled
+
+
+DEATH = {"outages": [{"begin": 3e-5, "workers": [2]}]}
+
+
+def test_a_worker_that_dies_stalls_the_others_by_name():
+    with pytest.raises(StalledError, match="It waits for worker 2"):
+        innet.simulate(workers=3, size=20_000, network="10g", faults=DEATH)
+
+
+def test_others_go_on_without_a_worker_that_dies():
+    settings = {"straggler": "fixed:worker=2,factor=9", "compute": 1e-4, "iterations": 3}
+    record = innet.simulate(
+        workers=3, size=20_000, network="10g", partial_after=2e-3, faults=DEATH, **settings
+    )
+    assert [each.buckets[0].without for each in record.iterations] == [(2,), (), ()]
+    assert record.exact
+    first, second, third = record.iterations
+    assert first.end[0] > 2e-3  # that is how long the others wait for it
+    assert second.end == third.begin
+    assert third.compute == pytest.approx([1e-4] * 3)  # who is gone no longer holds others up
+    assert third.seconds == pytest.approx(second.seconds)
+    assert third.seconds < first.end[0] / 2
+    assert record.seconds == max(third.end[:2])
+    again = innet.simulate(
+        workers=3, size=20_000, network="10g", partial_after=2e-3, faults=DEATH, **settings
+    )
+    assert same(record, again)
+
+
+def test_a_worker_that_is_back_in_time_holds_up_the_sum():
+    faults = {"outages": [{"begin": 5e-5, "end": 3e-3, "workers": [1]}]}
+    settings = {"workers": 2, "size": 20_000, "network": "10g"}
+    record = innet.simulate(faults=faults, **settings)
+    assert record.exact
+    assert record.seconds > 3e-3 > innet.simulate(**settings).seconds
+    assert record.simulated.lost > 0
+
+
+def test_faults_of_packets_and_restarts_leave_sums_exact():
+    faults = {"duplicate": 0.1, "reorder": 0.1, "hold": 1e-5, "corrupt": 0.01, "loss": 0.01}
+    settings = {"workers": 2, "size": 5_000, "network": "10g", "iterations": 2}
+    record = innet.simulate(faults=faults, **settings)
+    assert record.exact
+    assert record.all_reduces == 2  # none is taken for another
+    assert record.simulated.retransmissions > 0
+    assert not same(record, innet.simulate(**settings))
+
+
+def test_windows_may_adapt_with_the_time_outs_of_simulated_time():
+    settings = {"workers": 2, "size": 5_000, "network": "10g:loss=0.01"}
+    fixed = innet.simulate(**settings)
+    adaptive = innet.simulate(window_control="aimd", **settings)
+    assert adaptive.exact
+    # The time-out is a millisecond in both.
+    assert 1e-3 < adaptive.seconds < 5 * fixed.seconds
 
 
 def test_workers_begin_a_bucket_when_they_are_ready(tmp_path):
@@ -239,6 +317,18 @@ def test_a_rule_for_the_first_layer_is_for_the_bucket_that_has_it(tmp_path):
         ({"straggler": "fixed:factor=0"}, ConfigError, "above 0"),
         ({"pauses": ("1:1",)}, ConfigError, "WORKER:ITERATION:SECONDS"),
         ({"pauses": ("4:1:1",)}, InputError, "there is no worker 4"),
+        ({"faults": {"loss": 2.0}}, ConfigError, "faults.loss = 2.0 cannot be used"),
+        ({"faults": {"outages": [{"workers": [4]}]}}, InputError, "there is no worker 4"),
+        ({"partial_after": 1e-3, "thin": True}, InputError, "leave partial_after or thin out"),
+        (
+            {
+                "partial_after": 1e-3,
+                "background": {"flow": [{"source": 0, "destination": 1, "rate": 1e9}]},
+            },
+            InputError,
+            "leave partial_after or background out",
+        ),
+        ({"faults": {"mark": 0.1}, "baselines": ("ring",)}, InputError, "meet no faults"),
     ],
 )
 def test_what_cannot_be_used_is_named(settings, error, said):

@@ -296,7 +296,11 @@ class TestHostility:
             "Capabilities": p4.CapabilitiesResponse,
         }
         for name, response in kinds.items():
-            for data in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", random.Random(7).randbytes(64) + b"\xff"):
+            for data in (
+                b"\xff",
+                b"\x0a\xff\xff\xff\xff\x0f",
+                random.Random(7).randbytes(64) + b"\xff",
+            ):
                 refused = code(ready.call, name, data, response)
                 assert refused is grpc.StatusCode.INVALID_ARGUMENT, name
         assert code(ready.call, "Nothing", b"", p4.WriteResponse) is grpc.StatusCode.UNIMPLEMENTED

@@ -12,7 +12,7 @@ from innet.codecs import build_codec
 from innet.codecs.selectors.scalecom import rate_of
 from innet.core.errors import ConfigError, InputError, StateError
 from innet.experiments.models import digits_cnn
-from innet.experiments.training import NetworkReducer, Trial
+from innet.experiments.training import NetworkReducer, Schedule, Trial
 
 SHAPES = ((3, 3, 4, 5), (40, 30), (30,))
 SIZES = tuple(math.prod(shape) for shape in SHAPES)

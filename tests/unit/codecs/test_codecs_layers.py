@@ -86,10 +86,9 @@ def test_training_tells_the_networks_layers():
         def all_reduce(self, gradients):
             return gradients[0], None
 
-    NetworkReducer(
-        "scalecom",
-        Trial(settings, Schedule(epochs=1), 0, digits_cnn.model(), None, AllReducer, print),
-    )
+    schedule = Schedule(2, iterations=1, batch_size=1, learning_rate=0.1, momentum=0.0)
+    trial = Trial(settings, schedule, 0, digits_cnn.model(), None, AllReducer, print)
+    NetworkReducer("scalecom", trial)
     assert list(made[0]["layers"].items()) == list(digits_cnn.SHAPES.items())
 
 

@@ -96,7 +96,7 @@ def simulate(
     plain = str(network) if as_named else asdict(resolved)
     checked = validate(SimulateSettings, {**settings, "network": plain})
     baselines = baselines_of(checked)
-    if baselines and "faults" in checked.model_fields_set:
+    if baselines and checked.faults != SimulateSettings().faults:
         raise InputError(
             "baselines meet no faults; leave one of them out, or let the network lose packets, as "
             "in 100g:loss=1e-4."

@@ -12,12 +12,19 @@ own processor time for a packet, which other programs on the machine hardly chan
 
 With ``--outside`` a host sends a window of frames through two cables to another, and the next
 window when all have come. So ``--window 1`` is the time of a lone packet.
+
+    sudo python -m benchmarks.drop_in --minutes 60 [--window 64]
+
+lets innet simple-switch run so long: ten windows of frames a second pass from host to host, and
+each second an entry of the table is added and deleted. It prints the process's resident memory over
+time, and ends with status 1 if a frame was lost.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import os
 import socket
 import statistics
@@ -47,6 +54,7 @@ from innet.transport.system_calls import (
 )
 
 PROGRAM = Path(__file__).parents[1] / "p4" / "examples" / "forward.json"
+TABLE, UNUSED = "ForwardIngress.addresses", "0x020000009999"
 NEAR, FAR = ("innet-a0", "innet-a1"), ("innet-b0", "innet-b1")
 HEADER = bytes.fromhex("020000000002 020000000001 88b5")
 READY_SECONDS = 60.0
@@ -133,10 +141,11 @@ class Found(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(name: str, ports: tuple[str, str]) -> Iterator[int]:
-    """A forwarder between two interfaces; its process id."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
+def running(name: str, ports: tuple[str, str], port: int | None = None) -> Iterator[int]:
+    """A forwarder between two interfaces, with a Thrift port; its process id."""
+    if port is None:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            port = sock.getsockname()[1]
     words = _words(name, ports, port)
     process = subprocess.Popen(  # noqa: S603 - this Python, or simple_switch from PATH; no shell
         words,
@@ -245,18 +254,92 @@ def _turn(hosts: Ports, window: int, size: int, patience: float) -> bool:
     return True
 
 
+class Soaked(NamedTuple):
+    """What a long run came to.
+
+    Attributes:
+        frames: that passed.
+        changes: of the table.
+        memory: (minutes, resident kB), by time.
+    """
+
+    frames: int
+    changes: int
+    memory: list[tuple[float, int]]
+
+
+def soak(window: int, size: int, minutes: float) -> Soaked:
+    """Traffic and changes of the table for so many minutes, without a loss."""
+    name, ports = "innet simple-switch", (NEAR[1], FAR[1])
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    with cables(NEAR, FAR), running(name, ports, port) as process:
+        hosts = Ports({0: NEAR[0], 1: FAR[0]})
+        memory: list[tuple[float, int]] = []
+        try:
+            end = time.monotonic() + READY_SECONDS
+            while not _turn(hosts, 1, size, 0.2):
+                if time.monotonic() > end:
+                    raise InnetError(f"{name} forwards nothing")
+            begun = time.monotonic()
+            seconds, frames, changes = 60 * minutes, 0, 0
+            while (taken := time.monotonic() - begun) < seconds:
+                if not _turn(hosts, window, size, LOST_SECONDS):
+                    raise InnetError(f"a frame was lost after {taken:.0f} s")
+                frames += window
+                if changes < 2 * int(taken):
+                    _change(port)
+                    changes += 2
+                if taken >= 60 * len(memory):
+                    memory.append((taken / 60, _resident(process)))
+                    print(f"{taken / 60:.0f} min: {memory[-1][1]:,} kB", file=sys.stderr)
+                time.sleep(max(0.0, 0.1 - (time.monotonic() - begun - taken)))
+            memory.append((minutes, _resident(process)))
+            return Soaked(frames, changes, memory)
+        finally:
+            hosts.close()
+
+
+def _change(port: int) -> None:
+    """Add an entry that no frame hits, and delete it."""
+    from innet.bmv2 import shell  # noqa: PLC0415 - needs Thrift's library
+
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        shell.run("127.0.0.1", port, [f"table_add {TABLE} ForwardIngress.forward {UNUSED} => 1"])
+        handle = said.getvalue().rsplit("handle", 1)[1].split()[0]
+        shell.run("127.0.0.1", port, [f"table_delete {TABLE} {handle}"])
+
+
+def _resident(process: int) -> int:
+    """Resident memory of a process, kB."""
+    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
 def main(  # noqa: PLR0917 - options of a command
     turns: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
     window: Annotated[int, typer.Option(min=1, help="Most frames under way.")] = 512,
     size: Annotated[int, typer.Option(min=60, max=1500, help="Bytes of a frame.")] = 100,
     seconds: Annotated[float, typer.Option(min=0.1, help="Of each measurement.")] = 2.0,
     outside: Annotated[bool, typer.Option(help="Hosts send and receive the frames.")] = False,
+    minutes: Annotated[float | None, typer.Option(min=1, help="Run so long instead.")] = None,
     forwarding: Annotated[str | None, typer.Option("--forward", hidden=True)] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure and print."""
     if forwarding is not None:
         forward(forwarding.split(","))
+    if minutes is not None:
+        try:
+            enter_namespace()
+            done = soak(window, size, minutes)
+        except InnetError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        print(f"{done.frames:,} frames, {done.changes:,} changes, none lost; kB by minute:")
+        print(", ".join(f"{at:.0f}: {kilobytes:,}" for at, kilobytes in done.memory))
+        return
     names = ["bare forwarder", "innet simple-switch"]
     try:
         find_simple_switch(None)

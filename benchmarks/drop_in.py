@@ -284,7 +284,7 @@ def soak(window: int, size: int, minutes: float) -> Soaked:
             begun = time.monotonic()
             seconds, frames, changes = 60 * minutes, 0, 0
             while (taken := time.monotonic() - begun) < seconds:
-                if not _turn(hosts, window, size, LOST_SECONDS):
+                if not _turn(hosts, window, size, READY_SECONDS):
                     raise InnetError(f"a frame was lost after {taken:.0f} s")
                 frames += window
                 if changes < 2 * int(taken):

@@ -47,6 +47,7 @@ class SwitchGroup(dist.ProcessGroup):
         store: a store for this group only.
         rank, size: in the group.
         timeout: how long an all-reduce waits for a rank.
+        codec: a preset's name; by default that of ``INNET_CODEC``.
 
     Attributes:
         reports: of the most recent all-reduces.
@@ -57,9 +58,11 @@ class SwitchGroup(dist.ProcessGroup):
             identify tensors. Use the communication hook for it.
     """
 
-    def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta, codec: str | None = None
+    ) -> None:
         _keep_uncompiled()
-        codec = stateless_codec(os.environ.get("INNET_CODEC") or DEFAULT_CODEC)
+        codec = stateless_codec(codec)
         super().__init__(rank, size)  # type: ignore[call-arg]  # PyTorch's own types lack this form
         self._store = store
         self._timeout = timeout
@@ -285,16 +288,25 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> SwitchGroup:
     return SwitchGroup(store, rank, size, timeout)
 
 
-def stateless_codec(name: str) -> str:
-    """Check that codec ``name`` works without knowing which tensor is which; returns ``name``.
+def stateless_codec(name: str | None = None) -> str:
+    """Check that a codec works without knowing which tensor is which.
+
+    Args:
+        name: of a preset; by default that of ``INNET_CODEC``, or ``exact``.
+
+    Returns:
+        The name.
 
     Raises:
         UnknownNameError: the codec does not exist.
         CompositionError: it has error feedback or momentum.
     """
+    source = "the codec"
+    if name is None:
+        source, name = "INNET_CODEC", os.environ.get("INNET_CODEC") or DEFAULT_CODEC
     if build_codec(name).keeps_state:
         raise CompositionError(
-            f"INNET_CODEC is {name!r}, which remembers what it did not send, but a process group "
+            f"{source} is {name!r}, which remembers what it did not send, but a process group "
             "is not told which tensor is which; use innet.torch.ddp_hook, or a codec that sends "
             "everything, such as exact, dense or lhc."
         )

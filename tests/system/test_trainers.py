@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from innet.core.errors import CompositionError, MissingToolError
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -62,9 +66,58 @@ def test_trainers_train_as_a_loop_does(tmp_path):
     assert found == {str(rank): dict.fromkeys(names, "passed") for rank in range(2)}
 
 
+@pytest.mark.timeout(620)
+@pytest.mark.skipif(not installed("torchft"), reason="torchft is not installed")
+def test_torchft_trains_as_a_loop_does(tmp_path):
+    """LocalSGD and DiLoCo over the switch beside loops over the same group, bit for bit."""
+    from torchft.coordination import LighthouseServer  # noqa: PLC0415 - where it is installed
+
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        ports = [str(each.getsockname()[1]) for each in taken]
+    lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=60_000)
+    script = ROOT / "tests" / "support" / "torchft_checks.py"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, script, str(replica), lighthouse.address(), *ports, str(tmp_path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for replica in range(2)
+    ]
+    try:
+        said = [each.communicate(timeout=600)[1] for each in processes]
+    finally:
+        for each in processes:
+            each.kill()
+        lighthouse.shutdown()
+    assert [each.returncode for each in processes] == [0, 0], "\n".join(said)
+    for mode in ("localsgd", "diloco"):
+        found = [json.loads((tmp_path / f"{mode}-{each}.json").read_text()) for each in range(2)]
+        for each in found:
+            ours, loop = each["torchft"], each["by hand"]
+            assert (ours["losses"], ours["weights"]) == (loop["losses"], loop["weights"])
+            assert ours["sums"] == 3 * 4  # three syncs of four parameters
+            assert ours["exact"]
+            assert ours["codecs"] == ["lhc"]
+        assert found[0]["torchft"]["weights"] == found[1]["torchft"]["weights"]
+        assert found[0]["torchft"]["losses"] != found[1]["torchft"]["losses"]
+
+
+def test_torchft_takes_no_codec_that_remembers():
+    if not installed("torchft"):
+        with pytest.raises(MissingToolError, match=r"innet\[torchft\]"):
+            importlib.import_module("innet.torch.torchft")
+        return
+    module = importlib.import_module("innet.torch.torchft")
+    with pytest.raises(CompositionError, match="the codec is 'topk', which remembers"):
+        module.SwitchProcessGroup("topk")
+
+
 def test_there_is_an_example_of_each():
     assert [Path(each).stem for each in COMMANDS] == [
-        "accelerate_ddp", "transformers_ddp", "lightning_ddp"
+        "accelerate_ddp", "transformers_ddp", "lightning_ddp", "torchft_diloco"
     ]  # fmt: skip
     for each in COMMANDS:
         assert len((ROOT / each).read_text().splitlines()) <= 60

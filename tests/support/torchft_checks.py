@@ -1,0 +1,142 @@
+"""A replica of a training with torchft over the switch, or with a loop of one's own.
+
+    python tests/support/torchft_checks.py REPLICA LIGHTHOUSE PORT PORT FOLDER
+
+Each replica writes losses and weights of both, and what the switch's reports say, to
+FOLDER/METHOD-REPLICA.json. The ports are those of the loops' stores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torchft import Manager
+from torchft.local_sgd import DiLoCo, LocalSGD
+
+from innet.torch.group import SwitchGroup
+from innet.torch.torchft import SwitchProcessGroup
+
+REPLICAS = 2
+STEPS, SYNC_EVERY = 6, 2
+SECONDS = timedelta(seconds=120)
+
+
+def made():
+    """A model that is the same in all replicas, and its optimizer."""
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+    return net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+
+def batches(replica):
+    generator = torch.Generator().manual_seed(1000 + replica)
+    for _ in range(STEPS):
+        yield torch.randn(4, 8, generator=generator), torch.randn(4, 3, generator=generator)
+
+
+def step(net, optimizer, x, y):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(net(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def managed(replica, lighthouse, group, state):
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    manager = Manager(
+        pg=group,
+        load_state_dict=lambda saved: [state[name].load_state_dict(saved[name]) for name in state],
+        state_dict=lambda: {name: each.state_dict() for name, each in state.items()},
+        min_replica_size=REPLICAS,
+        use_async_quorum=False,
+        init_sync=False,
+        rank=0,
+        world_size=1,
+        store_addr="127.0.0.1",
+        store_port=store.port,
+        lighthouse_addr=lighthouse,
+        replica_id=f"replica_{replica}",
+        timeout=SECONDS,
+        quorum_timeout=SECONDS,
+        connect_timeout=SECONDS,
+    )
+    return manager, store
+
+
+def with_torchft(mode, replica, lighthouse):
+    """Losses of torchft's LocalSGD or DiLoCo, whose sums go through the switch."""
+    net, optimizer = made()
+    group = SwitchProcessGroup("lhc", SECONDS)
+    manager, store = managed(replica, lighthouse, group, {"net": net, "optimizer": optimizer})
+    if mode == "localsgd":
+        method = LocalSGD(manager, net, optimizer, SYNC_EVERY)
+    else:
+        outer = torch.optim.SGD(net.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+        method = DiLoCo(manager, [net], optimizer, outer, SYNC_EVERY)
+    with method:
+        losses = [step(net, optimizer, x, y) for x, y in batches(replica)]
+    found = {
+        "losses": losses,
+        "sums": len(group.reports),
+        "exact": all(each.exact is not False for each in group.reports),
+        "codecs": sorted({each.codec for each in group.reports}),
+        "weights": [each.tolist() for each in net.state_dict().values()],
+    }
+    group.shutdown()
+    manager.shutdown(wait=False)
+    del store
+    return found
+
+
+def by_hand(mode, replica, port):
+    """The same methods, written as a loop over the same kind of group."""
+    net, optimizer = made()
+    store = dist.TCPStore("127.0.0.1", port, REPLICAS, is_master=replica == 0)
+    group = SwitchGroup(dist.PrefixStore("by hand", store), replica, REPLICAS, SECONDS, "lhc")
+    outer = torch.optim.SGD(net.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+    kept = [each.detach().clone() for each in net.parameters()]
+    losses = []
+    for number, (x, y) in enumerate(batches(replica), start=1):
+        losses.append(step(net, optimizer, x, y))
+        if number % SYNC_EVERY:
+            continue
+        for parameter, before in zip(net.parameters(), kept, strict=True):
+            mine = parameter.detach().clone() if mode == "localsgd" else before - parameter.detach()
+            group.allreduce([mine]).wait()
+            mine /= REPLICAS
+            if mode == "localsgd":
+                parameter.data.copy_(mine)
+            else:
+                parameter.data.copy_(before)
+                parameter.grad = mine
+        if mode != "localsgd":
+            outer.step()
+            kept = [each.detach().clone() for each in net.parameters()]
+    store.set(f"done {replica}", "")
+    store.wait([f"done {each}" for each in range(REPLICAS)], SECONDS)
+    group.shutdown()
+    return {"losses": losses, "weights": [each.tolist() for each in net.state_dict().values()]}
+
+
+def main():
+    replica, lighthouse, *ports, folder = sys.argv[1:]
+    replica = int(replica)
+    for mode, port in zip(("localsgd", "diloco"), map(int, ports), strict=True):
+        found = {
+            "torchft": with_torchft(mode, replica, lighthouse),
+            "by hand": by_hand(mode, replica, port),
+        }
+        Path(folder, f"{mode}-{replica}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # torchft's threads wait for a lighthouse that is gone

@@ -10,7 +10,7 @@ for (const table of document.querySelectorAll(".md-typeset table:not([class])"))
   if (heads.length === 2 && !table.querySelector("img")) continue; // two columns fit
   table.dataset.stacked = ""; // Material styles tables without a class only
   for (const cell of cells) {
-    if (cell.cellIndex > 0) cell.dataset.column = heads[cell.cellIndex] ?? "";
+    if (cell.cellIndex > 0 && heads[cell.cellIndex]) cell.dataset.column = heads[cell.cellIndex];
     if (!cell.textContent.trim() && !cell.querySelector("img")) cell.classList.add("blank");
   }
 }

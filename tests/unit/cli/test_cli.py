@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from innet.cli import INTERRUPTED, TERMINATED, main
 from innet.cli.app import app, status_of
 from innet.cli.options import with_parameters
-from innet.cli.output import say_json
+from innet.cli.output import say_if_slow, say_json
 from innet.core.errors import (
     CompositionError,
     ConfigError,
@@ -44,6 +44,17 @@ def process(*arguments, **keywords):
     command = [sys.executable, "-m", "innet", *map(str, arguments)]
     keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | keywords
     return subprocess.run(command, timeout=60, check=False, **keywords)
+
+
+def test_a_slow_step_says_what_it_waits_for(capsys):
+    said = ""
+    with say_if_slow("Compiling [x] ...", seconds=0):
+        while "Compiling [x] ..." not in said:  # pytest's timeout ends it
+            said += capsys.readouterr().err
+            time.sleep(0.01)
+    with say_if_slow("too early", seconds=3600):
+        pass
+    assert capsys.readouterr() == ("", "")
 
 
 def report_of(*arguments):

@@ -30,11 +30,12 @@ def say_error(message: str) -> None:
 
 
 @contextlib.contextmanager
-def say_if_slow(message: str, seconds: float = 2.0) -> Iterator[None]:
-    """Say on standard error what is waited for, once the block has taken ``seconds``."""
-    timer = threading.Timer(
-        seconds, err.print, [message], {"markup": False, "highlight": False, "soft_wrap": True}
-    )
+def say_if_slow(message: str, seconds: float = 2.0, console: Console = err) -> Iterator[None]:
+    """Say on a terminal what is waited for, once the block has taken ``seconds``."""
+    if not console.is_terminal:  # scripts get the same output on a slow machine
+        yield
+        return
+    timer = threading.Timer(seconds, console.print, [message], {"markup": False})
     timer.daemon = True
     timer.start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
@@ -46,15 +48,18 @@ def process(*arguments, **keywords):
     return subprocess.run(command, timeout=60, check=False, **keywords)
 
 
-def test_a_slow_step_says_what_it_waits_for(capsys):
-    said = ""
-    with say_if_slow("Compiling [x] ...", seconds=0):
-        while "Compiling [x] ..." not in said:  # pytest's timeout ends it
-            said += capsys.readouterr().err
-            time.sleep(0.01)
-    with say_if_slow("too early", seconds=3600):
+def test_a_slow_step_says_what_it_waits_for():
+    terminal = Console(file=io.StringIO(), force_terminal=True, color_system=None)
+    with say_if_slow("too early", seconds=3600, console=terminal):
         pass
-    assert capsys.readouterr() == ("", "")
+    assert terminal.file.getvalue() == ""
+    with say_if_slow("Compiling [x] ...", seconds=0, console=terminal):
+        while "Compiling [x] ...\n" not in terminal.file.getvalue():
+            time.sleep(0.01)  # pytest's timeout ends it
+    script = Console(file=io.StringIO(), force_terminal=False)
+    with say_if_slow("not in a script", seconds=0, console=script):
+        time.sleep(0.05)
+    assert script.file.getvalue() == ""
 
 
 def report_of(*arguments):

@@ -66,7 +66,7 @@ dist.destroy_process_group()
 # `torchrun` starts two processes. The first of them starts a switch service beside it; workers send it UDP packets.
 
 # %% language="bash"
-# torchrun --standalone --nproc-per-node 2 train.py 2>/dev/null
+# torchrun --standalone --nproc-per-node 2 train.py
 
 # %% [markdown]
 # ## Compare the losses

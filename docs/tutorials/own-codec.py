@@ -120,7 +120,7 @@ axes.set_title("A fixed number of elements catches up, this threshold does not")
 # it does not fall. Elements that wait grow with every step, but so does the mean magnitude. The threshold stays
 # above most of them, so they are never sent. A rule with a threshold needs a least number of elements, too.
 #
-# The same gradient every time is the hardest case for such a rule. In training, gradients change.
+# This test repeats one gradient. In training, gradients change; the next section tries the rule there.
 
 # %% [markdown]
 # ## Does a model learn with it?

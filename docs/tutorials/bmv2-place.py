@@ -18,8 +18,8 @@
 # %% [markdown]
 # ## Start it, fill its table
 #
-# `innet simple-switch` has simple_switch's options. `innet switch cli` has the commands of `simple_switch_CLI`,
-# which works, too. Without `-i` the switch has no interfaces, so that no root is needed.
+# `innet simple-switch` has simple_switch's options. `innet switch cli` has the commands of `simple_switch_CLI`; you
+# can also use `simple_switch_CLI` itself. Without `-i` the switch has no interfaces, so that no root is needed.
 
 # %% language="bash"
 # innet simple-switch --thrift-port 19090 forward.json > switch.log 2>&1 &

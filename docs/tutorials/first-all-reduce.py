@@ -4,7 +4,8 @@
 # Four workers have a gradient each. A P4 program on innet's switch adds them, and every worker gets the sum.
 # You see what that costs in bytes, what a codec saves, and that lost packets do not change the sum.
 #
-# You need innet ([install](../index.md#install)) and ten minutes. No root, no GPU, no P4 compiler.
+# You need innet ([install](index.md#install)) and ten minutes. No root, no GPU, no P4 compiler. The first call on a
+# machine compiles for about ten seconds; innet keeps the result, so that later calls are fast.
 #
 # ## One sum
 
@@ -29,7 +30,7 @@ print("bytes   ", report.bytes_sent, "from each worker")
 # into an int32, and divides the sum by the scale. `exact` is about the integers: innet adds them again
 # in plain NumPy and compares every one.
 #
-# What the rounding to integers cost is a field of its own:
+# `max_abs_error` is the error of rounding to integers:
 
 # %%
 print(f"largest error: {report.max_abs_error:.1e}, largest value: {abs(total).max():.2f}")
@@ -60,8 +61,8 @@ axes.set_xlabel("times fewer bytes than float32 (higher is better)")
 # %% [markdown]
 # ## Lost packets
 #
-# Links may lose, double and delay packets. Workers send again what was not answered, and the switch remembers who
-# has been added already.
+# Links may lose, duplicate and delay packets. A worker sends a packet again if no answer comes. The switch remembers
+# which workers it has added, and adds none of them twice.
 
 # %%
 from innet.network import Faults
@@ -84,7 +85,7 @@ for loss in (0, 0.01, 0.1):
 # %% [markdown]
 # ## How long would it take?
 #
-# Until now packets took no time. With `network=` they take simulated time on links of a given rate:
+# So far packets took no time. `network=` gives links a rate, and packets take simulated time:
 
 # %%
 for network in ("10g", "100g"):
@@ -93,5 +94,5 @@ for network in ("10g", "100g"):
         print(f"{network:5} {codec:16} {report.seconds.simulated * 1e6:6.0f} µs")
 
 # %% [markdown]
-# Where to go on: [a codec of your own](own-codec.md), [simulate your cluster](simulate-cluster.md), or
+# Next: [a codec of your own](own-codec.md), [simulate your cluster](simulate-cluster.md), or
 # [what the fields of a report mean](../guide.md#reading-reports-and-records).

@@ -8,9 +8,9 @@
 #
 # ## The source
 #
-# Sums of int32 wrap around when they overflow. This program keeps them at the largest and smallest int32
-# instead. innet's programs have a switch for that where values are added (`p4/include/values.p4`), so that the
-# source is short. Programs may replace any of the included files by one of the same name beside the source.
+# Sums of int32 wrap around when they overflow. This program keeps them at the largest or smallest int32 instead.
+# The source is short, because the file that adds values (`p4/include/values.p4`) does this if `SATURATING` is
+# defined. To change more, put a file of the same name as an included file beside your source; it is used instead.
 
 # %%
 from pathlib import Path
@@ -57,8 +57,8 @@ parameters = { SLOTS = 256 }
 # %% [markdown]
 # ## Packets by hand
 #
-# The switch knows nothing of gradients. It takes bytes at a port and gives bytes at ports. A packet that is not innet's
-# is dropped and counted:
+# The switch knows nothing of gradients. `process` takes pairs of a port and a packet, and returns the packets that
+# leave, with their ports. This program drops and counts packets that are not innet's:
 
 # %%
 from innet.switch import Switch
@@ -70,8 +70,9 @@ print(switch.command("counter_read SlotsIngress.dropped 1"))
 # %% [markdown]
 # ## Sum gradients with it
 #
-# Two registrations tell innet where the program is, and how its tables are filled. It has the tables of `slots`, so
-# `SlotsAggregation` fills them. `saturates` says that sums do not wrap around, so codecs that rely on that are refused.
+# Two registrations tell innet where the program is and how to fill its tables. The tables are those of `slots`, so
+# `SlotsAggregation` fills them. `saturates = True` says that sums do not wrap around. innet then refuses codecs that
+# need sums to wrap around.
 
 # %%
 import numpy as np
@@ -98,7 +99,7 @@ for program in ("slots", "saturating"):
 print("the same sums:", (sums["slots"] == sums["saturating"]).all())
 
 # %% [markdown]
-# Nothing overflowed, so both give the same sums. With a lossy network the program still adds each worker once:
+# Nothing overflowed, so both programs give the same sums. On a lossy network the program still adds each worker once:
 
 # %%
 from innet.network import Faults

@@ -47,7 +47,8 @@ print(f"{record.iteration_seconds * 1e3:.2f} ms on the network of cluster.toml")
 #
 # ## Compare
 #
-# A sweep simulates all combinations of settings, on all cores. It keeps what is done, so that an interrupted sweep goes on.
+# A sweep simulates all combinations of settings. `jobs` is the number of processes (default: one for each core). With
+# `out_dir=` it writes its points to a folder; if you interrupt it and run it again, it simulates only the missing ones.
 
 # %%
 sweep = innet.sweep(
@@ -72,7 +73,7 @@ for codec, color in (("dense", "#3f7cbf"), ("topk:ratio=0.01", "#d9822b")):
 axes.set(xlabel="links", ylabel="ms an iteration", ylim=0)
 
 # %% [markdown]
-# On slow links the codec pays. On fast ones the time of computing and of coding remains.
+# On slow links the codec saves time. On fast links an iteration takes as long as its computation.
 #
 # ## Slow workers
 #

@@ -2,7 +2,7 @@
 # # Train with DDP
 #
 # You take a training script with PyTorch's DistributedDataParallel and let a switch sum its gradients. Two lines
-# change. You need `pip install 'innet[torch]'`.
+# change. You need innet with PyTorch ([install](index.md#install)).
 #
 # ## The script
 #
@@ -66,7 +66,7 @@ dist.destroy_process_group()
 # `torchrun` starts two processes. The first of them starts a switch service beside it; workers send it UDP packets.
 
 # %% language="bash"
-# torchrun --standalone --nproc-per-node 2 train.py 2>/dev/null
+# torchrun --standalone --nproc-per-node 2 train.py
 
 # %% [markdown]
 # ## Compare the losses
@@ -85,11 +85,13 @@ axes.legend()
 # %% [markdown]
 # ## On several machines
 #
-# Start the switch on one machine, and name it to all ranks:
+# Write a key into a file, and copy the file to every machine. Only workers with this key may join. Start the switch
+# on one machine, here 10.0.0.1. On every machine, tell `torchrun` where the switch is:
 #
 # ```text
-# innet switch serve --listen 0.0.0.0:48879 --key-file key
-# INNET_SWITCH=10.0.0.1:48879 INNET_KEY_FILE=key torchrun ... train.py topk
+# (umask 077; openssl rand -hex 16 > key)
+# innet switch serve --listen 10.0.0.1:48879 --key-file key
+# INNET_SWITCH=10.0.0.1:48879 INNET_KEY_FILE=key torchrun ... train.py
 # ```
 #
 # The process group `"innet"`, sharded models, mixed precision, checkpoints and what is slow on one machine:

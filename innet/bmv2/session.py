@@ -21,7 +21,6 @@ import termios
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from innet.bmv2.cli import CliProcess, CommandClient, CommandRunner
@@ -92,12 +91,7 @@ class Session:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def _start(self) -> None:

@@ -60,7 +60,7 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "switch bench": ("innet switch bench slots-64", "switch"),
     "switch explain": ("innet switch explain slots-32", "switch"),
     "switch cli": ("innet switch cli --thrift-port 9090", "simple-switch"),
-    "switch serve": ("innet switch serve --listen 0.0.0.0:48879 --key-file key", "service"),
+    "switch serve": ("innet switch serve --listen 10.0.0.1:48879 --key-file key", "service"),
     "switch top": ("innet switch top 10.0.0.1:48879 --key-file key", "service"),
 }
 

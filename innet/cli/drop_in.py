@@ -64,7 +64,7 @@ def link_tools(
     *,
     into: Annotated[Path, typer.Option("--into", help="A folder, made if it is not there.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Also where the folder hides a real simple_switch.")
+        bool, typer.Option("--force", help="Write them even if they hide a real simple_switch.")
     ] = False,
 ) -> None:
     """Write launchers called simple_switch, simple_switch_grpc and simple_switch_CLI.

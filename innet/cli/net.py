@@ -85,7 +85,7 @@ def net(
         typer.Option(
             metavar="RECORD",
             help="With --predict: the record (--json) of a prediction in which the machine's cores "
-            "were the limit. What packets took of them there is part of the prediction then.",
+            "were the limit. This prediction then includes the processor time of packets.",
         ),
     ] = None,
     draw: Annotated[

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,22 @@ def say_error(message: str) -> None:
     """One message, as a person should see it."""
     err.print("[bold red]error:[/]", end=" ")
     err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def say_if_slow(message: str, seconds: float = 2.0, console: Console = err) -> Iterator[None]:
+    """Say on a terminal what is waited for, once the block has taken ``seconds``."""
+    if not console.is_terminal:  # scripts get the same output on a slow machine
+        yield
+        return
+    timer = threading.Timer(seconds, console.print, [message], {"markup": False})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # nothing is printed after the block
 
 
 def say_json(document: Any) -> None:

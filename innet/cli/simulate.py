@@ -30,7 +30,7 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
             "--output",
             "-o",
             help="Write the record to this JSON file; with --sweep, records and a table into this "
-            "folder. A sweep that is begun again takes from there what was done.",
+            "folder. An interrupted sweep that is started again keeps its finished points.",
         ),
     ] = None,
     plot: Annotated[

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -66,12 +65,7 @@ class Progress:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def __call__(self, packets: int, read: int) -> None:

@@ -367,6 +367,17 @@ class Selector(Part[P]):
         yield from ()
         return self.select(x)
 
+    def select_alone(self, x: Floats) -> SparseValues:
+        """``choose`` of a single worker without a network, for a ``select`` that takes rounds."""
+        choice = self.choose(x, 1)
+        try:
+            segments = next(choice)
+            while True:
+                segments = choice.send([segment.words for segment in segments])
+        except StopIteration as stop:
+            selected: SparseValues = stop.value
+            return selected
+
     def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
         """``choose`` of memory + gradient. Override it if few of the sums are needed.
 

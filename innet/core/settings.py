@@ -228,14 +228,14 @@ Priority: TypeAlias = Annotated[
     Field(
         ge=0,
         le=MAX_PRIORITY,
-        description="Of a job's packets; switches serve the highest first.",
+        description="Priority of the job's packets; switches serve the highest first.",
     ),
 ]
 SimulatedNetworks: TypeAlias = tuple[
     Annotated[
         str,
         Field(
-            description="Say what the training takes on this network, in simulated time: a preset "
+            description="Also simulate the training's time on this network: a preset "
             "(1g, 10g, 25g, 40g, 100g, 400g), with settings as in 100g:delay=2e-6, or a TOML file "
             "of them."
         ),
@@ -551,8 +551,8 @@ class SimulatedTrainingSettings(TrainingSettings):
     codec_times: Annotated[
         Literal["assumed", "measured"],
         Field(
-            description="Codecs take --encode-time and --decode-time, or what they take on "
-            "this machine; then no two runs are equal."
+            description="Times of codecs: --encode-time and --decode-time (assumed), or measured "
+            "on this machine; then no two runs are equal."
         ),
     ] = "assumed"
     encode_time: Annotated[
@@ -567,8 +567,8 @@ class SimulatedTrainingSettings(TrainingSettings):
         Annotated[
             Literal["ring-float16", "ring-bfloat16"],
             Field(
-                description="Train with a ring all-reduce of numbers of 16 bits, too. Plain "
-                "float32 sums take the time of a ring anyway."
+                description="Also train with a ring all-reduce of 16-bit numbers. Plain float32 "
+                "sums take the time of a ring anyway."
             ),
         ],
         ...,
@@ -640,7 +640,7 @@ class TrainSettings(SimulatedTrainingSettings):
     ] = "short"
     decay: Annotated[
         Decay | None,
-        Field(description="Of the learning rate; by default the model's recipe's."),
+        Field(description="Decay of the learning rate; by default that of the model's recipe."),
     ] = None
     evaluate: Annotated[
         Literal["test", "validation"],
@@ -650,8 +650,8 @@ class TrainSettings(SimulatedTrainingSettings):
         str | None,
         AfterValidator(_local_sgd),
         Field(
-            description="Workers train by themselves, and average their parameters every K2 steps, "
-            "and those of a rack every K1: K2 or K1,K2, such as 4,16."
+            description="Local SGD: all workers average their parameters every K2 steps, those of "
+            "a rack every K1 steps. K2 or K1,K2, such as 4,16."
         ),
     ] = None
     racks: Racks = None
@@ -716,7 +716,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     ] = None
     layer_times: Annotated[
         Literal["flops", "parameters"],
-        Field(description="What the time of a layer is in proportion to."),
+        Field(description="What the time of a layer is proportional to."),
     ] = "flops"
     bucket_cap_mb: Annotated[
         float | None,
@@ -728,7 +728,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     ] = None
     first_bucket_mb: Annotated[
         float | None,
-        Field(gt=0, description="The same of the first bucket; by default 1, or --bucket-cap-mb."),
+        Field(gt=0, description="MiB of the first bucket; by default 1, or --bucket-cap-mb."),
     ] = None
     encode_time: Annotated[
         Duration, Field(description="Seconds that the codec takes to encode an element (assumed).")
@@ -747,7 +747,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         tuple[str, ...],
         Field(
             strict=False,
-            description="WORKER:ITERATION:SECONDS: a worker stands still before that iteration, "
+            description="WORKER:ITERATION:SECONDS: a worker pauses before that iteration, "
             "counted from 1.",
         ),
     ] = ()
@@ -758,8 +758,8 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     thin: Annotated[
         bool,
         Field(
-            description="Let packets carry no values, but stand for those that do in time and "
-            "bytes: for many workers and large models. Sums are not compared."
+            description="Packets carry no values, but take the time and bytes of packets with "
+            "values: for many workers and large models. Sums are not compared."
         ),
     ] = False
     elements_per_packet: Annotated[
@@ -767,7 +767,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         Field(
             ge=1,
             le=65535,
-            description="Values of the packet that a thin one stands for, any number; by default "
+            description="Values that a thin packet stands for, any number; by default "
             "--values-per-packet.",
         ),
     ] = None
@@ -778,7 +778,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         tuple[str, ...],
         Field(
             strict=False,
-            description="Simulate an all-reduce between hosts beside the codec, too: ring, "
+            description="Also simulate an all-reduce between hosts: ring, "
             "halving-doubling, parameter-server, sharded-parameter-server, all-gather or "
             "gtopk-tree, of float32 or as in ring-float16, ring-bfloat16. Repeatable.",
         ),
@@ -793,8 +793,8 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     background: Annotated[
         str | dict[str, Any] | None,
         Field(
-            description="Packets beside the all-reduces: a TOML file with tables [[flow]], "
-            "[[incast]] and [[random]], which a network's file may have as well."
+            description="Other traffic: a TOML file with tables [[flow]], [[incast]] and "
+            "[[random]]. A network's file may have these tables, too."
         ),
     ] = None
     samples: Annotated[
@@ -802,8 +802,8 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         Field(
             ge=0,
             le=100_000,
-            description="Sample queues, links and slots at so many times of the first iteration, "
-            "or up to twice as many, for plots over time; with --plot 200 unless given.",
+            description="Samples of queues, links and slots in the first iteration, for plots over "
+            "time. Up to twice as many are taken. With --plot 200 by default.",
         ),
     ] = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -97,12 +96,7 @@ class ProgressDisplay:
             self._screen.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._screen.stop()
 
@@ -164,12 +158,7 @@ class SimulationDisplay:
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def __call__(self, event: SimulationProgress) -> None:

@@ -22,7 +22,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from innet import __version__
@@ -137,12 +136,7 @@ class Pool(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def submit(self, key: str, function: Function, settings: Mapping[str, Any]) -> None:
         """Add the task of calling ``function`` with ``settings``."""

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Protocol, Self
 
 import numpy as np
@@ -68,12 +68,7 @@ class TrainingLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for writers in self._writers.values():
             for each in writers:
                 each.close()

@@ -29,8 +29,15 @@ from innet.bmv2.session import refused
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.core import child_process
 from innet.core.child_process import ChildProcess
-from innet.core.errors import ControlError, InputError, NetworkError, StalledError
+from innet.core.errors import (
+    ControlError,
+    InputError,
+    NetworkError,
+    ProgramError,
+    StalledError,
+)
 from innet.mininet.debian import Host, Switch, log_error
+from innet.switch import load_program
 
 _READY_SECONDS = 120.0  # a program that was never compiled here, on a busy machine
 _EXACT = (["register_read"], ["queue_read"])  # simple_switch's own calls tell less
@@ -275,17 +282,30 @@ class P4Switch(Switch):
 
         Raises:
             InputError: there is no such program.
+            ProgramError: the file is not a compiled P4 program.
             NetworkError: the switch ended; quotes its output.
             StalledError: it was not ready in time.
             ControlError: a command was refused.
         """
-        if not self.program.is_file():
-            raise InputError(f"switch {self.name}: there is no program {self.program}.")
+        self._check_program()
         self.cmd("ip link set lo up")
         prepare(self, self.mtu)
         self._launch({port: each.name for port, each in self.intfs.items() if each.name != "lo"})
         if not self._batch:
             self._wait()
+
+    def _check_program(self) -> None:
+        """Refuse a wrong program, and name its file, before anything is started."""
+        if not self.program.is_file():
+            raise InputError(f"switch {self.name}: there is no program {self.program}.")
+        try:
+            load_program(self.program)  # once for all switches with this program
+        except ProgramError as error:
+            message = str(error).removeprefix(f"{self.program}: ")
+            raise ProgramError(
+                f"switch {self.name}: {self.program}: {message}. Give the JSON that p4c writes: "
+                "innet p4 compile PROGRAM.p4"
+            ) from None
 
     @classmethod
     def batchStartup(cls, switches: Sequence[Any]) -> Sequence[Any]:  # noqa: N802 - Mininet's name

@@ -257,7 +257,7 @@ def _kept(path: Path, listed: Mapping[str, Listed]) -> dict[str, Any]:
         return {name: entry for name, entry in entries.items() if entry["program"] in listed}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProgramError(
-            f"{path} is damaged ({error}); compile the whole folder, which writes it anew."
+            f"{path} is damaged ({error}); compile the whole folder to write it again."
         ) from None
 
 

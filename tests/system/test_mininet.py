@@ -288,14 +288,19 @@ def test_a_thrift_port_in_use_is_named():
 def test_a_program_that_is_none_is_named(tmp_path):
 
     wrong = tmp_path / "wrong.json"
-    wrong.write_text("{}")
-
-    topo = Topo()
-    topo.addSwitch("s1", cls=BuiltinSwitch, program=wrong, folder=tmp_path)
-    topo.addHost("h1")
-    topo.addLink("h1", "s1")
-    with pytest.raises(ProgramError, match="no compiled P4 program"), network(topo):
-        pass
+    for text, why in (
+        ("{}", "no compiled P4 program: .*__meta__"),
+        ("not JSON", "no JSON"),
+        ('{"__meta__": {"version": [2, 23]}}', "expected a member"),
+    ):
+        wrong.write_text(text)
+        topo = Topo()
+        topo.addSwitch("s1", cls=BuiltinSwitch, program=wrong, folder=tmp_path)
+        topo.addHost("h1")
+        topo.addLink("h1", "s1")
+        named = rf"switch s1: .*wrong\.json: .*{why}.*innet p4 compile"
+        with pytest.raises(ProgramError, match=named), network(topo):
+            pass
     topo = Topo()
     topo.addSwitch("s1", cls=BuiltinSwitch, program=tmp_path / "none.json", folder=tmp_path)
     with pytest.raises(InputError, match=r"no program .*none\.json"), network(topo):

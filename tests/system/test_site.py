@@ -217,3 +217,10 @@ def test_navigation_and_search(address, browser):
         browser("POST", "url", {"url": f"{address}/{page}"})
         wide = "return document.documentElement.scrollWidth - window.innerWidth"
         assert browser.run(wide) <= 0, page
+    # The last page has tables of parameters: no cell is out of sight to the right.
+    browser.until("return document.querySelector('table[data-stacked]')")
+    right = (
+        "return Math.max(...[...document.querySelectorAll('table[data-stacked] td')]"
+        ".map(cell => cell.getBoundingClientRect().right)) - window.innerWidth"
+    )
+    assert browser.run(right) <= 0

@@ -95,14 +95,7 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
 
     def select(self, x: Floats) -> SparseValues:
         """The selection of a single worker: the largest estimates of its own sketch."""
-        choice = self.choose(x, 1)
-        try:
-            segments = next(choice)
-            while True:
-                segments = choice.send([segment.words for segment in segments])
-        except StopIteration as stop:
-            selected: SparseValues = stop.value
-            return selected
+        return self.select_alone(x)
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
         layout = self.layout(x.size)

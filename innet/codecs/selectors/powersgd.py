@@ -236,14 +236,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
 
     def select(self, x: Floats) -> SparseValues:
         """What a worker that is alone would send."""
-        choice = self.choose(x, 1)
-        try:
-            segments = next(choice)
-            while True:
-                segments = choice.send([segment.words for segment in segments])
-        except StopIteration as stop:
-            selected: SparseValues = stop.value
-            return selected
+        return self.select_alone(x)
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
         layers = self._layers(x.size)

@@ -52,19 +52,33 @@ def load(part: Part = "test") -> Data:
     Raises:
         MissingToolError: this Python comes without its help's topics.
     """
-    codes = encode(_text())
-    count = (len(codes) - 1) // LENGTH
-    inputs = codes[: count * LENGTH].reshape(count, LENGTH)
-    targets = codes[1 : count * LENGTH + 1].reshape(count, LENGTH)
-    data = _split(Samples(inputs, targets))
-    return data if part == "test" else _split(data.train)
+    return sequences(_text(), LENGTH, part, seed=_SPLIT_SEED, one_in=_ONE_IN)
 
 
-def _split(samples: Samples) -> Data:
-    data = split(samples, _SPLIT_SEED, _ONE_IN)
-    known = set(map(bytes, data.train.inputs))
-    new = [row for row, run in enumerate(data.test.inputs) if bytes(run) not in known]
-    return Data(train=data.train, test=data.test.take(np.array(new, np.int64)))
+def sequences(text: str, length: int, part: Part, *, seed: int, one_in: int) -> Data:
+    """Runs of characters that do not overlap, and for each character the one that follows it.
+
+    Args:
+        text: what to cut into runs.
+        length: characters of a run.
+        part: see ``load``.
+        seed: draws the runs to test by, one in ``one_in``. Those that are also among the runs to
+            train on are left out.
+        one_in: see ``seed``.
+    """
+
+    def split_apart(samples: Samples) -> Data:
+        data = split(samples, seed, one_in)
+        known = set(map(bytes, data.train.inputs))
+        new = [row for row, run in enumerate(data.test.inputs) if bytes(run) not in known]
+        return Data(train=data.train, test=data.test.take(np.array(new, np.int64)))
+
+    codes = encode(text)
+    count = (len(codes) - 1) // length
+    inputs = codes[: count * length].reshape(count, length)
+    targets = codes[1 : count * length + 1].reshape(count, length)
+    data = split_apart(Samples(inputs, targets))
+    return data if part == "test" else split_apart(data.train)
 
 
 def encode(text: str) -> NDArray[np.int64]:

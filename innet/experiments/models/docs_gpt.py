@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from innet.core.errors import MissingToolError
-from innet.experiments.models.charlm import ALPHABET, encode
+from innet.experiments.models.charlm import ALPHABET, sequences
 from innet.experiments.models.model import (
     Data,
     Model,
@@ -26,7 +26,6 @@ from innet.experiments.models.model import (
     Recipe,
     Samples,
     check_framework,
-    split,
 )
 from innet.records import PERPLEXITY
 from innet.torch.tensors import Parameters, gradient_of, tensor, torch, unflatten
@@ -57,19 +56,7 @@ def load(part: Part = "test") -> Data:
     Raises:
         MissingToolError: this PyTorch comes without its sources.
     """
-    codes = encode(_text())
-    count = (len(codes) - 1) // LENGTH
-    inputs = codes[: count * LENGTH].reshape(count, LENGTH)
-    targets = codes[1 : count * LENGTH + 1].reshape(count, LENGTH)
-    data = _split(Samples(inputs, targets))
-    return data if part == "test" else _split(data.train)
-
-
-def _split(samples: Samples) -> Data:
-    data = split(samples, _SPLIT_SEED, _ONE_IN)
-    known = set(map(bytes, data.train.inputs))
-    new = [row for row, run in enumerate(data.test.inputs) if bytes(run) not in known]
-    return Data(train=data.train, test=data.test.take(np.array(new, np.int64)))
+    return sequences(_text(), LENGTH, part, seed=_SPLIT_SEED, one_in=_ONE_IN)
 
 
 def _text() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -13,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
 from innet.cli import INTERRUPTED, TERMINATED, main
 from innet.cli.app import app, status_of
 from innet.cli.options import with_parameters
-from innet.cli.output import say_json
+from innet.cli.output import say_if_slow, say_json
 from innet.core.errors import (
     CompositionError,
     ConfigError,
@@ -44,6 +46,20 @@ def process(*arguments, **keywords):
     command = [sys.executable, "-m", "innet", *map(str, arguments)]
     keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | keywords
     return subprocess.run(command, timeout=60, check=False, **keywords)
+
+
+def test_a_slow_step_says_what_it_waits_for():
+    terminal = Console(file=io.StringIO(), force_terminal=True, color_system=None)
+    with say_if_slow("too early", seconds=3600, console=terminal):
+        pass
+    assert terminal.file.getvalue() == ""
+    with say_if_slow("Compiling [x] ...", seconds=0, console=terminal):
+        while "Compiling [x] ...\n" not in terminal.file.getvalue():
+            time.sleep(0.01)  # pytest's timeout ends it
+    script = Console(file=io.StringIO(), force_terminal=False)
+    with say_if_slow("not in a script", seconds=0, console=script):
+        time.sleep(0.05)
+    assert script.file.getvalue() == ""
 
 
 def report_of(*arguments):

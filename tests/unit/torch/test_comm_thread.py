@@ -18,7 +18,7 @@ from support.service import SECONDS, joined, serving, together, where
 
 torch = pytest.importorskip("torch")
 
-import innet  # noqa: E402
+import innet  # noqa: E402 - after importorskip: innet.torch needs PyTorch
 from innet import kernels  # noqa: E402
 from innet.allreduce.warm_up import warm_up  # noqa: E402
 from innet.codecs import PRESETS, build_codec  # noqa: E402

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-import innet.torch  # noqa: E402
+import innet.torch  # noqa: E402 - after importorskip: innet.torch needs PyTorch
 from innet.codecs.build import spec_of_unit  # noqa: E402
 from innet.codecs.checks import check_floats  # noqa: E402
 from innet.core.errors import (  # noqa: E402

@@ -17,7 +17,8 @@ from innet.switch import ir
 from innet.switch.frontend.loader import load_program
 from innet.switch.jit.runtime import lookups
 from innet.switch.jit.tables import box_tree
-from innet.switch.jit.tables.arrays import replica_arrays, sample_step, table_arguments
+from innet.switch.jit.tables.arrays import TableArguments, replica_arrays, table_arguments
+from innet.switch.jit.tables.prefixes import sample_step
 from innet.switch.state.entries import is_direct, key_words
 from innet.switch.state.replication import Replication
 from innet.switch.state.tables import Generation, RuntimeEntry, TableState
@@ -43,15 +44,22 @@ def prefix(
 
 
 @njit
-def masked(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> Any:
-    return lookups.find_by_mask(entries, masks, best, rows, key)
+def masked(entries: Any, masks: Any, best: Any, rows: Any, indices: Any, key: Any) -> Any:
+    return lookups.find_by_mask(entries, masks, best, rows, indices, key)
 
 
 @njit
 def boxes(
-    entries: Any, order: Any, heads: Any, bounds: Any, key: Any, words: Any, starts: Any
+    entries: Any,
+    order: Any,
+    heads: Any,
+    bounds: Any,
+    indices: Any,
+    key: Any,
+    words: Any,
+    starts: Any,
 ) -> Any:
-    return lookups.find_in_boxes(entries, order, heads, bounds, key, words, starts)
+    return lookups.find_in_boxes(entries, order, heads, bounds, indices, key, words, starts)
 
 
 def signed(value: int) -> int:
@@ -68,12 +76,12 @@ def found(base: ir.Program, state: TableState, arguments: list[Any], key: tuple[
             width = next(part.width for part in state.table.keys if part.match is KIND.LPM)
             return int(prefix(*rest, words, sample_step(packing), packing.separate_prefix, width))
         case KIND.TERNARY | KIND.RANGE:
-            entries, *hashed, order, heads, bounds = rest
+            entries, *hashed, order, heads, bounds, indices = rest
             if hashed and len(hashed[1]):
-                return int(masked(entries, *hashed, words))
+                return int(masked(entries, *hashed, indices, words))
             whole = (*words, *map(signed, packing.pack_ranges(key)))
             starts = (*(True for _ in words), *packing.starts)
-            return int(boxes(entries, order, heads, bounds, whole, len(words), starts))
+            return int(boxes(entries, order, heads, bounds, indices, whole, len(words), starts))
         case _ if is_direct(state.table):
             return int(rest[0][words[0]])
         case _:
@@ -241,11 +249,11 @@ def test_nodes_cover_what_is_below_them(base: ir.Program, kind: str) -> None:
     ranks = {entry.index + 1: rank for rank, entry in enumerate(state.ordered())}
     assert sorted(order.tolist()) == sorted(entries)
     assert len(heads) < len(order) / 4
-    for node, (start, skip, best) in enumerate(heads[:-1].tolist()):
-        below = order[start : heads[skip, 0]].tolist()
+    for node, (start, end, skip, best) in enumerate(heads.tolist()):
+        below = order[start : heads[skip - 1, 1]].tolist()
         assert best == min(below, key=ranks.__getitem__)
         assert bounds[node, 0] == entries[best].priority
-        own = [ranks[row] for row in order[start : heads[node + 1, 0]].tolist()]
+        own = [ranks[row] for row in order[start:end].tolist()]
         assert own == sorted(own)
         *_, low, _, high = bounds[node].tolist()
         assert low == min(entries[row].values[1] for row in below)

@@ -194,12 +194,14 @@ class BoxIndex:
             sum(((1 << piece.width) - 1) << piece.shift for piece in word)
             for word in columns.packing.words
         ]
-        # Extents as real numbers from 0 to 1, to choose a node by.
+        # Extents as real numbers from 0 to 1, to choose a node by: shape (columns, nodes).
         low, high = self._spans(self._bounds[:nodes])
-        self._scale = 1 / np.maximum(self._widths(), 1.0)
-        self._lows = np.full((nodes + beside, low.shape[1]), 2.0)
+        self._scale = 1 / np.maximum(self._widths(), 1.0)[:, None]
+        self._lows = np.full((len(low), nodes + beside), 2.0)
         self._highs = np.full_like(self._lows, -1.0)
-        self._lows[:nodes], self._highs[:nodes] = low * self._scale, high * self._scale
+        self._lows[:, :nodes], self._highs[:, :nodes] = low * self._scale, high * self._scale
+        self._sizes = (self._highs - self._lows).sum(axis=0)
+        self._full = np.zeros(nodes + beside)  # infinite: of a node without room
 
     def _divided(
         self, rows: Entries
@@ -253,6 +255,7 @@ class BoxIndex:
         at = start + int(np.argmax(self._order[start:end] == row))
         self._order[at : end - 1] = self._order[at + 1 : end]
         head[_END] = end - 1
+        self._full[self._node_of[row]] = 0
 
     def _add(self, row: int) -> bool:
         words = self._columns.words[row]
@@ -267,6 +270,8 @@ class BoxIndex:
         at = bisect_left(own, rank, key=self._rank)
         self._order[start : end + 1] = [*own[:at], row, *own[at:]]
         self._heads[node, _END] = end + 1
+        if end + 1 == self._ends[node]:
+            self._full[node] = np.inf
         self._node_of[row] = node
         while node >= 0 and self._extend(node, box, row, rank):
             node = self._parents[node]
@@ -288,18 +293,19 @@ class BoxIndex:
 
     def _roomiest(self, box: NDArray[np.uint64]) -> int:
         """The node with room whose box grows least; -1 for none."""
-        low, high = self._spans(box[None])
-        low, high = low * self._scale, high * self._scale
-        lows, highs = self._lows[: self._nodes], self._highs[: self._nodes]
-        above, below = np.maximum(highs, high), np.minimum(lows, low)
-        after = above - below
-        growth = (after - np.maximum(highs - lows, 0)).sum(1) + after.sum(1) / 64
-        growth[self._heads[: self._nodes, _END] >= self._ends[: self._nodes]] = np.inf
-        node = int(np.argmin(growth)) if self._nodes else -1
+        nodes = self._nodes
+        low, high = (each * self._scale for each in self._spans(box[None]))
+        after = np.maximum(self._highs[:, :nodes], high)
+        after -= np.minimum(self._lows[:, :nodes], low)
+        growth = after.sum(axis=0)
+        growth *= 65 / 64  # of two that grow alike, the smaller one
+        growth -= self._sizes[:nodes]
+        growth += self._full[:nodes]
+        node = int(growth.argmin()) if nodes else -1
         if node < 0 or growth[node] == np.inf:
-            if self._nodes == len(self._heads):
+            if nodes == len(self._heads):
                 return -1
-            node = self._nodes
+            node = nodes
             start = self._tree_end + LEAF * (node - self._tree)
             self._heads[node] = start, start, node + 1, 0
             self._parents.append(-1)
@@ -343,10 +349,10 @@ class BoxIndex:
         return [*((i, i + 1) for i in range(self._keys)), *ranges]
 
     def _spans(self, bounds: Words) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lowest and highest values by column, as real numbers."""
+        """Lowest and highest values as real numbers, shape (columns, nodes)."""
         first = 1 + 2 * self._keys
-        middle = (first + bounds.shape[1]) // 2
-        return bounds[:, first:middle].astype(np.float64), bounds[:, middle:].astype(np.float64)
+        real = bounds[:, first:].T.astype(np.float64)
+        return real[: len(real) // 2], real[len(real) // 2 :]
 
     def _widths(self) -> NDArray[np.float64]:
         used = [float(each) for each in self._used]
@@ -355,7 +361,9 @@ class BoxIndex:
 
     def _note(self, node: int) -> None:
         low, high = self._spans(self._bounds[node][None])
-        self._lows[node], self._highs[node] = low[0] * self._scale, high[0] * self._scale
+        low, high = low * self._scale, high * self._scale
+        self._lows[:, node], self._highs[:, node] = low[:, 0], high[:, 0]
+        self._sizes[node] = (high - low).sum()
 
 
 def box_arrays(columns: EntryColumns) -> list[NDArray[Any]]:

@@ -143,7 +143,8 @@ class MaskIndex:
     def _remove(self, rows: NDArray[np.uint32]) -> None:
         """Empty the slots of rows. Their words may already be those of others."""
         assert self._numbers is not None
-        emptied = np.flatnonzero(np.isin(self._slots, rows))
+        held = self._slots == rows[0] if len(rows) == 1 else np.isin(self._slots, rows)
+        emptied = np.flatnonzero(held)
         self._slots[emptied] = 0
         self._filled -= len(emptied)
         last = len(self._slots) - 1

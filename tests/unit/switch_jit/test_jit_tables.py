@@ -17,7 +17,7 @@ from innet.switch import ir
 from innet.switch.frontend.loader import load_program
 from innet.switch.jit.runtime import lookups
 from innet.switch.jit.tables import box_tree
-from innet.switch.jit.tables.arrays import TableArguments, replica_arrays, table_arguments
+from innet.switch.jit.tables.arrays import replica_arrays, table_arguments
 from innet.switch.jit.tables.prefixes import sample_step
 from innet.switch.state.entries import is_direct, key_words
 from innet.switch.state.replication import Replication

@@ -203,9 +203,7 @@ class BoxIndex:
         self._sizes = (self._highs - self._lows).sum(axis=0)
         self._full = np.zeros(nodes + beside)  # infinite: of a node without room
 
-    def _divided(
-        self, rows: Entries
-    ) -> tuple[Entries, Entries, Entries, Entries, Words]:
+    def _divided(self, rows: Entries) -> tuple[Entries, Entries, Entries, Entries, Words]:
         """Starts, skips, order, best rows and bounds of a new tree."""
         columns = self._columns
         values, masks, lows, highs = columns.masked(rows)
@@ -247,7 +245,7 @@ class BoxIndex:
             self._remove(row)
         if len(self._node_of) < len(self._columns.live):
             self._node_of = resized(self._node_of, len(self._columns.live))
-        return all([self._add(row) for row in changes.added])
+        return all(self._add(row) for row in changes.added)
 
     def _remove(self, row: int) -> None:
         head = self._heads[self._node_of[row]]

@@ -44,9 +44,7 @@ class MaskIndex:
         self._words = len(columns.packing.words)
         order = columns.ordered()
         values, masks, _, _ = columns.masked(order)
-        different, first, number = np.unique(
-            masks, axis=0, return_index=True, return_inverse=True
-        )
+        different, first, number = np.unique(masks, axis=0, return_index=True, return_inverse=True)
         self._numbers: dict[tuple[int, ...], int] | None = None
         self.worthwhile = len(order) > _SHARED * len(different)
         if not self.worthwhile:

@@ -98,7 +98,9 @@ class PrefixIndex:
         # What lies in it follows.
         end = at
         if at < count and self._contains(rank, self._rank(self._rows[at])):
-            end = bisect_left(self._rows, True, at, count, key=lambda each: self._behind(each, rank))
+            end = bisect_left(
+                self._rows, True, at, count, key=lambda each: self._behind(rank, each)
+            )
         inside = self._rows[at:end]
         self._parents[inside[self._parents[inside] == parent]] = row
         if count == len(self._rows):
@@ -131,7 +133,7 @@ class PrefixIndex:
         )
         return inside and length <= inner[-1]
 
-    def _behind(self, row: Any, rank: list[int]) -> bool:
+    def _behind(self, rank: list[int], row: Any) -> bool:
         return not self._contains(rank, self._rank(row))
 
     def _masks_of(self, length: int) -> list[int]:

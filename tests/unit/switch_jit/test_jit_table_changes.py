@@ -161,8 +161,19 @@ def test_a_change_of_many_entries_is_taken_in_place(kind: str) -> None:
     assert not isinstance(search, BoxIndex) or search.changing
 
 
+def test_two_engines_of_one_table() -> None:
+    """Each finds what changed, also what the other was told."""
+    rng = np.random.default_rng(2)
+    state = table_of(BASE, *ALL["lpm"], size=400)
+    change(rng, state, "lpm", 100)
+    both = [TableArguments(BASE, state) for _ in range(2)]
+    for number in range(8):
+        change(rng, state, "lpm", 3)
+        compare(rng, state, both[number // 2 % 2].update(), "lpm")
+
+
 @given(seed=st.integers(0, 1 << 32))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_engines_agree_under_changes(seed: int) -> None:
     """Packets between changes of all tables of a program, which has counters and multicast."""
     rng = np.random.default_rng(seed)

@@ -123,6 +123,9 @@ class TableArguments:
         """What is searched besides the entries, changed in place if it can be."""
         changes, search = self._changes, self._search
         assert changes is not None
+        if self._state.columns.changes is not changes:  # another engine asked meanwhile
+            self._state.columns.changes = changes
+            changes.forget()
         if search is None or changes.moved or not search.update(changes):
             # A table that was changed by a few entries will be so again.
             changing = search is not None and not changes.moved

@@ -617,9 +617,19 @@ def _seconds(word: str) -> int:
 
 
 def _with_pcap(words: Sequence[str]) -> Iterator[str]:
-    """``--pcap`` without a folder means this one; its folder stands behind a ``=`` only."""
-    for word in words:
-        yield "--pcap=." if word == "--pcap" else word
+    """``--pcap`` without a folder means this one. Its folder stands behind a ``=`` or is the next
+    word; simple_switch takes any next word for it, also the program, which nobody means.
+    """
+    following = iter([*words[1:], ""])
+    taken = False
+    for word, then in zip(words, following, strict=True):
+        if taken:
+            taken = False
+        elif word == "--pcap":
+            taken = Path(then).is_dir() if then else False
+            yield f"--pcap={then if taken else '.'}"
+        else:
+            yield word
 
 
 def interfaces_of(given: Sequence[str]) -> dict[int, str]:

@@ -12,8 +12,9 @@ recirculate.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -36,9 +37,9 @@ from innet.switch.jit.native import EndlessError, Frame, NativeProgram, Value
 from innet.switch.jit.queued import CLOCK, OUT, QueuedProgram, Received
 from innet.switch.jit.tables.arrays import (
     Argument,
+    TableArguments,
     replica_arrays,
     session_array,
-    table_arguments,
     value_set_array,
 )
 from innet.switch.jit.traits import (
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
 
 #: Argument of the plain form: the time, after output buffers and statistics.
 _CLOCK = 9
+
+#: Seconds without a change after which small tables are prepared for many look-ups.
+_QUIET = 0.1
 
 
 class JitEngine:
@@ -87,9 +91,16 @@ class JitEngine:
             *(each.reshape(-1) for meter in state.meters for each in (meter.rates, meter.cells)),
         ]
         self._hashes: list[NDArray[np.int64]] = []
-        self._tables: dict[int, list[Argument]] = {i: [] for i in searched_tables(program)}
+        self._searches = {
+            i: TableArguments(program, state.tables[i], state.profile_of(program.tables[i]))
+            for i in searched_tables(program)
+        }
+        self._tables: dict[int, list[Argument]] = {i: [] for i in self._searches}
         self._versions = dict.fromkeys(self._tables, -1)
         self._generation = -1
+        self._beside_tables = -1
+        self._unsettled: set[int] = set()  # tables that ``TableArguments.settle`` may improve
+        self._changed = 0.0  # when a table did
         self._extra_bytes = 0
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
@@ -222,16 +233,19 @@ class JitEngine:
         """Update the arguments after control plane changes since the last batch."""
         state, extra_bytes = self._state, self._state.traffic_manager.extra_bytes
         if state.generation.value == self._generation and extra_bytes == self._extra_bytes:
+            if self._unsettled and monotonic() - self._changed > _QUIET:
+                self._settle()
             return
-        self._extra_bytes = extra_bytes
-        # Only changed tables are converted again; the rest is cheap.
-        for index in self._tables:
-            table = state.tables[index]
-            if table.version != self._versions[index]:
-                self._tables[index] = table_arguments(
-                    self._program, table, state.profile_of(table.table)
-                )
-                self._versions[index] = table.version
+        changed = self._changed_tables()
+        beside = state.generation.beside_tables
+        if self._generation >= 0 and (beside, extra_bytes) == (
+            self._beside_tables,
+            self._extra_bytes,
+        ):
+            self._write_tables(changed)
+            self._generation = state.generation.value
+            return
+        self._extra_bytes, self._beside_tables = extra_bytes, beside
         self._hashes = [state.hashes[i].words() for i in stateful_hashes(self._program)]
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
@@ -242,6 +256,43 @@ class JitEngine:
                 values = self._state_arguments(form is self._queued)
                 form.frame.put(form.frame.count - len(values), values)
         self._generation = state.generation.value
+
+    def _changed_tables(self) -> list[int]:
+        """Update the arguments of tables that changed; which these are."""
+        changed = []
+        for index, search in self._searches.items():
+            version = self._state.tables[index].version
+            if version == self._versions[index]:
+                continue
+            if self._versions[index] < 0:  # at first, before packets come
+                self._tables[index] = search.settle()
+            else:
+                self._tables[index] = search.update()
+                if search.unsettled:
+                    self._unsettled.add(index)
+                    self._changed = monotonic()
+            self._versions[index] = version
+            changed.append(index)
+        return changed
+
+    def _settle(self) -> None:
+        """Improve what was changed a while ago."""
+        for index in self._unsettled:
+            self._tables[index] = self._searches[index].settle()
+        self._write_tables(self._unsettled)
+        self._unsettled = set()
+
+    def _write_tables(self, indices: Container[int]) -> None:
+        """Write the arguments of tables to the frames, which hold all others already."""
+        for form in (self._plain, self._queued):
+            if form is None:
+                continue
+            behind = sum(map(len, self._tables.values())) + len(self._value_sets)
+            first = form.frame.count - behind
+            for index, arguments in self._tables.items():
+                if index in indices:
+                    form.frame.put(first, arguments)
+                first += len(arguments)
 
     def _add_statistics(self, counts: NDArray[np.int64]) -> None:
         statistics = self._state.statistics

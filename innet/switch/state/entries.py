@@ -60,6 +60,14 @@ def has_direct(table: ir.Table) -> bool:
     )
 
 
+def has_indices(table: ir.Table) -> bool:
+    """Whether emitted code has to know the indices of entries: to find what belongs to an entry, or
+    which of two entries of one priority wins.
+    """
+    ordered = table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
+    return has_direct(table) or (bool(table.keys) and ordered)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Bits ``skipped`` .. ``skipped + width - 1`` of key field ``field``, counted from the lowest,
@@ -351,6 +359,59 @@ _MORE_ROWS = 4
 _FEW_ROWS = 64
 
 
+class RowChanges:
+    """Which rows changed since an index of them was made.
+
+    Remove ``removed`` from the index first, then add ``added``: a row may be in both.
+
+    Attributes:
+        moved: all rows have other numbers, or too many changed to say which. Make the index anew.
+    """
+
+    def __init__(self) -> None:
+        self.added: set[int] = set()
+        self.removed: set[int] = set()
+        self.moved = False
+
+    def __len__(self) -> int:
+        return len(self.added) + len(self.removed)
+
+    def clear(self) -> None:
+        """All changes were taken over."""
+        self.added.clear()
+        self.removed.clear()
+        self.moved = False
+
+    def forget(self) -> None:
+        """Say only that everything changed."""
+        self.clear()
+        self.moved = True
+
+    def add(self, row: int, count: int) -> None:
+        """A row came; the table has ``count`` entries."""
+        if not self.moved:
+            self.added.add(row)
+            self._limit(count)
+
+    def remove(self, row: int, count: int) -> None:
+        """A row went."""
+        if self.moved:
+            return
+        if row in self.added:
+            self.added.remove(row)
+        else:
+            self.removed.add(row)
+            self._limit(count)
+
+    def _limit(self, count: int) -> None:
+        if len(self) > FEW_CHANGES + count // 16:
+            self.forget()
+
+
+#: So many changes, and a sixteenth of the entries, cost less one by one than a new index.
+FEW_CHANGES = 32
+
+
 class EntryColumns:
     """Rows of entries.
 
@@ -368,6 +429,7 @@ class EntryColumns:
         versions: uint8, by index: how many entries were deleted there, modulo 256.
         index: finds rows by their words.
         count: number of entries.
+        changes: what changed; None if nobody wants to know.
     """
 
     def __init__(self, table: ir.Table, actions: Sequence[ir.Action]) -> None:
@@ -388,6 +450,7 @@ class EntryColumns:
         self.runs = ActionRows(actions, table.actions)
         self.targets: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self.live: NDArray[np.bool_] = np.zeros(1, np.bool_)
+        self.changes: RowChanges | None = None
         self.clear()
 
     def clear(self) -> None:
@@ -404,6 +467,8 @@ class EntryColumns:
         self.count = 0
         self._lowest_free = 1
         self._lengths = 0  # of prefixes: bit n for those of length n
+        if self.changes is not None:
+            self.changes.forget()
 
     def _empty_index(self) -> HashIndex | DirectIndex:
         if is_direct(self._table):
@@ -477,11 +542,15 @@ class EntryColumns:
         self.live[row] = True
         self.count += 1
         self.index.insert(self.words, row, self.live)
+        if self.changes is not None:
+            self.changes.add(row, self.count)
         return row
 
     def remove(self, row: int) -> None:
         """Remove an entry; the next entry of its row has the next version."""
         self.live[row] = False
+        if self.changes is not None:
+            self.changes.remove(row, self.count)
         self.index.remove(self.words, row, self.live)
         if self._simple:
             self.runs.set(row, None)
@@ -515,9 +584,14 @@ class EntryColumns:
         versions[deleted] = self.versions[indices[deleted]]
         return versions
 
+    @property
+    def is_compact(self) -> bool:
+        """Whether rows are ordered by index."""
+        return self._indices is None or self._ascending == self._lowest_free
+
     def compact(self) -> None:
         """Order rows by index."""
-        if self._indices is not None and self._ascending < self._lowest_free:
+        if not self.is_compact:
             self._compact()
 
     # ── Rows that are no longer used ──
@@ -566,6 +640,8 @@ class EntryColumns:
             self.targets[to] = targets[rows]
         self._lowest_free = self._free_from(1)
         self.index.rebuild(self.words, self.live)
+        if self.changes is not None:
+            self.changes.forget()
 
     def _free_index(self) -> int:
         """Take the lowest free index."""

@@ -122,11 +122,16 @@ class HashIndex:
             self._put(matrix, moved)
             slot = slot + 1 if slot < last else 0
 
+    @property
+    def improvable(self) -> bool:
+        """Whether ``compact`` would place rows again."""
+        return self._changed and self._count <= _SMALL
+
     def compact(self, matrix: Words, live: NDArray[np.bool_]) -> None:
         """Prepare for many look-ups. Few rows are placed again with the one of several seeds that
         has the fewest collisions, since processors mispredict collisions.
         """
-        if self._changed and self._count <= _SMALL:
+        if self.improvable:
             self.rebuild(matrix, live, _SEEDS)
             self._changed = False
 

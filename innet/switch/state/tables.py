@@ -34,11 +34,21 @@ _MOST_HIT = 8
 
 @dataclass(slots=True)
 class Generation:
-    """A number that grows with every control plane change that can affect packets."""
+    """A number that grows with every control plane change that can affect packets.
+
+    Attributes:
+        value: of all changes.
+        beside_tables: of those that are not changes of tables.
+    """
 
     value: int = 0
+    beside_tables: int = 0
 
     def bump(self) -> None:
+        self.value += 1
+        self.beside_tables += 1
+
+    def bump_table(self) -> None:
         self.value += 1
 
 
@@ -283,7 +293,7 @@ class TableState:
     def touch(self) -> None:
         """Make engines read the table again."""
         self.version += 1
-        self.generation.bump()
+        self.generation.bump_table()
         self._hit.clear()
 
     def _require_mutable(self) -> None:

@@ -56,6 +56,15 @@ def test_targets_options_may_stand_behind_dashes():
     assert (options.priority_queues, options.enable_swap, options.program) == (8, True, "x.json")
 
 
+def test_the_folder_of_captures_may_be_a_word_of_its_own(tmp_path):
+    """As run_exercise.py of p4lang's tutorials writes it."""
+    words = ["-i", "1@a", "--pcap", str(tmp_path), "--device-id", "0", "x.json", "--log-console"]
+    options = options_of(words)
+    assert (options.pcap, options.program) == (str(tmp_path), "x.json")
+    options = options_of(["--pcap", "x.json"])
+    assert (options.pcap, options.program) == (".", "x.json")
+
+
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_help_lists_all_options(word, capsys):
     with pytest.raises(SystemExit) as ended:

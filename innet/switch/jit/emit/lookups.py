@@ -13,12 +13,13 @@ from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value
 from innet.switch.jit.emit.expressions import Expressions, index_variable, row_variable
 from innet.switch.jit.emit.writer import Writer
-from innet.switch.jit.tables.arrays import sample_step
+from innet.switch.jit.tables.prefixes import sample_step
 from innet.switch.state.entries import (
     KeyWords,
     Piece,
     common_argument_words,
     has_direct,
+    has_indices,
     is_direct,
     key_words,
     row_actions,
@@ -103,7 +104,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             shape = f"{sample_step(packing)}, {packing.separate_prefix}, {width}"
             found = f"find_prefix({arrays}, {key}, {shape})"
         case ir.MatchKind.TERNARY:
-            arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_MASKED))
+            arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_MASKED, "indices"))
             boxes = _find_in_boxes(index, fields, packing, words)
             found = f"find_by_mask({arrays}, {key}) if len(t{index}_best) else {boxes}"
         case ir.MatchKind.RANGE:
@@ -129,7 +130,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
 
 def _find_in_boxes(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
     """Source of a look-up in a tree of entries with masks and ranges."""
-    arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_BOXES))
+    arrays = ", ".join(f"t{index}_{name}" for name in ("entries", *_BOXES, "indices"))
     key = ", ".join([*words, *(_piece(fields, piece) for piece in packing.ranges)])
     starts = (*(True for _ in words), *packing.starts)
     return f"find_in_boxes({arrays}, ({key},), {len(words)}, {starts})"
@@ -157,7 +158,7 @@ def lookup_arguments(program: ir.Program, index: int) -> list[tuple[str, str]]:
                 names += ["rows_by_key"]
             case _:
                 names += ["keys", "rows", "seed"]
-        if has_direct(table):
+        if has_indices(table):
             names += ["indices"]
         if table.with_counters:
             names += ["counters"]

@@ -141,7 +141,7 @@ def find_prefix(  # noqa: PLR0917 - called by emitted code only
 
     ``entries`` are ``EntryColumns.words``. Prefix lengths are words of their own if
     ``separate_length``, else part of the first words. ``sample`` holds every ``step``-th entry;
-    ``width`` is that of the lpm field.
+    ``parents`` are by row; ``width`` is that of the lpm field.
     """
     first = step * _sampled(sample, key)
     count = min(step, len(rows) - first)
@@ -156,12 +156,11 @@ def find_prefix(  # noqa: PLR0917 - called by emitted code only
             equal &= key[position] == low
         first = first if below else first + half
         count -= half
-    index = first + 1 if count > 0 else 0
-    while index != 0:
-        row = get(rows, index - 1)
+    row = get(rows, first) if count > 0 else 0
+    while row != 0:
         if _contains(entries, row, key, separate_length, width):
             return row
-        index = get(parents, index - 1)
+        row = get(parents, row)
     return 0
 
 
@@ -193,20 +192,33 @@ def _find_under_mask(entries: Any, masks: Any, rows: Any, key: Any, number: int)
 
 
 @inlined
-def find_by_mask(entries: Any, masks: Any, best: Any, rows: Any, key: Any) -> Any:
+def _before(indices: Any, row: int, other: int) -> bool:
+    """Of two entries of one priority, whether the first wins. ``indices`` are empty where rows are
+    in the order of their indices.
+    """
+    return get(indices, row) < get(indices, other) if len(indices) else row < other
+
+
+@inlined
+def find_by_mask(  # noqa: PLR0917 - called by emitted code only
+    entries: Any, masks: Any, best: Any, rows: Any, indices: Any, key: Any
+) -> Any:
     """The best entry with key & mask == value, as a row; 0 for none. ``entries`` are the words of
     ``EntryColumns``: values, masks and priority.
     """
     found, priority = 0, 0
-    for number in range(len(best) // 2):
-        first = get(best, 2 * number)
-        later = less(priority, first) or (priority == first and found < get(best, 2 * number + 1))
-        if found != 0 and later:
-            break
-        row = _find_under_mask(entries, masks, rows, key, number)
+    for position in range(len(best) // 3):
+        first = get(best, 3 * position)
+        if found != 0:
+            if less(priority, first):
+                break
+            if priority == first and _before(indices, found, get(best, 3 * position + 1)):
+                break
+        row = _find_under_mask(entries, masks, rows, key, get(best, 3 * position + 2))
         if row != 0:
             rank = get(entries, (row + 1) * (2 * len(key) + 1) - 1)
-            if found == 0 or less(rank, priority) or (rank == priority and row < found):
+            wins = found == 0 or less(rank, priority)
+            if wins or (rank == priority and _before(indices, row, found)):
                 found, priority = row, rank
     return found
 
@@ -245,7 +257,14 @@ def _in_ranges(bounds: Any, at: int, key: Any, first: int, starts: Any) -> bool:
 
 @inlined
 def find_in_boxes(  # noqa: PLR0917 - called by emitted code only
-    entries: Any, order: Any, heads: Any, bounds: Any, key: Any, words: int, starts: Any
+    entries: Any,
+    order: Any,
+    heads: Any,
+    bounds: Any,
+    indices: Any,
+    key: Any,
+    words: int,
+    starts: Any,
 ) -> Any:
     """The best entry with key & mask == value for the first ``words`` of ``key`` and with the
     numbers that follow in its ranges, as a row; 0 for none. ``entries`` are ``EntryColumns.words``.
@@ -253,30 +272,31 @@ def find_in_boxes(  # noqa: PLR0917 - called by emitted code only
     width = 2 * len(key) + 1
     above = width + 2 * words
     found, priority = 0, 0
-    node, nodes = 0, len(heads) // 3 - 1
+    node, nodes = 0, len(heads) // 4
     while node < nodes:
         best = get(bounds, node * above)
         wins = found == 0 or less(best, priority)
-        wins |= best == priority and get(heads, 3 * node + 2) < found
+        wins |= best == priority and _before(indices, get(heads, 4 * node + 3), found)
         at = node * above + 1
         if (
             wins
             and _matches_masked(bounds, at, key, words)
             and _in_ranges(bounds, at + 2 * words, key, 0, starts)
         ):
-            for index in range(get(heads, 3 * node), get(heads, 3 * node + 3)):
+            for index in range(get(heads, 4 * node), get(heads, 4 * node + 1)):
                 row = get(order, index)
                 at = row * width
                 if _matches_masked(entries, at, key, words) and _in_ranges(
                     entries, at + 2 * words, key, words, starts
                 ):
                     rank = get(entries, at + width - 1)
-                    if found == 0 or less(rank, priority) or (rank == priority and row < found):
+                    wins = found == 0 or less(rank, priority)
+                    if wins or (rank == priority and _before(indices, row, found)):
                         found, priority = row, rank
                     break
             node += 1
         else:
-            node = get(heads, 3 * node + 1)
+            node = get(heads, 4 * node + 2)
     return found
 
 

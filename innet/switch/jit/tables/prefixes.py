@@ -1,0 +1,162 @@
+"""LPM tables as sorted prefixes, which take changes in place.
+
+Sorted by their lowest key, shorter prefixes first, an entry follows those that contain it. Take
+the last entry that does not start above a key: it is in every entry that the key is in, or is
+one of them. So the search finds this entry, then goes up to the first that contains the key,
+which is the longest. Entries are compared where they lie, in ``EntryColumns``; of long keys only
+a sample is copied, for the search to begin with. ``runtime.lookups.find_prefix`` searches.
+
+A change moves the entries that follow, which for ten thousand of them takes microseconds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.switch import ir
+from innet.switch.jit.tables.box_tree import sortable
+from innet.switch.state.entries import PREFIX_SHIFT, EntryColumns, KeyWords, RowChanges
+from innet.switch.state.hash_index import Words, resized
+from innet.switch.state.tables import prefix_mask
+
+_KEY = (1 << PREFIX_SHIFT) - 1
+
+
+def sample_step(packing: KeyWords) -> int:
+    """Of how many entries side by side the lowest key of one is copied: of each where keys are
+    short, since to look for an entry costs a search more than to look for a copy.
+    """
+    return 4 if packing.separate_prefix or len(packing.words) > 1 else 1
+
+
+class PrefixIndex:
+    """The entries of an LPM table in the order of ``find_prefix``."""
+
+    def __init__(self, columns: EntryColumns, table: ir.Table) -> None:
+        self._columns, self._table = columns, table
+        self._step = sample_step(columns.packing)
+        self._masks: dict[int, list[int]] = {}
+        rows = columns.rows()
+        by_length = rows[np.argsort(columns.prefixes(rows), kind="stable")]
+        order = by_length[np.argsort(sortable(columns.keys(by_length)), kind="stable")]
+        lows, lengths = columns.keys(order), columns.prefixes(order)
+        self._count = len(order)
+        self._rows = order.astype(np.uint32)
+        self._parents: NDArray[np.uint32] = np.zeros(len(columns.live), np.uint32)
+        self._parents[order] = self._all_parents(order, lows, lengths)
+        self._sample = np.ascontiguousarray(lows[:: self._step])
+
+    def arguments(self) -> list[NDArray[Any]]:
+        """The arguments of ``find_prefix`` but the words of entries.
+
+        ``sample``: the words of the lowest keys, ascending, of every so many entries
+        (``sample_step``); ``rows`` of all entries in this order; ``parents``: by row, the row of
+        the entry that it lies in, 0 for none.
+        """
+        samples = -(-self._count // self._step)
+        return [
+            self._sample[:samples].view(np.int64),
+            self._rows[: self._count],
+            self._parents,
+        ]
+
+    def update(self, changes: RowChanges) -> bool:
+        """Take over changes; whether that was possible."""
+        for row in changes.removed:
+            self._remove(row)
+        room = len(self._columns.live)
+        if len(self._parents) < room:
+            self._parents = resized(self._parents, room)
+        for row in changes.added:
+            self._add(row)
+        if self._step > 1:
+            sampled = self._rows[: self._count : self._step].astype(np.int64)
+            self._sample = self._columns.keys(sampled)
+        return True
+
+    def _remove(self, row: int) -> None:
+        count = self._count
+        at = int(np.argmax(self._rows[:count] == row))
+        self._parents[self._parents == row] = self._parents[row]
+        self._parents[row] = 0
+        self._rows[at : count - 1] = self._rows[at + 1 : count]
+        if self._step == 1:
+            self._sample[at : count - 1] = self._sample[at + 1 : count]
+        self._count -= 1
+
+    def _add(self, row: int) -> None:
+        count, rank = self._count, self._rank(row)
+        at = bisect_left(self._rows, rank, 0, count, key=self._rank)
+        # Where it lies: in the one before it, or in one of those around that.
+        parent = int(self._rows[at - 1]) if at else 0
+        while parent and not self._contains(self._rank(parent), rank):
+            parent = int(self._parents[parent])
+        self._parents[row] = parent
+        # What lies in it follows.
+        end = at
+        if at < count and self._contains(rank, self._rank(self._rows[at])):
+            end = bisect_left(
+                self._rows, True, at, count, key=lambda each: self._behind(rank, each)
+            )
+        inside = self._rows[at:end]
+        self._parents[inside[self._parents[inside] == parent]] = row
+        if count == len(self._rows):
+            more = count + count // 16 + 4
+            self._rows = resized(self._rows, more)
+            if self._step == 1:
+                self._sample = resized(self._sample, more)
+        self._rows[at + 1 : count + 1] = self._rows[at:count]
+        self._rows[at] = row
+        if self._step == 1:
+            self._sample[at + 1 : count + 1] = self._sample[at:count]
+            self._sample[at] = rank[:-1]
+        self._count += 1
+
+    def _rank(self, row: Any) -> list[int]:
+        """The words of the lowest key, then the length."""
+        words: list[int] = self._columns.words[row].tolist()
+        if not self._columns.packing.separate_prefix:
+            words.append(words[0] >> PREFIX_SHIFT)
+            words[0] &= _KEY
+        return words
+
+    def _contains(self, outer: list[int], inner: list[int]) -> bool:
+        length = outer[-1]
+        masks = self._masks.get(length)
+        if masks is None:
+            masks = self._masks[length] = self._masks_of(length)
+        inside = all(
+            low & mask == begin for low, mask, begin in zip(inner, masks, outer, strict=False)
+        )
+        return inside and length <= inner[-1]
+
+    def _behind(self, rank: list[int], row: Any) -> bool:
+        return not self._contains(rank, self._rank(row))
+
+    def _masks_of(self, length: int) -> list[int]:
+        """The words of a key with ones where an entry with a prefix of this length looks."""
+        masks = tuple(
+            prefix_mask(length, key.width)
+            if key.match is ir.MatchKind.LPM
+            else (1 << key.width) - 1
+            for key in self._table.keys
+        )
+        return self._columns.packing.pack(masks)
+
+    def _all_parents(
+        self, order: NDArray[np.int64], lows: Words, lengths: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """For each in ``order`` the row of the entry that it lies in."""
+        parents = np.zeros(len(lows), np.int64)
+        positions = np.arange(1, len(lows) + 1)
+        for length in np.unique(lengths).tolist():  # a longer one takes over from a shorter one
+            last = np.maximum.accumulate(np.where(lengths == length, positions, 0))
+            masks = np.array(self._masks_of(length), np.uint64)
+            inside = (lengths > length) & (last > 0)
+            inside &= ((lows & masks) == lows[last - 1]).all(axis=1)
+            parents[inside] = order[last[inside] - 1]
+        return parents

@@ -85,10 +85,6 @@ def join(
     for what, text in texts.items():
         if not isinstance(text, str):
             raise InputError(f"{what} is of type {type(text).__name__}; give it as text.")
-    if transport not in TRANSPORTS:
-        raise InputError(
-            f"a transport {transport!r}; a switch service has {', '.join(TRANSPORTS)}."
-        )
     return Membership(
         switch,
         job=job,
@@ -97,8 +93,20 @@ def join(
         key=key,
         until=_deadline(deadline),
         config=config,
-        transport=transport,
+        transport=checked_transport(transport),
     )
+
+
+def checked_transport(name: object, what: str = "the transport") -> ServiceTransportName:
+    """The name of a transport to a switch service.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    for each in TRANSPORTS:
+        if name == each:
+            return each
+    raise InputError(f"{what} is {name!r}; choose one of {', '.join(TRANSPORTS)}.")
 
 
 class Membership(NotCopyable):
@@ -302,9 +310,10 @@ class Membership(NotCopyable):
         Raises:
             InputError: one side wants nothing else, and the other does not want it.
         """
-        name = ""
+        name = where = ""
         if isinstance(offered, dict):
-            name, self._only_rings = str(offered.get("socket", "")), bool(offered.get("required"))
+            name, where = str(offered.get("socket", "")), str(offered.get("address", ""))
+            self._only_rings = bool(offered.get("required"))
         if self._kind == "udp":
             if self._only_rings:
                 raise InputError(
@@ -314,6 +323,9 @@ class Membership(NotCopyable):
             return "it was not wanted"
         if not name:
             return f"the switch at {self.switch} offers none (--transport udp)"
+        peer = self._open().peer
+        if where not in (str(peer), f"0.0.0.0:{peer.udp_port}"):
+            return f"the switch is at {where}, and something else at {self.switch} between"
         if not self.transport.open_rings(name):
             return f"the switch at {self.switch} is on another machine or in another namespace"
         return None

@@ -137,7 +137,8 @@ class SwitchService:
         if self._rings is None:
             return None
         name = self._rings.getsockname()[1:].decode()
-        return {"socket": name, "required": self._transport == "shm"}
+        required = self._transport == "shm"
+        return {"socket": name, "address": str(self.address), "required": required}
 
     @property
     def has_key(self) -> bool:

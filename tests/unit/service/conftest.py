@@ -5,7 +5,21 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from support import service as support
 from support.service import serving, wait_until_empty
+
+
+def pytest_generate_tests(metafunc):
+    """A module's tests run once for each of its CARRIERS; by default over UDP alone."""
+    if "carrier" in metafunc.fixturenames:
+        metafunc.parametrize("carrier", getattr(metafunc.module, "CARRIERS", ["udp"]))
+
+
+@pytest.fixture(autouse=True)
+def carrier(carrier, monkeypatch):
+    """What carries packets of workers who join by ``joined``."""
+    monkeypatch.setattr(support, "CARRIER", carrier)
+    return carrier
 
 
 @pytest.fixture(scope="module")

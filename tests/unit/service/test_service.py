@@ -41,6 +41,9 @@ from innet.service.connections import Channel
 from innet.service.server import SwitchService
 
 
+CARRIERS = ["udp", "shm"]
+
+
 def gradients(workers=2, size=700, seed=1):
     rng = np.random.default_rng(seed)
     return [rng.laplace(size=size).astype(np.float32) for _ in range(workers)]

@@ -276,6 +276,7 @@ class Jobs:
         workers: int,
         tell: Callable[[int, Message], None],
         draw: Callable[[int], int] = secrets.randbelow,
+        *,
         offer: Message | None = None,
         released: Callable[[JobMember], None] = lambda _: None,
     ) -> None:

@@ -191,7 +191,7 @@ class Forwarding:
 
 
 @njit(cache=True, nogil=True)
-def turns(  # noqa: PLR0917 - compiled functions are called by position
+def turns(  # noqa: PLR0915, PLR0917 - one loop; compiled functions are called by position
     most: int,
     ports: CompiledPorts,
     program: InlineProgram,

@@ -267,7 +267,7 @@ class SwitchService:
                 self._connections.accept(time.monotonic())
             elif isinstance(key.data, Client):
                 self._connections.serve(key.data, events, received)
-            elif key.data is self._rings:
+            elif self._rings is not None and key.data is self._rings:
                 self._take_ring_hellos()
             else:
                 self._answer_threads()

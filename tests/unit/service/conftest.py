@@ -10,16 +10,17 @@ from support.service import serving, wait_until_empty
 
 
 def pytest_generate_tests(metafunc):
-    """A module's tests run once for each of its CARRIERS; by default over UDP alone."""
+    """Tests run over UDP, or once with each transport that their mark names."""
     if "carrier" in metafunc.fixturenames:
-        metafunc.parametrize("carrier", getattr(metafunc.module, "CARRIERS", ["udp"]))
+        mark = metafunc.definition.get_closest_marker("carriers")
+        names = mark.args if mark else ("udp",)
+        metafunc.parametrize("over", names, ids=names if mark else [pytest.HIDDEN_PARAM])
 
 
 @pytest.fixture(autouse=True)
-def carrier(carrier, monkeypatch):
+def carrier(over, monkeypatch):
     """What carries packets of workers who join by ``joined``."""
-    monkeypatch.setattr(support, "CARRIER", carrier)
-    return carrier
+    monkeypatch.setattr(support, "CARRIER", over)
 
 
 @pytest.fixture(scope="module")

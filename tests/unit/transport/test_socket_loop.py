@@ -342,7 +342,9 @@ def test_packets_end_a_wait_that_they_may_change(carrier: bool | str) -> None:
 
 
 @CARRIERS
-def test_the_first_results_after_a_silence_let_the_chunks_go_on_that_were_held_back(carrier: bool | str) -> None:
+def test_the_first_results_after_a_silence_let_the_chunks_go_on_that_were_held_back(
+    carrier: bool | str,
+) -> None:
     timing = Timing(timeout=0.05, max_timeout=60.0, give_up=90.0, adaptive=False)
     member = replace(MEMBER, window=16)
     end = SlotClient(LAYOUT, member, source=ME, switch=SWITCH, timing=timing)

@@ -63,8 +63,8 @@ class Settings:
         file that ``INNET_KEY_FILE`` names. ``INNET_TRANSPORT`` is the transport.
 
         Raises:
-            InputError: there is no such transport, the deadline is not positive and finite, an argument is not a string, or the
-                key's file cannot be read.
+            InputError: there is no such transport, the deadline is not positive and finite, an
+                argument is not a string, or the key's file cannot be read.
         """
         texts: dict[str, object] = {"switch": switch, "job": job, "key": key}
         for name, given in texts.items():

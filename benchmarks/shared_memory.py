@@ -36,6 +36,7 @@ def main(  # noqa: PLR0917 - options of a command
     workers: Annotated[int, typer.Option(help="How many workers.")] = 4,
     values: Annotated[int, typer.Option(help="Values per packet.")] = 1024,
     repeats: Annotated[int, typer.Option(help="All-reduces of each kind.")] = 11,
+    window: Annotated[int | None, typer.Option(help="Packets under way, of each worker.")] = None,
     only: Annotated[str, typer.Option(help="Cases whose names contain this.")] = "",
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
@@ -49,7 +50,13 @@ def main(  # noqa: PLR0917 - options of a command
     with (
         tempfile.TemporaryDirectory() as folder,
         Ranks(
-            cases, size=elements, workers=workers, values=values, alike=False, folder=folder
+            cases,
+            size=elements,
+            workers=workers,
+            values=values,
+            alike=False,
+            folder=folder,
+            window=window,
         ) as ranks,
     ):
         found = rows(ranks.measure([GLOO, *cases], repeats))

@@ -377,7 +377,7 @@ class Jobs:
         if not job.members:
             del self._jobs[job.name]
 
-    def _is_taken(self, sender: Address, token: bytes) -> bool:
+    def _is_taken(self, sender: Address | RingPeer, token: bytes) -> bool:
         members = (member for job in self for member in job.members.values())
         return any(member.address == sender and member.token != token for member in members)
 

@@ -45,6 +45,9 @@ class ServiceTransport:
         channel: file descriptor of the control connection.
         listen: handles the messages that arrived there.
         departed: departed workers of this epoch, and what they did.
+
+    Attributes:
+        name: what carries packets: "udp" or "shm".
     """
 
     carries_ecn = False  # the switch sees no IPv4 headers, and has no queue of which it knows
@@ -64,11 +67,7 @@ class ServiceTransport:
         self._rings: RingSession | None = None
         self._link: UdpTransport | RingTransport | None = None
         self._silent_since: float | None = None
-
-    @property
-    def name(self) -> str:
-        """What carries packets: "udp" or "shm"."""
-        return "udp" if self._rings is None else "shm"
+        self.name = "udp"
 
     def open_rings(self, name: str) -> bool:
         """Connect to the Unix socket of a switch; whether there is one of that name here."""
@@ -77,6 +76,7 @@ class ServiceTransport:
             self._rings = RingSession(name)
         except OSError:
             return False
+        self.name = "shm"
         return True
 
     def has_rings(self) -> bool:
@@ -94,6 +94,7 @@ class ServiceTransport:
             NetworkError: it cannot be opened.
         """
         self.close()
+        self.name = "udp"
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             widen_buffers(self._socket)

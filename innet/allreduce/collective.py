@@ -804,6 +804,7 @@ def all_reduce(
     gain: bool = False,
     verify: bool = True,
     threads: int | None = None,
+    decode_once: bool = True,
 ) -> tuple[Gradient, Report]:
     """Sum gradients over a new network, with one worker per gradient.
 
@@ -843,6 +844,7 @@ def all_reduce(
         gain=gain,
         verify=verify,
         threads=threads,
+        decode_once=decode_once,
     )
     return collective.all_reduce(gradients)
 

@@ -145,10 +145,15 @@ def _rank(told: Connection, task: _Ranking) -> None:
         ends = {}
         for name, where in task.services.items():
             address = str(where)
-            session = join(address, job=name, worker=task.rank, workers=task.workers, key=KEY)
+            case = task.cases[name]
+            session = join(
+                address, job=name, worker=task.rank, workers=task.workers, key=KEY,
+                transport=case.transport,
+            )  # fmt: skip
             stack.enter_context(session)
-            codec = task.cases[name].codec
-            ends[name] = Worker(session.plan, task.rank, codec=codec, transport=session.transport)
+            ends[name] = Worker(
+                session.plan, task.rank, codec=case.codec, transport=session.transport
+            )
         told.send(None)
         while (name := told.recv()) is not None:
             kind = task.cases[name].kind if name in task.cases else Kind.FULL

@@ -86,10 +86,17 @@ def _pump(told: Connection, task: _Sending) -> None:
         else:
             address = str(task.where)
             job = stack.enter_context(
-                join(address, job=f"sender {task.index}", worker=0, workers=1, key=KEY)
+                join(
+                    address,
+                    job=f"sender {task.index}",
+                    worker=0,
+                    workers=1,
+                    key=KEY,
+                    transport="udp",
+                )
             )
             transport = job.transport
-            transport._udp._outbox.segments = task.segments
+            transport._link._outbox.segments = task.segments
             end = SlotClient(
                 layout, job.plan.membership(job.plan.workers[0]), source=here, switch=switch
             )

@@ -13,6 +13,7 @@ from innet.codecs import CodecSpec
 from innet.codecs.carriers.sketch_sizing import LhcSettings, sketch_layout
 from innet.core import buffers
 from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.settings import ServiceTransport
 from innet.kernels.arrays import Floats
 
 SHARE = 0.01  # of the elements of a sparse gradient that are not zero
@@ -27,13 +28,14 @@ class Kind(Enum):
 
 
 class Case(NamedTuple):
-    """What is measured: a codec, the gradients that it gets, and how many values a packet has, if
-    that is not as the command says.
+    """What is measured: a codec, the gradients that it gets, how many values a packet has, if that
+    is not as the command says, and what carries packets.
     """
 
     codec: CodecSpec
     kind: Kind = Kind.FULL
     values: int | None = None
+    transport: ServiceTransport = "udp"
 
 
 _BITMAP = {"name": "lhc", "index": "bitmap"}  # more bytes than a filter, and less to look up

@@ -1,6 +1,6 @@
 """Workers and a switch service that are killed again and again: no wrong sum, no hang, no growth.
 
-    python -m benchmarks.soak [--seconds 600] [--every 60] [--workers 4] [--codec lhc]
+    python -m benchmarks.soak [--seconds 600] [--every 60] [--codec lhc] [--transport shm]
 
 A switch service and worker processes sum without end. Every ``--every`` seconds one worker is
 killed (SIGKILL) and started anew, and half of that later the switch, at the same port. The last
@@ -39,7 +39,9 @@ from rich.table import Table
 from innet import Collective
 from innet.allreduce.worker import Worker
 from innet.core.errors import StalledError
+from innet.core.settings import ServiceTransport
 from innet.service import Membership, join
+from innet.service.client import checked_transport
 
 _DEADLINE = 60.0  # seconds that a worker waits for the others and for the switch
 _REPORT = 0.5  # seconds between two reports of a worker
@@ -57,17 +59,26 @@ class Load:
         codec: a registered codec's name.
         size: elements of a gradient.
         pause: seconds between two sums.
+        transport: what carries packets to the switch.
     """
 
     codec: str = "lhc"
     size: int = 20_000
     pause: float = 0.0
+    transport: ServiceTransport = "auto"
 
 
 def work(switch: str, worker: int, workers: int, load: Load) -> None:
     """Sum until SIGTERM; print a line of JSON for what happens."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with join(switch, job="soak", worker=worker, workers=workers, deadline=_DEADLINE) as member:
+    with join(
+        switch,
+        job="soak",
+        worker=worker,
+        workers=workers,
+        deadline=_DEADLINE,
+        transport=load.transport,
+    ) as member:
         while True:
             try:
                 _sum_one_epoch(member, load)
@@ -186,7 +197,7 @@ class Soak:
         self._threads: list[threading.Thread] = []
         self._summed: dict[str, float] = {}  # when each worker last told of sums
         self._killed_at: float | None = time.monotonic()  # as if all had been
-        self._load = [load.codec, str(load.size), str(load.pause)]
+        self._load = [load.codec, str(load.size), str(load.pause), load.transport]
         self._values = values
         self._address = f"127.0.0.1:{_free_port()}"
         self.workers = [f"worker {each}" for each in range(workers)]
@@ -352,12 +363,13 @@ def main(  # noqa: PLR0917 - options of a command line
     codec: Annotated[str, typer.Option()] = "lhc",
     size: Annotated[int, typer.Option(help="Elements of a gradient.")] = 20_000,
     pause: Annotated[float, typer.Option(help="Seconds that workers sleep between sums.")] = 0.0,
+    transport: Annotated[str, typer.Option(help="auto, udp or shm.")] = "auto",
     patience: Annotated[float, typer.Option(help="Seconds without a sum that are a hang.")] = 60.0,
 ) -> None:
     """Kill and restart processes for some minutes, compare all sums, and print what happened."""
     # Whoever ends this ends what it has started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    load = Load(codec, size, pause)
+    load = Load(codec, size, pause, checked_transport(transport))
     run = soak(seconds, every, workers=workers, load=load, patience=patience)
     show(run)
     if run.stats.errors:
@@ -366,7 +378,8 @@ def main(  # noqa: PLR0917 - options of a command line
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--as-worker"]:
-        where, index, count, name, elements, rest = sys.argv[2:]
-        work(where, int(index), int(count), Load(name, int(elements), float(rest)))
+        where, index, count, name, elements, rest, over = sys.argv[2:]
+        load = Load(name, int(elements), float(rest), checked_transport(over))
+        work(where, int(index), int(count), load)
     else:
         typer.run(main)

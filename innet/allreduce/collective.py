@@ -46,6 +46,7 @@ from innet.codecs import (
     check_gradient,
 )
 from innet.codecs.adascale import AdaScale
+from innet.codecs.decode_once import DecodeOnce
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_int, require_int
@@ -126,6 +127,8 @@ class Collective(NotCopyable):
         verify: compare each result with the oracle, and measure the error against float64 sums.
         threads: threads that run the workers' codecs for large gradients; by default the number of
             cores. Results do not depend on it.
+        decode_once: decode a sketch once for all workers, who have received the same words. If
+            not, each decodes for itself. Results do not depend on it.
 
     Attributes:
         network: the running network.
@@ -169,6 +172,7 @@ class Collective(NotCopyable):
         gain: bool = False,
         verify: bool = True,
         threads: int | None = None,
+        decode_once: bool = True,
     ) -> None:
         seed = require_int(seed, "the seed")
         workers = require_int(workers, "the number of workers")
@@ -222,8 +226,11 @@ class Collective(NotCopyable):
         self.engine = engine
         self.verify = verify and not thin
         self.thin = thin
+        decoding = DecodeOnce(workers) if decode_once else None
         self.codecs: list[Codec] = [
-            build_codec(codec, seed=seed, worker=worker, layers=layers, gain=gain)
+            build_codec(
+                codec, seed=seed, worker=worker, layers=layers, gain=gain, decoding=decoding
+            )
             for worker in range(workers)
         ]
         self.adascale = AdaScale(workers) if gain else None
@@ -797,6 +804,7 @@ def all_reduce(
     gain: bool = False,
     verify: bool = True,
     threads: int | None = None,
+    decode_once: bool = True,
 ) -> tuple[Gradient, Report]:
     """Sum gradients over a new network, with one worker per gradient.
 
@@ -836,6 +844,7 @@ def all_reduce(
         gain=gain,
         verify=verify,
         threads=threads,
+        decode_once=decode_once,
     )
     return collective.all_reduce(gradients)
 

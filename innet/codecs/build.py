@@ -19,6 +19,7 @@ from innet.codecs.by_layer import (
 )
 from innet.codecs.checks import check_seed
 from innet.codecs.codec import Codec
+from innet.codecs.decode_once import DecodeOnce
 from innet.codecs.layers import ModelLayers, as_shapes, names_of
 from innet.codecs.parts import (
     Carrier,
@@ -57,6 +58,7 @@ def build_codec(
     kernels: str = "cpu",
     clock: Clock = time.perf_counter,
     gain: bool = False,
+    decoding: DecodeOnce | None = None,
 ) -> Codec:
     """One worker's codec.
 
@@ -77,6 +79,7 @@ def build_codec(
         clock: seconds, for the times in the outcome.
         gain: send the squares of what is sent, too, for AdaScale's gain; see
             ``innet.codecs.adascale``. The same on all workers.
+        decoding: shared by workers in this process, which then decode equal words once.
 
     Raises:
         UnknownNameError: no preset or part of that name; lists those that exist.
@@ -92,10 +95,10 @@ def build_codec(
     seed = check_seed(seed)
     spec = parsed(spec)
     if LAYERS in spec:
-        context = Context(kernel_sets.get(kernels), seed, worker)
+        context = Context(kernel_sets.get(kernels), seed, worker, decoding=decoding)
         return _by_layer(spec, layers, context, clock, gain=gain)
     shapes = None if layers is None else as_shapes(layers)
-    context = Context(kernel_sets.get(kernels), seed, worker, shapes)
+    context = Context(kernel_sets.get(kernels), seed, worker, shapes, decoding)
     return _composed(spec, normalize(spec), context, clock, gain=gain)
 
 

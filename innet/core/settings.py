@@ -121,6 +121,13 @@ EngineName: TypeAlias = Literal["jit", "interpret"]
 Framing: TypeAlias = Literal["udp", "raw"]
 """What carries innet's header: "udp" or "raw" (Ethernet)."""
 WindowControl: TypeAlias = Literal["fixed", "aimd"]
+ServiceTransport: TypeAlias = Annotated[
+    Literal["auto", "udp", "shm"],
+    Field(
+        description="How packets go between workers and the switch service: shm, memory that "
+        "processes of one machine share; udp; or auto, the first where it is possible."
+    ),
+]
 SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
 DelayBy: TypeAlias = Literal["netem", "workers"]
 CodecDescription: TypeAlias = str | dict[str, Any]
@@ -510,6 +517,7 @@ class ServiceSettings(Settings):
         Field(description="Workers that a job may have. By default 32, with program tree 1024."),
     ] = Field(default_factory=lambda given: 1024 if given.get("program") == "tree" else BITMAP_BITS)
     window: Window = None
+    transport: ServiceTransport = "auto"
     metrics: Annotated[
         str | None, Field(description="Serve metrics for Prometheus at this address, over HTTP.")
     ] = None

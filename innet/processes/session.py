@@ -91,6 +91,7 @@ def worker_session(
         workers=settings.workers,
         key=key_of(None, settings.key_file),
         deadline=settings.give_up,
+        transport=settings.service_transport,
         config=f"{what}, codec {codec}, seed {settings.seed}",
     ) as membership:
         yield WorkerSession(

@@ -15,6 +15,7 @@ from innet.core.settings import (
     Density,
     Model,
     Rounds,
+    ServiceTransport,
     Size,
     load_toml,
     read_toml,
@@ -76,6 +77,7 @@ class SessionSettings(JobSettings):
             network that the job's settings describe. The service determines program, values and
             window.
         service_job: the job's name there.
+        service_transport: how packets go there: auto, udp or shm.
         key_file: the file with the service's key.
         interface: the network interface for raw Ethernet; not needed for UDP.
         switch: the kind of switch, for the report.
@@ -85,6 +87,7 @@ class SessionSettings(JobSettings):
     worker: Annotated[int, Field(ge=0)]
     service: str | None = None
     service_job: str = "innet"
+    service_transport: ServiceTransport = "auto"
     key_file: AnyPath | None = None
     interface: str | None = None
     switch: str = "unknown"

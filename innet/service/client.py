@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
+from typing import Any, get_args
 
 from innet.core.errors import (
     ControlError,
@@ -27,14 +28,17 @@ from innet.core.errors import (
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_real, number_list, require_int
 from innet.core.settings import MAX_WORKERS, too_many_workers
+from innet.core.settings import ServiceTransport as ServiceTransportName
 from innet.core.waiting import WaitNotice
 from innet.service.connections import Channel, resolve
 from innet.service.protocol import HELLO, Message, check_greeting, request
 from innet.service.slot_partition import plan_of
 from innet.service.transport import Departure, ServiceTransport
 from innet.topology import Plan
+from innet.transport.rings import RingError
 
 DEADLINE = 30.0
+TRANSPORTS: tuple[ServiceTransportName, ...] = get_args(get_args(ServiceTransportName)[0])
 _HELLO_SECONDS = 0.05  # between two datagrams that show the address
 _RETRY_SECONDS = 0.1  # between two attempts to connect
 _CONNECT_SECONDS = 60.0  # for one of them
@@ -50,6 +54,7 @@ def join(
     key: str | None = None,
     deadline: float = DEADLINE,
     config: str | None = None,
+    transport: ServiceTransportName = "auto",
 ) -> Membership:
     """Join a job on a switch service, and wait until all its workers are there.
 
@@ -63,11 +68,14 @@ def join(
         config: a text that must be the same for all workers, such as codec, seed and size. A worker
             with another text gets an error that shows both. Without it, the first all-reduce finds
             the difference, or a timeout if the number of words differs.
+        transport: what carries packets: "shm" (memory that this process shares with the switch
+            process of its machine), "udp", or "auto": shared memory where it is possible.
 
     Raises:
         InputError: an invalid address, an infinite deadline or an argument of the wrong type; or
             the service refuses: a wrong key, a worker index that is taken, another number of
-            workers, another config, no room for another job.
+            workers, another config, no room for another job; or there is no shared memory, and
+            the transport is "shm".
         NetworkError: the switch or its UDP port cannot be reached, or it has another version.
         StalledError: not all workers joined; names the missing ones.
     """
@@ -85,7 +93,20 @@ def join(
         key=key,
         until=_deadline(deadline),
         config=config,
+        transport=checked_transport(transport),
     )
+
+
+def checked_transport(name: object, what: str = "the transport") -> ServiceTransportName:
+    """The name of a transport to a switch service.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    for each in TRANSPORTS:
+        if name == each:
+            return each
+    raise InputError(f"{what} is {name!r}; choose one of {', '.join(TRANSPORTS)}.")
 
 
 class Membership(NotCopyable):
@@ -111,6 +132,7 @@ class Membership(NotCopyable):
         key: str | None,
         until: float,
         config: str | None,
+        transport: ServiceTransportName = "auto",
     ) -> None:
         if workers > MAX_WORKERS:
             raise InputError(too_many_workers(workers))
@@ -120,6 +142,8 @@ class Membership(NotCopyable):
         self.workers = workers
         self._key = key
         self._config = config
+        self._kind: ServiceTransportName = transport
+        self._only_rings = False  # the switch takes nothing else
         self._where = resolve(switch)
         self._channel: Channel | None = None
         self._departures: dict[int, Departure] = {}  # the transport looks at it
@@ -273,9 +297,57 @@ class Membership(NotCopyable):
         if self._config is not None:
             fields["config"] = self._config
         channel.send(request("join", nonce, self._key, **fields))
-        token = bytes.fromhex(self._wait(until, "token", lambda: "its answer")["token"])
+        answer = self._wait(until, "token", lambda: "its answer")
+        hello = HELLO + bytes.fromhex(answer["token"])
+        reason = self._open_rings(answer.get("memory"))
+        if reason is not None:
+            self._open_udp(reason)
+        return self._await_plan(until, hello)
+
+    def _open_rings(self, offered: Any) -> str | None:
+        """Ask for memory in common with the switch; returns why there is none.
+
+        Raises:
+            InputError: one side wants nothing else, and the other does not want it.
+        """
+        name = where = ""
+        if isinstance(offered, dict):
+            name, where = str(offered.get("socket", "")), str(offered.get("address", ""))
+            self._only_rings = bool(offered.get("required"))
+        if self._kind == "udp":
+            if self._only_rings:
+                raise InputError(
+                    f"the switch at {self.switch} takes workers by shared memory only (--transport "
+                    "shm), and this one wants udp; leave the transport auto on one side."
+                )
+            return "it was not wanted"
+        if not name:
+            return f"the switch at {self.switch} offers none (--transport udp)"
+        peer = self._open().peer
+        if where not in (str(peer), f"0.0.0.0:{peer.udp_port}"):
+            return f"the switch is at {where}, and something else at {self.switch} between"
+        if not self.transport.open_rings(name):
+            return f"the switch at {self.switch} is on another machine or in another namespace"
+        return None
+
+    def _open_udp(self, reason: str) -> None:
+        """Open a UDP socket, as there is no shared memory for a ``reason``."""
+        if self._kind == "shm" or self._only_rings:
+            raise InputError(
+                f"no shared memory for worker {self.worker}: {reason}. Start workers and switch on "
+                "one machine, or choose the transport auto or udp."
+            )
+        channel = self._open()
         self.transport.open(channel.local_ip, channel.peer)
-        return self._await_plan(until, HELLO + token)
+
+    def _show(self, hello: bytes) -> None:
+        """Show the switch where this worker's packets come from."""
+        try:
+            if not self.transport.has_rings():
+                self.transport.show(hello)
+        except RingError as error:
+            self._open_udp(str(error))
+            self.transport.show(hello)
 
     def _connect(self, until: float) -> Channel:
         waiting = WaitNotice(lambda: f"worker {self.worker} waits for a switch at {self.switch}")
@@ -309,7 +381,7 @@ class Membership(NotCopyable):
         while True:
             turn = waiting.next_check(until)
             if hello is not None and awaited is None:
-                self.transport.show(hello)
+                self._show(hello)
                 turn = min(turn, time.monotonic() + _HELLO_SECONDS)
             message = self._message(turn)
             if message is None:

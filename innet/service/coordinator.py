@@ -27,7 +27,7 @@ from innet.core.numbers import is_int
 from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.protocol.admission import epoch_after
 from innet.service.protocol import MAX_CONFIG, MAX_NAME, TOKEN, Message
-from innet.transport.peers import Address
+from innet.transport.peers import Address, RingPeer
 
 _FEW = 16  # workers; so few are named to all at every arrival
 
@@ -75,7 +75,7 @@ class JobMember:
     client: int
     token: bytes = b""
     state: State = State.JOINED
-    address: Address | None = None
+    address: Address | RingPeer | None = None
     is_new: bool = True
     requested: int = 0
     without: frozenset[int] = frozenset()
@@ -265,6 +265,8 @@ class Jobs:
         tell: called with (client, message) for each message to a client.
         draw: returns a random number below its argument, for numbers and first epochs of jobs. They
             should differ from those of an earlier service at the same address.
+        offer: what workers of this machine are told of shared memory.
+        released: called for each worker that is gone.
     """
 
     def __init__(
@@ -274,12 +276,17 @@ class Jobs:
         workers: int,
         tell: Callable[[int, Message], None],
         draw: Callable[[int], int] = secrets.randbelow,
+        *,
+        offer: Message | None = None,
+        released: Callable[[JobMember], None] = lambda _: None,
     ) -> None:
         self._switches = switches
         self._partitions = partitions
         self._workers = workers
         self._tell = tell
         self._draw = draw
+        self._offer = offer
+        self._released = released
         self._jobs: dict[str, JobCoordinator] = {}
         self._clients: dict[int, tuple[JobCoordinator, int]] = {}
         self._tokens: dict[bytes, tuple[JobCoordinator, int]] = {}
@@ -318,9 +325,17 @@ class Jobs:
         token = secrets.token_bytes(TOKEN)
         job.members[worker] = JobMember(client, token)
         self._clients[client] = self._tokens[token] = (job, worker)
-        self._tell(client, {"token": token.hex()})
+        offer = {} if self._offer is None else {"memory": self._offer}
+        self._tell(client, {"token": token.hex(), **offer})
 
-    def hello(self, token: bytes, sender: Address) -> bool:
+    def joined(self, token: bytes) -> tuple[JobCoordinator, JobMember] | None:
+        """Who has a token, and the job; None for no worker."""
+        if token not in self._tokens:
+            return None
+        job, worker = self._tokens[token]
+        return job, job.members[worker]
+
+    def hello(self, token: bytes, sender: Address | RingPeer) -> bool:
         """A datagram with ``token`` came from ``sender``; whether the token is a worker's."""
         if token not in self._tokens or self._is_taken(sender, token):
             return False
@@ -356,11 +371,13 @@ class Jobs:
         if client not in self._clients:
             return
         job, worker = self._clients.pop(client)
-        del self._tokens[job.leave(worker, on_purpose=left).token]
+        member = job.leave(worker, on_purpose=left)
+        del self._tokens[member.token]
+        self._released(member)
         if not job.members:
             del self._jobs[job.name]
 
-    def _is_taken(self, sender: Address, token: bytes) -> bool:
+    def _is_taken(self, sender: Address | RingPeer, token: bytes) -> bool:
         members = (member for job in self for member in job.members.values())
         return any(member.address == sender and member.token != token for member in members)
 

@@ -14,6 +14,7 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
@@ -22,6 +23,7 @@ from innet.service.statistics import Counts, Traffic, count_arrived, count_left
 from innet.switch.jit.inline import InlineProgram, run_inline
 from innet.transport.messages import failed, readable
 from innet.transport.peers import CompiledPorts, PeerPorts
+from innet.transport.rings import fall_asleep, put_into_rings, take_from_rings, wake_up
 from innet.transport.system_calls import (
     Departure,
     by_port,
@@ -29,10 +31,11 @@ from innet.transport.system_calls import (
     monotonic,
     receive_datagrams,
     send_packets,
-    wait_readable,
+    wait_readable_of,
     yield_processor,
 )
 
+_SOCKET_TURN = 16  # every so many looks the socket comes first, however busy the rings are
 _YIELDS = 8  # in vain: what comes next is often being made on the same processor
 _EAGAIN = errno.EAGAIN
 _NO_MEMORY = -1
@@ -60,7 +63,9 @@ class Moved(NamedTuple):
         looks: reads of the socket since the last sleep.
         received: datagrams received.
         unknown_senders: frames of senders that were not admitted.
+        wrong_length: packets of a wrong length from rings.
         lost: packets that did not fit the interface's queue.
+        no_room: packets that a worker's ring had no room for.
         error: the number of the socket's last error, 0, or ``_NO_MEMORY``.
         unsorted: how many datagrams were received last but not processed, as some do not have the
             length of a frame.
@@ -72,7 +77,9 @@ class Moved(NamedTuple):
     looks: int
     received: int
     unknown_senders: int
+    wrong_length: int
     lost: int
+    no_room: int
     error: int
     unsorted: int
     first: int
@@ -121,7 +128,9 @@ class Forwarding:
             self._inline.end()
         self._ports.counts.received += moved.received
         self._ports.counts.unknown_senders += moved.unknown_senders
+        self._ports.counts.wrong_length += moved.wrong_length
         self._ports.lose(moved.lost)
+        self._ports.rings.dropped += moved.no_room
         if moved.error == _NO_MEMORY:
             raise MemoryError("the compiled program could not have the memory that it needed")
         if moved.unsorted:
@@ -161,9 +170,14 @@ class Forwarding:
         left = wake.until - time.monotonic()
         if left <= 0:
             return False
-        frames = self._ports.fileno()
-        sources = [frames, *(each for each in (wake.descriptor,) if each >= 0)]
-        return readable(left, *sources) == [frames]
+        rings = self._ports.rings.compiled()
+        frames = [each for each in (self._ports.fileno(), rings.bell) if each >= 0]
+        sources = [*frames, *(each for each in (wake.descriptor,) if each >= 0)]
+        if not fall_asleep(rings):
+            left = 0.0
+        found = readable(left, *sources)
+        wake_up(rings, rings.bell in found, np.zeros(4, np.int64))
+        return left == 0.0 or (bool(found) and wake.descriptor not in found)
 
     def _arrive(self, packets: PacketBatch) -> None:
         self._traffic.arrive(packets)
@@ -177,14 +191,14 @@ class Forwarding:
 
 
 @njit(cache=True, nogil=True)
-def turns(  # noqa: PLR0917 - compiled functions are called by position
+def turns(  # noqa: PLR0915, PLR0917 - one loop; compiled functions are called by position
     most: int,
     ports: CompiledPorts,
     program: InlineProgram,
     begun: float,
     counts: Counts,
     wake: Wake,
-) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int]:
     """Receive, run, send and count; sleep if nothing has arrived for a while.
 
     Args:
@@ -199,59 +213,92 @@ def turns(  # noqa: PLR0917 - compiled functions are called by position
         The fields of ``Moved``.
     """
     segment = ports.segment
-    words = np.zeros(4, np.int64)
+    words = np.zeros(5, np.int64)
     idle = 0
-    looks, received, unknown_senders, lost, error, unsorted = 0, 0, 0, 0, 0, 0
+    looks, received, error, unsorted = 0, 0, 0, 0
+    unknown_senders, wrong_length, lost, no_room = 0, 0, 0, 0
     first, kept, done, produced = 0, 0, 0, 0
     while looks < most:
         looks += 1
-        count, error = receive_datagrams(
-            ports.descriptor, ports.arrival, ports.reception, ports.offset, segment
-        )
-        if count == 0:
-            if error != _EAGAIN:
+        read = 0
+        if looks % _SOCKET_TURN != 0:
+            kept, read, unknown, wrong = take_from_rings(
+                ports.rings, ports.arrival.data, ports.port, ports.offset, segment, len(ports.port)
+            )
+            unknown_senders += unknown
+            wrong_length += wrong
+        if read == 0:
+            read, error = receive_datagrams(
+                ports.descriptor, ports.arrival, ports.reception, ports.offset, segment
+            )
+            if read == 0 and error != _EAGAIN:
                 break
+            if not np.all(ports.arrival.length[:read] == segment):
+                received += read
+                unsorted = read
+                break
+            kept, unknown = filter_senders(read, ports.arrival, ports.port, segment, ports.senders)
+            unknown_senders += unknown
+        received += read
+        if read == 0:
             if idle < _YIELDS:
                 idle += 1
                 yield_processor()
                 continue
             left = wake.until - monotonic(words)
-            if left <= 0 or wait_readable(ports.descriptor, wake.descriptor, left, words) != 1:
+            if left <= 0:
+                break
+            found = 1
+            if fall_asleep(ports.rings):
+                places = (ports.descriptor, ports.rings.bell, wake.descriptor)
+                found = wait_readable_of(places, left, words)
+            wake_up(ports.rings, found & 2 != 0, words)
+            if found == 0 or found & 4 != 0:
                 break
             looks, idle = 0, 0
             continue
-        received += count
-        if not np.all(ports.arrival.length[:count] == segment):
-            unsorted = count
-            break
-        kept, unknown = filter_senders(count, ports.arrival, ports.port, segment, ports.senders)
-        unknown_senders += unknown
+        idle = 0
         now = monotonic(words)
         count_arrived(ports.port[:kept], segment, now, counts)
         clock = int((now - begun) * 1e6)
-        first, done, produced, missing, error = _pass(kept, clock, ports, program, counts)
+        first, done, produced, missing, full, error = _pass(
+            kept, clock, ports, program, counts, words
+        )
         lost += missing
+        no_room += full
         if error != 0:
             break
-    return looks, received, unknown_senders, lost, error, unsorted, first, kept, done, produced
+    return (
+        looks, received, unknown_senders, wrong_length, lost, no_room, error, unsorted,
+        first, kept, done, produced,
+    )  # fmt: skip
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _pass(
-    kept: int, clock: int, ports: CompiledPorts, program: InlineProgram, counts: Counts
-) -> tuple[int, int, int, int, int]:
+def _pass(  # noqa: PLR0917 - likewise
+    kept: int,
+    clock: int,
+    ports: CompiledPorts,
+    program: InlineProgram,
+    counts: Counts,
+    words: NDArray[np.int64],
+) -> tuple[int, int, int, int, int, int]:
     """Run ``kept`` frames at time ``clock``, and send the packets that leave.
 
     Returns:
-        first, done, produced, lost and error of ``Moved``.
+        first, done, produced, lost, no_room and error of ``Moved``.
     """
-    first, lost = 0, 0
+    first, lost, no_room = 0, 0, 0
     while first < kept:
         first, produced, number = run_inline(program, first, kept, clock)
         if number != 0:
-            return first, 0, 0, lost, _NO_MEMORY
+            return first, 0, 0, lost, no_room, _NO_MEMORY
         port, length = program.out_port[:produced], program.out_length[:produced]
         count_left(port, length, ports.offset, counts)
+        found, full = put_into_rings(program.out, length, port, ports.offset, ports.rings, words)
+        no_room += full
+        if found == produced:
+            continue
         rows, positions, _ = by_port(port, ports.positions)
         leaving = Departure(program.out, length, ports.offset, rows, ports.names, positions)
         done, missing, error = send_packets(
@@ -259,5 +306,5 @@ def _pass(
         )
         lost += missing
         if error != 0:
-            return first, done, produced, lost, error
-    return first, 0, 0, lost, 0
+            return first, done, produced, lost, no_room, error
+    return first, 0, 0, lost, no_room, 0

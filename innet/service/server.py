@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import ipaddress
 import queue
+import secrets
 import selectors
 import socket
 import time
@@ -21,14 +22,15 @@ from innet import programs
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.settings import ServiceSettings
 from innet.service.connections import Client, Connections, Received, key_of, resolve
-from innet.service.coordinator import JobCoordinator, Jobs
+from innet.service.coordinator import JobCoordinator, JobMember, Jobs
 from innet.service.forwarding import Forwarding, Wake
 from innet.service.hosted_switch import Hosted, HostedSwitch
 from innet.service.hosted_tree import HostedTrees
 from innet.service.protocol import HELLO, TOKEN, Message, check_proof, check_versions, decode
 from innet.service.slot_partition import SlotPartitions, check_servable, is_of_trees, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
-from innet.transport.peers import Address, PeerPorts
+from innet.transport.peers import Address, PeerPorts, RingPeer
+from innet.transport.rings import Geometry, RingError, hand_over
 from innet.wire import Layout
 
 T = TypeVar("T")
@@ -71,7 +73,7 @@ class SwitchService:
         listener, data = _listen(address)
         try:
             self.address = Address(*listener.getsockname())
-            layout = Layout(settings.values_per_packet, "raw")
+            self._layout = layout = Layout(settings.values_per_packet, "raw")
             self._ports = PeerPorts(data, layout, ports=self.partitions.ports)
             self.partitions = replace(
                 self.partitions, max_queued=self._ports.room, max_window=settings.window
@@ -94,11 +96,49 @@ class SwitchService:
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
+        self._transport = settings.transport
+        self._rings = None if self._transport == "udp" else self._open_rings()
         self._jobs = Jobs(
-            self, self.partitions.jobs, self.partitions.workers, self._connections.send
+            self,
+            self.partitions.jobs,
+            self.partitions.workers,
+            self._connections.send,
+            offer=self._offer(),
+            released=self._release,
         )
         self._running = True
         self._is_closed = False
+
+    def _open_rings(self) -> socket.socket | None:
+        """The Unix socket at which workers of this machine ask for shared memory.
+
+        Its name is drawn, and only who has joined is told. It is in no file system.
+        """
+        bell: socket.socket | None = None
+        rings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            name = f"innet-{secrets.token_hex(16)}"
+            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            rings.bind(f"\0{name}")
+            bell.bind(f"\0{name}-bell")
+        except OSError:  # a system without them: UDP is left
+            rings.close()
+            if bell is not None:
+                bell.close()
+            return None
+        for each in (rings, bell):
+            each.setblocking(False)
+        self._ports.rings.bell = bell
+        self._selector.register(rings, selectors.EVENT_READ, rings)
+        return rings
+
+    def _offer(self) -> Message | None:
+        """What workers are told of shared memory."""
+        if self._rings is None:
+            return None
+        name = self._rings.getsockname()[1:].decode()
+        required = self._transport == "shm"
+        return {"socket": name, "address": str(self.address), "required": required}
 
     @property
     def has_key(self) -> bool:
@@ -139,6 +179,8 @@ class SwitchService:
         self._is_closed = True
         self._connections.close_all()
         self._ports.close()
+        if self._rings is not None:
+            self._rings.close()
         self._selector.close()
         self._wake.close()
         self._woken.close()
@@ -190,7 +232,7 @@ class SwitchService:
 
     def begin_epoch(self, job: JobCoordinator) -> Message:
         """See ``Switches``."""
-        peers = {}
+        peers: dict[int, Address | RingPeer] = {}
         for worker in job.present:
             address = job.members[worker].address
             assert address is not None  # it is ready
@@ -225,6 +267,8 @@ class SwitchService:
                 self._connections.accept(time.monotonic())
             elif isinstance(key.data, Client):
                 self._connections.serve(key.data, events, received)
+            elif self._rings is not None and key.data is self._rings:
+                self._take_ring_hellos()
             else:
                 self._answer_threads()
         for client, line in received.lines:
@@ -250,10 +294,38 @@ class SwitchService:
 
     def _take_hellos(self) -> None:
         for datagram in self._ports.unknown_datagrams:
-            if len(datagram.data) == len(HELLO) + TOKEN and datagram.data.startswith(HELLO):
+            if self._transport != "shm" and _is_hello(datagram.data):
                 known = self._jobs.hello(datagram.data[len(HELLO) :], datagram.sender)
                 self._ports.counts.hellos += known
         self._ports.unknown_datagrams.clear()
+
+    def _take_ring_hellos(self) -> None:
+        """Make memory for workers who ask for it, and hand it to them."""
+        assert self._rings is not None
+        for _ in range(PeerPorts.max_unknown):
+            try:
+                text, sender = self._rings.recvfrom(PeerPorts.max_unknown_bytes)
+            except OSError:
+                return
+            found = self._jobs.joined(text[len(HELLO) :]) if _is_hello(text) else None
+            if found is None or not sender:
+                continue
+            job, member = found
+            geometry = Geometry.of(self._layout, self.partitions.window(job.workers))
+            if member.address is None:
+                try:
+                    member.address = self._ports.rings.open(geometry)
+                except RingError as error:
+                    hand_over(self._rings, sender, str(error).encode(), [])
+                    continue
+            if isinstance(member.address, RingPeer):
+                member.address.send(self._rings, sender, geometry)
+                self._jobs.hello(member.token, member.address)
+
+    def _release(self, member: JobMember) -> None:
+        """A worker is gone, and its memory with it."""
+        if isinstance(member.address, RingPeer):
+            self._ports.rings.release(member.address)
 
     # ------------------------------------------------------------------ control
 
@@ -303,6 +375,10 @@ class SwitchService:
             raise InputError("a register has a switch, a name and an index.")
         partition = self._jobs.partition_of(client.number)
         return {"value": self._switch.read_register(partition, switch, name, index)}
+
+
+def _is_hello(text: bytes) -> bool:
+    return len(text) == len(HELLO) + TOKEN and text.startswith(HELLO)
 
 
 def _listen(where: Address) -> tuple[socket.socket, socket.socket]:

@@ -217,7 +217,7 @@ def _job(parts: Parts, job: JobCoordinator, now: float) -> dict[str, Any]:
             {
                 "worker": worker,
                 "state": member.state.value,
-                "address": "" if member.address is None else ":".join(map(str, member.address)),
+                "address": "" if member.address is None else str(member.address),
                 "packets_in": int(traffic.arrived[port]),
                 "packets_out": int(traffic.left[port]),
                 "silent_seconds": round(now - heard, 3) if heard else None,

@@ -1,4 +1,4 @@
-"""A worker's transport to a switch service: its UDP socket and the control connection."""
+"""A worker's transport to a switch service: UDP socket or shared memory, and control connection."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from innet.core.errors import MembershipError, NetworkError, StateError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import allow_fragmentation, readable
+from innet.transport.messages import allow_fragmentation
 from innet.transport.packet_socket import widen_buffers
 from innet.transport.peers import Address
+from innet.transport.rings import WorkerRing
+from innet.transport.shared_memory import RingSession, RingTransport
 from innet.transport.udp import Link, UdpTransport, Watch
 from innet.wire import Endpoint, Layout
 
@@ -43,9 +45,11 @@ class ServiceTransport:
         channel: file descriptor of the control connection.
         listen: handles the messages that arrived there.
         departed: departed workers of this epoch, and what they did.
+
+    Attributes:
+        name: what carries packets: "udp" or "shm".
     """
 
-    name = "udp"
     carries_ecn = False  # the switch sees no IPv4 headers, and has no queue of which it knows
 
     def __init__(
@@ -60,8 +64,28 @@ class ServiceTransport:
         self._listen = listen
         self._departures = departed
         self._socket: socket.socket | None = None
-        self._udp: UdpTransport | None = None
+        self._rings: RingSession | None = None
+        self._link: UdpTransport | RingTransport | None = None
         self._silent_since: float | None = None
+        self.name = "udp"
+
+    def open_rings(self, name: str) -> bool:
+        """Connect to the Unix socket of a switch; whether there is one of that name here."""
+        self.close()
+        try:
+            self._rings = RingSession(name)
+        except OSError:
+            return False
+        self.name = "shm"
+        return True
+
+    def has_rings(self) -> bool:
+        """Whether the memory that was asked for has arrived; False over UDP.
+
+        Raises:
+            RingError: the switch has none to give.
+        """
+        return self._rings is not None and self._rings.accept()
 
     def open(self, ip: str, switch: Address) -> None:
         """Open a new socket from this machine's address ``ip`` to the switch.
@@ -70,6 +94,7 @@ class ServiceTransport:
             NetworkError: it cannot be opened.
         """
         self.close()
+        self.name = "udp"
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             widen_buffers(self._socket)
@@ -81,26 +106,36 @@ class ServiceTransport:
 
     def show(self, hello: bytes) -> None:
         """Send the hello datagram, which shows the source of frames; it may be lost."""
+        if self._rings is not None:
+            self._rings.show(hello)
+            return
         assert self._socket is not None
         with contextlib.suppress(OSError):
             self._socket.send(hello)
 
     def begin(self, layout: Layout) -> None:
         """An epoch begins. No worker has departed from it."""
-        assert self._socket is not None
         self._silent_since = None
-        self._udp = UdpTransport(*self._shown, layout, sock=self._socket, segments=True)
+        if self._rings is not None:
+            if not self._rings.accept():  # it was sent before the plan
+                raise NetworkError("the switch has sent no shared memory.")
+            self._link = RingTransport(*self._shown, layout, self._rings)
+            return
+        assert self._socket is not None
+        self._link = UdpTransport(*self._shown, layout, sock=self._socket, segments=True)
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        self._socket = self._udp = None
+        if self._rings is not None:
+            self._rings.close()
+        self._socket = self._rings = self._link = None
 
     def now(self) -> float:
         """The transport's clock, seconds."""
         return self._open().now()
 
-    def link(self, head: NDArray[np.uint8]) -> Link:
+    def link(self, head: NDArray[np.uint8]) -> Link | WorkerRing:
         """See ``UdpTransport``."""
         return self._open().link(head)
 
@@ -132,7 +167,7 @@ class ServiceTransport:
         Raises:
             MembershipError: workers left the job or ask for its next epoch, or the switch is gone.
         """
-        udp = self._open()
+        link = self._open()
         channel, end, _ = self.watch(now)
         if self._departures and now >= self._patience_ends(now):
             said = "; ".join(f"worker {who} {each.what}" for who, each in self._departures.items())
@@ -140,7 +175,7 @@ class ServiceTransport:
                 f"{said}, so the others wait in vain. Renew the membership and go on."
             )
         end = min(end, until)
-        if channel in readable(end - now, udp.fileno(), channel):
+        if channel in link.wait_for(end - now, channel):
             self._listen()
         return max(now, self.now())
 
@@ -151,7 +186,7 @@ class ServiceTransport:
         alarming = not all(each.on_purpose for each in self._departures.values())
         return self._silent_since + (_SILENCE if alarming else _LONG_SILENCE)
 
-    def _open(self) -> UdpTransport:
-        if self._udp is None:
+    def _open(self) -> UdpTransport | RingTransport:
+        if self._link is None:
             raise StateError("this worker has left its job; join again.")
-        return self._udp
+        return self._link

@@ -35,7 +35,41 @@ Vector = NDArray[np.float32]
 dist = torch.distributed
 
 
-class SwitchReduceScatter(ReduceScatter):
+class _ModuleReduction:
+    """The reduction of the gradients of one sharded module, coded together as one layer."""
+
+    def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
+        self.reports: list[Report] = []
+        self._comm_thread = comm_thread
+        self._spec = codec
+        self._index = index
+        self._codec: Codec | None = None
+
+    def close(self) -> None:
+        """Leave the job, for all modules. It is called automatically at the end of the program."""
+        self._comm_thread.close()
+
+    def _sum(self, gradient: torch.Tensor, what: str) -> torch.Tensor:
+        """The sum over all workers, flat; it blocks until then.
+
+        Raises:
+            InnetError: the reduction failed.
+        """
+        if gradient.dtype not in DTYPES:
+            raise InputError(f"gradients are {gradient.dtype}; see reduce_dtype in PyTorch.")
+        if self._codec is None:
+            self._codec = self._comm_thread.build_codec(
+                self._spec, kernels=kernels_for(gradient.device)
+            )
+        work = _ModuleGradient(gradient, self._codec, f"{what} {self._index}")
+        self._comm_thread.put(work)
+        total, report = work.wait()
+        if report is not None:
+            self.reports[:] = [report]
+        return torch.from_numpy(total)
+
+
+class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
     """The reduce-scatter of one module that ``fully_shard`` was applied to.
 
     Its codec codes the gradients of all of the module's parameters together as one layer, in
@@ -44,13 +78,6 @@ class SwitchReduceScatter(ReduceScatter):
     Attributes:
         reports: of the last all-reduce; empty before the first.
     """
-
-    def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
-        self.reports: list[Report] = []
-        self._comm_thread = comm_thread
-        self._spec = codec
-        self._index = index
-        self._codec: Codec | None = None
 
     @classmethod
     def attach(
@@ -91,10 +118,6 @@ class SwitchReduceScatter(ReduceScatter):
             module.set_custom_reduce_scatter(each)
         return made
 
-    def close(self) -> None:
-        """Leave the job, for all modules. It is called automatically at the end of the program."""
-        self._comm_thread.close()
-
     def allocate(
         self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
@@ -118,29 +141,19 @@ class SwitchReduceScatter(ReduceScatter):
         mean = op == dist.ReduceOp.AVG
         if not mean and op != dist.ReduceOp.SUM:
             raise InputError(f"a switch sums, it cannot do {op}; leave factors of gradients out.")
-        if input_tensor.dtype not in DTYPES:
-            raise InputError(f"gradients are {input_tensor.dtype}; see reduce_dtype in PyTorch.")
         if dist.get_world_size(group) != self._comm_thread.workers:
             raise InputError(
                 f"parameters are sharded over {dist.get_world_size(group)} ranks, the job has "
                 f"{self._comm_thread.workers} workers; attach with that process group."
             )
-        if self._codec is None:
-            self._codec = self._comm_thread.build_codec(
-                self._spec, kernels=kernels_for(input_tensor.device)
-            )
-        work = _ModuleGradient(input_tensor, self._codec, f"sharded module {self._index}")
-        self._comm_thread.put(work)
-        total, report = work.wait()
-        if report is not None:
-            self.reports[:] = [report]
+        total = self._sum(input_tensor, "sharded module")
         start = dist.get_rank(group) * output_tensor.numel()
-        shard = torch.from_numpy(total)[start : start + output_tensor.numel()]
+        shard = total[start : start + output_tensor.numel()]
         factor = 1 / self._comm_thread.workers if mean else 1.0
         output_tensor.copy_((shard * factor).reshape(output_tensor.shape))
 
 
-class SwitchAllReduce:
+class SwitchAllReduce(_ModuleReduction):
     """The all-reduce of one sharded module's gradient over the replicas of hybrid sharding.
 
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
@@ -154,13 +167,6 @@ class SwitchAllReduce:
     Attributes:
         reports: of the last all-reduce; empty before the first.
     """
-
-    def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
-        self.reports: list[Report] = []
-        self._comm_thread = comm_thread
-        self._spec = codec
-        self._index = index
-        self._codec: Codec | None = None
 
     @classmethod
     def attach(
@@ -202,28 +208,13 @@ class SwitchAllReduce:
             module.set_all_reduce_hook(each)
         return made
 
-    def close(self) -> None:
-        """Leave the job, for all modules. It is called automatically at the end of the program."""
-        self._comm_thread.close()
-
     def __call__(self, shard: torch.Tensor) -> None:
         """Replace this rank's shard by its mean over the replicas; it blocks until then.
 
         Raises:
             InnetError: the reduction failed.
         """
-        if shard.dtype not in DTYPES:
-            raise InputError(f"gradients are {shard.dtype}; see reduce_dtype in PyTorch.")
-        if self._codec is None:
-            self._codec = self._comm_thread.build_codec(
-                self._spec, kernels=kernels_for(shard.device)
-            )
-        work = _ModuleGradient(shard, self._codec, f"replicas of sharded module {self._index}")
-        self._comm_thread.put(work)
-        total, report = work.wait()
-        if report is not None:
-            self.reports[:] = [report]
-        mean = torch.from_numpy(total) / self._comm_thread.workers
+        mean = self._sum(shard, "replicas of sharded module") / self._comm_thread.workers
         shard.copy_(mean.reshape(shard.shape))
 
 

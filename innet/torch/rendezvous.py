@@ -14,9 +14,10 @@ from typing import Any
 
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.numbers import is_real, number_list
-from innet.core.settings import MAX_WORKERS, too_many_workers
+from innet.core.settings import MAX_WORKERS, ServiceTransport, too_many_workers
 from innet.core.waiting import WaitNotice
 from innet.service import Membership, join
+from innet.service.client import checked_transport
 from innet.service.process import START_SECONDS, local_switch
 from innet.torch.tensors import torch
 
@@ -39,12 +40,14 @@ class Settings:
         job: prefix of the job's name; rank 0 draws the rest.
         key: the switch's key.
         deadline: seconds that an all-reduce waits for a worker.
+        transport: what carries packets to the switch: auto, udp or shm.
     """
 
     switch: str | None = None
     job: str | None = None
     key: str | None = None
     deadline: float = 300.0
+    transport: ServiceTransport = "auto"
 
     @classmethod
     def of(
@@ -57,11 +60,11 @@ class Settings:
         environment: Mapping[str, str] = os.environ,
     ) -> Settings:
         """Fill missing arguments from ``INNET_SWITCH``, ``INNET_JOB`` and ``INNET_KEY``, or the
-        file that ``INNET_KEY_FILE`` names.
+        file that ``INNET_KEY_FILE`` names. ``INNET_TRANSPORT`` is the transport.
 
         Raises:
-            InputError: the deadline is not positive and finite, an argument is not a string, or the
-                key's file cannot be read.
+            InputError: there is no such transport, the deadline is not positive and finite, an
+                argument is not a string, or the key's file cannot be read.
         """
         texts: dict[str, object] = {"switch": switch, "job": job, "key": key}
         for name, given in texts.items():
@@ -75,6 +78,7 @@ class Settings:
             job or environment.get("INNET_JOB") or None,
             key,
             deadline,
+            checked_transport(environment.get("INNET_TRANSPORT") or "auto", "INNET_TRANSPORT"),
         )
 
 
@@ -216,6 +220,7 @@ def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[M
         workers=size,
         key=offer.get("key") or settings.key,
         deadline=min(JOIN_DEADLINE, settings.deadline),
+        transport=settings.transport,
     )
     return member, offer
 

@@ -8,8 +8,11 @@ clock and name (``innet.network.ClockedTransport``). Commands choose one in ``co
     udp.py           a worker's UDP socket
     packet_socket.py a raw socket of an interface
     raw.py           raw Ethernet: a worker's socket, and a switch's ports
-    peers.py         the switch's end of UDP: one socket with many peers
-    socket_loop.py   one worker at one UDP socket in compiled code
+    shared_memory.py a worker's rings in memory that the switch process of its machine shares
+    rings.py         those rings: both ends, and how the memory is handed over
+    atomics.py       loads and stores in memory that processes share, compiled
+    peers.py         the switch's end of UDP and of rings: one socket with many peers
+    socket_loop.py   one worker at one UDP socket or pair of rings in compiled code
     messages.py      batches of packets at a socket, sleeping, and what they are made of
     system_calls.py  the system calls, compiled
 """

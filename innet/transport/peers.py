@@ -1,8 +1,12 @@
-"""The switch's end of UDP: one socket for many peers. Each admitted address is a switch port."""
+"""The switch's end of UDP and of shared memory: one socket for many peers, and rings.
+
+Each admitted address, or pair of rings, is a switch port.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import struct
 from collections.abc import Iterable, Mapping
@@ -22,6 +26,22 @@ from innet.transport.messages import (
     enable_gro,
 )
 from innet.transport.packet_socket import widen_buffers
+from innet.transport.rings import (
+    BASE,
+    BELL,
+    PORT,
+    RING_WORDS,
+    ROWS,
+    STRIDE,
+    Geometry,
+    RingError,
+    SwitchRings,
+    create_memory,
+    hand_over,
+    map_memory,
+    put_into_rings,
+    take_from_rings,
+)
 from innet.transport.system_calls import (
     ADDRESS_BYTES,
     Arrival,
@@ -56,6 +76,127 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ip}:{self.udp_port}"
+
+
+class RingPeer:
+    """A worker on this machine, and the memory that it shares with the switch.
+
+    Attributes:
+        number: its row in the table of rings.
+        to_send: the descriptors that its worker needs, until they were sent.
+    """
+
+    def __init__(self, number: int, geometry: Geometry) -> None:
+        self.number = number
+        self._descriptor = create_memory(geometry)
+        try:
+            self.memory = map_memory(self._descriptor, geometry)
+            self._waker, self._woken = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise RingError(f"no sockets: {error.strerror}") from None
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._is_sent = False
+
+    def __str__(self) -> str:
+        return f"shm:{self.number}"
+
+    @property
+    def waker(self) -> int:
+        """The socket that wakes the worker."""
+        return self._waker.fileno()
+
+    def send(self, sock: socket.socket, to: str | bytes, geometry: Geometry) -> None:
+        """Send the worker what it needs, unless that was done."""
+        if not self._is_sent:
+            text = " ".join(map(str, geometry)).encode()
+            if hand_over(sock, to, text, [self._descriptor, self._woken.fileno()]):
+                self._is_sent = True
+                os.close(self._descriptor)
+                self._woken.close()
+
+    def close(self) -> None:
+        """Close the sockets; the memory goes with the last array over it."""
+        self._waker.close()
+        if not self._is_sent:
+            self._is_sent = True
+            os.close(self._descriptor)
+            self._woken.close()
+
+
+class RingPeers:
+    """The rings of all workers that share memory with a switch.
+
+    Args:
+        ports: of the switch.
+
+    Attributes:
+        bell: the socket at which workers wake the switch; None while there are none.
+        dropped: packets that a ring had no room for.
+    """
+
+    def __init__(self, ports: int) -> None:
+        self._table = np.zeros((0, RING_WORDS), np.int64)
+        self._of_port = np.full(ports, -1, np.int64)
+        self._turn = np.zeros(1, np.int64)
+        self._peers: list[RingPeer | None] = []
+        self.bell: socket.socket | None = None
+        self.dropped = 0
+
+    def open(self, geometry: Geometry) -> RingPeer:
+        """Make the memory for one more worker.
+
+        Raises:
+            RingError: the system gives none.
+        """
+        free = [number for number, each in enumerate(self._peers) if each is None]
+        number = free[0] if free else len(self._peers)
+        peer = RingPeer(number, geometry)
+        if not free:
+            self._peers.append(None)
+            self._table = np.concatenate([self._table, np.zeros((1, RING_WORDS), np.int64)])
+        row = self._table[number]
+        row[:] = 0
+        row[BASE], row[PORT] = peer.memory.ctypes.data, -1
+        row[BELL], row[ROWS], row[STRIDE] = peer.waker, geometry.rows, geometry.stride
+        self._peers[number] = peer
+        return peer
+
+    def release(self, peer: RingPeer) -> None:
+        """A worker is gone, and the switch's hold on its memory."""
+        if self._peers[peer.number] is peer:
+            self._of_port[self._of_port == peer.number] = -1
+            self._table[peer.number] = 0
+            self._peers[peer.number] = None
+            while self._peers and self._peers[-1] is None:
+                self._peers.pop()
+            self._table = self._table[: len(self._peers)].copy()
+            self._turn[0] = 0
+            peer.close()
+
+    def assign(self, port: int, peer: RingPeer | None) -> None:
+        """Let ``port`` be that of ``peer``, and of no other."""
+        before = self._of_port[port]
+        if before >= 0:
+            self._table[before, PORT] = -1
+        self._of_port[port] = -1
+        if peer is not None:
+            self._of_port[port] = peer.number
+            self._table[peer.number, PORT] = port
+
+    def close(self) -> None:
+        for peer in [each for each in self._peers if each is not None]:
+            self.release(peer)
+        if self.bell is not None:
+            self.bell.close()
+            self.bell = None
+
+    def compiled(self) -> SwitchRings:
+        """For compiled code, until a ring comes or goes."""
+        bell = -1 if self.bell is None else self.bell.fileno()
+        return SwitchRings(self._table, self._of_port, bell, self._turn)
 
 
 class UnknownDatagram(NamedTuple):
@@ -95,6 +236,7 @@ class CompiledPorts(NamedTuple):
         senders: the port of each known address.
         names, positions: the address of each port; the position is -1 for a port without a peer.
         transmission: buffers for sending.
+        rings: of the workers that share memory with the switch.
     """
 
     descriptor: int
@@ -108,6 +250,7 @@ class CompiledPorts(NamedTuple):
     names: NDArray[np.uint8]
     positions: NDArray[np.int64]
     transmission: Transmission
+    rings: SwitchRings
 
 
 class PeerPorts:
@@ -130,6 +273,7 @@ class PeerPorts:
         unknown_datagrams: datagrams whose length no frame has, from any sender, at most
             ``max_unknown`` of a batch. The reader removes them.
         stalls: batches of which a part is lost, since the socket took nothing for seconds.
+        rings: those of workers that share memory with this process.
     """
 
     max_unknown = 64
@@ -170,6 +314,8 @@ class PeerPorts:
         self._names = np.zeros(ports, _NAME)
         self._addresses = self._names.view(np.uint8).reshape(ports, ADDRESS_BYTES)
         self._places = np.full(ports, -1, np.int64)
+        self.rings = RingPeers(ports)
+        self._words = np.zeros(4, np.int64)
         assert layout.values_offset == _HEADER + HEADER.itemsize
 
     def fileno(self) -> int:
@@ -178,6 +324,7 @@ class PeerPorts:
 
     def close(self) -> None:
         self._socket.close()
+        self.rings.close()
 
     @property
     def lost(self) -> int:
@@ -196,10 +343,10 @@ class PeerPorts:
 
     @property
     def dropped(self) -> int:
-        """Datagrams that could not be sent."""
-        return self._outbox.dropped
+        """Packets that could not be sent, or that a ring had no room for."""
+        return self._outbox.dropped + self.rings.dropped
 
-    def admit(self, port: int, address: Address) -> None:
+    def admit(self, port: int, address: Address | RingPeer) -> None:
         """Assign ``address`` to ``port``, in place of its previous peer.
 
         Raises:
@@ -211,7 +358,7 @@ class PeerPorts:
         """Remove the peer at ``port``."""
         self.assign([port], {})
 
-    def assign(self, ports: Iterable[int], peers: Mapping[int, Address]) -> None:
+    def assign(self, ports: Iterable[int], peers: Mapping[int, Address | RingPeer]) -> None:
         """Remove the peers at ``ports``, and assign those of ``peers``, by port; all or nothing.
 
         Raises:
@@ -223,6 +370,8 @@ class PeerPorts:
         for port, address in peers.items():
             if not 0 <= port <= last:
                 raise InputError(f"port {port} is not in 0 .. {last}.")
+            if isinstance(address, RingPeer):
+                continue
             if known.setdefault(_key(address), port) != port:
                 raise InputError(
                     f"{address.ip}, UDP port {address.udp_port}, is at port "
@@ -230,7 +379,11 @@ class PeerPorts:
                 )
         for port in cleared:
             self._places[port] = -1
+            self.rings.assign(port, None)
         for port, address in peers.items():
+            if isinstance(address, RingPeer):
+                self.rings.assign(port, address)
+                continue
             ip = int(ipaddress.IPv4Address(address.ip))
             self._names[port] = (socket.AF_INET, address.udp_port, ip, 0)
             self._places[port] = port
@@ -259,6 +412,7 @@ class PeerPorts:
             self._addresses,
             self._places,
             self._outbox.transmission,
+            self.rings.compiled(),
         )
 
     def lose(self, packets: int) -> None:
@@ -267,6 +421,15 @@ class PeerPorts:
 
     def receive(self) -> PacketBatch:
         """Frames of peers that have arrived, without waiting; valid until the next call."""
+        packet, room = self._size - _HEADER, len(self.packets)
+        rows, received, unknown, wrong = take_from_rings(
+            self.rings.compiled(), self._inbox.data, self.packets.port, _HEADER, packet, room
+        )
+        self.counts.received += received
+        self.counts.unknown_senders += unknown
+        self.counts.wrong_length += wrong
+        if rows:
+            return self.rows(0, rows)
         count = self._inbox.receive(self._socket)
         self.counts.received += count
         return self.sort(count)
@@ -288,13 +451,21 @@ class PeerPorts:
         data, length, port = self.packets.data, self.packets.length, self.packets.port
         return PacketBatch(data[first:end], length[first:end], port[first:end])
 
-    def send(self, packets: PacketBatch, first: int = 0) -> None:
+    def send(self, packets: PacketBatch, first: int | None = None) -> None:
         """Send each packet to the peer at its port; packets to a port without a peer are lost.
 
         Args:
             packets: a batch that leaves the switch.
-            first: how many of them, ordered by port, were handled before.
+            first: how many of those to addresses, ordered by port, were sent before, after those
+                into rings; None if nothing was done yet.
         """
+        if first is None:
+            first = 0
+            data = np.ascontiguousarray(packets.data)
+            _, lost = put_into_rings(
+                data, packets.length, packets.port, _HEADER, self.rings.compiled(), self._words
+            )
+            self.rings.dropped += lost
         rows, positions, _ = by_port(packets.port, self._places)
         to = Addresses(self._addresses, positions[first:])
         try:

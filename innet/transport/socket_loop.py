@@ -1,4 +1,4 @@
-"""One worker at one UDP socket, without running Python for each batch.
+"""One worker at one UDP socket or pair of rings, without running Python for each batch.
 
 This compiled loop does for one worker what ``innet.network.drive`` does for any hosts and
 transports. It fills the frames of the next chunks, sends them, receives what has arrived, takes the
@@ -23,11 +23,25 @@ from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
 from innet.network import Host, Transport
 from innet.protocol import SlotClient, SlotState
-from innet.protocol.compiled import fill, receive
+from innet.protocol.compiled import fill, fill_frame, receive, take_frame
 from innet.protocol.counters import Stats
 from innet.protocol.slot_client import ClientState, Progress
-from innet.protocol.timers import next_deadline, shortest_wait, start
+from innet.protocol.timers import hear, next_deadline, overtake, shortest_wait, start
+from innet.transport.atomics import load_half, store_half
 from innet.transport.messages import failed
+from innet.transport.rings import (
+    HEADER_AT,
+    MY_READ,
+    MY_WRITTEN,
+    WorkerRing,
+    arrived,
+    doze,
+    publish,
+    release,
+    rise,
+    room_up,
+    row_of,
+)
 from innet.transport.system_calls import (
     LONGEST_DATAGRAM,
     MOST_SEGMENTS,
@@ -46,6 +60,8 @@ from innet.transport.udp import Link, Watch
 _TURNS = 1024  # iterations before the return to Python, which then handles Ctrl-C
 _STOPPED = 1.0  # seconds late: this process was stopped, and the others perhaps with it
 _YIELDS = 4  # before it sleeps: the peer often runs on the same processor
+_WRITTEN_AT_ONCE = 8  # packets in a ring before the switch sees them
+_RESULTS_AT_ONCE = 16  # read before the next chunks are sent
 _BATCH = 1 << 18  # bytes filled at once; they are still in the CPU cache when they are sent
 _QUEUED, _FLAGS, _UNDER_WAY = int(Stats.QUEUED), int(Stats.FLAGS), int(SlotState.WAITING)
 _ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(
@@ -56,10 +72,10 @@ _EAGAIN = errno.EAGAIN
 
 
 class SocketTransport(Transport, Protocol):
-    """A transport over one UDP socket."""
+    """A transport over one UDP socket, or over rings in shared memory."""
 
-    def link(self, head: NDArray[np.uint8]) -> Link:
-        """The socket, for frames that begin with ``head``."""
+    def link(self, head: NDArray[np.uint8]) -> Link | WorkerRing:
+        """The socket, for frames that begin with ``head``, or the rings."""
 
     def heard(self) -> None:
         """Note that packets have arrived."""
@@ -76,7 +92,7 @@ def socket_loop(end: Host, transport: Transport) -> SocketLoop | None:
 
 
 class SocketLoop:
-    """Drives one worker at one socket.
+    """Drives one worker at one socket or pair of rings.
 
     Args:
         end: one that ``runs_compiled``.
@@ -125,6 +141,13 @@ class SocketLoop:
         end, frames = self._end, self._frames
         state = end.compiled_state(now)
         link = self._transport.link(state.head)
+        if isinstance(link, WorkerRing):
+            ring_turns(link, state, watch, (self._counts, self._times))
+            progress = Progress(*self._counts.tolist())
+            end.take_up(progress)
+            if progress.received:
+                self._transport.heard()
+            return max(now, float(self._times[_NOW]))
         outbox = link.outbox
         room = link.arrival, link.reception, frames, outbox.transmission
         socket = link.descriptor, self._offset, outbox.most
@@ -262,6 +285,129 @@ def _send_queued(
     counts[_SENT] += sent
     counts[_WAITING] += sent
     times[_BOUND] = min(times[_BOUND], clock[0] + shortest_wait(timers))
+
+
+# ----------------------------------------------------------------------------
+# The same over rings. Frames are made in the ring itself, and results are read there.
+
+
+@njit(cache=True, nogil=True)
+def ring_turns(
+    ring: WorkerRing,
+    state: ClientState,
+    watch: Watch,
+    done: tuple[NDArray[np.int64], NDArray[np.float64]],
+) -> None:
+    """``turns`` with a pair of rings."""
+    stats, clock = state.notes
+    room = np.zeros(4, np.int64)
+    counts, times = done
+    counts[:] = 0
+    counts[_WAITING] = state.waiting
+    times[_BOUND] = -np.inf
+    idle = 0
+    ends = False
+    for _ in range(_TURNS):
+        if stats[_QUEUED] > 0 and not state.held and stats[_FLAGS] & state.halts == 0:
+            _write_queued(ring, state, counts, times, room)
+        if ends or counts[_WAITING] == 0:
+            break
+        count = arrived(ring)
+        if count > 0:
+            idle = 0
+            clock[0] = monotonic(room)
+            ends = _read(ring, min(count, _RESULTS_AT_ONCE), state, counts, times)
+            if clock[0] >= times[_BOUND]:
+                ends = _due(state, watch, times) or ends
+        elif idle < _YIELDS:
+            idle += 1
+            yield_processor()
+        else:
+            clock[0] = monotonic(room)
+            if _due(state, watch, times) or (counts[_RECEIVED] > 0 and not watch.lasting):
+                break
+            left = times[_BOUND] - clock[0]
+            found = 1
+            if doze(ring):
+                found = wait_readable(ring.woken, watch.descriptor, left, room)
+                ends = found != 1
+            rise(ring, found & 1 != 0, room)
+            clock[0] = monotonic(room)
+    times[_NOW] = clock[0]
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _write_queued(
+    ring: WorkerRing,
+    state: ClientState,
+    counts: NDArray[np.int64],
+    times: NDArray[np.float64],
+    room: NDArray[np.int64],
+) -> None:
+    """Write the frames of the chunks in the queue into the ring; those without room are lost."""
+    stats, clock = state.notes
+    (chunk, doing, queue), timers = state.slots
+    queued = stats[_QUEUED]
+    operation, elements, _, _ = state.chunks
+    where, message = (chunk, state.terms[1][4]), (state.words, operation, elements)
+    for slot in queue[:queued]:
+        doing[slot] = _UNDER_WAY
+    start(timers, chunk, queue[:queued], clock[0], state.last)
+    written = ring.state[MY_WRITTEN]
+    base, memory = ring.memory.ctypes.data, ring.memory
+    size = ring.outer + ring.packet
+    for index in range(queued):
+        if room_up(ring) <= 0:
+            counts[_LOST] += 1
+            continue
+        at = row_of(ring.rows, ring.stride, written, False)
+        begin = at + HEADER_AT - ring.outer
+        fill_frame(memory[begin : begin + size], state.head, queue[index], 0, where, message)
+        store_half(base + at, ring.packet)
+        written += 1
+        ring.state[MY_WRITTEN] = written
+        if (index + 1) % _WRITTEN_AT_ONCE == 0:
+            publish(ring, written, room)
+    publish(ring, written, room)
+    stats[_QUEUED] = 0
+    counts[_SENT] += queued
+    counts[_WAITING] += queued
+    times[_BOUND] = min(times[_BOUND], clock[0] + shortest_wait(timers))
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _read(
+    ring: WorkerRing,
+    count: int,
+    state: ClientState,
+    counts: NDArray[np.int64],
+    times: NDArray[np.float64],
+) -> bool:
+    """Take results where they lie in the ring; whether to return."""
+    stats = state.notes[0]
+    base, memory = ring.memory.ctypes.data, ring.memory
+    most = ring.outer + ring.packet
+    answers, size = 0, 0
+    for index in range(ring.state[MY_READ], ring.state[MY_READ] + count):
+        at = row_of(ring.rows, ring.stride, index, True)
+        length = load_half(base + at) + ring.outer
+        begin = at + HEADER_AT - ring.outer
+        frame = memory[begin : begin + most]
+        answers += take_frame(frame, length, state.terms, state.slots, state.chunks, state.notes)
+        size += length
+    release(ring, count)
+    if answers > 0:
+        clock = state.notes[1]
+        overtake(state.slots[0], state.slots[1], clock)
+        hear(state.slots[1], clock[0], clock[2])
+        clock[2] = -1.0
+    counts[_RECEIVED] += count
+    counts[_BYTES] += size
+    counts[_ANSWERS] += answers
+    counts[_WAITING] -= answers
+    if answers > 0:
+        times[_BOUND] = -np.inf  # a timer may now expire earlier
+    return bool(stats[_FLAGS] & state.halts != 0)
 
 
 @njit(cache=True, inner=True, nogil=True)

@@ -209,6 +209,22 @@ def wait_readable(one: int, other: int, seconds: float, words: Words) -> int:
     return int(words[0] >> 48 != 0) | int(words[1] >> 48 != 0) << 1
 
 
+@njit(cache=True, inner=True, nogil=True)
+def wait_readable_of(descriptors: tuple[int, int, int], seconds: float, words: Words) -> int:
+    """As ``wait_readable``, of three descriptors; ``words`` has (5,); 4 means the third."""
+    for index in range(3):
+        words[index] = (descriptors[index] & _LOW) | _POLLIN << 32
+    words[3] = int(seconds)
+    words[4] = int((seconds - words[3]) * 1e9)
+    at = words.ctypes.data
+    if _ppoll(at, 3, at + 24, 0) <= 0:
+        return 0
+    found = 0
+    for index in range(3):
+        found |= int(words[index] >> 48 != 0) << index
+    return found
+
+
 @njit(cache=True, nogil=True)
 def receive_messages(descriptor: int, messages: Words, first: int, room: int) -> int:
     """Fill ``messages[first : first + room]``; returns how many were received, or -errno."""

@@ -111,7 +111,7 @@ class UdpTransport:
         self._port = port
         rows = max(1, min(MOST_AT_ONCE, _BATCH // layout.frame_size))
         self._inbox = SegmentInbox(layout.frame_size - _HEADERS, _HEADERS, rows)
-        self._inbox.data[:, :_HEADERS] = _headers(switch, source, layout)
+        self._inbox.data[:, :_HEADERS] = outer_headers(switch, source, layout)
         self._ports = np.full(len(self._inbox.data), port, np.int32)
         self._options = (True, 0)  # of a new socket: UDP checksum, type of service
         self._followed: NDArray[np.uint8] | None = None  # the head that the options were set for
@@ -174,9 +174,13 @@ class UdpTransport:
         length = self._inbox.length[:count] + np.int32(_HEADERS)
         return PacketBatch(self._inbox.data[:count], length, self._ports[:count])
 
+    def wait_for(self, seconds: float, *others: int) -> list[int]:
+        """Sleep until packets have arrived or ``others`` can be read; returns what can."""
+        return readable(seconds, self._socket.fileno(), *others)
+
     def wait(self, now: float, until: float) -> float:
         """Sleep until something has arrived or it is ``until``; at most a second."""
-        readable(min(until - now, _LONGEST_WAIT), self._socket.fileno())
+        self.wait_for(min(until - now, _LONGEST_WAIT))
         return max(now, self.now())
 
 
@@ -196,7 +200,7 @@ def _connected(source: Endpoint, switch: Endpoint) -> socket.socket:
     return sock
 
 
-def _headers(source: Endpoint, destination: Endpoint, layout: Layout) -> NDArray[np.uint8]:
+def outer_headers(source: Endpoint, destination: Endpoint, layout: Layout) -> NDArray[np.uint8]:
     """The outer headers of a frame from ``source`` to ``destination``."""
     frame = pack(
         layout,

@@ -22,6 +22,7 @@ from innet.service.server import SwitchService
 SERVE = (sys.executable, "-m", "innet", "switch", "serve")
 LOOPBACK = "127.0.0.1:0"
 QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=60.0)
+CARRIER = "auto"  # what carries packets of ``joined`` workers, unless a test says so
 SECONDS = 60.0  # for all to join, on a machine that is busy with other tests
 
 
@@ -79,7 +80,7 @@ def together(functions, seconds=120):
 
 def joined(service, stack, workers=2, job="test", **options):
     """Memberships of all workers of a job, to be closed with ``stack``."""
-    options = {"deadline": SECONDS} | options
+    options = {"deadline": SECONDS, "transport": CARRIER} | options
 
     def enter(worker):
         return join(where(service), job=job, worker=worker, workers=workers, **options)

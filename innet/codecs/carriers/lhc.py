@@ -114,13 +114,22 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         self._sketches += 1
         union, summed = yield [Segment(ReduceOp.OR, index), Segment(ReduceOp.SUM, sketch)]
         watch.enter("decode")
-        if chosen.filter is not None:
-            union = kernels.bloom_query(union, size, chosen.filter)
-        found, missing = kernels.lhc_peel(union, summed, size, layout)
+
+        def peel() -> tuple[Ints, ...]:
+            items = union
+            if chosen.filter is not None:
+                items = kernels.bloom_query(union, size, chosen.filter)
+            found, missing = kernels.lhc_peel(items, summed, size, layout)
+            return *found, missing
+
+        once = self.context.decoding
+        how = (size, layout, chosen.filter)
+        listed, integers, missing = peel() if once is None else once(how, (union, summed), peel)
         asked, stalled = 0, kernels.popcount(missing)
         if stalled:
-            asked = yield from self._repair(contribution, found, missing, summed, chosen)
-        listed, integers = found
+            asked = yield from self._repair(
+                contribution, (listed, integers), missing, summed, chosen
+            )
         # What passes a filter by mistake is zero; so are sums that cancelled out, which are few.
         items = listed.size if chosen.filter is None else int(np.count_nonzero(integers))
         self._overlap = items / support_size.summed

@@ -5,7 +5,22 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from support import service as support
 from support.service import serving, wait_until_empty
+
+
+def pytest_generate_tests(metafunc):
+    """Tests run over UDP, or once with each transport that their mark names."""
+    if "carrier" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("carriers")
+        names = mark.args if mark else ("udp",)
+        metafunc.parametrize("over", names, ids=names if mark else [pytest.HIDDEN_PARAM])
+
+
+@pytest.fixture(autouse=True)
+def carrier(over, monkeypatch):
+    """What carries packets of workers who join by ``joined``."""
+    monkeypatch.setattr(support, "CARRIER", over)
 
 
 @pytest.fixture(scope="module")

@@ -40,12 +40,15 @@ from innet.service import transport as service_fabric
 from innet.service.connections import Channel
 from innet.service.server import SwitchService
 
+BOTH = pytest.mark.carriers("udp", "shm")
+
 
 def gradients(workers=2, size=700, seed=1):
     rng = np.random.default_rng(seed)
     return [rng.laplace(size=size).astype(np.float32) for _ in range(workers)]
 
 
+@BOTH
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("codec", ["dense", "lhc", "scalecom"])
 def test_equal_to_the_collective_bit_for_bit(service, stack, codec, workers):
@@ -85,6 +88,7 @@ def test_a_window_that_follows_congestion_is_refused(service, stack):
         make_workers([alone], timing=Timing(window_control="aimd"))
 
 
+@BOTH
 def test_jobs_share_the_switch_without_noticing(service, stack):
     ours = make_workers(joined(service, stack, 2, job="ours"))
     theirs = make_workers(joined(service, stack, 3, job="theirs"))
@@ -130,6 +134,7 @@ def test_a_second_worker_of_an_index_is_refused(service, stack):
         join(where(service), job="test", worker=1, workers=2, deadline=SECONDS)
 
 
+@BOTH
 def test_a_worker_that_is_gone_is_named_at_once(service, stack):
     pair = joined(service, stack)
     ends = make_workers(pair)
@@ -175,6 +180,7 @@ def test_a_process_that_was_forked_does_not_end_the_connection(service, stack, m
     assert not pair[1].gone
 
 
+@BOTH
 def test_a_worker_that_left_is_named(service, stack, monkeypatch):
     assert service_fabric._LONG_SILENCE > service_fabric._SILENCE
     monkeypatch.setattr(service_fabric, "_LONG_SILENCE", 0.7)
@@ -201,6 +207,7 @@ def test_who_left_on_purpose_is_waited_for_longer():
     assert transport.watch(15.2).until == 15.0 + 0.5
 
 
+@BOTH
 def test_a_worker_is_replaced_and_all_go_on(service, stack):
     pair = joined(service, stack)
     pair[1].close()
@@ -231,6 +238,7 @@ def test_who_asks_for_the_next_epoch_calls_the_others(service, stack):
     all_reduce(make_workers(pair), gradients())
 
 
+@BOTH
 def test_the_others_go_on_without_a_worker_that_is_late(service, stack):
     trio = joined(service, stack, 3)
     patience = Timing(timeout=0.05, max_timeout=0.2, give_up=60, partial_after=1.5)
@@ -255,6 +263,7 @@ def test_the_others_go_on_without_a_worker_that_is_late(service, stack):
     all_reduce(make_workers(trio), gradients(3))
 
 
+@BOTH
 def test_the_others_go_on_without_a_worker_that_is_gone(service, stack):
     trio = joined(service, stack, 3)
     trio[1].close()
@@ -439,6 +448,7 @@ def test_services_that_cannot_be(changes, why):
         serve()
 
 
+@BOTH
 def test_workers_learn_that_the_switch_stops_and_go_on_with_the_next(stack):
     with serving() as service:
         address = where(service)

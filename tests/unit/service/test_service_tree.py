@@ -59,6 +59,7 @@ def test_seventy_workers_are_summed_as_in_memory(service, stack, codec):
     assert all(each["packets_in"] > 0 for each in job["members"])
 
 
+@pytest.mark.carriers("udp", "shm")
 def test_two_jobs_have_switches_of_their_own(service, stack):
     ours = make_workers(joined(service, stack, 40, job="ours"))
     theirs = make_workers(joined(service, stack, 3, job="theirs"))

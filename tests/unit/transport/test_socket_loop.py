@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.rings import ring_link
 
 from innet.core.errors import MembershipError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
@@ -39,8 +40,13 @@ def new_worker(timing: Timing = TIMING) -> SlotClient:
 
 
 @contextlib.contextmanager
-def link(segments: bool, layout: Layout = LAYOUT):
-    """A worker's transport, and the socket at its other end."""
+def link(carrier: bool | str, layout: Layout = LAYOUT):
+    """A worker's transport, and what is at its other end: a socket, or for "shm" rings."""
+    if carrier == "shm":
+        with ring_link(layout, ME, SWITCH) as ends:
+            yield ends
+        return
+    segments = bool(carrier)
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as switch,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
@@ -96,14 +102,17 @@ def arrived(sock: socket.socket) -> list[bytes]:
     return frames
 
 
-@pytest.mark.parametrize("segments", [True, False])
+CARRIERS = pytest.mark.parametrize("carrier", [True, "shm"])
+
+
+@pytest.mark.parametrize("carrier", [True, False, "shm"])
 @pytest.mark.parametrize("seed", range(5))
-def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
+def test_equal_to_what_python_drives(carrier: bool | str, seed: int) -> None:
     """Frames, counters, slots and results, whatever comes."""
     rng = np.random.default_rng(seed)
     words = rng.integers(-99, 99, 5 * 40 - 3).astype(np.int32)
     end, twin = new_worker(), new_worker()
-    with link(segments) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         for each in (end, twin):
             each.start([Segment(ReduceOp.SUM, words)], transport.now())
@@ -134,9 +143,10 @@ def test_equal_to_what_python_drives(segments: bool, seed: int) -> None:
         np.testing.assert_array_equal(end.results()[0], twin.results()[0])
 
 
-def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
+@CARRIERS
+def test_timers_of_chunks_that_were_sent_in_compiled_code_run(carrier: bool | str) -> None:
     end = new_worker()
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 9, np.int32))], now := transport.now())
         fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
@@ -153,9 +163,10 @@ def test_timers_of_chunks_that_were_sent_in_compiled_code_run() -> None:
             end.outgoing(sent + 20.0)
 
 
-def test_who_gets_no_answer_gives_up() -> None:
+@CARRIERS
+def test_who_gets_no_answer_gives_up(carrier: bool | str) -> None:
     end = new_worker(Timing(timeout=0.02, max_timeout=0.02, give_up=0.3))
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         with pytest.raises(StalledError, match="sequence 1"):
@@ -184,10 +195,11 @@ def answer(switch: socket.socket, chunks, **fields: int) -> None:
         switch.send(frame[0, HEADERS:].tobytes())
 
 
-def test_all_results_end_the_wait_for_more() -> None:
+@CARRIERS
+def test_all_results_end_the_wait_for_more(carrier: bool | str) -> None:
     """Sent, slept and taken without a step of Python between."""
     end = new_worker()
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
         end._timers.heard(now, -1.0)  # so the first result ends no silence
@@ -199,10 +211,11 @@ def test_all_results_end_the_wait_for_more() -> None:
         assert 0.1 <= after - now < 30.0
 
 
-def test_what_later_results_overtook_is_sent_again_in_compiled_code() -> None:
+@CARRIERS
+def test_what_later_results_overtook_is_sent_again_in_compiled_code(carrier: bool | str) -> None:
     """And nothing else; the time-out alone would be longer than the worker is patient."""
     end = new_worker(Timing(timeout=60.0, max_timeout=60.0, give_up=20.0, reordering=0.05))
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
 
@@ -226,12 +239,13 @@ def test_what_later_results_overtook_is_sent_again_in_compiled_code() -> None:
         assert end.counters.retransmissions == 1
 
 
-def test_what_was_lost_at_the_end_is_found_in_compiled_code() -> None:
+@CARRIERS
+def test_what_was_lost_at_the_end_is_found_in_compiled_code(carrier: bool | str) -> None:
     """By its last chunk, which is sent again before anybody's patience ends."""
     end = new_worker(
         replace(TIMING, timeout=60.0, max_timeout=60.0, reordering=0.01, tail_probe=0.02)
     )
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 40 - 3, np.int32))], now := transport.now())
 
@@ -269,10 +283,11 @@ def heeds_ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@CARRIERS
 @pytest.mark.usefixtures("heeds_ctrl_c")
-def test_ctrl_c_ends_the_wait() -> None:
+def test_ctrl_c_ends_the_wait(carrier: bool | str) -> None:
     end = new_worker()
-    with link(True) as (transport, _):
+    with link(carrier) as (transport, _):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5, np.int32))], now := transport.now())
         pressed = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
@@ -287,10 +302,11 @@ def test_ctrl_c_ends_the_wait() -> None:
         assert transport.now() < now + 4.0
 
 
-def test_what_the_switch_says_ends_the_wait() -> None:
+@CARRIERS
+def test_what_the_switch_says_ends_the_wait(carrier: bool | str) -> None:
     end = new_worker()
     here, there = socket.socketpair()
-    with link(True) as (transport, _), here, there:
+    with link(carrier) as (transport, _), here, there:
         transport.watch = lambda now: Watch(here.fileno(), now + 60.0, True)  # type: ignore[method-assign]
         heard = []
 
@@ -307,10 +323,11 @@ def test_what_the_switch_says_ends_the_wait() -> None:
         assert heard == [b"x"]
 
 
-def test_packets_end_a_wait_that_they_may_change() -> None:
+@CARRIERS
+def test_packets_end_a_wait_that_they_may_change(carrier: bool | str) -> None:
     """Where somebody is gone, the transport measures how long it has been silent since."""
     end = new_worker()
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 8, np.int32))], now := transport.now())
         end._timers.heard(now, -1.0)
@@ -324,11 +341,14 @@ def test_packets_end_a_wait_that_they_may_change() -> None:
         assert after < now + 4.0  # and the time-out is 5 s
 
 
-def test_the_first_results_after_a_silence_let_the_chunks_go_on_that_were_held_back() -> None:
+@CARRIERS
+def test_the_first_results_after_a_silence_let_the_chunks_go_on_that_were_held_back(
+    carrier: bool | str,
+) -> None:
     timing = Timing(timeout=0.05, max_timeout=60.0, give_up=90.0, adaptive=False)
     member = replace(MEMBER, window=16)
     end = SlotClient(LAYOUT, member, source=ME, switch=SWITCH, timing=timing)
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 16, np.int32))], now := transport.now())
         loop._turn(now, at_once(now))
@@ -365,10 +385,11 @@ def test_a_window_goes_in_pieces_and_what_a_socket_refuses_is_not_lost() -> None
         assert arrived(switch) == expected
 
 
-def test_a_sum_that_lacks_somebody_ends_the_sending() -> None:
+@CARRIERS
+def test_a_sum_that_lacks_somebody_ends_the_sending(carrier: bool | str) -> None:
     """As where Python drives, with others who have asked for such sums."""
     end, twin = new_worker(), new_worker()
-    with link(True) as (transport, switch):
+    with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         for each in (end, twin):
             each.all_or_none = True
@@ -388,8 +409,9 @@ def test_a_sum_that_lacks_somebody_ends_the_sending() -> None:
         assert end.counters.sent == 8
 
 
-def test_what_needs_python_between_batches_is_driven_by_it() -> None:
-    with link(True) as (transport, _):
+@CARRIERS
+def test_what_needs_python_between_batches_is_driven_by_it(carrier: bool | str) -> None:
+    with link(carrier) as (transport, _):
         assert isinstance(socket_loop(new_worker(), transport), SocketLoop)
         for timing in (replace(TIMING, window_control="aimd"), replace(TIMING, partial_after=1.0)):
             assert socket_loop(new_worker(timing), transport) is None

@@ -360,7 +360,7 @@ class TestTheCommandLine:
     def test_options_that_are_refused(self, capsys):
         assert main(["--dp-grpc-server-addr", "x"]) == 1
         assert main(["--no-p4", "--cpu-port", "700"]) == 1
-        assert main(["--no-p4", "--grpc-server-ssl"]) == 1
+        assert main(["--no-p4", "--thrift-port", "0", "--grpc-server-ssl"]) == 1
         said = capsys.readouterr().err.splitlines()
         assert ["give interfaces by -i" in said[0], "1 to 510" in said[1]] == [True, True]
         assert "--grpc-server-cert" in said[2]

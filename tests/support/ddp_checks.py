@@ -189,7 +189,7 @@ def equal_to_memory(codec, steps=3):
         for found, expected in zip(means(model.module), memory.means(gradients), strict=True):
             np.testing.assert_array_equal(found, expected)
         optimizer.step()
-    assert {report.transport for report in state.reports.values()} == {"udp"}
+    assert {report.transport for report in state.reports.values()} == {"shm"}
     state.close()
 
 

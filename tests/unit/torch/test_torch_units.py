@@ -123,12 +123,17 @@ def test_the_hook_is_for_distributed_data_parallel():
         ddp_hook(None, torch.ones(3))  # as PyTorch's own hooks may be registered
 
 
-def test_codecs_of_a_process_group_remember_nothing():
+def test_codecs_of_a_process_group_remember_nothing(monkeypatch):
     for name in ("exact", "dense", "lhc", "qsgd"):
         assert stateless_codec(name) == name
     for name in ("topk", "scalecom", "thc", "powersgd", "dgc"):
-        with pytest.raises(CompositionError, match=f"INNET_CODEC is '{name}'"):
+        with pytest.raises(CompositionError, match=f"the codec is '{name}'"):
             stateless_codec(name)
+        monkeypatch.setenv("INNET_CODEC", name)
+        with pytest.raises(CompositionError, match=f"INNET_CODEC is '{name}'"):
+            stateless_codec()
+    monkeypatch.delenv("INNET_CODEC")
+    assert stateless_codec() == "exact"
     with pytest.raises(UnknownNameError, match="exakt"):
         stateless_codec("exakt")
 

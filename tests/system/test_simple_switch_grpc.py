@@ -52,7 +52,8 @@ def cable():
 
 @pytest.fixture
 def host(cable):
-    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    # With a protocol already here it would receive from all interfaces until it is bound.
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     sock.bind((cable[0], ETHERTYPE))
     sock.settimeout(60.0)
     yield sock

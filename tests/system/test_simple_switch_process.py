@@ -51,7 +51,8 @@ def ip(command):
 
 def tap(interface):
     """A socket that sends and receives whole frames of ours."""
-    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
+    # With a protocol already here it would receive from all interfaces until it is bound.
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     sock.bind((interface, 0x88B5))
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     sock.settimeout(SECONDS)  # a first packet may wait until Numba has compiled what sends it

@@ -242,7 +242,7 @@ def _jobs(tables: Sequence[Mapping[str, Any]], common: SimulateSettings) -> list
     names = [job.name for job in found]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"two jobs are called {name!r}; give each a name of its own.")
+            raise InputError(f"two jobs are called {name!r}; give them different names.")
     return found
 
 

@@ -162,7 +162,7 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
         """What follows from the norms.
 
         Raises:
-            InputError: so many workers' integers could overflow; the same on all workers.
+            InputError: the integers of the workers could overflow; the same on all workers.
         """
         parameters = self.parameters
         self._check_room(workers)

@@ -48,7 +48,7 @@ class ScaleComSettings(Settings):
         flops: floating-point operations that a worker spends in an iteration for each element of
             the gradient, for each layer. The rates follow by the paper's rule of thumb.
         first_dense: send the first of several layers completely, whatever its rate.
-        warmup: the first all-reduces, so many, send everything.
+        warmup: the number of all-reduces at the start that send everything.
     """
 
     rate: Rate = 100

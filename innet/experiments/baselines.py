@@ -129,7 +129,7 @@ class Baseline:
         if isinstance(self.options, _Sparse):
             chosen = math.ceil(min(self.options.ratio, density) * elements)
             width = ELEMENT_BYTES[self.dtype]
-            # Indices count as so many elements more.
+            # Indices count as additional elements.
             elements = chosen * (width + _INDEX_BYTES) // width
         if self.algorithm == "all-gather":
             return all_gather(workers, [elements] * workers, dtype=self.dtype)

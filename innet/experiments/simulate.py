@@ -418,7 +418,7 @@ class _Taken:
 class _BucketNetwork:
     """The workers, their codecs and the network, on which buckets are summed one after the other.
 
-    Each bucket has codecs of its own, as in ``innet.torch``, and gradients that are the same in all
+    Each bucket has its own codecs, as in ``innet.torch``, and gradients that are the same in all
     iterations. Where nothing is random, all codecs are as they were and all workers begin together,
     an all-reduce of the same gradients takes the same time, as every all-reduce ends with an idle
     network; it is simulated once.

@@ -352,7 +352,7 @@ class CodecSizes:
     def of(
         self, codec: CodecDescription, parts: Sequence[tuple[Support | None, int]], workers: int
     ) -> RoundSizes:
-        """The rounds of a gradient whose parts have codecs of their own, in the same rounds.
+        """The rounds of a gradient whose parts have their own codecs, in the same rounds.
 
         Args:
             codec: of each part.

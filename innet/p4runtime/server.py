@@ -1,6 +1,6 @@
 """The gRPC server of P4Runtime.
 
-RPCs are received in a thread of their own, by asyncio, and carried out by the thread that runs the
+RPCs are received in a separate thread, by asyncio, and carried out by the thread that runs the
 switch (``calls.CallQueue``).
 
 Source: P4Runtime 1.5.

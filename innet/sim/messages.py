@@ -570,7 +570,7 @@ def halving_doubling_seconds(
 ) -> float:
     """The same of recursive halving and doubling, on a network without oversubscription.
 
-    With n no power of two, hosts that have a part of their own from the start begin at once and
+    With n no power of two, hosts that have their own part from the start begin at once and
     share links with others, which takes a few percent more.
     """
     power = 1 << (n.bit_length() - 1)

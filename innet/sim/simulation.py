@@ -960,8 +960,8 @@ class Simulation:
     def set_faults(self, faults: Faults, cables: Sequence[int] | None = None) -> None:
         """Let cables duplicate, hold back, delay and spoil packets, in both directions.
 
-        Losses, outages and restarts have functions of their own, and ``tick`` has no meaning here.
-        Packets of flows without bytes of their own are neither corrupted nor truncated.
+        Losses, outages and restarts have separate functions, and ``tick`` has no meaning here.
+        Packets of flows without their own bytes are neither corrupted nor truncated.
 
         Args:
             faults: of all faulty cables.

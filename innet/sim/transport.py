@@ -1,7 +1,7 @@
 """A reliable transport between hosts in simulated time: TCP's mechanisms, or those of RoCE.
 
 The baselines send their messages with it (``innet.sim.messages``). It is a state machine in
-compiled code, over arrays; it has no clock, no links and no memory of its own. One row of
+compiled code, over arrays; it owns no clock, no links and no memory. One row of
 ``Senders`` is a message at its source, the row of the same number of ``Receivers`` is that message
 at its destination. Rows are used again: a row's ``generation`` counts its messages, every segment
 and every acknowledgement carries it, and those of an earlier message are ignored. A receiver takes
@@ -23,7 +23,7 @@ Segments are numbered from 0; each has the same payload, but for the last. Whoev
   once everything was acknowledged (the row may then be opened again), ``OPEN``, or ``STALE``.
 * ``deadline(senders, rules, row)`` is the time at which ``on_timeout(senders, rules, row, now)``
   wants to be called, ``FOREVER`` for never. It moves with nearly every call, mostly later: a driver
-  may keep one event for a row, look at the deadline when it comes, and make it anew.
+  may keep one event for a row, look at the deadline when it comes, and make it again.
 
 Times are picoseconds.
 

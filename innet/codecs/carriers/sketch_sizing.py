@@ -33,7 +33,7 @@ _COUPLED = {
         (100_000, 1.13, 110), (300_000, 1.10, 160), (1_000_000, 1.079, 400),
     ),
 }  # fmt: skip
-_CELLS = 1.2  # about so many an item takes; what a filter is chosen by
+_CELLS = 1.2  # about this number for each item; what a filter is chosen by
 _FEWEST = 1_000  # items; with fewer, too much of a coupled sketch is its boundary
 
 

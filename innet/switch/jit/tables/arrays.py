@@ -7,7 +7,7 @@ depends on how the table matches, and takes changes of the control plane in plac
 
 * exact: nothing, the state's own hash table is searched;
 * lpm: the entries in order, and for each the prefix that contains it (``prefixes``);
-* ternary: a hash table by mask (``masks``) or, where most entries have a mask of their own, a tree
+* ternary: a hash table by mask (``masks``) or, where most entries have different masks, a tree
   of boxes (``box_tree``);
 * range: a tree of boxes;
 * indirect (action profiles): nothing but the table's own copies of actions (``member_arrays``).

@@ -51,7 +51,7 @@ from innet.sim.transport import (
 )
 
 PATHS = 64
-"""The number of paths, of which a connection takes one, by its number: the flows that ECMP hashes."""
+"""Paths, of which each connection takes one, by its number: the flows that ECMP hashes."""
 
 ROW = np.dtype(
     [

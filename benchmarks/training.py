@@ -49,7 +49,7 @@ LONG_CODECS = (
     *("gs-sgd", "sketched-sgd", "qsgd", "thc", "dense"),
 )
 COMPOSED["powersgd-4"] = {"preset": "powersgd", "selector": {"rank": 4}}
-# An hour of two cores for each run: these codecs with one seed, unless others are named.
+# Up to half an hour of a core for each run: these codecs with one seed, unless others are named.
 LARGE = ("mnist5k-resnet", "docs-gpt")
 OF_LARGE = ("plain", "topk", "scalecom")
 Many = Annotated[list[str] | None, typer.Option(help="Repeatable. [default: all]")]

@@ -393,7 +393,7 @@ class BucketHook(ABC):
             )
         if id(parameter) not in self._names:
             raise StateError(
-                f"a parameter of shape {tuple(parameter.shape)} is none of named_parameters; give "
+                f"a parameter of shape {tuple(parameter.shape)} is not in named_parameters; give "
                 "HookState those of the model that is wrapped."
             )
         return self._names[id(parameter)]

@@ -87,7 +87,7 @@ class ControlLog:
 
     Args:
         switch: the switch that they change.
-        log: of its packets; it knows how entries are told.
+        log: of its packets; it knows the form of entries.
     """
 
     def __init__(self, switch: Switch, log: PacketLog) -> None:

@@ -37,7 +37,7 @@ class _Socket(Protocol):
 
 
 class Publisher:
-    """Publishes messages to whoever subscribes.
+    """Publishes messages to all subscribers.
 
     Args:
         address: to listen at, such as ipc:///tmp/bmv2-0-notifications.ipc.
@@ -191,7 +191,7 @@ class _Pynng:
         try:
             self._socket.send(message, block=False)
         except self._pynng.TryAgain:
-            return  # nobody takes it
+            return  # no subscriber takes it
 
     def receive(self) -> bytes | None:
         try:

@@ -129,7 +129,7 @@ class ThriftServer:
             except queue.Empty:
                 return
             if not call.answer.set_running_or_notify_cancel():
-                continue  # nobody waits for it any more
+                continue  # no client waits for it any more
             self._run(call)
 
     def _run(self, call: _Pending) -> None:

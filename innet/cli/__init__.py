@@ -1,7 +1,7 @@
 """The command line: ``innet --help``.
 
-What it takes to run a command is imported within ``main``, so that an interruption is told in one
-line even if it comes during the imports, which take longest.
+``main`` imports what a command needs. So an interruption is reported in one line even if it comes
+during the imports, which take longest.
 """
 
 from __future__ import annotations

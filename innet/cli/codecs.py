@@ -163,7 +163,7 @@ def _preset(name: str) -> dict[str, Any]:
 
 
 def _value_bits(codec: Codec) -> dict[int, int | None]:
-    """By the number of workers; None where the codec has no room for so many."""
+    """By the number of workers; None where the codec has no room for that number."""
     found: dict[int, int | None] = {}
     for workers in (4, 32, 1024, 32768):
         try:

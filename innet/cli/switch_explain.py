@@ -265,9 +265,9 @@ def show(
 ) -> None:
     """Run packets one by one and print what happens; before each the sweeps that its time brings.
 
-    As JSON it is one document per packet, each on a line of its own. In time, where ``timed`` or a
+    As JSON it is one document per packet, each on a separate line. In time, where ``timed`` or a
     packet with its time says so, packets wait in the egress queues; what happens to a packet is
-    then told in as many parts as there are times at which something happens to it.
+    then shown in as many parts as there are times at which something happens to it.
 
     Raises:
         InputError: nothing to trace, a packet that is not PORT:HEX[@TIME], or a capture without

@@ -74,7 +74,7 @@ def build_codec(
             of each other.
         layers: the shapes of the model's layers, or their numbers of elements, in the order of the
             gradient, by name or without names: for parts that treat each by itself and are not
-            given layers of their own, and for codecs by pattern.
+            given their own layers, and for codecs by pattern.
         kernels: a name that ``innet.kernels.get`` knows.
         clock: seconds, for the times in the outcome.
         gain: send the squares of what is sent, too, for AdaScale's gain; see

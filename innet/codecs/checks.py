@@ -35,10 +35,10 @@ def check_gradient(
     Args:
         x: must be one-dimensional, float32, finite.
         worker: whose it is, for the message.
-        one_in: pick what is not zero if that is at most one element in so many; None: do not.
+        one_in: pick what is not zero if that is at most one element in this number; None: do not.
 
     Returns:
-        What else was seen of it, so that nobody has to read it again.
+        What else the pass found, so that no later step has to read it again.
 
     Raises:
         GradientError: names the worker and what is wrong, with the first index that is not finite.

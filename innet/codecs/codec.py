@@ -196,10 +196,10 @@ class Codec(NotCopyable):
         return {}
 
     def value_bits(self, workers: int) -> int:
-        """Bits of a worker's integer, with its sign, when so many workers take part.
+        """Bits of a worker's integer, with its sign, for this number of workers.
 
         Raises:
-            InputError: the quantizer has no room for so many; says what to choose instead.
+            InputError: the quantizer has no room for that number; says what to choose instead.
         """
         return self.quantizer.value_bits(workers)
 

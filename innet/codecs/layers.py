@@ -23,7 +23,7 @@ _Extent = Annotated[int, Field(ge=1)]
 _Shape = Annotated[tuple[_Extent, ...], Field(strict=False, min_length=1)]
 Layers = tuple[_Extent | _Shape, ...] | None
 """A parameter: of each layer the shape, or its number of elements where that is all that is known;
-in the order of the gradient. None: as the codec is told, else one layer.
+in the order of the gradient. None: those given to the codec, else one layer.
 """
 
 
@@ -57,7 +57,7 @@ def names_of(layers: ModelLayers) -> list[str]:
 
 
 def chosen_layers(parameter: Layers, told: Shapes | None) -> Shapes | None:
-    """The layers of a part: its own parameter, or those that the codec was told."""
+    """The layers of a part: its own parameter, or those that the codec was given."""
     return told if parameter is None else as_shapes(parameter)
 
 

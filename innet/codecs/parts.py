@@ -498,18 +498,18 @@ class Quantizer(Part[P]):
 
     @abstractmethod
     def largest_integer(self, workers: int) -> int:
-        """The largest magnitude of a worker's integer when so many take part, at least 1.
+        """The largest magnitude of a worker's integer when this number takes part, at least 1.
 
         The sum of all workers' integers and each partial sum stay in int32, unless
         ``Scaling.may_overflow`` says otherwise.
 
         Raises:
-            InputError: no integers are small enough for so many workers. The message says for how
-                many they are, and what to choose instead.
+            InputError: no integers are small enough for this number of workers. The message says
+                for how many they are, and what to choose instead.
         """
 
     def value_bits(self, workers: int) -> int:
-        """Bits of an integer, with its sign, when so many workers take part.
+        """Bits of an integer, with its sign, for this number of workers.
 
         Raises:
             InputError: as ``largest_integer``.

@@ -16,7 +16,7 @@
     ├── StateError            saved or remembered state that does not fit what it is used with
     ├── StalledError          a wait that reached its deadline; says whom it waited for
     │   └── MembershipError   ... or is in vain: a worker left the job, or the switch is gone
-    ├── OverflowedError       a sum that left int32; codecs are told by it, and begin again
+    ├── OverflowedError       a sum that left int32; codecs catch it and begin again
     ├── NetworkError          an interface, a socket or a process of a network that failed
     └── MissingToolError      a tool or package that is not installed; says how to get it
 

@@ -18,7 +18,7 @@ from innet.core.errors import ConfigError
 from innet.core.schedules import Schedule, parse
 
 Scope: TypeAlias = Literal["job", "rack", "none"]
-"""Who averages after a step: all workers of the job, those of each rack, or nobody."""
+"""Who averages after a step: all workers of the job, those of each rack, or none."""
 
 _COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
 _MOST = 1_000_000

@@ -10,8 +10,7 @@ from innet.core.errors import InputError
 class NotCopyable:
     """Refuses to be copied or pickled, and says what to do instead.
 
-    Python's own message would name some part of a part. A process that is started anew makes an
-    object of its own.
+    Python's own message would name some part of a part. A new process makes its own object.
 
     Attributes:
         instead_of_a_copy: what to do.

@@ -1,7 +1,7 @@
 """Numba's ``njit`` for innet's own functions, whose machine code is kept on disk with more care.
 
 Numba keeps the code of a function (``cache=True``) beside its source or in the user's cache folder,
-and makes it anew when that file changes. Here it is made anew as well when a file changes that the
+and makes it again when that file changes. Here it is also made again when a file changes that the
 function's file imports, since what it calls and the constants it uses are compiled into it; and
 where code cannot be kept, or was damaged, or the disk is full, that costs time and nothing else.
 Of several processes that need the same function, one compiles it and the others wait for its code.
@@ -54,7 +54,7 @@ def njit(
         signature: compile for this one now, and for no other later; None for whatever comes.
         cache: keep the machine code for other processes, where there is a place.
         inner: for what compiled functions call and Python seldom does. For them it is compiled
-            without what Python calls it by and without machine code of its own, which would not be
+            without what Python calls it by and without its own machine code, which would not be
             used: a caller's code contains that of what it calls. Python may call it too, and then
             it is compiled once more.
         options: those of ``numba.njit``.

@@ -252,7 +252,7 @@ SimulatedNetworks: TypeAlias = tuple[
 
 
 def default_program(topology: str | None, workers: int = 1) -> str:
-    """The program that a network runs unless told otherwise.
+    """The program that a network runs by default.
 
     Args:
         topology: name of the topology, with or without options; None if none was chosen.

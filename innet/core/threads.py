@@ -23,7 +23,7 @@ def cores() -> int:
 
 @contextmanager
 def parallel_map(threads: int) -> Iterator[Map]:
-    """A ``map`` that calls in so many threads; results come in order.
+    """A ``map`` that calls in this number of threads; results come in order.
 
     When the context closes, all calls have returned.
     """

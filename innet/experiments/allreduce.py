@@ -76,7 +76,7 @@ def _memory() -> float:
 
 
 def faults_of(settings: FaultSettings, workers: int) -> Faults | None:
-    """The faults of a network with so many workers; None if there are none.
+    """The faults of a network with this number of workers; None if there are none.
 
     Raises:
         InputError: an outage of a worker that does not exist.

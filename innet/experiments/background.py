@@ -1,6 +1,6 @@
 """Traffic beside all-reduces: flows at a rate, incast, and flows whose sizes come from a file.
 
-It is described by tables, in a TOML file of its own or beside the settings of a network:
+It is described by tables, in a separate TOML file or beside the settings of a network:
 ``[[flow]]``, ``[[incast]]`` and ``[[random]]``. Packets have no bytes, and switches forward them by
 themselves, through the queues that the job's packets wait in.
 """
@@ -358,7 +358,7 @@ def _random(table: RandomTable, network: Network, hosts: int, rng: np.random.Gen
     for source in sources:
         others = [host for host in targets if host != source]
         if not others:
-            raise InputError(f"worker {source} has nobody to send to; name other destinations.")
+            raise InputError(f"worker {source} has no destination; name other destinations.")
         count = int(rng.poisson(each * table.seconds))
         starts = np.sort(rng.uniform(0, table.seconds, count)) + table.start
         drawn = np.interp(rng.random(count), shares, sizes)

@@ -45,7 +45,7 @@ class _Dense(Settings):
 
 
 class _Server(_Dense):
-    """Settings of a parameter server on hosts of its own."""
+    """Settings of a parameter server on separate hosts."""
 
     servers: Annotated[int, Field(ge=1, le=256)] = 1
 
@@ -129,7 +129,7 @@ class Baseline:
         if isinstance(self.options, _Sparse):
             chosen = math.ceil(min(self.options.ratio, density) * elements)
             width = ELEMENT_BYTES[self.dtype]
-            # Indices count as so many elements more.
+            # Indices count as additional elements.
             elements = chosen * (width + _INDEX_BYTES) // width
         if self.algorithm == "all-gather":
             return all_gather(workers, [elements] * workers, dtype=self.dtype)
@@ -311,7 +311,7 @@ def _cables(plan: Plan, baseline: Baseline) -> list[Cable]:
     used = {(cable.switch, cable.port) for cable in cables + trunks}
     used |= {(cable.other, cable.other_port) for cable in trunks}
     free = (port for port in range(1, PORTS) if (root, port) not in used)
-    # A network has two hosts at least; a worker alone has nobody to send to.
+    # A network has two hosts at least; a single worker has no destination.
     for server in range(max(baseline.servers, 2 - len(cables))):
         port = next(free, None)
         if port is None:

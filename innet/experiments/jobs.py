@@ -59,7 +59,7 @@ class JobTable(Settings):
 
     Attributes:
         name: for people; by default its number, from 1.
-        workers: how many; they have hosts of their own.
+        workers: how many; each has its own host.
         codec: of the gradients.
         size: elements of the gradient.
         density: share of them that is not zero.
@@ -242,7 +242,7 @@ def _jobs(tables: Sequence[Mapping[str, Any]], common: SimulateSettings) -> list
     names = [job.name for job in found]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"two jobs are called {name!r}; give each a name of its own.")
+            raise InputError(f"two jobs are called {name!r}; give them different names.")
     return found
 
 
@@ -370,7 +370,7 @@ class _Run:
 
 
 def _all_reduces(rounds: Sequence[JobRound], each: int) -> list[tuple[float, float]]:
-    """Begin and end of the all-reduces of a job; each has so many rounds."""
+    """Begin and end of the all-reduces of a job; each has this number of rounds."""
     return [
         (rounds[first].begin, rounds[first + each - 1].end) for first in range(0, len(rounds), each)
     ]

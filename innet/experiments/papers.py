@@ -132,7 +132,7 @@ class Training(_ModelMeasure):
         schedule: of the model's recipes; "long" ends where plain sums hardly improve any more.
         most_lost: the claim holds if the mean score is at most this much worse than that of plain
             sums: percentage points of a share, per cent of other scores.
-        least_compression: and if at least so many times fewer bytes were sent.
+        least_compression: and if the bytes sent are fewer by at least this factor.
     """
 
     kind: Literal["training"]
@@ -228,7 +228,7 @@ class Aggregation(Measure):
         workers: how many.
         density: share of the elements that are not zero.
         overlap: whether all workers' are at the same places.
-        least_ratio: the claim holds where ``subject`` sends so many times fewer bytes at least.
+        least_ratio: the claim holds if ``subject`` sends fewer bytes by at least this factor.
         subject: a label.
     """
 

@@ -1151,7 +1151,7 @@ def _draw_baselines(axes: Axes, record: SimulationRecord) -> None:
 
 
 def _time_unit(longest: float) -> tuple[float, str]:
-    """A unit in which so many seconds are a number that is easily read, and its name."""
+    """A unit that makes a number of seconds easy to read, and its name."""
     for limit, factor, unit in ((2.0, 1.0, "s"), (2e-3, 1e3, "ms")):
         if longest >= limit:
             return factor, unit

@@ -87,7 +87,7 @@ class ProgressDisplay:
             TextColumn("{task.fields[outcome]}", markup=False),
             console=self._console,
         )
-        # The run's state has a line of its own: beside the bar it would not fit 80 columns.
+        # The run's state has a separate line: beside the bar it would not fit 80 columns.
         self._state = Text(no_wrap=True, overflow="ellipsis")
         self._screen = Live(Group(self._bars, self._state), console=self._console)
 

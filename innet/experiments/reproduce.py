@@ -127,7 +127,7 @@ def _run(
 ) -> tuple[ReproductionRecord, Path]:
     paper = paper_of(codec)
     path = folder_for(out_dir, [f"reproduce-{codec}.json"]) / f"reproduce-{codec}.json"
-    for claim in pace.claims[codec]:  # what is missing is told before hours of work
+    for claim in pace.claims[codec]:  # report what is missing before hours of work
         for model in claim.measure.models:
             model_of(model)
     kept = _kept(path)

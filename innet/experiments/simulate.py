@@ -152,7 +152,7 @@ def workload_of(settings: SimulateSettings) -> Workload:
         found = Workload.of_size(settings.size)
     elif "size" in settings.model_fields_set:
         raise InputError(
-            f"size = {settings.size}, but the model {settings.model} has a size of its own; leave "
+            f"size = {settings.size}, but the model {settings.model} sets the size itself; leave "
             "size or model out."
         )
     else:
@@ -315,7 +315,7 @@ class _Run:
         """All iterations, one after the other; each worker begins with its own end.
 
         Args:
-            progress: is told of each all-reduce.
+            progress: is called for each all-reduce.
             reducer: what sums buckets; by default the network.
             is_encoded: whether workers encode and decode them.
         """
@@ -335,7 +335,7 @@ class _Run:
 
             pauses = self._stragglers.pauses(number) + self._jitter.seconds(number)
             factors = self._stragglers.factors(number)
-            if summing is self.network:  # nobody waits for a worker that was left out
+            if summing is self.network:  # no worker waits for one that was left out
                 here = self.network.present
                 gone = np.setdiff1d(np.arange(settings.workers), here)
                 for each in (begin, pauses, factors):
@@ -418,7 +418,7 @@ class _Taken:
 class _BucketNetwork:
     """The workers, their codecs and the network, on which buckets are summed one after the other.
 
-    Each bucket has codecs of its own, as in ``innet.torch``, and gradients that are the same in all
+    Each bucket has its own codecs, as in ``innet.torch``, and gradients that are the same in all
     iterations. Where nothing is random, all codecs are as they were and all workers begin together,
     an all-reduce of the same gradients takes the same time, as every all-reduce ends with an idle
     network; it is simulated once.

@@ -42,7 +42,7 @@ from innet.records.report import Frozen
 _ANSWER_SECONDS = 60.0  # for a line that a process has begun to write
 _CONNECT_SECONDS = 10  # for a Dask scheduler to answer
 _POLL_SECONDS = 2.0  # after which it is looked whether a cluster still has workers
-# A process has so many threads by default: each of the others would have as many, too.
+# A process has this number of threads by default, and each of the others would have as many.
 _THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 Function = Callable[..., Any]

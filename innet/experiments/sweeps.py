@@ -95,7 +95,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that a watcher is told.
+    """An event that is passed to a watcher.
 
     Attributes:
         what: "kept" was in the folder, "begun" again after a failed attempt.
@@ -221,7 +221,7 @@ def run(
         scheduler: address of a Dask scheduler, whose workers run the points instead.
         attempts: how often a point is tried that fails, or whose process is killed. Settings that
             are refused are tried once.
-        watch: told of each point.
+        watch: called for each point.
         created: the time to put into the record; by default now.
 
     Returns:

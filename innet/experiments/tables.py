@@ -210,7 +210,7 @@ def _simulated(report: Report) -> list[tuple[str, str]]:
 
 
 def _switched(report: Report) -> list[tuple[str, str]]:
-    """The rate of the switch; in simulated time nobody measures it."""
+    """The rate of the switch; it is not measured in simulated time."""
     if report.simulated is not None:
         return []
     return [("Packets through the switch", _rate(report.switch_packets, _switch_time(report)))]

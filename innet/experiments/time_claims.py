@@ -81,7 +81,7 @@ class Stage(Settings):
 
     Attributes:
         algorithm: "switch" sums what the codec sends; others are messages between hosts, see
-            ``innet.sim.messages``. "server" is one parameter server, a host of its own.
+            ``innet.sim.messages``. "server" is one parameter server on a separate host.
         codec: for "switch".
         dtype: of messages' elements.
         share: elements that a worker sends, as a share of the gradient's. With an index of 32 bits
@@ -352,7 +352,7 @@ class CodecSizes:
     def of(
         self, codec: CodecDescription, parts: Sequence[tuple[Support | None, int]], workers: int
     ) -> RoundSizes:
-        """The rounds of a gradient whose parts have codecs of their own, in the same rounds.
+        """The rounds of a gradient whose parts have their own codecs, in the same rounds.
 
         Args:
             codec: of each part.

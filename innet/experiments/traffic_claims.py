@@ -57,7 +57,7 @@ class Lossless(_OfModel):
     Attributes:
         codecs: codecs by label.
         subject: the claim holds if every sum of this one is the float32 nearest to the true sum,
-        min_ratio: and it sends so many times fewer bytes than dense float32.
+        min_ratio: and it sends fewer bytes than dense float32 by at least this factor.
     """
 
     kind: Literal["lossless"]

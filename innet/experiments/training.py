@@ -54,7 +54,7 @@ class Schedule:
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.
         decay: "constant", or "cosine": iteration i of n has learning_rate · (1 + cos(π i / n)) / 2,
             i from 0 (Loshchilov and Hutter, ICLR 2017, without restarts).
-        warmup: in so many iterations the learning rate rises linearly to that of ``decay``, as
+        warmup: iterations in which the learning rate rises linearly to that of ``decay``, as
             large batches need it (Goyal et al., 2017, arXiv 1706.02677); 0 for none.
         local_sgd: workers train by themselves, each with its own momentum, and average their
             parameters at these steps; None: they average their gradients at every step.

@@ -42,7 +42,7 @@ class ParameterEntry(Settings):
 
     Attributes:
         name: the layer's name, a dot, and the parameter's.
-        shape: of the tensor; ``[0]`` for a layer without parameters of its own.
+        shape: of the tensor; ``[0]`` for a layer without its own parameters.
         positions: for how many positions of a sample each element is multiplied: the pixels that a
             convolution computes, the tokens of a sequence. 0 where that is next to nothing.
         macs: multiplications of a sample beside those, such as of attention.
@@ -429,7 +429,7 @@ class StartJitter:
 
     @property
     def is_none(self) -> bool:
-        """Whether nobody begins later."""
+        """Whether no worker begins later."""
         return type(self._distribution) is _Together
 
     def seconds(self, iteration: int) -> NDArray[np.float64]:

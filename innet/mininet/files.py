@@ -283,7 +283,7 @@ class FileTopo(Topo):
 
         Args:
             path: of the topology file.
-            program: BMv2 JSON for switches without a program of their own.
+            program: BMv2 JSON for switches without their own program.
             switch: the kind of all switches.
             switch_options: arguments for all of them.
             folder: for logs and sockets.

@@ -29,7 +29,7 @@ _REMEDY = (
 
 _BURST = 1e-3  # seconds of its rate that a link with a queue lets through at once after a pause
 _LEAST_BURST = 15_000  # bytes, as Mininet has it
-_TBF_LIMIT = 1 << 20  # bytes of a queue of its own, which the one behind it replaces
+_TBF_LIMIT = 1 << 20  # bytes of its own queue, which the one behind it replaces
 _OF_HOSTS = 1 << 17  # packets; a host's card waits with what a worker has under way
 
 

@@ -214,7 +214,7 @@ class P4Switch(Switch):
         name: as everywhere in Mininet.
         program: BMv2 JSON.
         commands: commands of simple_switch_CLI.
-        folder: for logs and captures; by default one of its own while this process runs.
+        folder: for logs and captures; by default a temporary one while this process runs.
         pcap: write captures of every interface into this folder.
         priority_queues: egress queues per port.
         mtu: of its interfaces, bytes; None for the kernel's 1,500.

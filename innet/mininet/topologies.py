@@ -116,7 +116,7 @@ def add_plan(
         switch: the kind of all switches.
         switch_options: arguments for all of them.
         links: properties of all links.
-        folder: for programs, logs and sockets; by default one of its own while this
+        folder: for programs, logs and sockets; by default a temporary one while this
             process runs.
 
     Raises:
@@ -135,7 +135,7 @@ def add_plan(
             cls=P4Host,
             ip=f"{host.endpoint.ip}/{_PREFIX}",
             mac=host.endpoint.mac,
-            neighbors={host.peer.ip: host.peer.mac},  # it sends to nobody else
+            neighbors={host.peer.ip: host.peer.mac},  # it sends to no other host
             mtu=mtu,
         )
     for number, each in enumerate(plan.switches, start=1):

@@ -415,7 +415,7 @@ class ActionProfiles:
                 return
             members = self._control.act_prof_members(profile.info.name)
             entry = members.get(target.handle)
-            if entry is not None:  # made over Thrift: at least its action is told
+            if entry is not None:  # made over Thrift: at least its action is known
                 self._describe_action(profile, entry, action)
             return
         one_shot = profile.one_shots.get(target.handle)

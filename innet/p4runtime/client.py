@@ -45,7 +45,7 @@ class P4RuntimeClient:
         role: as the switch knows it.
 
     Raises:
-        NetworkError: nobody answers there, or another controller is the primary.
+        NetworkError: no server answers at the address, or another controller is the primary.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ def _said(error: Any) -> str:
 
 
 def _refused(error: Any) -> WriteError:
-    """The error of an RPC, with what each of its parts was told."""
+    """The error of an RPC, with the status of each of its parts."""
     codes: list[int] = []
     lines: list[str] = []
     for name, value in error.trailing_metadata() or ():

@@ -1,6 +1,6 @@
 """The messages of P4Runtime 1.5, built at run time from ``protocol.txt``.
 
-They live in a descriptor pool of their own. So they neither need nor disturb the package
+They live in a separate descriptor pool. So they neither need nor disturb the package
 ``p4runtime`` of PyPI, whose generated code registers the same names in protobuf's default pool.
 
 Source: names, numbers and types of the fields are those of P4Runtime 1.5.0 (p4runtime.proto,

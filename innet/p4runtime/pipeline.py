@@ -126,7 +126,7 @@ class Pipeline:
         if writer is None:
             if name is None:
                 raise invalid("an update has no entity")
-            raise unimplemented("v1model has no externs of its own kinds")
+            raise unimplemented("v1model defines no further kinds of externs")
         return writer(kind, getattr(update.entity, name), want_undo)
 
     def write(
@@ -179,7 +179,7 @@ class Pipeline:
                 raise invalid("an entity that is read must be of some kind")
             if not entity.extern_entry.extern_type_id:
                 return  # all of the externs that there are not
-            raise unimplemented("v1model has no externs of its own kinds")
+            raise unimplemented("v1model defines no further kinds of externs")
         for found in reader(getattr(entity, name)):
             made = p4.Entity()
             getattr(made, name).CopyFrom(found)

@@ -1,6 +1,6 @@
 """Multicast groups and clone sessions.
 
-A clone session is a mirror session whose clones go to a multicast group of its own, number 32768
+A clone session is a mirror session whose clones go to a separate multicast group, number 32768
 and the session's, as in simple_switch_grpc. Of a replica and its backups the first whose port is up
 gets the copy; if none is, the replica's own port does.
 

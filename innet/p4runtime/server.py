@@ -1,6 +1,6 @@
 """The gRPC server of P4Runtime.
 
-RPCs are received in a thread of their own, by asyncio, and carried out by the thread that runs the
+RPCs are received in a separate thread, by asyncio, and carried out by the thread that runs the
 switch (``calls.CallQueue``).
 
 Source: P4Runtime 1.5.
@@ -518,7 +518,7 @@ class P4RuntimeServer:
         if not self._arbitration.is_primary(controller):
             raise StatusError(Code.PERMISSION_DENIED, "this is not the primary controller")
         if kind not in ("packet", "digest_ack"):
-            raise StatusError(Code.UNIMPLEMENTED, "v1model has no stream messages of its own")
+            raise StatusError(Code.UNIMPLEMENTED, "v1model defines no stream messages")
         self._follow_device()
         if self._committed is None:
             raise StatusError(Code.FAILED_PRECONDITION, "there is no forwarding pipeline config")
@@ -562,6 +562,6 @@ class _Started:
 
 
 def _note(future: asyncio.Future[Any]) -> None:
-    """An error that nobody waits for was told on the stream already."""
+    """An error that no call waits for was sent on the stream already."""
     if not future.cancelled():
         future.exception()

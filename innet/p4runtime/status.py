@@ -34,7 +34,7 @@ class StatusError(InnetError):
     """A request that is refused, with a canonical code."""
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(code, message)  # both, as a pickled one is made anew from them
+        super().__init__(code, message)  # both, as unpickling makes the error from them
         self.code = code
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ _CODES = {
 
 
 def status_of(error: Exception) -> StatusError:
-    """What a client is told of an error: its code, and its sentence."""
+    """What a client receives of an error: its code and its message."""
     if isinstance(error, StatusError):
         return error
     if isinstance(error, ControlError):

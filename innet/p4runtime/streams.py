@@ -73,7 +73,7 @@ class Stream:
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
-            return  # the loop has ended, and nobody reads
+            return  # the loop has ended, and there is no reader
 
     async def next(self) -> bytes | None:
         """The next message; None at the end.

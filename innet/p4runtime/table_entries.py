@@ -82,7 +82,7 @@ class TableEntries:
         """
         table = self._index.find("table", self._index.tables, entry.table_id)
         if entry.is_const:
-            raise invalid("is_const is told by the switch, and must be false in an update")
+            raise invalid("the switch sets is_const; it must be false in an update")
         if entry.is_default_action:
             return self._write_default(kind, table, entry, want_undo)
         if not table.fields:
@@ -243,7 +243,7 @@ class TableEntries:
                 raise invalid(f"table {table.name} has no direct meter")
             meter_rates(table.meter, entry.meter_config)
         if entry.HasField("time_since_last_hit"):
-            raise invalid("time_since_last_hit is told by the switch, and unset in an update")
+            raise invalid("the switch sets time_since_last_hit; leave it unset in an update")
         if entry.idle_timeout_ns and not table.has_timeout:
             raise invalid(f"table {table.name} does not support idle time-outs")
         if entry.idle_timeout_ns < 0:

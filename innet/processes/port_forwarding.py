@@ -83,7 +83,7 @@ class PortForwarding:
         return self._ports.packets.data is self._packets.data
 
     def run(self, descriptor: int, seconds: float) -> PacketBatch:
-        """Forward until a descriptor is readable, or nothing arrives for so many seconds.
+        """Forward until a descriptor is readable, or nothing arrives for ``seconds``.
 
         Args:
             descriptor: what else ends it; -1 for nothing.

@@ -125,7 +125,7 @@ class SimpleSwitch:
         log: takes lines.
         thrift_port: TCP port of the control plane; 0 takes a free one.
         device_id: as simple_switch's option.
-        notifications: where digests, idle entries and ports are told; None for nowhere.
+        notifications: where digests, idle entries and ports are reported; None: not at all.
         captures: folder for captures of the interfaces; None for none.
         priority_queues: egress queues per port.
         enable_swap: another program may be loaded while it runs.
@@ -618,7 +618,7 @@ def _seconds(word: str) -> int:
 
 def _with_pcap(words: Sequence[str]) -> Iterator[str]:
     """``--pcap`` without a folder means this one. Its folder stands behind a ``=`` or is the next
-    word; simple_switch takes any next word for it, also the program, which nobody means.
+    word; simple_switch takes any next word for it, also the program, which is never intended.
     """
     following = iter([*words[1:], ""])
     taken = False

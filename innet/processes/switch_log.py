@@ -88,7 +88,7 @@ class Log:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """The disk is full, or nobody reads the console: packets matter more than the log."""
+        """The disk is full, or no process reads the console: packets matter more than the log."""
         file, self._file = self._file, None
         if self._path is None:  # Python flushes the standard output once more at its end
             nothing = os.open(os.devnull, os.O_WRONLY)

@@ -56,7 +56,7 @@ class SwitchPorts(Protocol):
 
 
 class _Waiting:
-    """Waits for one descriptor of its own and some of others."""
+    """Waits for its own descriptor and for some of others."""
 
     def __init__(self) -> None:
         self.interfaces: dict[int, str] = {}

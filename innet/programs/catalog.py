@@ -224,7 +224,7 @@ def find_thin(program: str, values: int) -> CompiledProgram:
 
     Raises:
         UnknownNameError: no program has that name.
-        InputError: it has no thin build, or its packets do not stand for so many values.
+        InputError: it has no thin build, or its packets do not stand for that number of values.
         ConfigError, ProgramError: see ``available``; of this program alone.
     """
     found = next((each for each in _builds_of(program) if each.is_thin), None)

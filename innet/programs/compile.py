@@ -96,7 +96,7 @@ def compile_p4(
         p4c: the compiler; searched on PATH if not given.
         warn: called with p4c's warnings, if there are any.
         p4info: file for the program's P4Info in text format. Where p4c cannot make one, as of what
-            P4Runtime does not have, there is none, and ``warn`` is told why.
+            P4Runtime does not have, there is none, and ``warn`` gets the reason.
 
     Returns:
         The JSON for BMv2. Source positions have file, line and column. The quoted source text,

@@ -71,7 +71,7 @@ class Membership:
         if self.window & (self.window - 1):
             raise InputError(f"the window is {self.window} slots; choose a power of two.")
         if self.worker in self.absent:
-            raise InputError(f"worker {self.worker} is absent, so it has no end of its own.")
+            raise InputError(f"worker {self.worker} is absent, so it has no worker's end.")
         if self.bit is not None:
             _require("the worker's bit", self.bit, 0, BITMAP_BITS - 1)
 

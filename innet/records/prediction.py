@@ -67,8 +67,8 @@ class PredictionRecord(Record):
         idle_seconds: from sending a packet until its result is there, in Mininet where nothing else
             is under way; measured.
         network: all settings of the simulated network.
-        busy: part of all cores of the machine that was busy during the rounds in Mininet, whoever
-            used them; 1: none was idle.
+        busy: part of all cores of the machine that was busy during the rounds in Mininet, by
+            all processes; 1: none was idle.
         network_seconds: of the rounds in Mininet, in all, of the slowest worker of all jobs.
         processor_seconds: of all cores, that workers, servers and switches used in the rounds.
         calibration: ``packet_seconds`` and ``cores`` of the run by which the simulation knows what
@@ -98,7 +98,7 @@ class PredictionRecord(Record):
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit
     @property
     def packet_seconds(self) -> float:
-        """Seconds of a core for each packet that was put onto a link in Mininet, by whoever."""
+        """Seconds of a core for each packet that any process put onto a link in Mininet."""
         return self.processor_seconds / self.mininet.packets if self.mininet.packets else 0.0
 
     @computed_field  # type: ignore[prop-decorator]  # likewise

@@ -165,7 +165,7 @@ def _converted(document: dict[str, Any], version: int) -> dict[str, Any]:
 
 
 def _divide_codec_times(value: Any, workers: Any) -> None:
-    """In place: sums over so many workers become means; a report knows its own number."""
+    """In place: sums over the workers become means; a report knows its own number."""
     if isinstance(value, dict):
         if isinstance(value.get("workers"), int):
             workers = value["workers"]

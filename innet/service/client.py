@@ -6,7 +6,7 @@
         )
         total, report = worker.all_reduce(gradient)
 
-The connection stays open. When it ends, the other workers are told.
+The connection stays open. When it ends, the switch notifies the other workers.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Membership(NotCopyable):
         self._gone: set[int] = set()
         self._waiting: set[int] = set()
         self._absent: frozenset[int] = frozenset()  # from this epoch
-        self._pending: Message | None = None  # a plan that nobody waited for
+        self._pending: Message | None = None  # a plan that no call waited for
         self.newcomers: frozenset[int] = frozenset()
         self.transport = ServiceTransport(
             worker, lambda: self._open().fileno(), self._receive_departures, self._departures
@@ -488,7 +488,7 @@ class Membership(NotCopyable):
 
 
 def _deadline(deadline: float) -> float:
-    """The time in so many seconds, by ``time.monotonic``."""
+    """The time after this number of seconds, by ``time.monotonic``."""
     if not (is_real(deadline) and math.isfinite(deadline)):
         raise InputError(f"a deadline of {deadline!r} s; give a finite number of seconds.")
     return time.monotonic() + float(deadline)  # NumPy's of fewer bits would take the time's away

@@ -82,7 +82,7 @@ class Connections:
         most: the most clients at a time.
 
     Raises:
-        InputError: this process may not have so many files open.
+        InputError: this process may not have this number of files open.
     """
 
     def __init__(

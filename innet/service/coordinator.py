@@ -89,7 +89,7 @@ class JobCoordinator:
         name: as its workers call it.
         workers: how many it has.
         switches: what it runs on.
-        tell: takes (client, message): what workers are to be told.
+        tell: takes (client, message): messages for workers.
         partition: its part of the switch.
         number, epoch: as in the header.
         epochs: how many have begun.
@@ -265,7 +265,7 @@ class Jobs:
         tell: called with (client, message) for each message to a client.
         draw: returns a random number below its argument, for numbers and first epochs of jobs. They
             should differ from those of an earlier service at the same address.
-        offer: what workers of this machine are told of shared memory.
+        offer: the message about shared memory to workers of this machine.
         released: called for each worker that is gone.
     """
 
@@ -318,7 +318,7 @@ class Jobs:
         if worker in job.members:
             raise InputError(
                 f"job {name!r} has a worker {worker} already, which is connected; give each worker "
-                "an index of its own, or the job another name."
+                "a different index, or the job another name."
             )
         self._jobs[name] = job
         job.config = job.config or config

@@ -55,7 +55,7 @@ def decode(line: bytes) -> Message:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether a value is nested deeper than so many levels. Writing or displaying a deep value
+    """Whether a value is nested deeper than ``levels``. Writing or displaying a deep value
     needs more of Python's stack than reading it, so a client could crash a service with one.
     """
     if not isinstance(value, (dict, list)):

@@ -112,7 +112,7 @@ class SwitchService:
     def _open_rings(self) -> socket.socket | None:
         """The Unix socket at which workers of this machine ask for shared memory.
 
-        Its name is drawn, and only who has joined is told. It is in no file system.
+        Its name is random. Only workers that have joined receive it. It is in no file system.
         """
         bell: socket.socket | None = None
         rings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -133,7 +133,7 @@ class SwitchService:
         return rings
 
     def _offer(self) -> Message | None:
-        """What workers are told of shared memory."""
+        """The message to workers about shared memory."""
         if self._rings is None:
             return None
         name = self._rings.getsockname()[1:].decode()

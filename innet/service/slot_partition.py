@@ -37,7 +37,7 @@ _TREE_PORTS = 1 << 15  # workers of all jobs together
 
 @dataclass(frozen=True, slots=True)
 class SlotPartitions:
-    """How a switch is divided; with program tree each job has switches of its own.
+    """How a switch is divided; with program tree each job has its own switches.
 
     Attributes:
         program: the program of the switch.
@@ -162,7 +162,7 @@ def check_servable(program: str) -> None:
 
 
 def is_of_trees(program: str) -> bool:
-    """Whether ``program`` runs on a tree of switches, which each job has of its own."""
+    """Whether ``program`` runs on a tree of switches, which each job has for itself."""
     return program in AGGREGATIONS and isinstance(aggregation_of(program), TreeAggregation)
 
 

@@ -1570,7 +1570,7 @@ def open_window(states: Records) -> int:
 
 @njit(cache=True, nogil=True)
 def run_share(states: Records, share: int, shares: int) -> None:
-    """The second part: each of so many threads runs its share."""
+    """The second part: each thread runs its share."""
     _run_share(states[0], share, shares)
 
 

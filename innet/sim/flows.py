@@ -22,7 +22,7 @@ from innet.sim.network import MOST_PRIORITIES, RESOLUTION, SECOND
 
 HEADERS = 42
 """Bytes of Ethernet's, IPv4's and UDP's headers."""
-UDP_PORT = 9  # discard (RFC 863): of both ends, unless told otherwise
+UDP_PORT = 9  # discard (RFC 863): of both ends, by default
 _UDP = 17  # IPv4's protocol
 MOST_PAYLOAD = 0xFFFF - 28  # that UDP over IPv4 can say
 SHORTEST_FRAME, LONGEST_FRAME = 14, MOST_PAYLOAD + HEADERS  # of packets with bytes
@@ -242,12 +242,12 @@ class PacketFlow:
 
 
 def mac_of(host: int) -> int:
-    """The Ethernet address of a host, unless told otherwise: 02:00:00:00:00:01 for host 0."""
+    """The default Ethernet address of a host: 02:00:00:00:00:01 for host 0."""
     return 0x0200_0000_0001 + host
 
 
 def ip_of(host: int) -> int:
-    """The IPv4 address of a host, unless told otherwise: 10.0.0.1 for host 0."""
+    """The default IPv4 address of a host: 10.0.0.1 for host 0."""
     return 0x0A00_0001 + host
 
 

@@ -299,7 +299,7 @@ def parameter_server(
     Args:
         hosts: the workers, or how many.
         servers: hosts of the servers, each of which sums a chunk of the gradient: other hosts, or
-            workers (all of them: as BytePS without hosts of its own). A server's own gradient
+            workers (all of them: as BytePS without additional hosts). A server's own gradient
             takes no network.
         elements: of the gradient.
         dtype: of its elements.
@@ -483,7 +483,7 @@ def hierarchical_all_reduce(
 
 
 def _within(offset: Ints, length: Ints, parts: int, which: Ints) -> tuple[Ints, Ints]:
-    """Part ``which`` (modulo) of so many of each range: its offset and length."""
+    """Part ``which`` (modulo the number of parts) of each range: its offset and length."""
     number = which % parts
     small, more = length // parts, length % parts
     return offset + number * small + np.minimum(number, more), small + (number < more)
@@ -570,7 +570,7 @@ def halving_doubling_seconds(
 ) -> float:
     """The same of recursive halving and doubling, on a network without oversubscription.
 
-    With n no power of two, hosts that have a part of their own from the start begin at once and
+    With n no power of two, hosts that have their own part from the start begin at once and
     share links with others, which takes a few percent more.
     """
     power = 1 << (n.bit_length() - 1)

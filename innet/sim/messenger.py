@@ -1,6 +1,6 @@
 """Hosts that run a message graph over the reliable transport, in compiled code.
 
-``innet.sim.core`` tells a host what comes and what time it is, and asks it for packets; the host
+``innet.sim.core`` gives a host its packets and the time, and asks it for packets; the host
 starts messages, runs their transport (``innet.sim.transport``), and notes what was delivered. It
 has no links. Everything lies in arrays, whose addresses a MESSENGER has.
 
@@ -51,7 +51,7 @@ from innet.sim.transport import (
 )
 
 PATHS = 64
-"""Packets of a connection take one of so many paths, by its number: the flows that ECMP hashes."""
+"""Paths, of which each connection takes one, by its number: the flows that ECMP hashes."""
 
 ROW = np.dtype(
     [

@@ -59,7 +59,7 @@ class Network:
             free, the highest priority that waits leaves first. Each holds ``queue_packets`` and
             ``queue_bytes``.
         buffer_bytes: bytes of the buffer that all queues of a switch share; None: each has its own.
-        buffer_alpha: of a shared buffer, a queue holds at most so many times what is free of it
+        buffer_alpha: of a shared buffer, a queue holds at most this multiple of the free bytes
             (Choudhury and Hahne, 1998).
         ecn_bytes: a packet that may be marked and finds more bytes in its queue is marked with
             "congestion experienced"; None: none is.
@@ -75,7 +75,7 @@ class Network:
         host_byte: seconds of a core of a host per byte that it sends or receives. 0 (assumed: the
             network card copies).
         host_cores: cores of a host that share its packets. As one server, they are modelled as a
-            core that is so many times as fast. 8 (assumed).
+            core that is faster by this factor. 8 (assumed).
         host_jitter: seconds by which a packet is late in a host, both ways: drawn for each packet
             from 0 to this, evenly; those behind it wait. No core is busy meanwhile. 0: no two hosts
             differ, and those that send to one short queue may lock each other out (Floyd and

@@ -455,7 +455,7 @@ class Simulation:
     def run_until(self, seconds: float) -> None:
         """Let time pass up to a time, or until nothing will ever happen.
 
-        Hosts that exchange something go on with it, but nobody is told that a group is done.
+        Hosts that exchange something go on with it, but no caller learns that a group is done.
         """
         until = _ticks(seconds)
         if until <= self._last:
@@ -485,7 +485,7 @@ class Simulation:
 
         Args:
             ends: the hosts that take part.
-            others: hosts that answer, such as parameter servers; nobody waits for them.
+            others: hosts that answer, such as parameter servers; no host waits for them.
             starts: when hosts begin, seconds, not before ``now``; by default now.
 
         Raises:
@@ -583,7 +583,7 @@ class Simulation:
     def _add_message_flows(self) -> None:
         """Make the flows by which links and queues know packets of messages."""
         if len(self._memory.hosts) < 2:
-            raise InputError("a network with one host has nobody to send messages to; add hosts.")
+            raise InputError("a network with one host has no destination for messages; add hosts.")
         self._message_flows = first = len(self._flows)
         self.add_flows(
             [Flow(source=0, destination=1, size=0, packets=1, interval=1.0) for _ in range(PATHS)]
@@ -931,7 +931,7 @@ class Simulation:
         return max((queue.bytes_max for queue in queues), default=0)
 
     def forget_queues(self) -> None:
-        """Begin anew to look for the longest queue."""
+        """Restart the search for the longest queue."""
         for manager in self._managers:
             manager.reset_bytes_max()
 
@@ -960,8 +960,8 @@ class Simulation:
     def set_faults(self, faults: Faults, cables: Sequence[int] | None = None) -> None:
         """Let cables duplicate, hold back, delay and spoil packets, in both directions.
 
-        Losses, outages and restarts have functions of their own, and ``tick`` has no meaning here.
-        Packets of flows without bytes of their own are neither corrupted nor truncated.
+        Losses, outages and restarts have separate functions, and ``tick`` has no meaning here.
+        Packets of flows without their own bytes are neither corrupted nor truncated.
 
         Args:
             faults: of all faulty cables.

@@ -1,7 +1,7 @@
 """A reliable transport between hosts in simulated time: TCP's mechanisms, or those of RoCE.
 
 The baselines send their messages with it (``innet.sim.messages``). It is a state machine in
-compiled code, over arrays; it has no clock, no links and no memory of its own. One row of
+compiled code, over arrays; it owns no clock, no links and no memory. One row of
 ``Senders`` is a message at its source, the row of the same number of ``Receivers`` is that message
 at its destination. Rows are used again: a row's ``generation`` counts its messages, every segment
 and every acknowledgement carries it, and those of an earlier message are ignored. A receiver takes
@@ -23,7 +23,7 @@ Segments are numbered from 0; each has the same payload, but for the last. Whoev
   once everything was acknowledged (the row may then be opened again), ``OPEN``, or ``STALE``.
 * ``deadline(senders, rules, row)`` is the time at which ``on_timeout(senders, rules, row, now)``
   wants to be called, ``FOREVER`` for never. It moves with nearly every call, mostly later: a driver
-  may keep one event for a row, look at the deadline when it comes, and make it anew.
+  may keep one event for a row, look at the deadline when it comes, and make it again.
 
 Times are picoseconds.
 
@@ -62,7 +62,7 @@ FOREVER = 1 << 62
 
 ECHO, NACK, DUPLICATE, COMPLETE = 1, 2, 4, 8
 """Flags of an acknowledgement: the segment was marked; the receiver dropped it, and expects an
-earlier one; it had come before. And, for whoever drives the receiver: the message is complete."""
+earlier one; it had come before. And, for the receiver's caller: the message is complete."""
 
 STALE, OPEN, DONE = -1, 0, 1
 """What ``on_ack`` returns: of an earlier message; not all is acknowledged; all is."""
@@ -191,9 +191,9 @@ class Transport:
         initial_window: segments of the first window. 10, RFC 6928.
         timeout: seconds to wait for an acknowledgement before the first round trip was measured.
             10 ms (assumed; RFC 6298 has a second, for any path of the Internet).
-        min_timeout: at least so many. A millisecond (assumed; RFC 6298 has a second, Linux 200 ms,
+        min_timeout: the least. A millisecond (assumed; RFC 6298 has a second, Linux 200 ms,
             and data centers tune it down).
-        max_timeout: at most so many, after doubling. 1 s (assumed; RFC 6298 allows 60 or more).
+        max_timeout: the most, after doubling. 1 s (assumed; RFC 6298 allows 60 or more).
         tail_probe: whether silence is probed before the time-out; with selective recovery.
         pacing: bits of payload per second of a message; None for as fast as windows allow.
         persistent: whether messages of a pair of hosts share a connection, and so begin with the
@@ -316,7 +316,7 @@ def transport_of(given: str | Transport | Mapping[str, Any]) -> Transport:
 
 
 def make_rows(rules: Rules, rows: int) -> tuple[Senders, Receivers]:
-    """Memory for so many messages at a time."""
+    """Memory for this number of messages at a time."""
     words = -(-rules.window // 64)
     return (
         Senders(np.zeros(rows, SENDER), np.zeros((rows, words), np.uint64)),
@@ -325,7 +325,7 @@ def make_rows(rules: Rules, rows: int) -> tuple[Senders, Receivers]:
 
 
 def more_rows(senders: Senders, receivers: Receivers, rows: int) -> tuple[Senders, Receivers]:
-    """The same messages, with memory for so many."""
+    """The same messages, with memory for this number."""
 
     def grown(array: Any) -> Any:
         larger = np.zeros((rows, *array.shape[1:]), array.dtype)

@@ -383,7 +383,7 @@ class Engine(Protocol):
         """The program for other compiled code to run on packets in the memory of ``packets``.
 
         That code fills in as many rows as it likes, and answers for lengths and ports, which
-        nobody looks at again. None where only ``process`` runs the program.
+        no code reads again. None where only ``process`` runs the program.
         """
         ...
 

@@ -359,7 +359,7 @@ def _padded(names: Sequence[str]) -> list[str]:
 
 
 def _hexadecimal(value: int, width: int) -> str:
-    """The bytes of a field of so many bits."""
+    """The bytes of a field with this number of bits."""
     size = (width + 7) // 8
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "big").hex()
 

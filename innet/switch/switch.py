@@ -358,7 +358,7 @@ class Switch(NotCopyable):
             time: when it arrives, in nanoseconds. Then it meets the packets that were traced before
                 it in the egress queues: the events begin with those of packets that leave until
                 then, and ``Event.packet`` and ``Event.time`` tell them apart. What waits afterwards
-                is told by the next call, or by ``trace_until``.
+                appears in the next call, or in ``trace_until``.
 
         Raises:
             InputError: a port that the switch does not have, or no port and bytes at all; a time

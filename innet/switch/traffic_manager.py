@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from innet.core.errors import ControlError, InputError
 from innet.core.numbers import is_real, require_int
 
-#: BMv2's number of packets per queue, unless told otherwise.
+#: BMv2's number of packets per queue, by default.
 DEFAULT_DEPTH = 64
 #: BMv2's limit of priorities per port.
 MAX_PRIORITIES = 32
@@ -330,7 +330,7 @@ class TrafficManager:
         self._rates[port] = NANOSECONDS // interval if interval else 0
 
     def set_clock_ticks(self, ticks: int) -> None:
-        """Let timestamps of programs and meters count so many ticks of the queues' time.
+        """Let timestamps of programs and meters count this number of ticks of the queues' time.
 
         Args:
             ticks: 1,000, as of microseconds where the caller counts nanoseconds, or 1,000,000, as
@@ -456,7 +456,7 @@ class TrafficManager:
     def set_recirculation(
         self, rate: int | None, latency: int = 0, ticks_per_second: int = NANOSECONDS
     ) -> None:
-        """Let recirculated and resubmitted packets pass a port of their own; None: as BMv2.
+        """Let recirculated and resubmitted packets pass a separate port; None: as BMv2.
 
         The port sends one packet after the other, as the line of ``set_bit_rate`` does. A packet's
         ingress runs ``latency`` after it is sent. Packets that are on their way keep their times.
@@ -519,7 +519,7 @@ class TrafficManager:
         self.now, self.extra_bytes = other.now, other.extra_bytes
 
     def clear(self) -> None:
-        """Nothing waits any more: whoever held the packets has dropped them."""
+        """Nothing waits any more: the holder of the packets has dropped them."""
         self._cells[..., [DEPTH, BYTES, FREE]] = 0
         self.queues[[-BUFFER_USED, -LOOP_FREE]] = 0
 

@@ -88,7 +88,7 @@ class CaptureReader:
         self._interfaces = np.empty((0, 4), np.int64)
         self._earlier = 0  # interfaces of the sections before
         self._latest = 0
-        self._offset = 0  # of what comes next, in the (unpacked) file
+        self._offset = 0  # of the next packet, in the (unpacked) file
         try:
             self._file = path.open("rb")
             self.size = path.stat().st_size

@@ -5,7 +5,7 @@ grammar, a key may be written as P4 writes it: ``0x0a00/8``, ``0x1&&&0xf``, ``5.
 may say how long: ``wait 10ms``.
 
 The grammar below reads one line at a time. A line with another keyword is a command of
-simple_switch_CLI, which has a parser of its own.
+simple_switch_CLI, which has a separate parser.
 
 Source: p4c's ``tools/stf``, and what ``backends/bmv2/bmv2stf.py`` adds to it.
 """

@@ -117,7 +117,7 @@ class Aggregation(ABC):
         has_partials: switches give partial results on request.
         saturates: sums beyond int32 saturate instead of wrapping modulo 2**32.
         shares: switches serve several jobs of one network at the same time.
-        partitioned: each of these has slots of its own; otherwise any may use all of the memory.
+        partitioned: each of these has its own slots; otherwise any may use all of the memory.
     """
 
     has_epochs: ClassVar[bool] = False
@@ -245,7 +245,7 @@ def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
     Raises:
         UnknownNameError: no such program, or it does not aggregate.
         ConfigError, ProgramError: another distribution's program is incomplete.
-        InputError: not compiled for so many values, or the request exceeds its resources.
+        InputError: not compiled for this number of values, or the request exceeds its resources.
     """
     compiled = _compiled(program, values_per_packet, request)
     plan = aggregation_of(program).plan(compiled, request)
@@ -267,7 +267,7 @@ def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int 
 
     Raises:
         UnknownNameError: no such program, or it does not aggregate.
-        InputError: not compiled for so many values, the request exceeds its resources, or the
+        InputError: not compiled for these values, the request exceeds its resources, or the
             program supports only one job.
     """
     if jobs > 1 and not aggregation_of(program).shares:
@@ -307,7 +307,7 @@ def check_codec(plan: Plan, codec: Codec) -> None:
 
     Raises:
         CompositionError: it needs sums modulo 2**32, and the switches' sums saturate.
-        InputError: its integers leave no room for so many workers.
+        InputError: its integers leave no room for this number of workers.
     """
     codec.value_bits(len(plan.job.members))
     if codec.wraps and aggregation_of(plan.aggregation).saturates:
@@ -401,7 +401,7 @@ def job_for(
             "field for it; choose framing udp."
         )
     if request.job in {plan.job.number for plan in request.beside}:
-        raise InputError(f"there is a job {request.job} already; give each a number of its own.")
+        raise InputError(f"there is a job {request.job} already; give each job a different number.")
     return Job(
         members,
         number=request.job,

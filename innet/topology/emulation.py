@@ -38,7 +38,7 @@ class Emulation:
         seed: seed of the faults and of the programs' random numbers.
         network: rates, delays and queues of links, switches and hosts: packets take simulated time.
             None: they take none, but for ``faults``.
-        racks: let each rack sum for itself, too, as a job of its own at its switch.
+        racks: let each rack sum for itself, too, as a separate job at its switch.
 
     Attributes:
         simulation: the network in simulated time; None without ``network``.
@@ -198,7 +198,7 @@ class Emulation:
         """
         absent = frozenset(absent)
         self.plan = self._next_epoch(self.plan, absent)
-        # Of a rack without anybody nothing changes, and nobody there sends.
+        # A rack without workers does not change and sends nothing.
         self.racks = tuple(
             rack
             if absent.issuperset(rack.workers)

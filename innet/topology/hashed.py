@@ -47,8 +47,8 @@ class HashedAggregation(Aggregation):
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there is one switch; with racks there are two levels.
 
-        The default window is a quarter of the aggregators. As CRC-32 is linear, hardly any two of
-        so many consecutive chunks have the same aggregator.
+        The default window is a quarter of the aggregators. As CRC-32 is linear, hardly any two
+        of these consecutive chunks have the same aggregator.
         """
         if not request.job:
             raise InputError("the job's number is 0, which marks a free aggregator; give another.")

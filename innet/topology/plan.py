@@ -100,7 +100,7 @@ class Plan:
     def __post_init__(self) -> None:
         names = Counter([each.name for each in self.switches] + [each.name for each in self.hosts])
         if twice := [name for name, number in names.items() if number > 1]:
-            raise InputError(f"two nodes are called {twice[0]!r}; give each a name of its own.")
+            raise InputError(f"two nodes are called {twice[0]!r}; give them different names.")
         ends = Counter(end for link in self.links for end in link)
         for end, number in ends.items():
             if end.node not in names:

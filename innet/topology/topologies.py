@@ -22,7 +22,7 @@ from innet.topology.plan import Link, Port
 
 MAX_DEPTH = 8
 MAX_SWITCHES = 4096  # of a tree
-MAX_NEIGHBORS = 200  # switches below one, or above it: so many ports are kept for each
+MAX_NEIGHBORS = 200  # switches below one, or above it: this number of ports is kept for each
 MAX_FAT_TREE = 52  # ports of its switches: 35,152 hosts
 SPARE_UP, SPARE_DOWN = 201, 301  # first ports for ``Shape.unused_links``, which no job uses
 _RACK = BITMAP_BITS  # by default no switch of a tree has more workers or switches below it
@@ -198,7 +198,7 @@ def _checked(found: object, workers: int, who: str) -> Shape:
         if len(set(below)) != len(below) or not set(below) <= set(node.workers):
             raise ConfigError(
                 f"{who}: {node.name} has the workers {list(node.workers)}, and the switches below "
-                f"have {below}; give each of them a part of its own."
+                f"have {below}; give each of them a separate part."
             )
         if not node.workers:
             raise ConfigError(
@@ -410,7 +410,7 @@ def tree_of(workers: int, racks: int | None = None, depth: int | None = None) ->
 
 
 def default_racks(workers: int) -> int:
-    """Number of leaves for so many workers: 2, or one for every 32."""
+    """Number of leaves for this number of workers: 2, or one for every 32."""
     return max(min(2, workers), -(-workers // _RACK))
 
 

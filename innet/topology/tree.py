@@ -311,8 +311,8 @@ class TreeAggregation(Aggregation):
         """See ``Aggregation``."""
         if timing is not None and timing.partial_after is not None and not plan.job.allow_partial:
             raise InputError(
-                "partial_after is set, and the switches were told that this job takes no partial "
-                "results; plan it with Request(allow_partial=True)."
+                "partial_after is set, but the plan does not allow partial results for this job; "
+                "plan it with Request(allow_partial=True)."
             )
         return TreeClient(
             plan.layout,

@@ -388,12 +388,12 @@ class BucketHook(ABC):
             return ""
         if self._names is None:
             raise StateError(
-                "a HookState that was pickled does not know the parameters' names; make it anew "
+                "a HookState that was pickled does not know the parameters' names; make a new one "
                 "with named_parameters, and load its state_dict."
             )
         if id(parameter) not in self._names:
             raise StateError(
-                f"a parameter of shape {tuple(parameter.shape)} is none of named_parameters; give "
+                f"a parameter of shape {tuple(parameter.shape)} is not in named_parameters; give "
                 "HookState those of the model that is wrapped."
             )
         return self._names[id(parameter)]
@@ -602,7 +602,7 @@ def ddp_hook(
     del sharded
     if not isinstance(state, BucketHook):
         raise InputError(
-            f"the hook's state is a {type(state).__name__}; register it with one of its own: "
+            f"the hook's state is a {type(state).__name__}; register it with a HookState: "
             "model.register_comm_hook(HookState(...), ddp_hook)."
         )
     return state.reduce(bucket)

@@ -228,7 +228,7 @@ def _join(
     if not modules:
         raise InputError(
             "no module of the model is sharded; apply fully_shard first. For FSDP of PyTorch 1 "
-            "(FullyShardedDataParallel) there is no hook: it is not told which parameters a "
+            "(FullyShardedDataParallel) there is no hook: it cannot know which parameters a "
             "gradient belongs to."
         )
     build_codec(codec, seed=seed)  # an invalid codec is reported now, not in the first backward

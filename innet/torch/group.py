@@ -307,7 +307,7 @@ def stateless_codec(name: str | None = None) -> str:
     if build_codec(name).keeps_state:
         raise CompositionError(
             f"{source} is {name!r}, which remembers what it did not send, but a process group "
-            "is not told which tensor is which; use innet.torch.ddp_hook, or a codec that sends "
+            "does not know which tensor is which; use innet.torch.ddp_hook, or a codec that sends "
             "everything, such as exact, dense or lhc."
         )
     return name

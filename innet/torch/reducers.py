@@ -69,7 +69,7 @@ class Reducer(Protocol):
         """The sum of all workers' gradients, shape (d,), float32, and this worker's report."""
 
     def renew(self, deadline: float) -> None:
-        """Begin anew after a failure; waits for all workers.
+        """Begin again after a failure; waits for all workers.
 
         Raises:
             InnetError: a worker is missing.
@@ -169,7 +169,7 @@ class GroupReducer:
     need it are refused where it is not so. Without BOR, as in NCCL, bits travel as bytes with MAX:
     8 times the words of bitmaps.
 
-    It has connections of its own between the group's ranks, since it runs in a thread, and
+    It has its own connections between the group's ranks, since it runs in a thread, and
     collectives of one group need one order.
 
     Args:

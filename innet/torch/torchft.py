@@ -37,7 +37,7 @@ class SwitchProcessGroup(ProcessGroupWrapper):
 
     Args:
         codec: a preset's name, of a codec that remembers nothing between all-reduces, as a process
-            group is not told which tensor is which; by default that of ``INNET_CODEC``, or
+            group does not know which tensor is which; by default that of ``INNET_CODEC``, or
             ``exact``.
         timeout: of an all-reduce, and of meeting the other replicas.
 

@@ -31,7 +31,7 @@ class MemoryTransport:
 
     Args:
         process: the switch: takes packets by ingress port and returns packets by egress port, in
-            arrays of its own.
+            its own arrays.
         ports: where hosts are attached, each 0 .. 510.
         tap: called with each batch that enters or leaves the switch, for captures; also settable
             later, to record one round.

@@ -1,7 +1,7 @@
 """The wire format: packet layout, and vectorized packing and parsing of whole batches.
 
 Everything is big endian. A frame is Ethernet / IPv4 without options / UDP / innet header / values
-(framing "udp"), or Ethernet with an EtherType of its own / innet header / values (framing "raw").
+(framing "udp"), or Ethernet with innet's EtherType / innet header / values (framing "raw").
 A frame always has all ``V`` values of its layout; ``elements`` says how many of them are used.
 The layout is a numpy dtype, so that one expression reads or writes a field of thousands of frames:
 ``layout.view(frames)["innet"]["sequence"]``.

@@ -5,7 +5,7 @@ distributed deep learning" (OmniReduce), SIGCOMM 2021, https://doi.org/10.1145/3
 
 Differences with the paper: there, a worker tells with each block which one it sends next, and the
 aggregator asks for the smallest of these. A switch that only combines words cannot: the workers'
-bitmaps of non-zero blocks are combined by OR in a round of their own, and then all workers send the
+bitmaps of non-zero blocks are combined by OR in a separate round, and then all workers send the
 blocks of the union, in order, those that are zero on this worker too.
 """
 

@@ -7,7 +7,7 @@ which elements each cell of the summed sketch holds; cells that hold one are rea
 the other cells of that element, and so on until all are known.
 
 Differences with the paper: integers instead of floats, so that the result is exact whatever the
-order of the sum; an index of its own instead of a stolen bit; rows of an element that cannot
+order of the sum; a separate index instead of a stolen bit; rows of an element that cannot
 coincide, in neighboring segments where that takes fewer cells; lanes that are connected
 (``innet.kernels.layout.lhc``); and a peel that comes to a halt is finished by asking for what it
 takes to go on, never by an estimate.

@@ -17,8 +17,9 @@ from innet.kernels import Filter, SketchLayout
 from innet.kernels.layout.bloom import MAX_PROBES, MAX_WORDS
 from innet.kernels.layout.lhc import HASHES, MAX_LANES
 
-# A plain sketch of so many cells stays in a core's own cache, where lanes save no time; without
-# them every element is hashed by itself, and a small sketch has no room to waste on shared fates.
+# A plain sketch of up to this number of cells stays in a core's own cache, where lanes save no
+# time; without them every element is hashed by itself, and a small sketch has no room to waste on
+# shared fates.
 _NARROW_CELLS = 1 << 16
 _WIDE_LANES = 16  # 16 lanes of 4 bytes are a cache line
 # Cells per item from which plain peeling succeeds for infinitely many items, and a little more.
@@ -32,7 +33,7 @@ _COUPLED = {
         (100_000, 1.13, 110), (300_000, 1.10, 160), (1_000_000, 1.079, 400),
     ),
 }  # fmt: skip
-_CELLS = 1.2  # about so many an item takes; what a filter is chosen by
+_CELLS = 1.2  # about this number for each item; what a filter is chosen by
 _FEWEST = 1_000  # items; with fewer, too much of a coupled sketch is its boundary
 
 
@@ -114,7 +115,7 @@ def size_sketch(items: int, size: int, settings: LhcSettings, seed: int) -> Sket
 
 
 def sketch_layout(items: int, settings: LhcSettings, seed: int) -> SketchLayout | None:
-    """The smallest sketch in which so many items peel with few stalls; None if it is too large."""
+    """The smallest sketch that peels these items with few stalls; None if too large."""
     layouts = []
     for hashes in HASHES if settings.hashes is None else (settings.hashes,):
         if settings.hashing != "coupled":
@@ -154,7 +155,7 @@ def _coupled(items: int, hashes: int, settings: LhcSettings, seed: int) -> Sketc
 
 
 def _layout(cells: int, hashes: int, starts: int, lanes: int, seed: int) -> SketchLayout | None:
-    """At least so many cells; None where an index would not fit an int32."""
+    """At least this number of cells; None where an index would not fit an int32."""
     segments = starts + hashes - 1
     part = max(1, -(-cells // (segments * lanes)))
     if part * segments * lanes >= 2**31:

@@ -42,7 +42,7 @@ class SupportSize:
     """What the workers know of their supports before the index is known. The same on all.
 
     Attributes:
-        largest: the union has at least so many items: the most non-zero elements of a worker.
+        largest: the most non-zero elements of a worker; the union has at least as many items.
         summed: the items of all workers added up, at most. An element has an item for each of its
             integers.
         size: integers of the whole contribution.

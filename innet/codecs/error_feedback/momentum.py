@@ -39,7 +39,7 @@ class MomentumSettings(Settings):
 
     Attributes:
         momentum: share of the last velocity in the next one, 0 to below 1. The optimizer that takes
-            the sum must not have momentum of its own.
+            the sum must not have a second momentum.
         clip: largest norm of the sum of all workers' gradients, in their unit: each is scaled down
             to a norm of clip / sqrt(workers). Without, nothing is clipped.
     """

@@ -28,7 +28,7 @@ class OptimisticSettings(Settings):
     """How much hope.
 
     Attributes:
-        headroom: so many times one worker's largest magnitude the sum may become before it
+        headroom: how many times one worker's largest magnitude the sum may become before it
             overflows: 1 makes the finest steps; the number of workers, or more, is quantizer
             ``fixed``.
     """
@@ -43,10 +43,10 @@ class Optimistic(Quantizer[OptimisticSettings]):
     are not, a step is H / N of the one that ``fixed`` must take. Where a sum leaves int32 on its
     way, the switch marks the result; all workers see the mark, double H and send the round again.
     With H = N no sum can leave int32, as for ``fixed``, so this ends, after at most log2(N / H)
-    repetitions, and the result is exact whatever happened. H begins anew with each all-reduce.
+    repetitions, and the result is exact whatever happened. H is reset for each all-reduce.
 
     A partial sum that leaves int32 and comes back also counts: which one does depends on the order
-    in which packets arrive, but all workers are told the same. Values are within B, at most
+    in which packets arrive, but all workers get the same. Values are within B, at most
     2**31 - 1, for every H, by the argument in ``fixed``.
     """
 

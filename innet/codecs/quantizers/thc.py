@@ -94,7 +94,7 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
     to float32. Rounding x to integers adds less than 2**-17 of R.
 
     As in the paper: the rotation with shared signs that are new each time, the range from the
-    largest norm in a round of its own, stochastic rounding to the entries of an optimized table,
+    largest norm in a separate round, stochastic rounding to the entries of an optimized table,
     the truncated share and the error feedback. Different from it:
 
     * Blocks are rotated by themselves, as the paper's public code does it, and have norms of their
@@ -162,7 +162,7 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
         """What follows from the norms.
 
         Raises:
-            InputError: so many workers' integers could overflow; the same on all workers.
+            InputError: the integers of the workers could overflow; the same on all workers.
         """
         parameters = self.parameters
         self._check_room(workers)

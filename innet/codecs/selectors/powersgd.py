@@ -90,7 +90,7 @@ def layers_of(shapes: Shapes | None, size: int, rank: int) -> list[Layer]:
 
 
 def _square(size: int) -> tuple[int, int]:
-    """The matrix nearest to a square that has room for so many elements."""
+    """The matrix nearest to a square with room for this number of elements."""
     columns = math.isqrt(size - 1) + 1
     return -(-size // columns), columns
 
@@ -160,7 +160,7 @@ class PowerSgdSettings(Settings):
 
     Attributes:
         rank: columns of the factors; the paper uses 1, 2 and 4.
-        layers: elements or shape of each layer of the gradient; without, as the codec was told.
+        layers: elements or shape of each layer of the gradient; without, those given to the codec.
     """
 
     rank: Annotated[int, Field(ge=1, le=1024)] = 2

@@ -48,7 +48,7 @@ class ScaleComSettings(Settings):
         flops: floating-point operations that a worker spends in an iteration for each element of
             the gradient, for each layer. The rates follow by the paper's rule of thumb.
         first_dense: send the first of several layers completely, whatever its rate.
-        warmup: the first all-reduces, so many, send everything.
+        warmup: the number of all-reduces at the start that send everything.
     """
 
     rate: Rate = 100
@@ -91,7 +91,7 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
     """In all-reduce t of N workers, worker t mod N leads. It chooses indices from its own x, and
     all workers use them. If workers have left, N counts those who take part, in their order.
 
-    The leader's k indices take a round of their own. The leader sends them packed
+    The leader's k indices take a separate round. The leader sends them packed
     (``packed_indices``), the other workers send zeros, and the switch combines them by OR. So k
     coordinates arrive for any number of workers, with the sum of the workers' x at each. The first
     word of the round is the leader's position plus one: all workers see whether the right one led,

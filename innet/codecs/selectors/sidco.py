@@ -190,7 +190,7 @@ class Sidco(Selector[SidcoSettings]):
         self.stages = np.full(layers, min(parameters.stages, self._most))
         self._sums = np.zeros(layers)  # of selected / target, since the last adaptation
         self._count = 0  # of all-reduces since then
-        # |ln(selected / wanted)| when so many stages were tried last, fading with time; 0 if never.
+        # |ln(selected / wanted)| at the last try of each number of stages, fading; 0 if never.
         self._errors = np.zeros((layers, self._most))
         self._corrections = np.ones(layers)  # of the share that is asked for
 
@@ -207,7 +207,7 @@ class Sidco(Selector[SidcoSettings]):
 
     def with_parameters(self, parameters: SidcoSettings) -> Self:
         """The same state. Stages beyond the new range are left out, and a count that the new
-        ``every`` would never reach begins anew.
+        ``every`` would never reach starts again.
         """
         part = type(self)(parameters, self.context)
         state = self.state_dict()

@@ -21,7 +21,7 @@ class SketchedSgdSettings(HeavySettings):
     Attributes:
         ratio: share of the elements, above 0, at most 1; 0.001 if neither it nor k is given.
         k: at least 1; of smaller gradients everything is selected.
-        rows: of the sketch, odd: an estimate is the median of so many cells.
+        rows: of the sketch, odd. An estimate is the median of one cell from each row.
         columns: cells in a row; by default 10 for each of the k.
         candidates: coordinates that are sent exactly for each of the k (the paper's P; innet chose
             the default).

@@ -211,7 +211,7 @@ def data_of(model: Model, part: Part) -> Data:
 
 
 def _check_call(function: object, arguments: int, what: str, expected: str) -> None:
-    """Refuse what cannot be called with so many arguments."""
+    """Refuse what cannot be called with this number of arguments."""
     if callable(function):
         try:
             inspect.signature(function).bind(*[None] * arguments)

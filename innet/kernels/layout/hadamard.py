@@ -1,7 +1,7 @@
 """Blocks of a randomized Hadamard transform, as all kernels compute it.
 
 A vector is cut into blocks of ``block`` consecutive elements, a power of two. The remainder at the
-end is a block of its own, padded with zeros to the next power of two. Within a block of n
+end is a separate block, padded with zeros to the next power of two. Within a block of n
 
     y = H · D · x,    H[i, j] = (-1)^popcount(i & j)
 

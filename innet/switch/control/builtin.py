@@ -21,8 +21,8 @@ from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, 
 from innet.switch.traffic_manager import QueueState
 
 _REMEDIES = {
-    "load_new_config_file": "load the other program into a switch of its own",
-    "swap_configs": "load the other program into a switch of its own",
+    "load_new_config_file": "load the other program into a separate switch",
+    "swap_configs": "load the other program into a separate switch",
     "write_config_to_file": "the program is the file that was loaded",
     "serialize_state": "read Switch.state",
     "port_add": "all ports are there",

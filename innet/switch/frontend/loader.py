@@ -335,7 +335,7 @@ def _require_profiles(tables: tuple[ir.Table, ...], profiles: tuple[ir.ActionPro
         elif table.action_profile is None:
             raise ProgramError(f"{where} has no action profile")
         elif table.immutable:
-            raise ProgramError(f"{where} has entries of its own, which simple_switch refuses")
+            raise ProgramError(f"{where} has its own entries, which simple_switch refuses")
         elif table.kind is ir.TableKind.INDIRECT_WS:
             profile = profiles[table.action_profile]
             if profile.selector is None:

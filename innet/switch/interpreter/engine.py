@@ -293,7 +293,7 @@ class InterpretEngine:
         return out
 
     def _is_postponed(self, waiting: _Waiting) -> bool:
-        """Whether packets of higher priorities go before it; its departure is planned anew then."""
+        """Whether packets of higher priorities go first; its departure is then planned again."""
         if not self._timed or waiting.port < 0:
             return False
         manager = self.state.traffic_manager

@@ -578,7 +578,7 @@ class Pipeline:
 # A whole program.
 
 DROP_PORT = 511
-"""egress_spec of a packet that is to be dropped, unless the switch was told otherwise."""
+"""egress_spec of a packet that is to be dropped, by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def compile_source(source: str, path: Path) -> MachineCode:
     """The machine code of a module that is, or would be, at ``path``.
 
     Raises:
-        InputError: Numba is told not to compile.
+        InputError: Numba is set not to compile.
     """
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined] # which numba sets as it starts
         raise InputError(

@@ -365,7 +365,7 @@ class RowChanges:
     Remove ``removed`` from the index first, then add ``added``: a row may be in both.
 
     Attributes:
-        moved: all rows have other numbers, or too many changed to say which. Make the index anew.
+        moved: all rows have other numbers, or too many changed to say which. Build the index again.
     """
 
     def __init__(self) -> None:
@@ -429,7 +429,7 @@ class EntryColumns:
         versions: uint8, by index: how many entries were deleted there, modulo 256.
         index: finds rows by their words.
         count: number of entries.
-        changes: what changed; None if nobody wants to know.
+        changes: what changed; None if no caller needs it.
     """
 
     def __init__(self, table: ir.Table, actions: Sequence[ir.Action]) -> None:

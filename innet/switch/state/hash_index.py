@@ -59,7 +59,7 @@ SLACK_FOR_CONTROL = 8
 
 #: So few rows get eight slots each.
 _ROOMY = 32
-#: Up to so many rows, the best of several seeds is taken.
+#: Up to this number of rows, the best of several seeds is taken.
 _SMALL = 512
 
 Words = NDArray[np.uint64]

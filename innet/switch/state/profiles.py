@@ -191,7 +191,7 @@ class Groups(Mapping[int, list[int]]):
 #
 # p4c gives each table its own copy of an action, so that the members of a profile that two tables
 # share name a copy that only one of them has; here each table runs its own. (simple_switch aborts
-# unless what comes after the table depends on hit and miss alone.)
+# unless what follows the table depends on hit and miss alone.)
 
 
 @dataclass(slots=True)

@@ -257,7 +257,7 @@ def test_members_mean_something_to_every_table_that_shares_a_profile(document):
         ({"type": "simple"}, "is simple, but has an action profile"),
         ({"type": "indirect", "action_profile": None}, "is indirect, but has no action profile"),
         ({"action_profile": "I.members"}, "is indirect_ws, but its profile I.members has no"),
-        ({"entries": []}, "is indirect_ws, but has entries of its own"),
+        ({"entries": []}, "is indirect_ws, but has its own entries"),
     ],
 )
 def test_tables_and_profiles_must_fit(document, change, message):

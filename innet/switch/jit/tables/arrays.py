@@ -1,13 +1,13 @@
 """The state of tables, value sets and multicast as arrays, in the form that emitted code searches.
 
 ``TableArguments`` gives the arguments of one table; ``runtime.lookups`` searches them. Row 0 is
-the default entry, so that a miss needs no case of its own. The other rows are those of
+the default entry, so that a miss needs no separate case. The other rows are those of
 ``EntryColumns``, whose arrays are used as they are, without a copy. What is searched besides
 depends on how the table matches, and takes changes of the control plane in place:
 
 * exact: nothing, the state's own hash table is searched;
 * lpm: the entries in order, and for each the prefix that contains it (``prefixes``);
-* ternary: a hash table by mask (``masks``) or, where most entries have a mask of their own, a tree
+* ternary: a hash table by mask (``masks``) or, where most entries have different masks, a tree
   of boxes (``box_tree``);
 * range: a tree of boxes;
 * indirect (action profiles): nothing but the table's own copies of actions (``member_arrays``).
@@ -63,7 +63,7 @@ class TableArguments:
     ) -> None:
         self._program, self._state, self._profile = program, state, profile
         self._search: _Search | None = None
-        # Only look-ups that need more than the state's own index are told what changed.
+        # Only look-ups that need more than the state's own index receive the changes.
         self._changes = RowChanges() if _is_searched(state.table) else None
         state.columns.changes = self._changes
         #: Whether an exact table's index may be placed better, see ``settle``.

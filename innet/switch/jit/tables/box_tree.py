@@ -15,7 +15,7 @@ of the entries, whatever their masks and ranges. ``runtime.lookups.find_in_boxes
 
 A table that changes has a tree with room for more entries at each node. An entry comes to a node
 whose box grows least, as in an R-tree. Where there is no room, it comes to a node beside the tree.
-An entry that goes leaves the boxes as they are. After many changes the tree is made anew.
+An entry that goes leaves the boxes as they are. After many changes the tree is built again.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from innet.switch.state.hash_index import (
     slots_with_rows,
 )
 
-#: Masks with so many entries on the average are worth a hashed look-up each.
+#: From this mean number of entries on, each mask has a hashed look-up.
 _SHARED = 4
 #: Most entries that match the same as a better one, for changes in place.
 _MOST_HIDDEN = 64

@@ -46,15 +46,17 @@ CASES: dict[str, Case] = {
     "top-k 1 % by LHC, a bitmap as index": Case({"preset": "topk", "carrier": _BITMAP}),
     "top-k 1 %, the union first": Case({"preset": "topk", "carrier": "union"}),
     "ScaleCom 100 x": Case("scalecom"),
-    "LHC of 1 %, the same places": Case("lhc", Kind.SAME_PLACES),
-    "LHC of 1 %, the same places, a bitmap": Case(
+    "LHC of 1 %, the common supports": Case("lhc", Kind.SAME_PLACES),
+    "LHC of 1 %, the common supports, a bitmap": Case(
         {"preset": "lhc", "carrier": _BITMAP}, Kind.SAME_PLACES
     ),
-    "LHC of 1 %, own places": Case("lhc", Kind.OWN_PLACES),
-    "LHC of 1 %, own places, a bitmap": Case(
+    "LHC of 1 %, independent supports": Case("lhc", Kind.OWN_PLACES),
+    "LHC of 1 %, independent supports, a bitmap": Case(
         {"preset": "lhc", "carrier": _BITMAP}, Kind.OWN_PLACES
     ),
-    "union of 1 %, own places": Case({"preset": "lhc", "carrier": "union"}, Kind.OWN_PLACES),
+    "union of 1 %, independent supports": Case(
+        {"preset": "lhc", "carrier": "union"}, Kind.OWN_PLACES
+    ),
 }
 MEMORY = "memory alone"
 PEELING = "memory and peeling alone"
@@ -64,7 +66,7 @@ BOUNDS = {
     MEMORY: "reads gradient and residual, writes residual and sum",
     PEELING: "likewise, and peels as many items as top-k 1 % by LHC does",
     SENDING: "likewise, and sends a bitmap and a sketch of so many",
-    SPARSE: "reads the gradient, writes the sum, peels and sends as LHC of 1 %, own places, does",
+    SPARSE: "reads the gradient, writes the sum, peels and sends as LHC 1 %, independent, does",
 }
 
 

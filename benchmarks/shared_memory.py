@@ -24,8 +24,11 @@ from innet.core.settings import ServiceTransport
 _BITMAP = {"name": "lhc", "index": "bitmap"}
 _CODECS: dict[str, tuple[CodecSpec, Kind]] = {
     "dense": ("dense", Kind.FULL),
-    "LHC of 1 %, own places": ("lhc", Kind.OWN_PLACES),
-    "LHC of 1 %, own places, a bitmap": ({"preset": "lhc", "carrier": _BITMAP}, Kind.OWN_PLACES),
+    "LHC of 1 %, independent supports": ("lhc", Kind.OWN_PLACES),
+    "LHC of 1 %, independent supports, a bitmap": (
+        {"preset": "lhc", "carrier": _BITMAP},
+        Kind.OWN_PLACES,
+    ),
     "ScaleCom 100 x": ("scalecom", Kind.FULL),
 }
 _TRANSPORTS: tuple[ServiceTransport, ...] = ("shm", "udp")

@@ -147,7 +147,7 @@ def test_a_damaged_inner_function_is_made_anew(with_inner: Path) -> None:
 
 def _root(x: int) -> int:
     if x < 0:
-        raise ValueError("below zero", x)
+        raise ValueError("below zero")
     return int(x**0.5)
 
 
@@ -164,7 +164,7 @@ def test_an_inner_function_raises_through_its_caller() -> None:
     root = njit(inner=True)(_root)
     with pytest.raises(ValueError, match="below zero") as caught:
         njit()(lambda x: 1 + root(x))(-3)
-    assert caught.value.args == ("below zero", -3)
+    assert caught.value.args == ("below zero",)
 
 
 def test_the_same_function_with_other_options_is_other_code(package: Path) -> None:

@@ -56,8 +56,8 @@ def njit(
         inner: for what compiled functions call and Python seldom does. For them it is compiled
             without what Python calls it by and without its own machine code, which would not be
             used: a caller's code contains that of what it calls. Python may call it too, and then
-            it is compiled once more. Its errors may have constant arguments only: others reach Python
-            as a RuntimeError.
+            it is compiled once more. Its errors may only have constant arguments: others reach
+            Python as a RuntimeError.
         options: those of ``numba.njit``.
     """
 

@@ -108,8 +108,8 @@ def two_racks(first, second, of=range(4), numbers=(1, 2)):
         (two_racks(range(2), range(2, 4), numbers=(1, 1)), r"indices \[0, 1, 1\]; give the root 0"),
         (two_racks(range(2), range(2, 4), numbers=(2, 3)), r"and the others 1 to 2, each once"),
         (two_racks(range(2), range(2, 3), range(3)), r"root s1 has .*; give it all, range\(4\)"),
-        (two_racks(range(3), range(2, 4)), "s1 has .* below have .*; give each of them a separate part"),
-        (two_racks(range(2), range(2, 5)), "s1 has .* below have .*; give each of them a separate part"),
+        (two_racks(range(3), range(2, 4)), "s1 has .* below have .*; give each of them a separate"),
+        (two_racks(range(2), range(2, 5)), "s1 has .* below have .*; give each of them a separate"),
         (two_racks(range(4), range(4, 4)), "no worker is below s3; list it in Shape.spare"),
     ],
 )

@@ -57,7 +57,7 @@ class SwitchProcessGroup(ProcessGroupWrapper):
 
     @property
     def reports(self) -> list[Report]:
-        """Of the present group's most recent all-reduces."""
+        """Reports of the current group's most recent all-reduces."""
         return list(self._pg.reports) if isinstance(self._pg, SwitchGroup) else []
 
     def _create_pg(self, store: Any, rank: int, world_size: int) -> SwitchGroup:

@@ -167,6 +167,23 @@ def test_an_inner_function_raises_through_its_caller() -> None:
     assert caught.value.args == ("below zero",)
 
 
+def _root_of_this_test_alone(x: int) -> int:
+    if x < 0:
+        raise ValueError("below zero", x)
+    return int(x**0.5)
+
+
+@pytest.mark.xfail(
+    raises=RuntimeError,
+    reason="the environment of an inner function is not set in its caller's code",
+)
+def test_an_inner_function_raises_with_arguments_of_run_time() -> None:
+    root = njit(inner=True)(_root_of_this_test_alone)
+    with pytest.raises(ValueError, match="below zero") as caught:
+        njit()(lambda x: 1 + root(x))(-3)
+    assert caught.value.args == ("below zero", -3)
+
+
 def test_the_same_function_with_other_options_is_other_code(package: Path) -> None:
     decorators = "njit(cache=True, error_model='numpy')", "njit(cache=True)"
     (package / "caller.py").write_text(DIVIDING.replace("DECORATOR", decorators[0]))

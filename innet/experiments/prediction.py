@@ -106,8 +106,8 @@ def simulated_network(
     take, over the number of cores. Links and cores then limit in the simulation what limits here.
 
     Several jobs' workers are late by chance (``host_jitter``), as processes that wake up are: by
-    half of that latency in the mean. Otherwise equally fast ones would lock each other out where
-    queues are short.
+    half of the time on idle links in the mean, all of which is processor time. Otherwise equally
+    fast ones would lock each other out where queues are short.
 
     Args:
         settings: of the network in Mininet.
@@ -134,7 +134,7 @@ def simulated_network(
         # Packets that the chunks of all jobs put onto links, each way. A worker has two of them.
         packets = sum(2 * (len(each.hosts) + len(each.trunks())) for each in shared.jobs)
         host = packets * calibration.packet_seconds / calibration.cores / 2
-    jitter = rest / 2 if len(shared.jobs) > 1 else 0.0
+    jitter = idle / 2 if len(shared.jobs) > 1 else 0.0
     return Network(
         rate=rate,
         delay=delay,

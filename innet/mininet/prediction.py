@@ -94,7 +94,7 @@ def predict(
         after = _links(net)
 
     results = run_jobs(settings, watch=watch, prepare=prepare, inspect=inspect)
-    watch("simulating")
+    watch("simulating (for the first time with a compilation of up to a minute)")
     shared = settings.shared_plan()
     network = simulated_network(settings, shared, idle, calibration)
     simulated = simulate_jobs(settings, shared, network, gradients, settings.timing())

@@ -26,9 +26,16 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("ci")
 
 
+def pytest_collection():
+    """Collecting makes millions of objects and hardly any garbage: do not search for it."""
+    gc.disable()
+
+
 def pytest_collection_finish():
     """What was collected and imported stays until the end: leave it out of every later search for
     garbage, each of which would look at millions of objects.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(5_000, 10, 30)  # tests that are about garbage collect it themselves
+    gc.enable()

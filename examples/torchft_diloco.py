@@ -1,6 +1,6 @@
 """Training on scikit-learn's digits with torchft's DiLoCo; pseudo-gradients go through the switch.
 
-Each rank is a replica of its own; rank 0 runs torchft's lighthouse beside it.
+Each rank is one replica; rank 0 runs torchft's lighthouse beside it.
 """
 
 import os

@@ -17,7 +17,7 @@ FONT = "ui-sans-serif, system-ui, 'DejaVu Sans', sans-serif"
 
 
 class Drawing:
-    """An SVG of so many pixels."""
+    """An SVG of that size in pixels."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self._parts = [

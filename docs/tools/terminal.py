@@ -36,7 +36,7 @@ _PACKET = "1:02000000000202000000000188b50102"
 
 
 def run(*arguments: str) -> str:
-    """What an innet command prints in a terminal of so many columns, with its colors."""
+    """What an innet command prints in a terminal of a given number of columns, with its colors."""
     environment = os.environ | {"COLUMNS": str(WIDTH), "FORCE_COLOR": "1", "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "innet", *arguments]
     done = subprocess.run(

@@ -68,7 +68,7 @@ def _status() -> int:
 
         status = run()
         if sys.stdout is not None:
-            sys.stdout.flush()  # here and not at exit, where a full disk could not be told
+            sys.stdout.flush()  # here and not at exit, where a full disk could not be reported
         return status
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -556,7 +556,7 @@ class Carrier(Part[P]):
             contribution: this worker's integers.
             answers: the combined announcements.
             workers: the number of workers that take part.
-            watch: a stopwatch, told when decoding begins.
+            watch: a stopwatch that is started when decoding begins.
         """
 
 

@@ -63,7 +63,7 @@ def njit(
 
     def decorate(function: F) -> F:
         dispatcher: Any = numba.njit(**options)(function)
-        if dispatcher is function:  # Numba is told not to compile
+        if dispatcher is function:  # Numba is switched off
             return function
         if cache:
             # Without a place, or without the sources to tell old code by, nothing is kept.
@@ -223,7 +223,7 @@ class _Kept(FunctionCache):
             yield
 
     def _index_key(self, signature: Any, codegen: Any) -> Any:
-        # Numba's own leaves out how hard LLVM tries, and what the decorator was told.
+        # Numba's own leaves out LLVM's level of optimisation and the decorator's options.
         known: Any = config
         asked = known.OPT, known.LOOP_VECTORIZE, known.SLP_VECTORIZE, self._options
         return (*super()._index_key(signature, codegen), repr(asked))

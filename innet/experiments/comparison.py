@@ -257,7 +257,7 @@ class Store:
         self.folder = folder
         self._watch = watch
         self._loaded: dict[str, tuple[Model, Data]] = {}
-        self._told = 0  # runs that the watcher was told of
+        self._told = 0  # runs that the watcher was called for
 
     def run(
         self, settings: TrainSettings, method: Method, seed: int, steps: int | None = None

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from innet.topology import Plan, SharedPlan
 
-# Okabe and Ito's palette, but for its yellow: told apart with any common color blindness. Lines
+# Okabe and Ito's palette without its yellow: distinct with any common color blindness. Lines
 # differ in their dashes too, for print in gray.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
 DASHES = ("solid", "dashed", "dotted", "dashdot")

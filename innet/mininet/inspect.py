@@ -147,7 +147,7 @@ def who_waits(switches: Sequence[P4Switch], shared: SharedPlan) -> Table:
                 rows.append((str(plan.job.number), str(slot), str(version), *who))
     _fill(table, rows)
     if not rows:
-        table.caption = "nobody: no slot lacks a worker"
+        table.caption = "no slot waits for a worker"
     return table
 
 

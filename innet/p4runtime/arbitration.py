@@ -34,7 +34,7 @@ def role_name(name: str, number: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class Controller:
-    """A stream of a controller, once it has told its role.
+    """A stream of a controller, once its role is known.
 
     Attributes:
         stream: what messages for it are given to.

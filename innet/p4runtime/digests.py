@@ -97,7 +97,7 @@ class Digests:
                 yield message
 
     def take(self, digests: Sequence[tuple[int, _Sample]], now: int) -> None:
-        """Add what the data plane told, as ``SwitchState.digests`` has it, at a time in ns."""
+        """Add what the data plane sent, as ``SwitchState.digests`` has it, at a time in ns."""
         for position, values in digests:
             digest = self._by_position.get(position)
             if digest is None:

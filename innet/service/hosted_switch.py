@@ -97,7 +97,7 @@ class HostedSwitch:
             self.switch.commands(
                 "\n".join(job.commands(self._first_node(partition), new_ports=False))
             )
-            self.switch.table_clear(_TABLE)  # the ports and the group are there, and nobody yet
+            self.switch.table_clear(_TABLE)  # ports and group exist, but no worker is admitted yet
         self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
 
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:

@@ -54,7 +54,7 @@ class Network:
         switch_latency: seconds that the pipeline of a switch takes. 600 ns (assumed: what makers of
             such switches state is between 0.4 and 1 microsecond).
         queue_packets: packets that an egress queue holds. 4,096 (assumed).
-        queue_bytes: bytes that an egress queue holds; None: as many as its packets have.
+        queue_bytes: bytes that an egress queue holds; with None only packets are limited.
         priorities: egress queues of each port, from 1 to 8, which share its link: whenever it is
             free, the highest priority that waits leaves first. Each holds ``queue_packets`` and
             ``queue_bytes``.
@@ -81,7 +81,8 @@ class Network:
             differ, and those that send to one short queue may lock each other out (Floyd and
             Jacobson, 1992).
         host_pace: bits per second at which a host's packets leave, evenly spaced, as network cards
-            and drivers in user space pace them; None: as fast as the host and its link can.
+            and drivers in user space pace them; with None they
+            are sent as fast as the host and its link can.
 
     Raises:
         InputError: a number that no network has, by the setting's name.

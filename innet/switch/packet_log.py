@@ -115,7 +115,7 @@ class PacketLog(Trace):
         """Nothing, likewise."""
 
     def extracted(self, packet: Packet, header: int, first: int, data: bytes) -> None:
-        """Nothing: ``extracting`` told it."""
+        """Nothing: ``extracting`` has logged it."""
 
     # ── The parser ──
 

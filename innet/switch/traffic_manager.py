@@ -456,7 +456,7 @@ class TrafficManager:
     def set_recirculation(
         self, rate: int | None, latency: int = 0, ticks_per_second: int = NANOSECONDS
     ) -> None:
-        """Let recirculated and resubmitted packets pass a separate port; None: as BMv2.
+        """Let recirculated and resubmitted packets pass a separate port; None (BMv2): no port.
 
         The port sends one packet after the other, as the line of ``set_bit_rate`` does. A packet's
         ingress runs ``latency`` after it is sent. Packets that are on their way keep their times.

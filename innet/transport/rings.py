@@ -77,7 +77,7 @@ class Geometry(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, window: int) -> Geometry:
-        """For a worker with up to ``window`` packets under way, each of which may be repeated."""
+        """Rings for a worker with up to ``window`` packets in flight, each perhaps sent twice."""
         packet = HEADER.itemsize + 4 * layout.values
         return cls(max(64, 1 << (2 * window - 1).bit_length()), packet)
 

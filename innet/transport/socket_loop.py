@@ -107,7 +107,7 @@ class SocketLoop:
         rows = min(end.member.window, at_once * max(1, _BATCH // (at_once * size)))
         self._frames = np.empty((rows, size), np.uint8)
         self._counts, self._times = np.empty(_COUNTS, np.int64), np.empty(2)
-        with contextlib.suppress(StateError):  # a worker that has left is told when it is used
+        with contextlib.suppress(StateError):  # a worker that left gets it at its next call
             self._turn(0.0, Watch(-1, 0.0, True))  # compiled now, not when a packet waits
 
     def run(self, now: float) -> float:

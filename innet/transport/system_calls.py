@@ -93,7 +93,7 @@ class Frames(NamedTuple):
         data: (rows, stride) uint8, a row for each frame.
         length: (rows,) int32, bytes of each, filled in.
         auxiliary: (rows, 5): words of the control message of each, a struct tpacket_auxdata: the
-            VLAN tag that the kernel took off a frame is told there.
+            The VLAN tag that the kernel took off a frame is there.
     """
 
     messages: Words
@@ -276,7 +276,7 @@ def receive_of_ports(
 
 @njit(cache=True, inner=True, nogil=True)
 def _put_tag_back(frames: Frames, row: int) -> None:
-    """Put the VLAN tag into a frame that the kernel took off it and told beside it."""
+    """Put the VLAN tag, which the kernel took off a frame and passes separately, back into it."""
     told = frames.auxiliary[row]
     if told[1] != _AUXILIARY_KIND or not told[2] & _TAG_IS_VALID:
         return

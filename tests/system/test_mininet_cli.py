@@ -65,7 +65,7 @@ def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
     )
     assert "default: TreeIngress.admission.drop_not_admitted" in said
     assert "innet> Counters of s2\nname index packets bytes\ninnet>" in text  # nothing was refused
-    assert "nobody: no slot lacks a worker" in said
+    assert "no slot waits for a worker" in said
     assert "innet who-waits slots of any switch in which somebody is missing" in said
 
 
@@ -127,7 +127,7 @@ def test_after_a_failure_the_command_line_is_open_and_the_status_is_1(tmp_path):
     arguments = ["--workers", "2", "--size", "100", "--loss", "1", "--give-up", "0.3"]
     result = run_cli(arguments, ["innet who-waits", "innet 'slots"], tmp_path)
     assert result.returncode == 1
-    assert "nobody: no slot lacks a worker" in result.stdout  # since nobody reached it
+    assert "no slot waits for a worker" in result.stdout  # since nobody reached it
     assert "error: No closing quotation" in result.stdout
     assert result.stderr.count("error:") == 1
     assert "Traceback" not in result.stderr

@@ -135,7 +135,7 @@ def without(monkeypatch, late, number, **chosen):
 
     (result,) = allreduce.run_jobs(settings, inspect=look)
     others = [worker for worker in range(settings.workers) if worker not in late]
-    assert seen == [(set(late), "nobody: no slot lacks a worker")]
+    assert seen == [(set(late), "no slot waits for a worker")]
     assert rounds == [tuple(range(settings.workers)), tuple(others)]
     given = settings.gradients()
     gradients = [given[worker] for worker in others]

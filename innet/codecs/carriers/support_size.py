@@ -59,7 +59,7 @@ class SupportSizeCarrier(Carrier[S]):
     def __init__(self, parameters: S, context: Context) -> None:
         super().__init__(parameters, context)
         self._overlap: float | None = None  # union / sum of the supports, as last seen
-        self._sketches = 0  # so many hashed indices or sketches were sent; each in another way
+        self._sketches = 0  # number of hashed indices or sketches sent; each uses other hashes
 
     def announce(self, selection: Selection, workers: int) -> list[Segment]:
         """Each worker's number of non-zero elements: the largest and the sum are asked for."""
@@ -117,5 +117,5 @@ def zero_total() -> Total:
 
 
 def _unit(size: int, workers: int) -> int:
-    """Elements are counted in units of so many: the sum of the workers' counts fits an int32."""
+    """Elements of a unit of counting: with it the sum of the workers' counts fits an int32."""
     return max(1, -(-(size * workers) // (_INT32_MAX - workers)))

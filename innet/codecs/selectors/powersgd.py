@@ -76,7 +76,7 @@ class Layer:
 def layers_of(shapes: Shapes | None, size: int, rank: int) -> list[Layer]:
     """The layers of a gradient of ``size`` elements; one where their shapes are not known.
 
-    A layer is sent by factors of so many columns where these have fewer elements than it.
+    A layer is sent as factors with this many columns if they have fewer elements than the layer.
     """
     if not size:
         return []
@@ -182,7 +182,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
     of n · m. P goes in two rounds of the selector's own, the largest magnitude by MAX and then
     integers, as quantizer ``fixed`` makes them, with a scale for each layer: no sum overflows, by
     the proof given there. Each worker's own Q is what the codec's quantizer and carrier sum. What
-    the worker thereby sends of its x is P · (X transposed · P) transposed; the rest is the
+    the worker sends of its x is P · (X transposed · P) transposed; the rest is the
     error feedback's. Vectors, and matrices that have no more elements than their factors, are sent
     as they are with the last round.
 

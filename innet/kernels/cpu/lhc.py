@@ -118,7 +118,7 @@ def cell_of(words: Hash, j: int, item: np.uint64, hashing: Hashing) -> np.uint64
 
 @njit(cache=True, inner=True, nogil=True)
 def new_strip(size: int, hashing: Hashing) -> Strip:
-    """A strip for so many elements, all element 0."""
+    """A strip for that number of elements, all element 0."""
     return np.zeros((CELLS + len(hashing[4]), size), np.uint64)
 
 

@@ -33,7 +33,7 @@ _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
 def new_lists(room: int) -> Selected:
-    """Arrays for so many indices and values."""
+    """Arrays for that number of indices and values."""
     return buffers.empty(room, np.int32), buffers.empty(room, np.float32)
 
 
@@ -222,7 +222,7 @@ def least_bits(threshold: float) -> int:
 
 
 def _longer(lists: Selected, found: int, more: int) -> Selected:
-    """The lists, with room for so many more items."""
+    """The lists, with room for that number of further items."""
     longer = new_lists(found + more + STRETCH)
     for old, new in zip(lists, longer, strict=True):
         new[:found] = old[:found]
@@ -330,7 +330,7 @@ def _guess(x: Floats, y: Floats | None, k: int) -> _Guess:
 
 
 def _within(sample: Floats, least: np.uint32, rank: int) -> np.uint32:
-    """Bits of the magnitude of that rank, among those that reach ``least`` where so many do."""
+    """Bits of the magnitude of that rank; if enough reach ``least``, only those are searched."""
     lists = new_lists(sample.size + STRETCH)
     _, found = list_threshold(sample, least, lists, (0, 0))
     if found < rank:

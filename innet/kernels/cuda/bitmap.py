@@ -77,7 +77,7 @@ def _popcount(words: Array, count: Array) -> None:
 
 @cuda.jit
 def _tally(words: Array, size: int, segment: int, counts: Array) -> None:
-    """Count the set bits of each segment of so many words."""
+    """Count the set bits of each segment of a fixed number of words."""
     lane = cuda.grid(1) & 31
     for s in range(cuda.grid(1) >> 5, counts.size - 1, cuda.gridsize(1) >> 5):
         part = np.int32(0)

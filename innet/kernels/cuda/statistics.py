@@ -151,7 +151,7 @@ def _combine(largest: np.int32, nonzero: np.int32, bad: np.int32, found: Array) 
 # latency of additions, not by memory. The lanes are folded on the host, where the result is needed
 # anyway.
 
-_EACH_LANE = (LANES // WARP, WARP)  # a warp on each of so many multiprocessors
+_EACH_LANE = (LANES // WARP, WARP)  # a warp on each multiprocessor
 _FRACTION = 0x7FFFFF
 _LEADING = 0x800000  # the bit of a normal number's mantissa that is not stored
 

@@ -78,7 +78,7 @@ class TypeInference(NopythonTypeInference):
     """Numba's own, which finds out once what an operator does with operands of the same types."""
 
     def run_pass(self, state: Any) -> bool:
-        # Numba compiles one function at a time, so nobody else infers types meanwhile.
+        # Numba compiles one function at a time, so no other thread infers types meanwhile.
         resolve, kind = types.BaseFunction.get_call_type, vars(types)["BaseFunction"]
         kind.get_call_type = _resolve_once(resolve)
         try:

@@ -2,7 +2,7 @@
 
 A compiled program is one C function, ``int32 enter(int64 *frame)``. The frame holds the arguments,
 then what the function returns, then a word for Numba's own use. An integer is one word. An array is
-what Numba makes of it: owner of the memory (0: nobody), 0, number of elements, bytes of an element,
+what Numba makes of it: owner of the memory (0: none), 0, number of elements, bytes of an element,
 address, then the lengths and the strides of its dimensions. The function returns 0, or the
 number of an error: from ``ENDLESS`` down for a loop without end, others for lack of memory.
 """

@@ -458,7 +458,7 @@ class EntryColumns:
         self._indices: NDArray[np.uint16] | NDArray[np.uint32] | None = (
             None  # by row, where rows have closed up
         )
-        self._ascending = 0  # so many of the rows then are by index; later ones are not
+        self._ascending = 0  # number of first rows that are sorted by index
         self._highest = 0  # index that there may be then
         self._free_indices: list[int] = []  # the lowest then, descending
         self._resize(1)

@@ -44,9 +44,9 @@ def test_a_tree_of_more_workers_than_a_bitmap_has_bits_says_who_is_missing():
     assert rows(inspect.slots(first, shared)) == [("1", "1", "0", "2", "0-19", "20-39")]
     assert rows(inspect.slots(root, shared)) == [("1", "1", "0", "2", "0-19", "20-39")]
     hold(second, 2, owner, sequence=2, bitmap=(1 << 20) - 1)
-    assert inspect.who_waits([root, first, second], shared).caption.startswith("nobody")
+    assert inspect.who_waits([root, first, second], shared).caption.startswith("no slot waits")
     hold(root, 4, owner | 7, sequence=9, bitmap=0b01)  # of another epoch
-    assert inspect.who_waits([root, first, second], shared).caption.startswith("nobody")
+    assert inspect.who_waits([root, first, second], shared).caption.startswith("no slot waits")
 
 
 @pytest.mark.parametrize(

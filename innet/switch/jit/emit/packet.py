@@ -23,7 +23,7 @@ from innet.switch.jit.traits import digest_words
 from innet.switch.state.replication import MAX_REPLICATION_PORT
 from innet.switch.traffic_manager import MAX_PRIORITIES
 
-#: What ``MAX_LENGTH`` is as long as nobody truncates: more than any packet has.
+#: ``MAX_LENGTH`` of a packet that is not truncated: more than any packet has.
 UNLIMITED = hex((1 << 63) - 1)
 
 
@@ -178,7 +178,7 @@ class PacketLoop(ABC):
         self.statements.drop_failed(self.lowered.ingress, "dropped_ingress")
 
     def find_copies(self, group: str) -> None:
-        """The copies of a multicast group: ``first_copy`` to ``last_copy``, so many ``copies``."""
+        """The copies of a multicast group: ``first_copy`` to ``last_copy``, ``copies`` of them."""
         line = self.writer.line
         line("first_copy = last_copy = 0")
         with self.writer.block(f"if {group} < len(group_start) - 1:"):

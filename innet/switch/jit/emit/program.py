@@ -183,7 +183,7 @@ class _ModuleWriter:
         return Emitted("\n".join(head) + "\n" + body, loops)
 
     def _functions(self, arguments: list[str]) -> None:
-        """``process``, and before it what it calls of its own."""
+        """``process``, and before it the functions that only it calls."""
         line = self.writer.line
         if self.queue:
             line(f"@njit({_OPTIONS})")

@@ -23,7 +23,7 @@ from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import EXITED, FAILED, JUMPS, may_fail
 from innet.switch.jit.traits import STATISTICS
 
-#: More bytes than there are, but not so many that computing with it overflows.
+#: More bytes than any packet has, and few enough that arithmetic with it does not overflow.
 _HUGE = 1 << 62
 
 
@@ -102,7 +102,7 @@ class Statements:
                 self._count(counter, self.expressions.data(index))
             case lowered.Random(target, low, high):
                 least, most = (self.expressions.data(bound).text for bound in (low, high))
-                # int64(): Numba compiles a callee anew for each number that it is told.
+                # int64(): otherwise Numba compiles the callee again for each literal.
                 line(f"{target.name} = uniform(random_state, int64({least}), int64({most}))")
             case lowered.ExecuteMeter(target, meter, index):
                 self._execute_meter(target, meter, self.expressions.data(index))

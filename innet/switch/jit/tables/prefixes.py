@@ -53,7 +53,7 @@ class PrefixIndex:
     def arguments(self) -> list[NDArray[Any]]:
         """The arguments of ``find_prefix`` but the words of entries.
 
-        ``sample``: the words of the lowest keys, ascending, of every so many entries
+        ``sample``: the words of the lowest keys, ascending, of one entry in each block
         (``sample_step``); ``rows`` of all entries in this order; ``parents``: by row, the row of
         the entry that it lies in, 0 for none.
         """

@@ -166,7 +166,6 @@ def main() -> None:
     (name,) = chosen
     began = time.monotonic()
     cells = parse((TUTORIALS / f"{name}.py").read_text())
-    os.environ["INNET_DOCS"] = str(ROOT / "docs")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         run(cells)
     text, figures = to_markdown(name, cells)

@@ -12,7 +12,7 @@
 # Take any program of yours instead.
 
 # %% language="bash"
-# cp "$INNET_DOCS"/../p4/examples/forward.json .
+# innet p4 example forward
 # innet switch explain forward.json | head -24
 
 # %% [markdown]

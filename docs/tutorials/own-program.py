@@ -3,8 +3,8 @@
 #
 # You write a switch program, compile it, look at it, send it packets, and let it sum gradients.
 #
-# You need p4c, P4's compiler, with its BMv2 back end (`p4c-bm2-ss`). Without it, copy the compiled
-# program from `docs/tutorials/own-program` of the checkout; everything else works as shown.
+# You need p4c, P4's compiler, with its BMv2 back end (`p4c-bm2-ss`). Without it, `innet p4 example
+# saturating` copies the compiled program; everything else works as shown.
 #
 # ## The source
 #
@@ -39,7 +39,7 @@ parameters = { SLOTS = 256 }
 # if command -v p4c-bm2-ss >/dev/null; then
 #     innet p4 compile mypaper > compiled.log
 # else
-#     cp -r "$INNET_DOCS"/tutorials/own-program/. mypaper/
+#     innet p4 example saturating -o mypaper > copied.log
 # fi
 # ls mypaper mypaper/compiled
 

@@ -53,6 +53,7 @@ _EXAMPLES: dict[str, tuple[str, str]] = {
     "experiment throughput": ("innet experiment throughput -w 2 -w 8 -c dense -c lhc", "measured"),
     "p4 list": ("innet p4 list", "slots"),
     "p4 export": ("innet p4 export slots-64 -o slots.json", "slots"),
+    "p4 example": ("innet p4 example forward", "switch"),
     "p4 compile": ("innet p4 compile mine.p4 -D VALUES=64", "extending"),
     "p4 check": ("innet p4 check slots-64 --stages", "check"),
     "switch stf": ("innet switch stf slots-32 p4/examples/two-workers.stf", "switch"),

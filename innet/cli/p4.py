@@ -13,6 +13,7 @@ from innet import programs
 from innet.cli.options import JsonOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
 from innet.core.errors import InputError, OutputError, ProgramError, UnknownNameError
+from innet.core.files import atomic_write
 
 if TYPE_CHECKING:
     from innet.tofino import Estimate
@@ -25,7 +26,7 @@ _PAPERS = {
 }
 
 app = typer.Typer(
-    help="P4 programs: list, compile, export, check.",
+    help="P4 programs: list, export, copy examples, compile, check.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -78,6 +79,45 @@ def export(
         path = path.with_suffix(programs.P4INFO)
         write_text(path, p4info)
         out.print(str(path), highlight=False, soft_wrap=True)
+
+
+@app.command("example")
+def copy_example(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="An example, e.g. forward. Without it: list them.",
+            autocompletion=completing(programs.examples),
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the files; made if need be.")
+    ] = Path(),
+) -> None:
+    """Copy an example: a P4 program, compiled, with its commands, tests, captures or traffic."""
+    examples = programs.examples()
+    if name is None:
+        for each, files in examples.items():
+            _line(f"{each}: {', '.join(str(file) for file in files)}")
+        return
+    if name not in examples:
+        raise UnknownNameError("example", name, examples)
+    folder = programs.p4_directory() / "examples"
+    inside = folder / name if (folder / name).is_dir() else folder
+    targets = {
+        folder / file: output / (folder / file).relative_to(inside) for file in examples[name]
+    }
+    for source, target in targets.items():
+        if target.exists() and target.read_bytes() != source.read_bytes():
+            raise InputError(f"{target} exists. Remove it, or name another folder by --output.")
+    for source, target in targets.items():
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError.of(target.parent, error) from None
+        with atomic_write(target) as temporary:
+            temporary.write_bytes(source.read_bytes())
+        out.print(str(target), highlight=False, soft_wrap=True)
 
 
 @app.command("compile")

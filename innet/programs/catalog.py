@@ -163,6 +163,21 @@ def p4_directory() -> Path:
     raise ProgramError(f"no P4 programs beside {package}; reinstall innet.")
 
 
+def examples() -> dict[str, list[Path]]:
+    """The examples that innet ships: the files of each, relative to ``p4_directory()/examples``.
+
+    An example is a subfolder, or all files whose names begin alike up to a dot: ``forward.p4``,
+    ``forward.json``, ``forward.commands``.
+    """
+    folder = p4_directory() / "examples"
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder)
+            found.setdefault(name.parts[0].partition(".")[0], []).append(name)
+    return found
+
+
 def catalogue(directory: Path | None = None) -> dict[str, CompiledProgram]:
     """The compiled programs of a folder by name, from its manifest; by default innet's folder.
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
+from innet import programs
 from innet.cli import INTERRUPTED, TERMINATED, main
 from innet.cli.app import app, status_of
 from innet.cli.options import with_parameters
@@ -27,6 +28,7 @@ from innet.core.errors import (
     ConfigError,
     DivergedError,
     InnetError,
+    InputError,
     OutputError,
     StalledError,
     UnknownNameError,
@@ -211,6 +213,16 @@ def test_p4_list_and_export(tmp_path):
     assert json.loads((tmp_path / "x.json").read_text())["header_types"]
 
 
+def test_p4_examples(tmp_path):
+    assert "forward: forward.commands, forward.json, forward.p4" in innet("p4", "example").stdout
+    innet("p4", "example", "forward", "-o", tmp_path / "new" / "folder")
+    copy = tmp_path / "new" / "folder" / "forward.json"
+    assert copy.read_bytes() == (programs.p4_directory() / "examples/forward.json").read_bytes()
+    innet("p4", "example", "forward", "-o", copy.parent)  # the same once more
+    innet("p4", "example", "saturating", "-o", tmp_path)
+    assert list(programs.catalogue(tmp_path)) == ["saturating-32"]
+
+
 @pytest.mark.skipif(
     not (shutil.which("p4c-bm2-ss") or shutil.which("p4c")), reason="p4c is not installed"
 )
@@ -269,6 +281,16 @@ class TestWrong:
     def test_export_of_nothing(self):
         with pytest.raises(InnetError, match="unknown compiled program 'slots-65'"):
             innet("p4", "export", "slots-65")
+
+    def test_an_example_over_other_files(self, tmp_path):
+        (tmp_path / "forward.p4").write_text("mine")
+        with pytest.raises(InputError, match=r"forward.p4 exists. Remove it, or .*--output"):
+            innet("p4", "example", "forward", "-o", tmp_path)
+        assert [each.name for each in tmp_path.iterdir()] == ["forward.p4"]
+        with pytest.raises(OutputError, match=r"forward\.p4"):
+            innet("p4", "example", "ecn", "-o", tmp_path / "forward.p4" / "folder")
+        with pytest.raises(InnetError, match="unknown example 'forwards'"):
+            innet("p4", "example", "forwards")
 
     def test_definitions(self, tmp_path):
         p4c = tmp_path / "p4c"

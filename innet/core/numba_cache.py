@@ -56,8 +56,7 @@ def njit(
         inner: for what compiled functions call and Python seldom does. For them it is compiled
             without what Python calls it by and without its own machine code, which would not be
             used: a caller's code contains that of what it calls. Python may call it too, and then
-            it is compiled once more. Its errors may only have constant arguments: others reach
-            Python as a RuntimeError.
+            it is compiled once more.
         options: those of ``numba.njit``.
     """
 
@@ -69,6 +68,7 @@ def njit(
             # Without a place, or without the sources to tell old code by, nothing is kept.
             with contextlib.suppress(RuntimeError, OSError):
                 dispatcher._cache = _Kept(function, options)  # as its enable_caching does
+        dispatcher.compile = _with_environments(dispatcher)
         _guard(dispatcher)
         if inner:
             _link_inner(dispatcher, cache, options)
@@ -85,6 +85,25 @@ def _guard(dispatcher: Any) -> None:
     dispatcher.compile = undisturbed(dispatcher.compile)
     if isinstance(dispatcher._cache, _Kept):
         dispatcher.compile = _by_one_process(dispatcher)
+
+
+def _with_environments(dispatcher: Any) -> Callable[[Any], Any]:
+    """Its ``compile``, after which errors of inner functions find what they are made of.
+
+    A function's error with arguments of run time is made from Numba's environment of the function.
+    Numba sets it where the function is compiled; for inner functions that is in their callers.
+    """
+    work = dispatcher.compile
+
+    @wraps(work)
+    def compile_and_set(signature: Any) -> Any:
+        found = work(signature)
+        for result in dispatcher.overloads.values():
+            for environment in result._find_referenced_environments():
+                result.library.codegen.set_env(environment.env_name, environment)
+        return found
+
+    return compile_and_set
 
 
 def _link_inner(dispatcher: Any, cache: bool, options: dict[str, Any]) -> None:

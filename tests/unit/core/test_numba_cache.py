@@ -173,15 +173,35 @@ def _root_of_this_test_alone(x: int) -> int:
     return int(x**0.5)
 
 
-@pytest.mark.xfail(
-    raises=RuntimeError,
-    reason="the environment of an inner function is not set in its caller's code",
-)
 def test_an_inner_function_raises_with_arguments_of_run_time() -> None:
     root = njit(inner=True)(_root_of_this_test_alone)
     with pytest.raises(ValueError, match="below zero") as caught:
         njit()(lambda x: 1 + root(x))(-3)
     assert caught.value.args == ("below zero", -3)
+
+
+def test_it_raises_so_from_disk_as_well(package: Path) -> None:
+    (package / "caller.py").write_text(RAISING)
+    assert run(package) == (-3, 0)
+    assert run(package) == (-3, 1)
+
+
+RAISING = """
+from innet.core.numba_cache import njit
+@njit(cache=True, inner=True)
+def root(x):
+    if x < 0:
+        raise ValueError("below zero", x)
+    return int(x**0.5)
+@njit(cache=True)
+def caller(x):
+    return 1 + root(x)
+if __name__ == "innet.caller":
+    try:
+        caller(-3)
+    except ValueError as error:
+        print(error.args[1], sum(caller.stats.cache_hits.values()))
+"""
 
 
 def test_the_same_function_with_other_options_is_other_code(package: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import gradients
 from support.kernels import assert_same
@@ -58,18 +58,27 @@ def test_the_kernels_are_those_of_the_oracle(fast, data):
     assert_same(fast.unpack(words, size, lanes, bits), integers)
 
 
-@pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
-@given(st.data())
-def test_bits_after_bits(fast, data):
-    bits = data.draw(st.integers(1, 31))
-    size = data.draw(gradients.sizes(large=True))
-    rng = np.random.default_rng(data.draw(gradients.seeds))
+def bits_after_bits(fast, bits, size, seed):
+    rng = np.random.default_rng(seed)
     integers = rng.integers(0, 2**bits, size).astype(np.int32)
     words = naive.pack_bits(integers, bits)
     assert words.size == -(-size * bits // 32)
     assert_same(fast.pack_bits(integers, bits), words)
     assert_same(naive.unpack_bits(words, size, bits), integers)
     assert_same(fast.unpack_bits(words, size, bits), integers)
+
+
+@pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
+@given(st.integers(1, 31), gradients.sizes(), gradients.seeds)
+def test_bits_after_bits(fast, bits, size, seed):
+    bits_after_bits(fast, bits, size, seed)
+
+
+@pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
+@settings(max_examples=10)  # the reference takes its time
+@given(st.integers(1, 31), st.sampled_from(gradients.LARGE_SIZES), gradients.seeds)
+def test_bits_after_bits_of_large_arrays(fast, bits, size, seed):
+    bits_after_bits(fast, bits, size, seed)
 
 
 def test_the_stream_of_bits_is_as_it_is_described():

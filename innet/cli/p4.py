@@ -12,11 +12,17 @@ import typer
 from innet import programs
 from innet.cli.options import JsonOption, compiled_programs, completing
 from innet.cli.output import err, out, say_json, write_text
-from innet.core.errors import InputError, OutputError, ProgramError, UnknownNameError
+from innet.core.errors import (
+    InputError,
+    MissingToolError,
+    OutputError,
+    ProgramError,
+    UnknownNameError,
+)
 from innet.core.files import atomic_write
 
 if TYPE_CHECKING:
-    from innet.tofino import Estimate
+    from innet.tofino import Estimate, Verdict
 
 _PAPERS = {
     "harvest": "Sapio et al., NSDI 2021",
@@ -187,58 +193,157 @@ def check(
     program: Annotated[
         str,
         typer.Argument(
-            help="JSON from p4c, or a compiled program, e.g. slots-64.",
+            help="JSON from p4c, a compiled program, e.g. slots-64, or a P4 source.",
             autocompletion=completing(compiled_programs),
         ),
     ],
+    *,
+    with_compiler: Annotated[
+        Path | None,
+        typer.Option(
+            "--with",
+            metavar="COMPILER",
+            help="Also ask p4c's Tofino compiler: p4c-barefoot on PATH, or its path.",
+        ),
+    ] = None,
+    define: Annotated[
+        list[str] | None,
+        typer.Option("--define", "-D", metavar="NAME=NUMBER", help="Of a P4 source. Repeatable."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds that the Tofino compiler may take.")
+    ] = 900.0,
+    p4c: P4cOption = None,
     stages: Annotated[
         bool, typer.Option("--stages", help="Show the contents of each stage.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate whether a program fits one pipe of a Tofino 1; exit code 1 if not."""
-    from innet.tofino import estimate
-    from innet.tools.files import open_document
+    """Estimate whether a program fits one pipe of a Tofino 1; exit code 1 if not.
 
-    document = open_document(program)
+    With --with the compiler decides, and the estimate stands beside its numbers.
+    """
+    from innet import tofino
+
+    compiler = None if with_compiler is None else tofino.find_compiler(with_compiler)
+    source, document = _of_check(program, define, p4c, verdict=compiler is not None)
     try:
-        found = estimate(document, program)
+        found = None if document is None else tofino.estimate(document, program)
     except ProgramError as error:
         raise type(error)(f"{program}: {error}") from None
+    verdict = None
+    if compiler is not None:
+        assert source is not None
+        path, parameters = source
+        err.print("compiling for a Tofino; this may take minutes ...", style="dim")
+        verdict = tofino.compile_for_tofino(
+            path, parameters, compiler, name=program, timeout=timeout
+        )
     if as_json:
-        say_json(found.document())
+        documents = [None if each is None else each.document() for each in (found, verdict)]
+        both = {"estimate": documents[0], "compiler": documents[1]}
+        say_json(documents[0] if verdict is None else both)
     else:
-        _show(found, stages=stages)
-    if not found.fits:
+        _show(found, verdict, stages=stages)
+    judged = verdict or found
+    assert judged is not None
+    if not judged.fits:
         raise typer.Exit(1)
 
 
-def _show(estimate: Estimate, *, stages: bool) -> None:
-    """Amounts, reasons and the verdict; on request the stages."""
-    from rich.table import Table
+def _of_check(
+    program: str, define: list[str] | None, p4c: Path | None, *, verdict: bool
+) -> tuple[tuple[Path, dict[str, int]] | None, dict[str, object] | None]:
+    """The P4 source with its definitions, and the JSON; None for one that is not needed or known.
 
+    Raises:
+        InputError: what is needed is not there.
+    """
+    from innet import tofino
+    from innet.tools.files import open_document
+
+    if Path(program).suffix == ".p4":
+        path, parameters = Path(program), _definitions(define or [])
+        if tofino.architecture(path) == "v1model":
+            try:
+                compiler = programs.find_p4c(str(p4c) if p4c else None)
+            except MissingToolError:
+                if not verdict:
+                    raise
+                err.print("p4c-bm2-ss is not installed, so there is no estimate.")
+                return (path, parameters), None
+            return (path, parameters), programs.compile_p4(path, parameters, compiler)
+        if not verdict:
+            raise InputError(
+                f"{program} is written for TNA, and the estimate reads v1model programs only. "
+                "Ask the compiler: --with p4c-barefoot."
+            )
+        return (path, parameters), None
+    if define:
+        raise InputError("--define needs a P4 source, such as p4/slots.p4.")
+    source = None
+    if (entry := programs.available().get(program)) is not None:
+        source = entry.path.parent.parent / entry.source, dict(entry.parameters)
+    elif verdict:
+        raise InputError(
+            f"--with needs a P4 source or the name of a compiled program, not {program}."
+        )
+    return source, open_document(program)
+
+
+def _show(estimate: Estimate | None, verdict: Verdict | None, *, stages: bool) -> None:
+    """Amounts, reasons and the verdict; on request the stages."""
     from innet.tofino import Severity
 
     colors = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
-    table = Table(box=None)
-    for column in ("of one Tofino 1 pipe", "used", "available", ""):
-        table.add_column(column, no_wrap=True, justify="right" if column == "used" else "left")
-    for usage in estimate.usages:
-        limit = "" if usage.available is None else str(usage.available)
-        table.add_row(usage.resource, str(usage.used), limit, "" if usage.fits else "[red]exceeded")
-    out.print(table)
-    for finding in estimate.findings:
+    _show_usages(estimate, verdict)
+    for finding in () if estimate is None else estimate.findings:
         out.print(f"[{colors[finding.severity]}]{finding.severity.value}[/]: ", end="")
         _line(f"{finding.resource}: {finding.text}.")
         if finding.remedy:
             _line(f"  To change: {finding.remedy}.")
         if finding.where:
             _line(f"  At {finding.where}")
-    if stages:
-        for number, names in enumerate(estimate.layout):
+    for refusal in () if verdict is None else verdict.refusals:
+        out.print(f"[red]refused[/] by {verdict.compiler if verdict else ''}: ", end="")
+        _line(refusal.text)
+        if refusal.where:
+            _line(f"  At {refusal.where}")
+    judged = verdict or estimate
+    if stages and judged is not None:
+        for number, names in enumerate(judged.layout):
             _line(f"stage {number}: {', '.join(names)}")
-    verdict = "fits" if estimate.fits else "does not fit"
-    _line(f"{estimate.program} {verdict}, by this estimate (which is not the vendor's compiler).")
+    if estimate is not None:
+        says = "fits" if estimate.fits else "does not fit"
+        _line(f"{estimate.program} {says}, by this estimate (which is not the vendor's compiler).")
+    if verdict is not None:
+        says = "accepted" if verdict.fits else "refused"
+        _line(f"{verdict.program} is {says} by {verdict.compiler}.")
+
+
+def _show_usages(estimate: Estimate | None, verdict: Verdict | None) -> None:
+    from rich.table import Table
+
+    estimated = {} if estimate is None else {each.resource: each for each in estimate.usages}
+    compiled = {} if verdict is None else {each.resource: each for each in verdict.usages}
+    table = Table(box=None)
+    table.add_column("of one Tofino 1 pipe", no_wrap=True)
+    for name, column in (("estimate", estimated), ("compiler", compiled)):
+        if column:
+            table.add_column(name if verdict else "used", no_wrap=True, justify="right")
+    table.add_column("available", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for resource in dict.fromkeys([*estimated, *compiled]):
+        both = [column.get(resource) for column in (estimated, compiled) if column]
+        known = [each for each in both if each is not None]
+        table.add_row(
+            resource,
+            *("" if each is None else str(each.used) for each in both),
+            "" if known[0].available is None else str(known[0].available),
+            "" if known[-1].fits else "[red]exceeded",
+        )
+    if table.row_count:
+        out.print(table)
 
 
 def _definitions(texts: list[str]) -> dict[str, int]:

@@ -1,0 +1,261 @@
+"""The verdict of p4c's Tofino compiler (``p4c-barefoot``) on a program, and what its reports say.
+
+The compiler is part of p4c (``backends/tofino``) and is built there with ``ENABLE_TOFINO``. With
+``-g`` it writes ``resources.json`` and ``phv.json``, whose schemas lie in its sources
+(``compiler_interfaces/schemas``). Versions 2.x of both are read here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from innet.core.errors import InputError, MissingToolError, ProgramError
+from innet.core.files import missing
+from innet.programs import p4_directory
+from innet.tofino.report import PIPE, Usage
+
+NAME = "p4c-barefoot"
+_REMEDY = (
+    "It is part of p4c: configure p4c with -DENABLE_TOFINO=ON and build the target p4c-barefoot. "
+    "Then give its path, or put it on PATH."
+)
+_LINE = re.compile(
+    r"^(?:(?P<file>[^\s()][^()\n]*)\((?P<line>\d+)\): ?)?"
+    r"(?:\[--Werror=(?P<kind>[\w-]+)\] )?error: (?P<text>.*)$",
+    re.MULTILINE,
+)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error of the compiler.
+
+    Attributes:
+        text: its sentence.
+        where: "file:line" of the P4 source; empty if it names none.
+    """
+
+    text: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the compiler made of one program.
+
+    Attributes:
+        program: its source, or a name.
+        compiler: name and version.
+        usages: resources of the pipe that uses most stages; empty if it was refused.
+        refusals: why it was refused; empty if it was not.
+        layout: the tables in each stage that is used.
+    """
+
+    program: str
+    compiler: str
+    usages: tuple[Usage, ...]
+    refusals: tuple[Refusal, ...]
+    layout: tuple[tuple[str, ...], ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the compiler accepted the program."""
+        return not self.refusals
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "program": self.program,
+            "compiler": self.compiler,
+            "fits": self.fits,
+            "estimate": False,
+            "usages": [
+                {"resource": each.resource, "used": each.used, "available": each.available}
+                for each in self.usages
+            ],
+            "refusals": [{"text": each.text, "where": each.where} for each in self.refusals],
+            "stages": [list(stage) for stage in self.layout],
+        }
+
+
+def find_compiler(path: str | Path | None = None) -> Path:
+    """The compiler at ``path``, or p4c-barefoot on PATH.
+
+    Raises:
+        MissingToolError: it is not there; says how to get it.
+    """
+    name = str(path or NAME)
+    found = shutil.which(name)
+    if found is None:
+        raise MissingToolError(name, "the verdict of the Tofino compiler", _REMEDY)
+    return Path(found).absolute()
+
+
+def architecture(source: Path) -> str:
+    """What a P4 source is written for: tna if it, or what it includes, includes tna.p4; or v1model.
+
+    Raises:
+        InputError: the source cannot be read.
+    """
+    if (wrong := missing(source)) is not None:
+        raise InputError(f"{source}: {wrong}.")
+    waiting, seen = [source], set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or missing(path) is not None:
+            continue
+        seen.add(path)
+        for kind, name in _INCLUDE.findall(path.read_text("utf-8", "replace")):
+            if kind == "<" and name == "tna.p4":
+                return "tna"
+            waiting += [path.parent / name, p4_directory() / name]
+    return "v1model"
+
+
+def compile_for_tofino(
+    source: Path,
+    parameters: Mapping[str, int] | None = None,
+    compiler: Path | None = None,
+    *,
+    name: str | None = None,
+    timeout: float = 900.0,
+) -> Verdict:
+    """Let the compiler compile a program for a Tofino 1.
+
+    Args:
+        source: a P4_16 file for TNA, or for v1model, which the compiler translates as far as it
+            can. Includes are searched as ``innet p4 compile`` does.
+        parameters: preprocessor definitions.
+        compiler: see ``find_compiler``.
+        name: of the program in the verdict; by default the source.
+        timeout: seconds. The allocation of a program's fields may take many minutes.
+
+    Raises:
+        InputError: the source or the compiler cannot be used.
+        MissingToolError: no compiler.
+        ProgramError: it did not end in time, crashed, or wrote reports that cannot be read.
+    """
+    compiler = compiler or find_compiler()
+    kind = architecture(source)
+    source = source.absolute()
+    defines = [f"-D{key}={value}" for key, value in (parameters or {}).items()]
+    shown = name or str(source)
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            str(compiler), "--target", "tofino", "--arch", kind, "--std", "p4-16", "-g",
+            *defines, "-I", str(p4_directory()), "-o", scratch, source.name,
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
+                command,
+                cwd=source.parent,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",  # it quotes the source, which may have any encoding
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ProgramError(
+                f"{compiler.name} did not finish {shown} in {timeout:g} s."
+            ) from error
+        except OSError as error:
+            raise InputError(f"{compiler} cannot be run: {error.strerror or error}.") from error
+        said = done.stdout + done.stderr
+        version = _version(compiler)
+        if refusals := tuple(_refusals(said)):
+            return Verdict(shown, version, (), refusals, ())
+        if done.returncode != 0:
+            tail = "\n".join(said.strip().splitlines()[-5:]) or "(no message)"
+            raise ProgramError(
+                f"{compiler.name} ended with status {done.returncode} and no error of the program "
+                f"{shown}:\n{tail}"
+            )
+        usages, layout = read_reports(Path(scratch))
+    return Verdict(shown, version, usages, (), layout)
+
+
+def _version(compiler: Path) -> str:
+    try:
+        said = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
+            [str(compiler), "--version"], capture_output=True, text=True, timeout=60, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    found = re.search(r"\d+(?:\.\d+)+\S*", said)
+    return f"{compiler.name} {found[0]}" if found else compiler.name
+
+
+def _refusals(said: str) -> Iterator[Refusal]:
+    seen = set()
+    for found in _LINE.finditer(said):
+        where = f"{found['file']}:{found['line']}" if found["file"] else ""
+        refusal = Refusal(found["text"].strip().rstrip(":"), where)
+        if refusal not in seen:
+            seen.add(refusal)
+            yield refusal
+
+
+def read_reports(folder: Path) -> tuple[tuple[Usage, ...], tuple[tuple[str, ...], ...]]:
+    """Usages and tables by stage, from the compiler's reports of one program.
+
+    Args:
+        folder: what the compiler was given by ``-o``. Of several pipes the one with most stages
+            counts.
+
+    Raises:
+        ProgramError: a report is missing or is not as its schema says.
+    """
+    paths = sorted(folder.glob("*/logs/resources.json"))
+    if not paths:
+        raise ProgramError(f"the Tofino compiler wrote no resources.json below {folder}.")
+    return max((_pipe(path) for path in paths), key=lambda found: len(found[1]))
+
+
+def _pipe(path: Path) -> tuple[tuple[Usage, ...], tuple[tuple[str, ...], ...]]:
+    try:
+        resources = json.loads(path.read_text("utf-8"))["resources"]
+        stages = sorted(resources["mau"]["mau_stages"], key=lambda each: each["stage_number"])
+        available = resources["mau"]["nStages"]
+        tables = [
+            [each["table_name"] for each in stage["logical_tables"]["ids"]] for stage in stages
+        ]
+        blocks = [_blocks(stage) for stage in stages]
+        containers = json.loads((path.parent / "phv.json").read_text("utf-8"))["containers"]
+        bits = sum(each["bit_width"] for each in containers if each["slices"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ProgramError(f"{path}: not a report of the Tofino compiler: {error!r}.") from None
+    used = [bool(names) or any(counts) for names, counts in zip(tables, blocks, strict=True)]
+    last = max((number for number, each in enumerate(used, 1) if each), default=0)
+    alus, sram, tcam = (sum(each) for each in zip(*blocks, strict=True))
+    usages = (
+        Usage("stages", last, available),
+        Usage("stateful ALUs", alus, available * PIPE.stateful_alus),
+        Usage("logical tables", sum(map(len, tables)), available * PIPE.logical_tables),
+        Usage("SRAM blocks", sram, available * PIPE.sram_blocks),
+        Usage("TCAM blocks", tcam, available * PIPE.tcam_blocks),
+        Usage("header vector bits", bits, PIPE.header_vector_bits),
+    )
+    return usages, tuple(tuple(each) for each in tables[:last])
+
+
+def _blocks(stage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Stateful ALUs, SRAM blocks and TCAM blocks in use."""
+
+    def used(rows: Sequence[Mapping[str, Any]]) -> int:
+        return sum(bool(each["usages"]) for each in rows)
+
+    return (
+        used(stage["meter_alus"]["meters"]),
+        used(stage["rams"]["srams"]),
+        used(stage["tcams"]["tcams"]),
+    )

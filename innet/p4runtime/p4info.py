@@ -56,7 +56,8 @@ class TableInfo:
     Attributes:
         position: in the program.
         scopes: of each action that entries may have, by id.
-        by_action: ids of actions by their position in the program.
+        by_action: actions by their position in the program.
+        positions: these positions by the actions' ids.
         counter, meter: P4Info of its direct counter and meter.
         profile: its action profile's id; 0 for none.
     """
@@ -75,6 +76,10 @@ class TableInfo:
     meter: Any = None
     profile: int = 0
     places: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.positions = {action.id: position for position, action in self.by_action.items()}
 
     @property
     def is_constant(self) -> bool:
@@ -266,6 +271,8 @@ class P4Index:
                 f"P4Info gives table {name} {len(each.match_fields)} match fields, and the "
                 f"program {len(table.keys)}"
             )
+        if bool(each.implementation_id) != (table.action_profile is not None):
+            raise invalid(f"P4Info and the program disagree on the action profile of table {name}")
         pairs = zip(each.match_fields, table.keys, strict=True)
         fields = tuple(self._field(field, key, name) for field, key in pairs)
         scopes = {ref.id: ref.scope for ref in each.action_refs}

@@ -398,7 +398,7 @@ class P4Index:
             if translated is None:
                 width, codec = part.bitwidth, Codec(part.bitwidth)
             else:
-                width = self._width_in_header(each.preamble.name, part.name)
+                width = self._width_in_header(each, part.name)
                 codec = self._translated(translated, width)
             fields.append((part.id, part.name, width, codec))
         header = HeaderInfo(each.preamble.name, tuple(fields))
@@ -406,13 +406,20 @@ class P4Index:
             raise invalid(f"controller header {each.preamble.name} does not fill whole bytes")
         return header
 
-    def _width_in_header(self, header: str, name: str) -> int:
-        """Bits of a translated field in packets, which P4Info does not tell."""
-        for instance in self.program.headers:
+    def _width_in_header(self, header: Any, name: str) -> int:
+        """Bits of a translated field in packets, which P4Info does not tell.
+
+        P4Info has the name of the annotation ``@controller_header``, but not the header's own. So
+        the header is known by the names of its fields, and first by its name where it is the same.
+        """
+        wanted = [part.name for part in header.metadata]
+        instances = self.program.headers
+        for instance in sorted(instances, key=lambda each: each.name != header.preamble.name):
             described = self.program.header_types[instance.type]
-            if instance.name == header:
-                return next((f.width for f in described.fields if f.name == name), 0)
+            widths = {each.name: each.width for each in described.fields}
+            if all(each in widths for each in wanted):
+                return widths[name]
         raise invalid(
-            f"the program has no header {header}, so the bits of its field {name} in packets are "
-            "not known"
+            f"the program has no header with the fields {', '.join(wanted)} of controller header "
+            f"{header.preamble.name}, so the bits of {name} in packets are not known"
         )

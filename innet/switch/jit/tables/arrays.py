@@ -145,7 +145,11 @@ class TableArguments:
         if self._state.columns.changes is not changes:  # another engine asked meanwhile
             self._state.columns.changes = changes
             changes.forget()
-        if search is None or changes.moved or not search.update(changes):
+        is_kept = search is not None and not changes.moved
+        if is_kept and len(changes):  # otherwise only actions changed, which are not searched
+            assert search is not None
+            is_kept = search.update(changes)
+        if search is None or not is_kept:
             # A table that was changed by a few entries will be so again.
             changing = search is not None and not changes.moved
             self._search = search = self._new_search(search, changing)

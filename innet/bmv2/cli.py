@@ -47,6 +47,9 @@ class CommandClient:
         prefix: a command that starts simple_switch_CLI in the same context.
         seconds: within which it must be ready.
 
+    Attributes:
+        control: its control plane.
+
     Raises:
         ControlError: simple_switch cannot be reached.
         StalledError: it listens, but is not ready in time.
@@ -65,8 +68,8 @@ class CommandClient:
         self._path, self._port, self._prefix = cli, port, prefix
         self._cli: CliProcess | None = None
         with inside():
-            self._thrift = ThriftControlPlane(program, port)
-            self._thrift.wait(seconds)
+            self.control = ThriftControlPlane(program, port)
+            self.control.wait(seconds)
 
     def run(self, lines: Sequence[str]) -> list[str]:
         """See ``CommandRunner``.
@@ -83,15 +86,15 @@ class CommandClient:
         if not known and self._path is not None:
             return self._started_cli().run([line])[0]
         try:
-            return commands.run(self._thrift, line)
+            return commands.run(self.control, line)
         except ControlError as error:
-            if not self._thrift.open:
+            if not self.control.open:
                 raise
             return f"Error: {error}"
 
     def call(self, name: str, *arguments: Any) -> Any:
         """A call of the control plane; see ``ThriftClient.call``."""
-        return self._thrift.client.call(name, *arguments)
+        return self.control.client.call(name, *arguments)
 
     def _started_cli(self) -> CliProcess:
         if self._cli is None:
@@ -100,7 +103,7 @@ class CommandClient:
         return self._cli
 
     def close(self) -> None:
-        for each in (self._thrift, self._cli):
+        for each in (self.control, self._cli):
             if each is not None:
                 each.close()
 

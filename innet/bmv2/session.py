@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Self
 
 from innet.bmv2.cli import CliProcess, CommandClient, CommandRunner
+from innet.bmv2.control_plane import ThriftControlPlane
 from innet.core.errors import ControlError, ProgramError, StalledError
 
 Packets = Sequence[tuple[int, bytes]]
@@ -98,6 +99,8 @@ class Session:
         (self._path / "program.json").write_text(self._program, encoding="utf-8")
         thrift = _free_port()
         command = [str(self._switch), "--use-files", "0", "--thrift-port", str(thrift)]
+        # By default the address is the same for all switches, so that a second one would not start.
+        command += ["--notifications-addr", f"ipc://{self._path}/notifications.ipc"]
         heard = {port for port, _ in self._packets}
         for port in self._ports:
             command += ["-i", f"{port}@p{port}"]
@@ -134,6 +137,12 @@ class Session:
         self._folder.cleanup()
 
     # ── Control ──
+
+    @property
+    def control(self) -> ThriftControlPlane:
+        """Its control plane, for a session with ``thrift`` or without simple_switch_CLI."""
+        assert isinstance(self._control, CommandClient), "a session over Thrift, once begun"
+        return self._control.control
 
     def command(self, line: str) -> str:
         """Run one command; returns its output, or raises ControlError."""

@@ -18,6 +18,7 @@ from innet.cli.options import (
     completing,
 )
 from innet.cli.output import err, out, say_json, write_text
+from innet.core.errors import InputError
 
 app = typer.Typer(
     help="Compiled P4 programs on the built-in switch: test, replay, measure, explain.",
@@ -63,6 +64,12 @@ def stf(
             "Otherwise nothing waits, unless the test has a wait with a duration.",
         ),
     ] = None,
+    simple_switch: Annotated[
+        bool,
+        typer.Option(
+            "--simple-switch", help="Run on the installed simple_switch; PATH says which."
+        ),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Also show the output of commands.")
     ] = False,
@@ -73,13 +80,22 @@ def stf(
     from innet.core.numbers import nanoseconds
     from innet.tools import stf as runner
     from innet.tools import stf_syntax
-    from innet.tools.files import engine_named, open_program
+    from innet.tools.files import engine_named, open_document, program_in
 
     chosen = engine_named(engine)
     between = None if gap is None else nanoseconds(gap, "--gap")
-    loaded = open_program(program)
+    if simple_switch and between is not None:
+        raise InputError(
+            "--gap is for the built-in switch, whose time is simulated; with --simple-switch, "
+            "write wait statements with a duration into the test"
+        )
+    document = open_document(program)
+    loaded = program_in(document, program)
     read = [stf_syntax.read(path) for path in tests]
-    outcomes = [runner.run(loaded, test, chosen, priority_queues, between) for test in read]
+    if simple_switch:
+        outcomes = [runner.run_on_simple_switch(document, each, priority_queues) for each in read]
+    else:
+        outcomes = [runner.run(loaded, each, chosen, priority_queues, between) for each in read]
     if as_json:
         say_json([stf_document(outcome) for outcome in outcomes])
     else:

@@ -56,7 +56,8 @@ class TableInfo:
     Attributes:
         position: in the program.
         scopes: of each action that entries may have, by id.
-        by_action: ids of actions by their position in the program.
+        by_action: actions by their position in the program.
+        positions: these positions by the actions' ids.
         counter, meter: P4Info of its direct counter and meter.
         profile: its action profile's id; 0 for none.
     """
@@ -75,6 +76,10 @@ class TableInfo:
     meter: Any = None
     profile: int = 0
     places: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.positions = {action.id: position for position, action in self.by_action.items()}
 
     @property
     def is_constant(self) -> bool:
@@ -266,6 +271,8 @@ class P4Index:
                 f"P4Info gives table {name} {len(each.match_fields)} match fields, and the "
                 f"program {len(table.keys)}"
             )
+        if bool(each.implementation_id) != (table.action_profile is not None):
+            raise invalid(f"P4Info and the program disagree on the action profile of table {name}")
         pairs = zip(each.match_fields, table.keys, strict=True)
         fields = tuple(self._field(field, key, name) for field, key in pairs)
         scopes = {ref.id: ref.scope for ref in each.action_refs}
@@ -391,7 +398,7 @@ class P4Index:
             if translated is None:
                 width, codec = part.bitwidth, Codec(part.bitwidth)
             else:
-                width = self._width_in_header(each.preamble.name, part.name)
+                width = self._width_in_header(each, part.name)
                 codec = self._translated(translated, width)
             fields.append((part.id, part.name, width, codec))
         header = HeaderInfo(each.preamble.name, tuple(fields))
@@ -399,13 +406,20 @@ class P4Index:
             raise invalid(f"controller header {each.preamble.name} does not fill whole bytes")
         return header
 
-    def _width_in_header(self, header: str, name: str) -> int:
-        """Bits of a translated field in packets, which P4Info does not tell."""
-        for instance in self.program.headers:
+    def _width_in_header(self, header: Any, name: str) -> int:
+        """Bits of a translated field in packets, which P4Info does not tell.
+
+        P4Info has the name of the annotation ``@controller_header``, but not the header's own. So
+        the header is known by the names of its fields, and first by its name where it is the same.
+        """
+        wanted = [part.name for part in header.metadata]
+        instances = self.program.headers
+        for instance in sorted(instances, key=lambda each: each.name != header.preamble.name):
             described = self.program.header_types[instance.type]
-            if instance.name == header:
-                return next((f.width for f in described.fields if f.name == name), 0)
+            widths = {each.name: each.width for each in described.fields}
+            if all(each in widths for each in wanted):
+                return widths[name]
         raise invalid(
-            f"the program has no header {header}, so the bits of its field {name} in packets are "
-            "not known"
+            f"the program has no header with the fields {', '.join(wanted)} of controller header "
+            f"{header.preamble.name}, so the bits of {name} in packets are not known"
         )

@@ -108,16 +108,14 @@ class TableEntries:
             raise invalid(f"an entry inserted into table {table.name} needs an action")
         self._check_resources(table, entry)
         kept = self._target(table, entry.action)
-        if isinstance(kept, ProfileRef):
-            state = self._control.table_state(table.name)
-            try:
-                handle = state.add(matches, kept, priority, self._switch.state.time())
-            except ControlError:
+        try:
+            # Not ``table_add``, which would check again what was checked against the P4Info.
+            state = self._switch.state.tables[table.position]
+            handle = state.add(matches, kept, priority, self._time_of(table))
+        except ControlError:
+            if isinstance(kept, ProfileRef):
                 self._profiles.release(table, kept)
-                raise
-        else:
-            name, arguments = kept
-            handle = self._control.table_add(table.name, name, matches, arguments, priority)
+            raise
         try:
             self._set_resources(table, entry, handle, is_new=True)
         except (StatusError, ControlError):
@@ -137,12 +135,9 @@ class TableEntries:
         if entry.HasField("action"):
             had = found.action
             kept = self._target(table, entry.action)
+            self._switch.state.tables[table.position].modify(found.handle, kept)
             if isinstance(kept, ProfileRef):
-                self._control.table_state(table.name).modify(found.handle, kept)
                 self._profiles.release(table, had)
-            else:
-                name, arguments = kept
-                self._control.table_modify(table.name, name, found.handle, arguments)
         self._set_resources(table, entry, found.handle, is_new=False)
         if before is None:
             return None
@@ -206,7 +201,11 @@ class TableEntries:
 
         return undo
 
-    def _target(self, table: TableInfo, action: Any) -> ProfileRef | tuple[str, tuple[int, ...]]:
+    def _time_of(self, table: TableInfo) -> int:
+        """The time at which an entry is added, after the sweeps due by then, if entries age."""
+        return self._switch.state.time() if table.table.support_timeout else 0
+
+    def _target(self, table: TableInfo, action: Any) -> Target:
         """What an entry runs: a member or group, or an action and its arguments."""
         kind = action.WhichOneof("type")
         if table.profile:
@@ -214,7 +213,7 @@ class TableEntries:
         if kind != "action":
             raise invalid(f"table {table.name} takes an action, not {kind or 'nothing'}")
         found = self._action(table, action.action, _DEFAULT_ONLY)
-        return found.name, action_arguments(action.action, found)
+        return ir.ActionEntry(table.positions[found.id], action_arguments(action.action, found))
 
     def _action(self, table: TableInfo, action: Any, forbidden: int) -> Any:
         found = table.actions.get(action.action_id)

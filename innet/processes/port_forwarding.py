@@ -1,13 +1,14 @@
 """Packets of network interfaces through a compiled program, without Python between batches.
 
 Python code between two batches costs as much as some dozens of packets, and makes a lone packet
-late. What is rare is left to the caller: calls of the control plane, a socket without room, an
-interface that went.
+late. What is rare is left to the caller: calls of the control plane, packets to the CPU port, a
+socket without room, an interface that went.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from innet.transport.system_calls import (
 )
 
 _NO_MEMORY = -1
+_NO_PORT = -1
 _EACH_SEPARATELY = 1  # packets are not joined to one message
 _MOST_TURNS = 64  # batches without a look at the clock and at ``descriptor``
 
@@ -41,7 +43,7 @@ class Moved(NamedTuple):
         place: the position of the port whose socket had it; -1 for none.
         first, received: range of the packets that were received last and must still be run.
         done, produced: those that left the program last are ``produced``; as many as ``done``, in
-            the order of ``by_port``, were sent.
+            the order of ``by_port``, were sent. Without an error, one goes to the CPU port.
     """
 
     undelivered: int
@@ -61,13 +63,24 @@ class PortForwarding:
         ports: the interfaces.
         switch: runs the compiled program.
         begun: ``time.monotonic()`` when the program's clock was 0.
+        cpu_port: a port without an interface, whose packets ``send`` takes; None for none.
+        send: sends what left together with a packet to the CPU port; None for ``ports`` itself.
 
     Attributes:
         works: whether the program can be run in this way: not if it recirculates, sends digests,
             has entries that age, or may loop for ever.
     """
 
-    def __init__(self, ports: Ports, switch: Switch, begun: float) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        switch: Switch,
+        begun: float,
+        cpu_port: int | None = None,
+        send: Callable[[PacketBatch], None] | None = None,
+    ) -> None:
+        self._cpu_port = _NO_PORT if cpu_port is None else cpu_port
+        self._send = send or ports.send
         self._ports = ports
         self._switch = switch
         self._begun = begun
@@ -82,6 +95,12 @@ class PortForwarding:
         """Whether the ports still use the memory that the program was given."""
         return self._ports.packets.data is self._packets.data
 
+    @property
+    def behind(self) -> int:
+        """The number of the control plane's changes that ``run`` takes over first."""
+        assert self._inline is not None
+        return self._inline.behind
+
     def run(self, descriptor: int, seconds: float) -> PacketBatch:
         """Forward until a descriptor is readable, or nothing arrives for ``seconds``.
 
@@ -90,14 +109,16 @@ class PortForwarding:
             seconds: how long at most without packets.
 
         Returns:
-            Packets that were received and not run, as a socket had an error first; valid until
-            the next call.
+            Packets that were received and not run, as a socket had an error or a packet went to
+            the CPU port first; valid until the next call.
         """
         assert self._inline is not None
         program = self._inline.begin()
         try:
             until = time.monotonic() + seconds
-            moved = Moved(*turns(self._ports.compiled(), program, self._begun, descriptor, until))
+            ports = self._ports.compiled()
+            found = turns(ports, program, (self._begun, until), descriptor, self._cpu_port)
+            moved = Moved(*found)
         finally:
             self._inline.end()
         self._ports.undelivered += moved.undelivered
@@ -107,7 +128,10 @@ class PortForwarding:
         if moved.produced:
             rows = slice(moved.produced)
             left = PacketBatch(program.out[rows], program.out_length[rows], program.out_port[rows])
-            self._ports.send(left, moved.done)
+            if moved.error:
+                self._ports.send(left, moved.done)
+            else:
+                self._send(left)
         elif moved.error:
             self._ports.fail(moved.place, moved.error)
         return self._ports.rows(moved.first, moved.received)
@@ -120,20 +144,25 @@ def is_compiled() -> bool:
 
 @njit(cache=True, nogil=True)
 def turns(
-    ports: CompiledPorts, program: InlineProgram, begun: float, descriptor: int, until: float
+    ports: CompiledPorts,
+    program: InlineProgram,
+    times: tuple[float, float],
+    descriptor: int,
+    cpu_port: int,
 ) -> tuple[int, int, int, int, int, int, int, int]:
     """Receive, run and send; sleep if nothing has arrived.
 
     Args:
         ports: a CompiledPorts.
         program: what the switch runs.
-        begun: start of the program's clock.
+        times: start of the program's clock; a time that ends it. Both by ``time.monotonic``.
         descriptor: ends it when it is readable.
-        until: a time by ``time.monotonic`` that ends it, too.
+        cpu_port: what leaves there ends it, too; ``_NO_PORT`` for none.
 
     Returns:
         The fields of ``Moved``.
     """
+    begun, until = times
     words = np.zeros(4, np.int64)
     undelivered, lost, turn = 0, 0, 0
     while True:
@@ -158,6 +187,8 @@ def turns(
             first, produced, number = run_inline(program, first, received, clock)
             if number != 0:
                 return undelivered, lost, _NO_MEMORY, -1, first, received, 0, 0
+            if cpu_port != _NO_PORT and np.any(program.out_port[:produced] == cpu_port):
+                return undelivered, lost, 0, -1, first, received, 0, produced
             done, unknown, missing, error = _send(ports, program, produced)
             undelivered += unknown
             lost += missing

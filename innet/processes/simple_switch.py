@@ -53,6 +53,8 @@ MOST_GROUPS = 4096
 """Multicast groups, and nodes, by default."""
 
 _POLL_SECONDS = 1.0  # between two looks at interfaces, and at idle entries
+_MANY_CHANGES = 32  # of tables, which are then taken over together
+_QUIET_SECONDS = 0.02  # without packets and calls, until many changes are taken over
 _COMPILING_SECONDS = 0.1  # between two looks at the process that compiles
 _NANOSECONDS = 1_000_000_000
 _REFUSED = {
@@ -238,10 +240,15 @@ class SimpleSwitch:
         try:
             while self._running:
                 timeout = self._timeout(poll)
-                if self._is_compiled():
-                    assert self._forwarding is not None
+                forwarding = self._forwarding if self._is_compiled() else None
+                if forwarding is None:
+                    pass
+                elif self._ports.woken and forwarding.behind > _MANY_CHANGES:
+                    # More may follow. Look-ups are prepared once for all, or when a packet comes.
+                    timeout = min(timeout, _QUIET_SECONDS)
+                else:
                     bell = self._server.fileno()
-                    self._forward(self._forwarding.run(bell, timeout))
+                    self._forward(forwarding.run(bell, timeout))
                     timeout = 0.0
                 self._forward(self._ports.receive(timeout))
                 if self._ports.woken:
@@ -258,6 +265,9 @@ class SimpleSwitch:
         finally:
             self._close()
 
+    _cpu_port: int | None = None
+    """The port whose packets ``_send`` takes, and no interface."""
+
     def _is_compiled(self) -> bool:
         """Whether packets need no Python now."""
         switch = self.switch
@@ -268,7 +278,9 @@ class SimpleSwitch:
         if not isinstance(self._ports, Ports):
             return False
         if self._forwarding is None or not self._forwarding.fits:
-            self._forwarding = PortForwarding(self._ports, switch, self._begun / _NANOSECONDS)
+            self._forwarding = PortForwarding(
+                self._ports, switch, self._begun / _NANOSECONDS, self._cpu_port, self._send
+            )
         return self._forwarding.works
 
     def _timeout(self, poll: float) -> float:

@@ -55,7 +55,7 @@ class SimpleSwitchGrpc(SimpleSwitch):
         cpu_port: int | None = None,
         **options: Any,
     ) -> None:
-        self.cpu_port = cpu_port
+        self.cpu_port = self._cpu_port = cpu_port
         self._p4runtime: P4RuntimeServer | None = None
         self._injected: list[bytes] = []
         super().__init__(config, *arguments, **options)
@@ -95,10 +95,6 @@ class SimpleSwitchGrpc(SimpleSwitch):
         self._injected.append(packet)
 
     # ── Beside what a simple_switch does ──
-
-    def _is_compiled(self) -> bool:
-        # The compiled loop knows interfaces only.
-        return self.cpu_port is None and super()._is_compiled()
 
     def _answer_calls(self) -> None:
         super()._answer_calls()

@@ -10,6 +10,7 @@ Tools use what is exported here, ``ir`` (with ``ir.text`` and ``ir.tree``), ``tr
 
 from __future__ import annotations
 
+from innet.switch.control.control_plane import ControlPlane
 from innet.switch.engine import Statistics, SwitchState
 from innet.switch.frontend.loader import load_program, load_text, read_document
 from innet.switch.state.ageing import IdleTimeout
@@ -17,6 +18,7 @@ from innet.switch.switch import Switch, is_compiled, unsupported
 from innet.switch.traffic_manager import QueueState
 
 __all__ = [
+    "ControlPlane",
     "IdleTimeout",
     "QueueState",
     "Statistics",

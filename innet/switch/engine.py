@@ -285,6 +285,11 @@ class InlineSwitch(Protocol):
     Between ``begin`` and ``end`` nothing else may use the switch.
     """
 
+    @property
+    def behind(self) -> int:
+        """The number of the control plane's changes that ``begin`` will take over."""
+        ...
+
     def begin(self) -> InlineProgram:
         """Take over what the control plane changed."""
         ...

@@ -1,4 +1,4 @@
-"""Runs STF tests (``stf_syntax``) on the built-in switch.
+"""Runs STF tests (``stf_syntax``) on the built-in switch, or on an installed simple_switch.
 
 A test means the same as with p4c's own runner and simple_switch. For each port, packets are
 compared in order with the expected ones. A port that the test sends packets to, but expects none
@@ -12,14 +12,19 @@ given, or if one of its ``wait`` statements has a duration.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import Any
 
-from innet.core.errors import ControlError, UnknownNameError
-from innet.core.packets import PacketBatch
+from innet.bmv2 import simple_switch
+from innet.bmv2.session import Session
+from innet.core.errors import ControlError, ProgramError, UnknownNameError
+from innet.core.packets import MAX_PORT, PacketBatch
 from innet.core.settings import EngineName
-from innet.switch import Switch, ir
+from innet.switch import ControlPlane, Switch, ir, load_program
 from innet.tools import stf_syntax as stated
 from innet.tools.stf_syntax import number
 
@@ -375,13 +380,54 @@ def run(
     switch = Switch(program, engine, priority_queues=priority_queues)
     waits = any(isinstance(s, stated.Wait) and s.nanoseconds is not None for s in test.statements)
     if gap is None and not waits:
-        return _Run(switch).run(test)
-    return _TimedRun(switch, gap or 0).run(test)
+        return _BuiltinRun(program, switch).run(test)
+    return _TimedRun(program, switch, gap or 0).run(test)
+
+
+def run_on_simple_switch(
+    document: Mapping[str, Any],
+    test: stated.Test,
+    priority_queues: int = 1,
+    deadline: float = 120.0,
+) -> Outcome:
+    """Run a test on a new simple_switch, the reference of the built-in switch.
+
+    simple_switch gets the ports that the test names, and drops packets to others; so ``no_packet``
+    covers these ports alone. Each packet is sent when the one before has been processed. A ``wait``
+    with a duration takes that long. A simple_switch that ends before the test does fails it.
+
+    Args:
+        document: p4c's JSON.
+        test: what is sent and expected.
+        priority_queues: egress queues per port.
+        deadline: seconds for the whole test.
+
+    Raises:
+        MissingToolError: simple_switch is not installed.
+        ProgramError: innet or simple_switch refused the program.
+        StalledError: the deadline passed; says what it waited for.
+    """
+    packets = [each for each in test.statements if isinstance(each, stated.Send)]
+    sent = [(each.port, each.data) for each in packets if each.port <= MAX_PORT]
+    expected = {each.port for each in test.statements if isinstance(each, stated.Expect)}
+    commands = [each.text for each in test.statements if isinstance(each, stated.Command)]
+    program = load_program(document)
+    with simple_switch.open_session(
+        document,
+        sent,
+        expected | simple_switch.ports_of(commands),
+        deadline=deadline,
+        thrift=True,
+        priority_queues=priority_queues,
+    ) as session:
+        return _SimpleSwitchRun(program, session).run(test)
 
 
 @dataclass(slots=True)
-class _Run:
-    switch: Switch
+class _Run(ABC):
+    """A test on one switch. Subclasses know the switch."""
+
+    program: ir.Program
     names: Names = field(init=False)
     entries: dict[str, tuple[str, int]] = field(init=False, default_factory=dict)
     """Name of an entry in the test, to its table and handle."""
@@ -390,9 +436,11 @@ class _Run:
     failures: list[Failure] = field(init=False, default_factory=list)
     printed: list[tuple[int, str]] = field(init=False, default_factory=list)
     packets: int = field(init=False, default=0)
+    ended: bool = field(init=False, default=False)
+    """Whether the switch ended, so that there is nothing to run the rest of the test on."""
 
     def __post_init__(self) -> None:
-        self.names = Names(self.switch.program)
+        self.names = Names(self.program)
 
     def run(self, test: stated.Test) -> Outcome:
         paused = False
@@ -408,38 +456,38 @@ class _Run:
                     self._control(statement)
                 except ControlError as error:
                     self.failures.append(Refused(statement.line, str(error)))
+            if self.ended:
+                break
         self._end(test.statements[-1].line)
         compared = self._compare(test.statements)
         return Outcome(test.name, tuple(self.failures), self.packets, compared, tuple(self.printed))
 
-    def _send(self, statement: stated.Send) -> None:
-        try:
-            left = self._process(PacketBatch.from_packets([(statement.port, statement.data)]))
-        except ValueError as error:  # a port that no switch has
-            self.failures.append(Refused(statement.line, str(error)))
-            return
-        self.packets += 1
-        self._take(left, statement.line)
+    # ── The switch ──
 
-    def _take(self, left: PacketBatch, line: int) -> None:
-        """Keep the packets that left, and the entries that expired until then."""
-        idle = self.switch.take_idle_timeouts()
-        self.printed += [(line, str(each)) for each in idle]
-        for port, data in left.to_packets():
+    @property
+    @abstractmethod
+    def control(self) -> ControlPlane: ...
+
+    @abstractmethod
+    def _command(self, text: str) -> str:
+        """Run one command of simple_switch_CLI; returns what it prints."""
+
+    @abstractmethod
+    def _send(self, statement: stated.Send) -> None:
+        """Send a packet, and keep what left."""
+
+    def _keep(self, left: Iterable[tuple[int, bytes]]) -> None:
+        for port, data in left:
             self.sent.setdefault(port, []).append(data)
 
-    # ── Time ──
-
+    @abstractmethod
     def _pause(self) -> None:
-        """Let time pass before a packet that does not directly follow another one."""
-        self.switch.state.clock += PAUSE
+        """Called before a packet that does not directly follow another one."""
 
-    def _wait(self, statement: stated.Wait) -> None:
-        """The next packet comes after a pause."""
+    @abstractmethod
+    def _wait(self, statement: stated.Wait) -> None: ...
 
-    def _process(self, packet: PacketBatch) -> PacketBatch:
-        return self.switch.process_batch(packet)
-
+    @abstractmethod
     def _end(self, line: int) -> None:
         """Called after the last statement."""
 
@@ -460,7 +508,7 @@ class _Run:
             case stated.SetDefault(_, table, call):
                 target = self.names.table(table)
                 action = self.names.action(target, call.action)
-                self.switch.table_set_default(
+                self.control.table_set_default(
                     target.name, action.name, arguments_of(action, call.arguments)
                 )
             case stated.Remove():
@@ -468,7 +516,7 @@ class _Run:
             case stated.CheckCounter():
                 self._check(statement)
             case stated.Command(line, text):
-                if printed := self.switch.command(text):
+                if printed := self._command(text):
                     self.printed.append((line, printed))
             case stated.Wait():
                 self._wait(statement)
@@ -487,7 +535,7 @@ class _Run:
                     "priority, written after the table's name"
                 )
             priority = HIGHEST_PRIORITY - statement.priority
-        handle = self.switch.table_add(table.name, action.name, matches, arguments, priority)
+        handle = self.control.table_add(table.name, action.name, matches, arguments, priority)
         self.added.append((table.name, handle))
         if statement.entry is not None:
             self.entries[statement.entry.removeprefix("$")] = (table.name, handle)
@@ -495,7 +543,7 @@ class _Run:
     def _remove(self, statement: stated.Remove) -> None:
         chosen = self.added if statement.entry is None else [self._entry(statement.entry)]
         for table, handle in list(chosen):
-            self.switch.table_delete(table, handle)
+            self.control.table_delete(table, handle)
             self.added.remove((table, handle))
         self.entries = {name: each for name, each in self.entries.items() if each in self.added}
 
@@ -507,9 +555,7 @@ class _Run:
 
     def _check(self, check: stated.CheckCounter) -> None:
         index = check.index if isinstance(check.index, int) else self._entry(check.index)[1]
-        packets, size = self.switch.control.counter_read(
-            self.names.counter(check.counter).name, index
-        )
+        packets, size = self.control.counter_read(self.names.counter(check.counter).name, index)
         got = size if check.unit == "bytes" else packets
         if check.unit is not None and not _RELATIONS[check.relation](got, check.value):
             self.failures.append(WrongCounter(check.line, check, got))
@@ -538,7 +584,49 @@ class _Run:
 
 
 @dataclass(slots=True)
-class _TimedRun(_Run):
+class _BuiltinRun(_Run):
+    """A test on the built-in switch."""
+
+    switch: Switch
+
+    @property
+    def control(self) -> ControlPlane:
+        return self.switch.control
+
+    def _command(self, text: str) -> str:
+        return self.switch.command(text)
+
+    def _send(self, statement: stated.Send) -> None:
+        try:
+            left = self._process(PacketBatch.from_packets([(statement.port, statement.data)]))
+        except ValueError as error:  # a port that no switch has
+            self.failures.append(Refused(statement.line, str(error)))
+            return
+        self.packets += 1
+        self._take(left, statement.line)
+
+    def _process(self, packet: PacketBatch) -> PacketBatch:
+        return self.switch.process_batch(packet)
+
+    def _take(self, left: PacketBatch, line: int) -> None:
+        """Keep the packets that left, and the entries that expired until then."""
+        idle = self.switch.take_idle_timeouts()
+        self.printed += [(line, str(each)) for each in idle]
+        self._keep(left.to_packets())
+
+    def _pause(self) -> None:
+        """Let time pass before a packet that does not directly follow another one."""
+        self.switch.state.clock += PAUSE
+
+    def _wait(self, statement: stated.Wait) -> None:
+        """The next packet comes after a pause."""
+
+    def _end(self, line: int) -> None:
+        """Everything has left already."""
+
+
+@dataclass(slots=True)
+class _TimedRun(_BuiltinRun):
     """A timed test: packets arrive at times, and wait in the egress queues."""
 
     gap: int
@@ -559,6 +647,43 @@ class _TimedRun(_Run):
 
     def _end(self, line: int) -> None:
         self._take(self.switch.run_until(), line)
+
+
+@dataclass(slots=True)
+class _SimpleSwitchRun(_Run):
+    """A test on a running simple_switch."""
+
+    session: Session
+
+    @property
+    def control(self) -> ControlPlane:
+        return self.session.control
+
+    def _command(self, text: str) -> str:
+        return self.session.command(text).strip()
+
+    def _send(self, statement: stated.Send) -> None:
+        if statement.port > MAX_PORT:
+            reason = f"a packet arrives at port {statement.port}; a switch has ports 0..{MAX_PORT}"
+            self.failures.append(Refused(statement.line, reason))
+            return
+        try:
+            left = self.session.play(1)
+        except ProgramError as error:
+            self.failures.append(Refused(statement.line, str(error)))
+            self.ended = True
+            return
+        self.packets += 1
+        self._keep((port, data) for port, packets in left.items() for data in packets)
+
+    def _pause(self) -> None:
+        """The switch is idle; its clock runs on."""
+
+    def _wait(self, statement: stated.Wait) -> None:
+        time.sleep((statement.nanoseconds or 0) / 1e9)
+
+    def _end(self, line: int) -> None:
+        """Everything has left already."""
 
 
 def fits(expected: stated.Expect, got: bytes) -> bool:

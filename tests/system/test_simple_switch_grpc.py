@@ -16,13 +16,17 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
 from support.p4runtime import INSERT, MODIFY, Client, Controller, Process
 
-from innet.p4runtime.messages import p4
+from innet.p4runtime.messages import p4, p4info_from_text
 from innet.p4runtime.status import Code
+from innet.processes.port_forwarding import PortForwarding
+from innet.switch import Switch
+from innet.transport.raw import Ports
 
 IO = "p4runtime_io"
 ETHERTYPE = 0x88B5
 FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)
 REASON = b"\x05"
+EXAMPLES = Path(__file__).parents[2] / "p4" / "examples"
 
 
 def _missing():
@@ -110,3 +114,42 @@ def test_packets_to_and_from_a_controller_and_digests(controller, host):
     assert found.digest_id == digest.digest_id
     (packet,) = (each.packet for each in messages if each.HasField("packet"))
     assert packet.payload == stranger
+
+
+def test_the_compiled_loop_has_a_cpu_port(cable, host):
+    """Frames to the controller leave the compiled loop; those behind them in a batch go on."""
+    ports = Ports({}, lambda *_: None)  # compiled now, so that no deadline passes for it
+    PortForwarding(ports, Switch.load(EXAMPLES / "forward.json", engine="jit"), 0.0)
+    ports.close()
+    made = Process(interfaces={1: cable[1]}, engine="jit")
+    to_host, to_controller = bytes(5) + b"\1", bytes(5) + b"\2"
+    try:
+        with Controller(made.port) as controller:
+            assert controller.arbitrate().status.code == Code.OK
+            text = (EXAMPLES / "forward.p4info.txtpb").read_text()
+            info = p4info_from_text(text, "forward")
+            data = (EXAMPLES / "forward.json").read_bytes()
+            controller.set_config("forward", info=info, data=data)
+            table, action = info.tables[0], info.actions[1]
+            for address, port in ((to_host, 1), (to_controller, 255)):
+                entry = p4.TableEntry(table_id=table.preamble.id)
+                entry.match.add(field_id=1).exact.value = address
+                entry.action.action.action_id = action.preamble.id
+                entry.action.action.params.add(param_id=1, value=bytes([port]))
+                controller.write((INSERT, p4.Entity(table_entry=entry)))
+            frames = [
+                (to_controller if number % 3 == 1 else to_host) + FRAME[6:20] + bytes([number]) * 40
+                for number in range(30)
+            ]
+            for frame in frames:
+                host.send(frame)
+            here = [each for each in frames if each.startswith(to_host)]
+            assert [host.recv(2048) for _ in here] == here
+            there = [each for each in frames if each.startswith(to_controller)]
+            assert [controller.receive().packet.payload for _ in there] == there
+            forwarding = made.switch._forwarding
+            assert forwarding is not None
+            assert forwarding.works
+            assert made.switch.statistics()["undelivered"] == 0
+    finally:
+        made.close()

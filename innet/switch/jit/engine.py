@@ -12,7 +12,7 @@ recirculate.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -257,13 +257,18 @@ class JitEngine:
                 form.frame.put(form.frame.count - len(values), values)
         self._generation = state.generation.value
 
-    def _changed_tables(self) -> list[int]:
-        """Update the arguments of tables that changed; which these are."""
-        changed = []
+    def _changed_tables(self) -> dict[int, list[int]]:
+        """Update the arguments of tables that changed.
+
+        Returns:
+            by table: which of its arguments are others than before.
+        """
+        changed: dict[int, list[int]] = {}
         for index, search in self._searches.items():
             version = self._state.tables[index].version
             if version == self._versions[index]:
                 continue
+            had = self._tables[index]
             if self._versions[index] < 0:  # at first, before packets come
                 self._tables[index] = search.settle()
             else:
@@ -272,26 +277,30 @@ class JitEngine:
                     self._unsettled.add(index)
                     self._changed = monotonic()
             self._versions[index] = version
-            changed.append(index)
+            changed[index] = [
+                i
+                for i, each in enumerate(self._tables[index])
+                if i >= len(had) or each is not had[i]
+            ]
         return changed
 
     def _settle(self) -> None:
         """Improve what was changed a while ago."""
         for index in self._unsettled:
             self._tables[index] = self._searches[index].settle()
-        self._write_tables(self._unsettled)
+        self._write_tables({i: range(len(self._tables[i])) for i in self._unsettled})
         self._unsettled = set()
 
-    def _write_tables(self, indices: Container[int]) -> None:
-        """Write the arguments of tables to the frames, which hold all others already."""
+    def _write_tables(self, changed: Mapping[int, Iterable[int]]) -> None:
+        """Write arguments of tables to the frames, which hold all others already."""
         for form in (self._plain, self._queued):
             if form is None:
                 continue
             behind = sum(map(len, self._tables.values())) + len(self._value_sets)
             first = form.frame.count - behind
             for index, arguments in self._tables.items():
-                if index in indices:
-                    form.frame.put(first, arguments)
+                for each in changed.get(index, ()):
+                    form.frame.put(first + each, [arguments[each]])
                 first += len(arguments)
 
     def _add_statistics(self, counts: NDArray[np.int64]) -> None:
@@ -317,6 +326,11 @@ class JitInlineSwitch:
         # Imported here like the compiler, so that only inline programs wait for Numba.
         module = importlib.import_module("innet.switch.jit.inline")
         self._program_type: type[InlineProgram] = module.InlineProgram
+
+    @property
+    def behind(self) -> int:
+        """See ``InlineSwitch.behind``."""
+        return self._engine._state.generation.value - self._engine._generation
 
     def begin(self) -> InlineProgram:
         """Take over what the control plane changed; packets may be run until ``end``."""

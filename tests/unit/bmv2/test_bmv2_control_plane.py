@@ -416,7 +416,7 @@ def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
 def test_typed_operations_leave_the_same_in_both():
     builtin = Switch(load_program(program("switch_copies")), "interpret").control
     with simple_switch.open_session(program("switch_copies"), [], [1], thrift=True) as session:
-        other = session._control._thrift
+        other = session.control
         for replicas in ([(2, 7), (3, 7), (6, 9)], [(5, 1)]):
             for control in (builtin, other):
                 control.multicast_group(3, replicas)

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 from support import capture_files as files
 from support.interrupts import hear_interrupts
+from support.mininet import has_bmv2
 from typer.testing import CliRunner
 
 from innet.cli import INTERRUPTED
@@ -58,6 +59,19 @@ class TestStf:
         arguments = ["stf", STATE, STF / "switch_state.stf", "-e", "interpret"]
         assert "words[3]= 304" not in switch(*arguments).stdout
         assert "switch_state.stf:26: words[3]= 304" in switch(*arguments, "-v").stdout
+
+    @pytest.mark.bmv2
+    @pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+    def test_on_simple_switch(self):
+        arguments = ("stf", "slots-32", "p4/examples/two-workers.stf", "--simple-switch")
+        result = switch(*arguments)
+        assert result.exit_code == 0
+        assert "passed" in result.stdout
+
+    def test_simple_switch_has_no_simulated_time(self):
+        arguments = ("stf", "slots-32", "p4/examples/two-workers.stf", "--simple-switch")
+        with pytest.raises(InputError, match="--gap is for the built-in switch"):
+            switch(*arguments, "--gap", "1us")
 
     def test_fails_with_the_difference(self):
         result = switch(

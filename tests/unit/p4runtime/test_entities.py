@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 pytest.importorskip("grpc", reason="gRPC is not installed")
 
 from support.p4runtime import DELETE, INSERT, MODIFY, Client, p4info_of
+from support.switch_cases import program
 
 from innet.core.errors import InnetError
 from innet.p4runtime.messages import p4
+from innet.p4runtime.p4info import P4Index
 from innet.p4runtime.packet_io import packet_in, packet_out
 from innet.p4runtime.status import Code, StatusError, status_of
+from innet.switch import load_program
 
 
 @pytest.fixture
@@ -364,6 +369,22 @@ class TestPackets:
         with pytest.raises(StatusError) as error:
             self.out(io, *metadata)
         assert error.value.code in (Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE)
+
+    def test_a_header_with_another_name_and_a_translated_field(self):
+        info = p4info_of("p4runtime_io")
+        translated = info.type_info.new_types["port_t"].translated_type
+        translated.uri, translated.sdn_bitwidth = "example.org/PortId", 32
+        (out,) = (
+            each for each in info.controller_packet_metadata if each.preamble.name == "packet_out"
+        )
+        out.metadata[0].type_name.name, out.metadata[0].bitwidth = "port_t", 32
+        text = json.dumps(program("p4runtime_io"))
+        renamed = load_program(json.loads(text.replace('"packet_out"', '"from_cpu"')))
+        header = P4Index(info, renamed, None).headers["packet_out"]
+        assert [width for _, _, width, _ in header.fields] == [9, 7]
+        out.metadata[0].name = "no_field"
+        with pytest.raises(StatusError, match="no header with the fields no_field, flags"):
+            P4Index(info, renamed, None)
 
     def test_in(self, io):
         message = packet_in(io.pipeline.index, b"\x81\x05abc")

@@ -21,6 +21,7 @@ from innet.switch.frontend.loader import load_program
 from innet.switch.jit.tables import box_tree
 from innet.switch.jit.tables.arrays import TableArguments
 from innet.switch.jit.tables.box_tree import BoxIndex
+from innet.switch.jit.tables.prefixes import PrefixIndex
 from innet.switch.state.tables import TableState
 
 KIND = ir.MatchKind
@@ -202,3 +203,46 @@ def test_engines_agree_under_changes(seed: int) -> None:
         packets = [(int(rng.integers(8)), rng.bytes(24)) for _ in range(20)]
         expected, got = (switch.process(packets) for switch in switches)
         assert got == expected
+
+
+@pytest.mark.parametrize("width", [9, 32, 48, 60])
+def test_nested_prefixes_taken_in_place_are_as_made_anew(width: int) -> None:
+    rng = np.random.default_rng(width)
+    state = table_of(BASE, (KIND.LPM, width), size=600)
+    entry = ir.ActionEntry(state.table.actions[0], ())
+    arguments = TableArguments(BASE, state)
+    arguments.settle()
+    for _ in range(120):
+        if len(state) and rng.random() < 0.4:
+            state.delete(int(rng.choice(state.handles())))
+        else:
+            length = int(rng.integers(0, width + 1))
+            value = int(rng.integers(0, 8)) << (width - 3) & ((1 << length) - 1) << (width - length)
+            with contextlib.suppress(ControlError):  # it is there already
+                state.add([ir.LpmMatch(value, length + -width % 8)], entry, 0)
+        arguments.update()
+        kept, anew = arguments._search, PrefixIndex(state.columns, state.table)
+        assert isinstance(kept, PrefixIndex)
+        (sample, rows, parents), (same, order, above) = kept.arguments(), anew.arguments()
+        live = state.columns.live
+        assert sample.tolist() == same.tolist()
+        assert rows.tolist() == order.tolist()
+        assert parents[live].tolist() == above[live].tolist()
+    assert len(state) > 5
+
+
+@pytest.mark.parametrize("shape", ["one word", "lpm", "ternary", "range"])
+def test_another_action_leaves_all_arguments_where_they_are(shape: str) -> None:
+    """So nothing is searched in another way, or written into the frames of compiled programs."""
+    rng = np.random.default_rng(3)
+    state = table_of(BASE, *ALL[shape], size=400)
+    change(rng, state, shape, 200)
+    arguments = TableArguments(BASE, state)
+    before = arguments.settle()
+    state.modify(state.handles()[0], ir.ActionEntry(state.table.actions[-1], ()))
+    after = arguments.update()
+    same = [one is other for one, other in zip(before, after, strict=True)]
+    cut = 0 if shape == "one word" else 2  # slices of arrays that are longer
+    assert len(same) - sum(same) <= cut
+    for one, other in zip(before, after, strict=True):
+        assert np.array_equal(one, other)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.mininet import has_bmv2
 from support.switch_cases import program
 
-from innet.core.errors import ControlError, InputError
+from innet.bmv2.session import Session
+from innet.core.errors import ControlError, InputError, MissingToolError, ProgramError
 from innet.switch import ir, load_program
 from innet.tools import stf, stf_syntax
 from innet.tools.stf import Names, arguments_of, differences, match_of, shown
@@ -232,7 +234,7 @@ class TestComparison:
         # Commands, then packets: one pause for each change from the one to the other.
         loaded = load_program(program("switch_state"))
         test = stf_syntax.parse("packet 0 00\npacket 0 00\nwait\nwait\npacket 0 00", "t")
-        running = stf._Run(stf.Switch(loaded, "interpret"))
+        running = stf._BuiltinRun(loaded, stf.Switch(loaded, "interpret"))
         running.run(test)
         assert running.switch.state.clock == 2 * stf.PAUSE
 
@@ -303,6 +305,46 @@ class TestTimes:
         loaded = load_program(examples / "ecn.json")
         assert stf.run(loaded, test, engine, priority_queues=8).passed
         assert not stf.run(loaded, test, engine).passed  # there is no queue 5
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+class TestOnSimpleSwitch:
+    @pytest.mark.parametrize("name", ["switch_tables", "switch_state"])
+    def test_files_that_pass(self, name):
+        test = stf_syntax.read(FOLDER / f"{name}.stf")
+        outcome = stf.run_on_simple_switch(program(name), test)
+        assert outcome.failures == ()
+        assert outcome.packets == outcome.compared > 2
+        engine = stf.run(load_program(program(name)), test, "interpret")
+        assert outcome.printed == engine.printed
+
+    def test_a_file_that_fails(self):
+        test = stf_syntax.read(FOLDER / "failing.stf")
+        outcome = stf.run_on_simple_switch(program("switch_state"), test)
+        engine = stf.run(load_program(program("switch_state")), test, "interpret")
+        told = [(each.line, str(each).removeprefix("simple_switch: ")) for each in outcome.failures]
+        # Both tell the same; what is refused, each in words of its own.
+        assert [line for line, _ in told] == [each.line for each in engine.failures]
+        assert told[5:] == [(each.line, str(each)) for each in engine.failures][5:]
+        assert outcome.packets == engine.packets
+
+    def test_a_switch_that_ends_fails_the_test(self, monkeypatch):
+        def end(self, count=None):
+            raise ProgramError("simple_switch ended with signal SIGABRT")
+
+        monkeypatch.setattr(Session, "play", end)
+        test = stf_syntax.parse("packet 0 00\npacket 0 00\nregister_read nowhere 1", "t")
+        outcome = stf.run_on_simple_switch(program("switch_state"), test)
+        assert [str(each) for each in outcome.failures] == [
+            "simple_switch ended with signal SIGABRT"
+        ]
+
+
+def test_without_simple_switch_the_remedy_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingToolError, match="Install BMv2"):
+        stf.run_on_simple_switch(program("switch_state"), stf_syntax.parse("packet 0 00", "t"))
 
 
 class TestDifference:

@@ -47,6 +47,13 @@ Array = NDArray[np.int64]
 Argument = NDArray[Any] | int
 
 _EVERY = (1 << WORD) - 1
+_NO_INDICES: NDArray[np.uint32] = np.zeros(0, np.uint32)
+_NO_MASKS: tuple[NDArray[Any], ...] = (
+    np.zeros(0, np.int64),
+    np.zeros(0, np.int64),
+    np.zeros(0, np.uint32),
+)
+_NO_BOXES = tuple(empty_box_arrays())
 
 
 class TableArguments:
@@ -68,13 +75,25 @@ class TableArguments:
         state.columns.changes = self._changes
         #: Whether an exact table's index may be placed better, see ``settle``.
         self.unsettled = False
+        #: What ``_arrays`` returned last, and the arguments made of it.
+        self._last: tuple[list[Argument], list[Argument]] = ([], [])
 
     def update(self) -> list[Argument]:
-        """The arguments after changes of the table since the last call."""
+        """The arguments after changes of the table since the last call.
+
+        An argument is the same object as before where the same memory was changed in place, so that
+        who gave its address to compiled code need not do so again.
+        """
         arrays = self._arrays()
         if self._changes is not None:
             self._changes.clear()
-        return [each.reshape(-1) if isinstance(each, np.ndarray) else each for each in arrays]
+        had, made = self._last
+        arguments = [
+            made[i] if i < len(had) and each is had[i] else _flat(each)
+            for i, each in enumerate(arrays)
+        ]
+        self._last = (arrays, arguments)
+        return arguments
 
     def settle(self) -> list[Argument]:
         """The same, with time to prepare for many look-ups without changes."""
@@ -96,19 +115,19 @@ class TableArguments:
         if not table.keys:
             return arrays
         if self._changes is not None:
-            arrays += [columns.words.view(np.int64), *searched]
+            arrays += [columns.words, *searched]
         elif is_direct(table):
             arrays.append(columns.index.slots)
         else:
             index = columns.index
             assert isinstance(index, HashIndex)
             self.unsettled = index.improvable
-            arrays += [columns.words.view(np.int64), index.slots, index.seed]
+            arrays += [columns.words, index.slots, index.seed]
         if has_indices(table):
             arrays.append(self._indices())
         if table.with_counters:
             assert self._state.counters is not None
-            arrays.append(self._state.counters.view(np.int64))
+            arrays.append(self._state.counters)
         if self._state.ages is not None:
             arrays.append(self._state.ages.last_hits)
         return arrays
@@ -117,7 +136,7 @@ class TableArguments:
         columns = self._state.columns
         if has_direct(self._state.table) or not columns.is_compact:
             return columns.indices()
-        return np.zeros(0, np.uint32)
+        return _NO_INDICES
 
     def _searched(self) -> list[NDArray[Any]]:
         """What is searched besides the entries, changed in place if it can be."""
@@ -126,16 +145,19 @@ class TableArguments:
         if self._state.columns.changes is not changes:  # another engine asked meanwhile
             self._state.columns.changes = changes
             changes.forget()
-        if search is None or changes.moved or not search.update(changes):
+        is_kept = search is not None and not changes.moved
+        if is_kept and len(changes):  # otherwise only actions changed, which are not searched
+            assert search is not None
+            is_kept = search.update(changes)
+        if search is None or not is_kept:
             # A table that was changed by a few entries will be so again.
             changing = search is not None and not changes.moved
             self._search = search = self._new_search(search, changing)
         if self._state.table.match is not ir.MatchKind.TERNARY:
             return search.arguments()
         if isinstance(search, MaskIndex):
-            return [*search.arguments(), *empty_box_arrays()]
-        nothing = np.zeros(0, np.int64)
-        return [nothing, nothing, nothing.astype(np.uint32), *search.arguments()]
+            return [*search.arguments(), *_NO_BOXES]
+        return [*_NO_MASKS, *search.arguments()]
 
     def _new_search(self, old: _Search | None, changing: bool) -> _Search:
         state = self._state
@@ -148,6 +170,14 @@ class TableArguments:
                 return masks
         changing = changing or (isinstance(old, BoxIndex) and old.changing)
         return BoxIndex(state.columns, changing=changing)
+
+
+def _flat(array: Argument) -> Argument:
+    """An argument as emitted code takes it: one-dimensional, and signed where it has 64 bits."""
+    if not isinstance(array, np.ndarray):
+        return array
+    signed = array.view(np.int64) if array.dtype == np.uint64 else array
+    return signed.reshape(-1)
 
 
 _Search = PrefixIndex | MaskIndex | BoxIndex
@@ -179,7 +209,7 @@ def table_arguments(
 
 def row_arrays(rows: ActionRows) -> list[NDArray[Any]]:
     """What rows run, in the order of ``emit.lookups.lookup_arguments``."""
-    return [rows.actions, rows.data.view(np.int64), *([rows.offsets] if len(rows.offsets) else [])]
+    return [rows.actions, rows.data, *([rows.offsets] if len(rows.offsets) else [])]
 
 
 def member_arrays(

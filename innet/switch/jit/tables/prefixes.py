@@ -40,6 +40,10 @@ class PrefixIndex:
         self._columns, self._table = columns, table
         self._step = sample_step(columns.packing)
         self._masks: dict[int, list[int]] = {}
+        #: Whether the key is a prefix and nothing else, and the sample holds all of its words.
+        self._is_simple = self._step == 1 and len(table.keys) == 1
+        self._longest = max((key.width for key in table.keys), default=0)
+        self._every = (1 << self._longest) - 1
         rows = columns.rows()
         by_length = rows[np.argsort(columns.prefixes(rows), kind="stable")]
         order = by_length[np.argsort(sortable(columns.keys(by_length)), kind="stable")]
@@ -90,7 +94,7 @@ class PrefixIndex:
 
     def _add(self, row: int) -> None:
         count, rank = self._count, self._rank(row)
-        at = bisect_left(self._rows, rank, 0, count, key=self._rank)
+        at = self._place(rank)
         # Where it lies: in the one before it, or in one of those around that.
         parent = int(self._rows[at - 1]) if at else 0
         while parent and not self._contains(self._rank(parent), rank):
@@ -99,9 +103,7 @@ class PrefixIndex:
         # What lies in it follows.
         end = at
         if at < count and self._contains(rank, self._rank(self._rows[at])):
-            end = bisect_left(
-                self._rows, True, at, count, key=lambda each: self._behind(rank, each)
-            )
+            end = self._end_of(rank, at)
         inside = self._rows[at:end]
         self._parents[inside[self._parents[inside] == parent]] = row
         if count == len(self._rows):
@@ -115,6 +117,26 @@ class PrefixIndex:
             self._sample[at + 1 : count + 1] = self._sample[at:count]
             self._sample[at] = rank[:-1]
         self._count += 1
+
+    def _place(self, rank: list[int]) -> int:
+        """Where an entry belongs in the order."""
+        first, last = 0, self._count
+        if self._is_simple:  # NumPy searches faster, but knows of lowest keys alone
+            low, lows = np.uint64(rank[0]), self._sample[:last, 0]
+            first = int(lows.searchsorted(low))
+            if first == last or lows[first] != low:
+                return first
+            last = min(last, first + self._longest + 1)  # entries have as many lengths at most
+        return bisect_left(self._rows, rank, first, last, key=self._rank)
+
+    def _end_of(self, rank: list[int], at: int) -> int:
+        """Behind the entries from ``at`` on that lie in one of this rank."""
+        if self._is_simple:
+            highest = rank[0] | (self._every & ~self._masks[rank[-1]][0])
+            return int(self._sample[: self._count, 0].searchsorted(np.uint64(highest), "right"))
+        return bisect_left(
+            self._rows, True, at, self._count, key=lambda each: self._behind(rank, each)
+        )
 
     def _rank(self, row: Any) -> list[int]:
         """The words of the lowest key, then the length."""

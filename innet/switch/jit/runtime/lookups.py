@@ -141,7 +141,7 @@ def find_prefix(  # noqa: PLR0917 - called by emitted code only
 
     ``entries`` are ``EntryColumns.words``. Prefix lengths are words of their own if
     ``separate_length``, else part of the first words. ``sample`` holds every ``step``-th entry;
-    ``parents`` are by row; ``width`` is that of the lpm field.
+    ``parents`` are positions in ``rows``, from 1; ``width`` is that of the lpm field.
     """
     first = step * _sampled(sample, key)
     count = min(step, len(rows) - first)
@@ -156,11 +156,12 @@ def find_prefix(  # noqa: PLR0917 - called by emitted code only
             equal &= key[position] == low
         first = first if below else first + half
         count -= half
-    row = get(rows, first) if count > 0 else 0
-    while row != 0:
+    position = first + 1 if count > 0 else 0
+    while position != 0:
+        row = get(rows, position - 1)
         if _contains(entries, row, key, separate_length, width):
             return row
-        row = get(parents, row)
+        position = get(parents, position - 1)
     return 0
 
 

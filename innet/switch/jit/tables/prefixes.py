@@ -54,6 +54,7 @@ class PrefixIndex:
         # longer.
         self._parents = self._all_parents(lows, lengths).astype(np.uint32)
         self._sample = np.ascontiguousarray(lows[:: self._step])
+        self._arguments: list[NDArray[Any]] = []  # the same objects until something changes
 
     def arguments(self) -> list[NDArray[Any]]:
         """The arguments of ``find_prefix`` but the words of entries.
@@ -62,15 +63,18 @@ class PrefixIndex:
         (``sample_step``); ``rows`` of all entries in this order; ``parents`` of these: the position
         of the entry that it lies in, from 1, or 0 for none.
         """
-        samples = -(-self._count // self._step)
-        return [
-            self._sample[:samples].view(np.int64),
-            self._rows[: self._count],
-            self._parents[: self._count],
-        ]
+        if not self._arguments:
+            samples = -(-self._count // self._step)
+            self._arguments = [
+                self._sample[:samples].view(np.int64),
+                self._rows[: self._count],
+                self._parents[: self._count],
+            ]
+        return self._arguments
 
     def update(self, changes: RowChanges) -> bool:
         """Take over changes; whether that was possible."""
+        self._arguments = []
         for row in changes.removed:
             self._remove(row)
         for row in changes.added:

@@ -169,11 +169,12 @@ def find_prefix(  # noqa: PLR0917 - called by emitted code only
 
 
 @inlined
-def _find_under_mask(entries: Any, masks: Any, rows: Any, key: Any, number: int) -> Any:
-    """The best row of mask ``number`` for ``key``; 0 for none."""
+def _find_under_mask(  # noqa: PLR0917 - called by emitted code only
+    entries: Any, masks: Any, rows: Any, key: Any, number: int, state: Any
+) -> Any:
+    """The best row of the ``number``-th mask for ``key``; 0 for none. ``state``: of its hash."""
     words = len(key)
-    # The hash as in ``tables.arrays``: number of the mask, then masked key.
-    state = _mixed(0, number)
+    # The hash as in ``tables.masks``: of what ``state`` is of, then of the masked key.
     for position in range(words):
         state = _mixed(state, key[position] & get(masks, number * words + position))
     slot = slot_of(state, len(rows))
@@ -210,16 +211,21 @@ def find_by_mask(  # noqa: PLR0917 - called by emitted code only
     found, priority = 0, 0
     for position in range(len(best) // 3):
         first = get(best, 3 * position)
-        if found != 0:
-            if less(priority, first):
-                break
-            if priority == first and _before(indices, found, get(best, 3 * position + 1)):
-                break
-        row = _find_under_mask(entries, masks, rows, key, get(best, 3 * position + 2))
+        # One condition: as two nested ones it would be mispredicted more often.
+        later = less(priority, first) or (
+            priority == first and _before(indices, found, get(best, 3 * position + 1))
+        )
+        if found != 0 and later:
+            break
+        state = get(best, 3 * position + 2)
+        row = _find_under_mask(entries, masks, rows, key, position, state)
         if row != 0:
             rank = get(entries, (row + 1) * (2 * len(key) + 1) - 1)
-            wins = found == 0 or less(rank, priority)
-            if wins or (rank == priority and _before(indices, row, found)):
+            if (
+                found == 0
+                or less(rank, priority)
+                or (rank == priority and _before(indices, row, found))
+            ):
                 found, priority = row, rank
     return found
 

@@ -41,6 +41,7 @@ class MaskIndex:
 
     def __init__(self, columns: EntryColumns) -> None:
         self._columns = columns
+        self._arguments: list[NDArray[Any]] = []  # the same objects until something changes
         self._words = len(columns.packing.words)
         order = columns.ordered()
         values, masks, _, _ = columns.masked(order)
@@ -72,14 +73,20 @@ class MaskIndex:
         """The arguments of ``find_by_mask`` but words and indices of entries.
 
         Returns:
-            the different ``masks``, shape (masks, words); for each, priority and row of the
-            ``best`` entry and number of the mask, best first; and the slots of a hash table of
-            ``rows``, found by number of the mask and masked key.
+            the different ``masks``, shape (masks, words), those with the best entries first; for
+            each, priority and row of the ``best`` entry and the hash of the mask's number; and the
+            slots of a hash table of ``rows``, found by number of the mask and masked key.
         """
-        return [self._masks.view(np.int64), self._best, self._slots]
+        if not self._arguments:
+            numbers = self._best[:, 2]
+            hashes = all_hashed(numbers.astype(np.uint64).reshape(-1, 1), 0)
+            best = np.column_stack((self._best[:, :2], hashes.view(np.int64)))
+            self._arguments = [self._masks[numbers].view(np.int64), best, self._slots]
+        return self._arguments
 
     def update(self, changes: RowChanges) -> bool:
         """Take over changes; whether that was possible. If not, make a new index."""
+        self._arguments = []
         self._changes += len(changes)
         if self._changes > 64 + self._columns.count // 2 or len(self._hidden) > _MOST_HIDDEN:
             return False

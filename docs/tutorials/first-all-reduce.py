@@ -26,9 +26,9 @@ print("packets ", report.packets_sent, "from each worker")
 print("bytes   ", report.bytes_sent, "from each worker")
 
 # %% [markdown]
-# Switches add integers, not floats. The codec `dense` agrees on a scale with all workers, turns each float32
-# into an int32, and divides the sum by the scale. `exact` is about the integers: innet adds them again
-# in plain NumPy and compares every one.
+# Switches add integers, not floats. With the codec `dense` all workers agree on a scale, turn each float32
+# into an int32, and divide the sum by the scale. `exact` is about the integers: innet adds them again
+# in plain NumPy and compares each sum.
 #
 # `max_abs_error` is the error of rounding to integers:
 

@@ -39,7 +39,7 @@ class _Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def _terminated_like_interrupted() -> Iterator[list[float]]:
-    """SIGTERM ends a command as Ctrl-C does: what is open is closed, and what is complete is kept.
+    """SIGTERM ends a command as Ctrl-C does: open files are closed, complete results are kept.
 
     Yields:
         When it came; ``timeout`` for one sends it twice, to the process and to its group.

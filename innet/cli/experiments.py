@@ -1,7 +1,7 @@
 """``innet demo``, ``train``, ``reproduce``, ``experiment`` and ``report``: runs that leave records.
 
-What a command runs is imported within it: Numba takes longer to import than a mistake in an option
-should take to be told.
+Each command imports what it runs inside its function. Numba takes long to import, and a mistake in
+an option should be reported at once.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def demo(
 ) -> None:
     """Train a small CNN on handwritten digits, its gradients summed by a P4 program.
 
-    Three times from the same start: plain float32 sums; every element as an integer through the
-    switch (dense); the largest of each worker as a lossless homomorphic sketch (LHC).
+    It trains three times from the same start: with plain float32 sums; with every element as an
+    integer through the switch (dense); with each worker's largest elements as a lossless
+    homomorphic sketch (LHC).
     """
     from innet.experiments.demo import run
     from innet.experiments.plots import draw_demo
@@ -163,8 +164,8 @@ def reproduce(
 ) -> None:
     """Measure what a codec's paper claims, as far as that is possible here.
 
-    Prints each claim, the paper's numbers and ours, and says what was not tried, and why. What an
-    earlier run with the same options left in the folder is not measured again.
+    It prints each claim, the paper's numbers and ours, what was not tried, and why. It does not
+    repeat measurements that an earlier run with the same options left in the folder.
     """
     from innet.experiments.papers import ReproduceOptions, papers
 

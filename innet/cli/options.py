@@ -485,7 +485,7 @@ def with_parameters(codec: str | dict[str, Any], changes: list[str]) -> str | di
 
 
 def command_line(command: str, model: type[Settings], given: Mapping[str, Any]) -> str | None:
-    """The command that has these settings, for a shell; None if options cannot say them.
+    """The shell command with these settings; None if options cannot express them.
 
     Args:
         command: such as "innet train".

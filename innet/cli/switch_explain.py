@@ -263,11 +263,11 @@ def show(
     timed: bool = False,
     as_json: bool,
 ) -> None:
-    """Run packets one by one and print what happens; before each the sweeps that its time brings.
+    """Run packets one by one and print their steps; ageing sweeps that are due run before a packet.
 
-    As JSON it is one document per packet, each on a separate line. In time, where ``timed`` or a
-    packet with its time says so, packets wait in the egress queues; what happens to a packet is
-    then shown in as many parts as there are times at which something happens to it.
+    The JSON output has one document per packet, each on a separate line. With ``timed``, or if a
+    packet has a time, packets wait in the egress queues. The steps of a packet are then shown in
+    several parts, one for each time.
 
     Raises:
         InputError: nothing to trace, a packet that is not PORT:HEX[@TIME], or a capture without

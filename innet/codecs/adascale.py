@@ -80,7 +80,7 @@ class AdaScale:
 
         gain = (sigma² + mu²) / (sigma² / S + mu²)
 
-    Estimates below 0, which are chance, count as 0 in it; where both are 0 the gain is 1.
+    Estimates below 0 occur by chance and count as 0. If both are 0 the gain is 1.
 
     Args:
         workers: S, at least 1.

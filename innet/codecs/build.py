@@ -251,8 +251,8 @@ def _preset_description(
 ) -> str | None:
     """The name of the preset that has these parts, with the parameters that differ from it.
 
-    None where no preset has them: neither the one that was named nor one of innet's own. Others
-    are not looked at, as that would import other distributions.
+    None if neither the preset that was named nor one of innet's own has them. Presets of other
+    distributions are not compared, because that would import the distributions.
     """
     names = {kind: chosen["name"] for kind, chosen in normal.items()}
     for name in dict.fromkeys([*([named] if named else []), *BUILT_IN]):

@@ -17,9 +17,9 @@ _INT32 = np.dtype(np.int32)
 
 
 class GradientStats(NamedTuple):
-    """What the reading that finds a gradient finite tells besides: the bits of the largest
-    magnitude, how many elements are not zero, and, if that was asked for and they are few, indices
-    and values of these. See ``innet.kernels.Kernels.absmax_nnz_sparse``.
+    """What the pass that checks a gradient for NaN and infinities also finds: the bits of the
+    largest magnitude, the number of non-zero elements and, on request and if they are few, their
+    indices and values. See ``innet.kernels.Kernels.absmax_nnz_sparse``.
     """
 
     magnitude: int

@@ -124,8 +124,8 @@ WindowControl: TypeAlias = Literal["fixed", "aimd"]
 ServiceTransport: TypeAlias = Annotated[
     Literal["auto", "udp", "shm"],
     Field(
-        description="How packets go between workers and the switch service: shm, memory that "
-        "processes of one machine share; udp; or auto, the first where it is possible."
+        description="How packets go between workers and the switch service: shm (memory that "
+        "processes of one machine share), udp, or auto (shm where possible, else udp)."
     ),
 ]
 SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
@@ -499,14 +499,14 @@ class ServiceSettings(Settings):
     program: Annotated[
         str,
         Field(
-            description="A shipped P4 program: slots or harvest on one switch, or tree, for more "
-            "than 32 workers, on as many as each job needs."
+            description="A shipped P4 program: slots or harvest, on one switch; or tree, for more "
+            "than 32 workers, on as many switches as each job needs."
         ),
     ] = "slots"
     values_per_packet: ValuesPerPacket = 256
     key: Annotated[
         str | None,
-        Field(description="What workers must know to join. Other users see it in `ps`."),
+        Field(description="Secret that workers need to join. Other users see it in `ps`."),
     ] = None
     key_file: Annotated[AnyPath | None, Field(description="A file that holds the key.")] = None
     jobs: Annotated[
@@ -559,8 +559,8 @@ class SimulatedTrainingSettings(TrainingSettings):
     codec_times: Annotated[
         Literal["assumed", "measured"],
         Field(
-            description="Times of codecs: --encode-time and --decode-time (assumed), or measured "
-            "on this machine; then no two runs are equal."
+            description="Times of codecs: assumed (--encode-time and --decode-time), or measured "
+            "on this machine. Measured times differ between runs."
         ),
     ] = "assumed"
     encode_time: Annotated[
@@ -642,8 +642,8 @@ class TrainSettings(SimulatedTrainingSettings):
     schedule: Annotated[
         Literal["short", "long"],
         Field(
-            description="The model's recipe: short, or long: until plain sums have flattened, "
-            "see docs/training.md."
+            description="The model's recipe: short; or long, which trains until plain sums have "
+            "flattened, see docs/training.md."
         ),
     ] = "short"
     decay: Annotated[
@@ -775,7 +775,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         Field(
             ge=1,
             le=65535,
-            description="Values that a thin packet stands for, any number; by default "
+            description="Values that a thin packet represents, any number; by default "
             "--values-per-packet.",
         ),
     ] = None
@@ -788,7 +788,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             strict=False,
             description="Also simulate an all-reduce between hosts: ring, "
             "halving-doubling, parameter-server, sharded-parameter-server, all-gather or "
-            "gtopk-tree, of float32 or as in ring-float16, ring-bfloat16. Repeatable.",
+            "gtopk-tree. Of float32, or of 16 bits as in ring-float16 and ring-bfloat16.",
         ),
     ] = ()
     transport: Annotated[

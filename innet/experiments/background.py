@@ -1,8 +1,8 @@
 """Traffic beside all-reduces: flows at a rate, incast, and flows whose sizes come from a file.
 
 It is described by tables, in a separate TOML file or beside the settings of a network:
-``[[flow]]``, ``[[incast]]`` and ``[[random]]``. Packets have no bytes, and switches forward them by
-themselves, through the queues that the job's packets wait in.
+``[[flow]]``, ``[[incast]]`` and ``[[random]]``. Packets have no bytes. Switches forward them
+without the P4 program, through the same queues as the job's packets.
 """
 
 from __future__ import annotations

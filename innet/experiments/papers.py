@@ -33,12 +33,12 @@ Codecs = Annotated[dict[str, CodecDescription], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class ReproduceOptions:
-    """How thoroughly to measure.
+    """Seeds and length of the measurements.
 
     Attributes:
         seeds: of each training.
         seed: the first of them, and that of everything else.
-        quick: only to see that it runs: nothing is judged.
+        quick: a short run as a check; it gives no verdicts.
     """
 
     seeds: int = 3
@@ -220,14 +220,14 @@ class SelectionTime(Measure):
 
 
 class Aggregation(Measure):
-    """Bytes and time of an all-reduce of sparse tensors over the switch, beside dense ones.
+    """Bytes and time of an all-reduce of sparse tensors over the switch, compared with ``dense``.
 
     Attributes:
         codecs: by label; "dense" is what the others are compared with.
         elements: of each worker's tensor; a tenth in a quick run.
         workers: how many.
         density: share of the elements that are not zero.
-        overlap: whether all workers' are at the same places.
+        overlap: whether they are at the same coordinates on all workers.
         least_ratio: the claim holds if ``subject`` sends fewer bytes by at least this factor.
         subject: a label.
     """
@@ -285,7 +285,7 @@ class Claim(Settings):
         claim: what the paper says, in our words.
         paper_result: the paper's numbers and set-up.
         measure: what is measured here.
-        why: the reason why the claim does not hold here; shown only where it does not.
+        why: why the claim does not hold here; shown only if it does not hold.
     """
 
     claim: str

@@ -143,7 +143,7 @@ def hide_frame(axes: Axes) -> None:
 def log_scale(
     axes: Axes, which: Literal["x", "y"] = "y", said: str | Callable[[float, Any], str] = "{x:,g}"
 ) -> None:
-    """Make an axis logarithmic, with numbers at it however narrow or wide its range is.
+    """Make an axis logarithmic, with numbers for any range.
 
     Args:
         axes: whose; all is drawn.
@@ -712,10 +712,11 @@ def _draw_final(axes: Axes, curves: Sequence[_Curve]) -> None:
 def _name_points(
     axes: Axes, names: Sequence[tuple[str, tuple[float, float], str]], *, turn: bool = True
 ) -> None:
-    """Each point's name in its color: right of it, or where there is more room if they may turn.
+    """Write each point's name in its color, right of it, or where there is more room if names may
+    turn.
 
-    Names keep clear of one another: whichever would lie on another one goes below its point, or
-    further away. Where the panels will be is not known yet, but it is not far from where they are.
+    Names do not overlap: a name that would cover another one moves below its point, or further
+    away. The panels may still move a little later.
     """
     axes.get_ylim()  # with the next line, brings the transformations up to date
     low, high = axes.get_xlim()
@@ -962,9 +963,7 @@ def _draw_sweep(
 
 
 def _apart(ticks: Sequence[int]) -> set[int]:
-    """Those whose labels have room beside each other on an axis of logarithms; powers of two are
-    taken before others.
-    """
+    """The values whose labels fit on a logarithmic axis; powers of two come first."""
     least = math.log2(ticks[-1] / ticks[0]) / _LABELS
     taken: set[int] = set()
     for tick in sorted(ticks, key=lambda tick: (tick & (tick - 1) != 0, tick)):

@@ -32,7 +32,7 @@ _HAS_NO = (
 
 
 def check_predictable(settings: MininetSettings) -> None:
-    """Refuse what Mininet and a simulated network cannot do alike.
+    """Refuse settings that Mininet and a simulated network do not share.
 
     Raises:
         InputError: names the setting, and what to do.
@@ -57,7 +57,7 @@ def check_predictable(settings: MininetSettings) -> None:
 
 
 class Calibration(NamedTuple):
-    """What packets take of a machine's cores, as a run of Mininet has shown that kept them busy.
+    """Processor time of packets, measured by a run of Mininet that kept the machine's cores busy.
 
     Attributes:
         packet_seconds: seconds of a core for each packet on a link, of workers, servers and
@@ -156,7 +156,7 @@ def simulate_jobs(
 ) -> NetworkRun:
     """Let all jobs do their rounds in simulated time.
 
-    Packets are full ones, and their values 0. How many there are is what the codec sends for these
+    Packets are full, and their values are 0. Their number is what the codec sends for these
     gradients.
 
     Args:

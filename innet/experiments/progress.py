@@ -171,7 +171,7 @@ class SimulationDisplay:
 
 
 class SweepDisplay:
-    """Shows how far a sweep is and how long it still takes; pass it as ``watch`` of a sweep.
+    """Shows the progress of a sweep and the time left; pass it as ``watch`` of a sweep.
 
     Args:
         console: where to; by default standard error.

@@ -32,8 +32,8 @@ class ClaimDone:
         of: how many these are.
         finding: what was measured.
         kept: it was measured earlier.
-        seconds_left: estimate for the claims that are not measured yet, from the durations of those
-            that are; None where none is known.
+        seconds_left: estimated time for the remaining claims, from the durations of the measured
+            ones; None if there are none.
     """
 
     codec: str

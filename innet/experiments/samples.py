@@ -24,10 +24,10 @@ _COUNT = ".count"  # how the register ends that has the contributions to each sl
 
 
 class Sampler:
-    """Samples a network at equal distances of time, of which it does not know how many there are.
+    """Samples a network at equal intervals. The length of the run is not known beforehand.
 
-    When there are twice as many as are wanted, every other one is dropped, and from then on the
-    distance is twice as long.
+    When there are twice as many samples as wanted, every other one is dropped, and the interval is
+    doubled.
 
     Args:
         simulation: the network.

@@ -1,7 +1,7 @@
-"""Claims about selectors that estimate a threshold: how near they come to the share that is wanted,
-and how long they take beside what SIDCo's paper compares itself with.
+"""Claims about selectors that estimate a threshold: how close they come to the wanted share, and
+how long they take compared with the baselines of SIDCo's paper.
 
-The baselines in torch are written from what the papers and their public code do.
+The baselines in torch are our own code, after the papers and their public code.
 """
 
 from __future__ import annotations

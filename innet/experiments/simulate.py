@@ -419,9 +419,9 @@ class _BucketNetwork:
     """The workers, their codecs and the network, on which buckets are summed one after the other.
 
     Each bucket has its own codecs, as in ``innet.torch``, and gradients that are the same in all
-    iterations. Where nothing is random, all codecs are as they were and all workers begin together,
-    an all-reduce of the same gradients takes the same time, as every all-reduce ends with an idle
-    network; it is simulated once.
+    iterations. Every all-reduce ends with an idle network. So if nothing is random, all codecs have
+    the same state as before and all workers begin together, an all-reduce of the same gradients
+    takes the same time. It is then simulated once.
 
     Attributes:
         all_reduces: how many were simulated.

@@ -1,8 +1,8 @@
-"""What the iterations of a training take in simulated time, on one or several networks.
+"""Simulated time of a training's iterations, on one or several networks.
 
 An iteration is computing, encoding, the network and decoding, one after the other: nothing
-overlaps. Workers are equally fast. Sums do not depend on the network, so that one training says
-what it would take on each: its gradients are summed on all of them.
+overlaps. Workers are equally fast. Sums do not depend on the network. So one training suffices for
+all networks: its gradients are summed on each of them.
 
 Plain float32 sums, and those of 16 bits, take the time of a ring all-reduce.
 """
@@ -92,8 +92,8 @@ class Taken(NamedTuple):
 class TimedNetwork:
     """A network in simulated time, on which the rounds of another one are repeated.
 
-    Where nothing is lost, and no packet was sent again, a round with as many words as one before is
-    not simulated again, as it takes as long.
+    If nothing is lost and no packet was sent again, a round with as many words as an earlier one
+    takes as long. It is then not simulated again.
 
     Args:
         name: that the user gave it, for errors.
@@ -288,10 +288,10 @@ def ring_sum(gradients: list[Vector], rounded: Callable[[Vector], Vector]) -> Ve
 
 
 class TimedRing:
-    """What ring all-reduces take, packet by packet over TCP; each begins with fresh windows.
+    """Times of ring all-reduces, packet by packet over TCP; each begins with the initial window.
 
-    Workers are at one switch; more than 32 are in racks of as many, with a spine between them. On
-    a network that loses nothing all take as long, so that one is simulated.
+    Workers are at one switch; more than 32 are in racks of 32, with a spine between them. On
+    a network without loss all all-reduces take equally long, so only one is simulated.
 
     Args:
         settings: of the training.

@@ -199,8 +199,8 @@ class BucketReduction:
 class FailedWork:
     """Work that only reports an error to the other workers.
 
-    It keeps only the message. The exception holds the frames of ``backward``, and so the wrapped
-    model. While that exists, its parameters cannot be wrapped again.
+    It keeps only the message. The exception would keep the frames of ``backward`` alive, and so the
+    wrapped model. While the wrapped model exists, its parameters cannot be wrapped again.
     """
 
     fingerprint = "nothing"

@@ -165,9 +165,9 @@ class SwitchReducer:
 class GroupReducer:
     """Sums by the all-reduce of gloo or NCCL, without a switch; see ``Reducer``.
 
-    Words are summed as int32, modulo 2**32, as a switch does; that is tried first, and codecs that
-    need it are refused where it is not so. Without BOR, as in NCCL, bits travel as bytes with MAX:
-    8 times the words of bitmaps.
+    Words are summed as int32, modulo 2**32, as a switch does. A test sum checks this first; if the
+    group's sums do not wrap around, codecs that need this are refused. If the group has no BOR, as
+    NCCL, bits are sent as bytes with MAX: 8 times the words of bitmaps.
 
     It has its own connections between the group's ranks, since it runs in a thread, and
     collectives of one group need one order.

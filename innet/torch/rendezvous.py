@@ -137,8 +137,8 @@ def join_store(store: Any, rank: int, size: int, settings: Settings) -> Membersh
     """The same for a group that is being made, by its store.
 
     Args:
-        store: of this group alone, or of groups before it too: torchrun keeps its store when it
-            restarts the ranks, and with it what they have said there.
+        store: of this group only, or also of earlier groups: torchrun keeps its store and the
+            contents when it restarts the ranks.
         rank: of this process in the group.
         size: of the group.
         settings: where the switch is.

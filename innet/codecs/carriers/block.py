@@ -3,10 +3,10 @@
 Fei et al., "Efficient sparse collective communication and its application to accelerate
 distributed deep learning" (OmniReduce), SIGCOMM 2021, https://doi.org/10.1145/3452296.3472904.
 
-Differences with the paper: there, a worker tells with each block which one it sends next, and the
-aggregator asks for the smallest of these. A switch that only combines words cannot: the workers'
-bitmaps of non-zero blocks are combined by OR in a separate round, and then all workers send the
-blocks of the union, in order, those that are zero on this worker too.
+Differences with the paper: there, a worker names with each block the next one that it sends, and
+the aggregator asks for the smallest of these. A switch that only combines words cannot do this. So
+a separate round combines the workers' bitmaps of non-zero blocks by OR. Then all workers send the
+blocks of the union, in order, including blocks that are zero on this worker.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class BlockSettings(Settings):
 
 
 class Block(Carrier[BlockSettings]):
-    """Saves where zeros lie together: rows of an embedding, layers without a gradient.
+    """Saves bytes if zeros are consecutive: rows of an embedding, layers without a gradient.
 
-    Lossless for any support. The gradient goes densely, without a bitmap, where that is a single
-    block; and after the bitmap where no block is zero everywhere, so that never more words than the
-    gradient's follow the ceil(d / (32 · block)) of the bitmap.
+    Lossless for any support. A gradient of a single block is sent densely, without a bitmap. If no
+    block is zero on all workers, the whole gradient follows the bitmap of ceil(d / (32 · block))
+    words. So the blocks never take more words than the gradient.
     """
 
     name = "block"

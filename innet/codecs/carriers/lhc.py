@@ -2,15 +2,15 @@
 
 Li et al., "Accelerating distributed deep learning using lossless homomorphic compression", 2024,
 arXiv 2402.07529. Each worker sends an index of its non-zero elements, a bitmap or a Bloom filter,
-which the network combines by OR, and a sketch of them, which it sums. The index of the union tells
-which elements each cell of the summed sketch holds; cells that hold one are read off, taken from
-the other cells of that element, and so on until all are known.
+which the network combines by OR, and a sketch of them, which it sums. The index of the union shows
+which elements each cell of the summed sketch holds. A cell with one element gives its value, which
+is subtracted from the element's other cells, and so on until all elements are known (peeling).
 
-Differences with the paper: integers instead of floats, so that the result is exact whatever the
-order of the sum; a separate index instead of a stolen bit; rows of an element that cannot
-coincide, in neighboring segments where that takes fewer cells; lanes that are connected
-(``innet.kernels.layout.lhc``); and a peel that comes to a halt is finished by asking for what it
-takes to go on, never by an estimate.
+Differences with the paper: integers instead of floats, so the result is exact in every order of the
+sum; a separate index instead of a bit of each value; rows of an element that cannot coincide, in
+neighboring segments if that takes fewer cells; lanes that are connected
+(``innet.kernels.layout.lhc``). If a peel stalls, the workers exchange the items that it needs to
+continue, instead of estimating them.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from innet.core.reduce_op import ReduceOp, Segment
 
 
 class Lhc(SupportSizeCarrier[LhcSettings]):
-    """Lossless for any support; saves most where the union of the supports is sparse.
+    """Lossless for any support; saves most if the union of the supports is sparse.
 
-    Three forms, of which the one of the fewest words goes: sketch and index; where all workers'
-    indices are the same, the integers at them alone, a *list*; and everything, *densely*.
+    There are three forms; the one with the fewest words is sent: a sketch and an index; a *list* of
+    the integers, if all workers' indices are the same; or all integers, *densely*.
 
-    No overflow can do harm. Cells are added modulo 2**32, and an element is read off as a signed
-    sum of cells and elements modulo 2**32. Integers of that range differ by a multiple of 2**32
-    only when they are the same, and the quantizer keeps an element's sum over the workers in the
-    range; whether a cell's true sum leaves it on the way makes no difference.
+    Overflows of cells do no harm. Cells are added modulo 2**32, and an element's value is a signed
+    sum of cells and elements modulo 2**32. The quantizer keeps an element's sum over the workers in
+    the range of int32, where integers that are equal modulo 2**32 are the same. So a cell's true
+    sum may leave the range.
     """
 
     name = "lhc"
@@ -159,11 +159,11 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         summed: Ints,
         chosen: SketchSizing,
     ) -> Generator[list[Segment], list[Ints], int]:
-        """Ask for as many of the missing items as it takes to peel the others; fill them in.
+        """Exchange as many of the missing items as the peel of the others needs; fill them in.
 
-        Every value asked for is a further row of the sketch, one that holds a single item. Such a
-        row is as good as one with several, and it is known beforehand that they suffice: there are
-        never more than missing items, and usually far fewer.
+        Every exchanged value acts as one more cell of the sketch, with a single item. It is known
+        beforehand that these values suffice. There are at most as many as missing items, usually
+        far fewer.
 
         Returns:
             How many words it took.

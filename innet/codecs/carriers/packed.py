@@ -19,18 +19,17 @@ from innet.core.settings import Settings
 
 
 class Packed(Carrier[Settings]):
-    """As ``dense`` or, where all workers mean the same coordinates, as ``shared``; but with as many
-    integers in a word as the sum of all workers leaves room for.
+    """As ``dense`` or, if all workers select the same coordinates, as ``shared``; but several
+    integers share a word, as many as the sum of all workers leaves room for.
 
-    The quantizer says that no integer is larger than B in magnitude. Sums over N workers are N · B
-    at most, and a lane has their bits and one for the sign; floor(32 / bits) lanes share a word, as
-    the digits of a number share it, signs included: a word is the sum of its integers times powers
-    of 2**bits. As no digit of a sum reaches 2**(bits - 1), no lane reaches into another and no word
-    leaves int32, however many of the workers have been added up. The switch adds words and knows
-    nothing of lanes.
+    The quantizer declares that no integer is larger than B in magnitude. Sums over N workers are at
+    most N · B. A lane has the bits of such a sum and its sign. floor(32 / bits) lanes share a word,
+    as digits share a number: a word is the sum of its integers times powers of 2**bits. No digit of
+    a sum reaches 2**(bits - 1). So no lane overflows into another and no word leaves int32, for any
+    number of added workers. The switch adds words and does not know of lanes.
 
-    Every quantizer keeps N · B below 2**31, so there is always one lane: the more workers, the
-    fewer lanes, and in the end the form is the dense one.
+    Every quantizer keeps N · B below 2**31, so there is always at least one lane. More workers
+    leave fewer lanes; with one lane the form is the dense one.
     """
 
     name = "packed"

@@ -23,9 +23,8 @@ from innet.core.settings import Settings
 class Shared(Carrier[Settings]):
     """The i-th word is the integer at the i-th of the indices that every worker knows.
 
-    So many words as integers were chosen, however many workers there are: no index travels, and
-    the union of the workers' supports does not grow. Where everything was chosen it is the dense
-    form.
+    It sends one word for each selected integer, for any number of workers. No index is sent, and
+    the union of the workers' supports does not grow. If everything is selected, the form is dense.
     """
 
     name = "shared"

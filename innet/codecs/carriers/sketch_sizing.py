@@ -1,7 +1,7 @@
-"""How large a lossless sketch and its index are: the parameters of ``lhc``, and what follows.
+"""The size of a lossless sketch and its index: the parameters of ``lhc``, and the sizing.
 
-Everything is computed from what all workers know, by sums, products, quotients and square roots
-alone: these are the same on every machine, as other functions of floats are not.
+All inputs are known to all workers. The computation has only sums, products, quotients and square
+roots, because other functions of floats differ between machines.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FEWEST = 1_000  # items; with fewer, too much of a coupled sketch is its bounda
 
 
 class LhcSettings(SupportSizeSettings):
-    """How the sketch is hashed and sized, and what goes with it as an index.
+    """How the sketch is hashed and sized, and which index is sent with it.
 
     Attributes:
         hashing: "plain" rows anywhere in each part of the sketch; "coupled" rows in neighboring
@@ -47,16 +47,16 @@ class LhcSettings(SupportSizeSettings):
         hashes: cells of an element, 3 or 4; by default the number that needs fewer cells.
         cells_per_item: cells for each item, that is for each non-zero element of the union; by
             default what the hashing needs so that stalls are rare.
-        spread: in plain sketches, cells added for each square root of the number of items, as
-            finitely many vary.
+        spread: in plain sketches, cells added for each square root of the number of items, for the
+            random variation.
         pair_stalls: in plain sketches, the accepted probability that two items share all their
             cells, which decides the size of small ones.
         lanes: elements that share a hash, a power of two; by default 16 in plain sketches too large
             for a core's cache, else 1. The sketch has room for supports that consist of whole
             blocks of lanes.
         index: "bitmap", a bit for each element; "bloom", a Bloom filter, whose false positives are
-            items of value zero; "auto", which of them takes fewer words, and none, nor a sketch,
-            where all workers select the same indices.
+            items of value zero; "auto", the one with fewer words. If all workers select the same
+            indices, there is neither an index nor a sketch.
         remember: expect the workers' supports to overlap as last time. Otherwise they are taken to
             be disjoint.
         margin: by how much the union may exceed what the remembered overlap predicts.
@@ -129,10 +129,10 @@ def sketch_layout(items: int, settings: LhcSettings, seed: int) -> SketchLayout 
 
 
 def _plain(items: int, hashes: int, settings: LhcSettings, seed: int) -> SketchLayout | None:
-    """Three needs, the first and second together: the threshold; the variation around it, which
-    falls with the square root of the items, and in the worst case all lanes of a block are items
-    and share its fate, so that only the blocks count; and, for few items, that no two of the
-    items·(items - 1) / 2 pairs share all their cells, one in each of as many parts.
+    """The larger of two needs. For many items: the threshold of peeling, plus the variation around
+    it, whose share falls with the square root of the number of items. In the worst case all lanes
+    of a block are items and stall together, so blocks are counted instead of items. For few items:
+    none of the items·(items - 1) / 2 pairs should share all their cells.
     """
     per_item = settings.cells_per_item or _PLAIN[hashes]
     part = _root(items * (items - 1) / 2 / settings.pair_stalls, hashes)
@@ -184,8 +184,8 @@ def bloom_filter(items: int, size: int, seed: int, cost: float) -> tuple[Filter,
 
     With k probes and half of the bits set it has items · k / ln 2 bits, and one in 2**k of the
     other elements passes. Some standard deviations of
-    their number are added: eight and a half for supports at random, which are one and a half where
-    the union consists of whole blocks of 32, as then others pass by whole blocks, too.
+    their number are added: eight and a half for random supports. If the union consists of whole
+    blocks of 32, others pass by whole blocks, too, and this is one and a half standard deviations.
     """
     best: tuple[float, int, int, int] | None = None
     for probes in range(1, MAX_PROBES + 1):

@@ -20,7 +20,7 @@ _INT32_MAX = 2**31 - 1
 
 
 class SupportSizeSettings(Settings):
-    """What is taken for known of the union.
+    """What is assumed about the size of the union.
 
     Attributes:
         remember: expect the workers' supports to overlap as last time. Otherwise they are taken to

@@ -1,10 +1,9 @@
-"""Carrier ``union``: first which elements any worker has, then their sums, one after the other.
+"""Carrier ``union``: one round combines the indices of all workers, the next sums their values.
 
-The other way to carry different supports through a switch that only combines words: ``lhc`` sends
-index and values at once, this one asks for the values when the union is known to all. It takes a
-round more and fewer words, as each element of the union is one word and not a cell and a fraction;
-and nothing is peeled. That the index goes first is as in ``block``, whose blocks may be single
-integers; but the index can be a Bloom filter here.
+``lhc`` sends index and values together; ``union`` sends the values when all workers know the union.
+It takes one more round but fewer words, because each element of the union is one word instead of
+more than one cell, and nothing is peeled. ``block`` sends the index first, too, and its blocks may
+be single integers. But here the index can be a Bloom filter.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ class UnionSettings(SupportSizeSettings):
 
 
 class Union(SupportSizeCarrier[UnionSettings]):
-    """Lossless for any support. Everything goes densely where that is expected to take no more
-    words; and where all workers' indices are the same, only the integers do.
+    """Lossless for any support. The gradient is sent densely if that is expected to take no more
+    words. If all workers' indices are the same, only the integers are sent.
     """
 
     name = "union"

@@ -44,13 +44,13 @@ class Ef21(ErrorFeedback[Settings]):
     H is the result of the all-reduce. It is dense, although only c is sent. All workers have the
     same H: they add the same decoded sums, in float32. The estimates are kept in float32, too.
 
-    H is the sum of the estimates but for what the quantizer and float32 round off. That error adds
-    up over the all-reduces, as nothing corrects it. With quantizers ``fixed``, ``exact`` and
-    ``thc`` (whose error goes into h) it stays near the rounding of float32. A quantizer of few
-    levels that does not say what its integers stand for is a poor choice here.
+    H differs from the sum of the estimates by the rounding of the quantizer and of float32. This
+    error adds up over the all-reduces; nothing corrects it. With quantizers ``fixed``, ``exact``
+    and ``thc`` (whose error goes into h) it stays near the rounding of float32. A quantizer with
+    few levels whose error is not fed back is a poor choice here.
 
-    Of an exchange that is given up nothing changes. A worker that is left out of an all-reduce
-    keeps its estimate, and the others' H still has it. A worker that comes back takes over the
+    An exchange that is given up changes nothing. A worker that is left out of an all-reduce keeps
+    its estimate, and the others' H still contains it. A worker that comes back takes over the
     others' H. The estimate of a worker that has left for good remains in H.
 
     Differences with the paper: h starts at 0 instead of a compressed first gradient; the first

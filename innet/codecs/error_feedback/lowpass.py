@@ -1,4 +1,4 @@
-"""Error feedback ``lowpass``: a residual that takes in only a part of what was not sent.
+"""Error feedback ``lowpass``: a residual that accumulates only a part of the unsent values.
 
 Chen et al., "ScaleCom: Scalable sparsified gradient compression for communication-efficient
 distributed training", NeurIPS 2020, Algorithm 1.

@@ -1,5 +1,4 @@
-"""Error feedback ``momentum``: momentum is added up where nothing is sent, and forgotten where it
-is.
+"""Error feedback ``momentum``: momentum accumulates where nothing is sent, and is reset elsewhere.
 
 Lin et al., "Deep gradient compression: Reducing the communication bandwidth for distributed
 training", ICLR 2018, arXiv 1712.01887, sections 3.2 (momentum correction, local clipping) and 3.3
@@ -35,7 +34,7 @@ _STRETCH = 1 << 16  # elements that go through all three steps before they leave
 
 
 class MomentumSettings(Settings):
-    """What becomes of a gradient before it is added up.
+    """Momentum and clipping of a gradient before it is accumulated.
 
     Attributes:
         momentum: share of the last velocity in the next one, 0 to below 1. The optimizer that takes
@@ -54,13 +53,13 @@ class Momentum(Residual):
         u <- momentum · u + g        v <- v + u        x = v
 
     and u = 0, v = x - sent where the selector sends. So with selectors that send x itself, sent +
-    new v == x, bit for bit. Every operation is one of float32, rounded once. Of an exchange that
-    is given up u and v are as if nothing had been selected; of coordinates that were sent and did
-    not count they are so, too.
+    new v == x, bit for bit. Every operation is one of float32, rounded once. If an exchange
+    is given up, u and v are as if nothing had been selected. So they are at coordinates that were
+    sent but not applied.
 
     The clipping by N^(-1/2) is for gradients of N workers that are independent, whose sum then has
     a norm of about ``clip``; the norm is that of the whole gradient, in float64. Of the paper's
-    clipping no more than that factor is known here, so there is none by default. With momentum = 0
+    clipping we know only this factor, so there is no clipping by default. With momentum = 0
     and no clipping this is ``residual``.
     """
 

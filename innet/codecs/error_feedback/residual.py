@@ -31,10 +31,10 @@ _HARMLESS = 2.0**103
 class Residual(ErrorFeedback[Settings]):
     """With x = gradient + residual: sent + new residual == x, bit for bit.
 
-    What is sent leaves the residual as the float32 values that were selected; the error that the
-    quantizer makes on them is fed back only where the quantizer asks for it: then sent is what the
-    integers stand for (``Scaling.represented``). There, and where a selector sends other values
-    than those of x (``Selector.verbatim``), the residual is x - sent, rounded to float32.
+    The selected float32 values are subtracted from the residual. The quantizer's error is fed back
+    only if the quantizer asks for it: "sent" is then the value that the integers represent
+    (``Scaling.represented``). In this case, and if a selector sends other values than those of x
+    (``Selector.verbatim``), the residual is x - sent, rounded to float32.
     """
 
     name = "residual"

@@ -46,13 +46,13 @@ class ExactSettings(Settings):
 
 
 class Exact(Quantizer[ExactSettings]):
-    """Every float32 goes as several int32 limbs, which lose nothing; their sums are put together
-    with one rounding, half to even.
+    """Sends every float32 as several int32 limbs, without loss; their sums are combined with one
+    rounding, half to even.
 
-    The network finds the largest magnitude of all workers' values and the lowest bit that is set
-    in any of them, by MAX of the bits of the one and of the negated exponent of the other. Between
-    the two lie all bits of all values: 277 at the most, about 45 in a million normal numbers. All
-    workers split all values at the same places, so that the limbs can be added one by one.
+    The network finds the largest magnitude of all workers' values, by MAX of its bits, and the
+    lowest bit that is set in any value, by MAX of its negated exponent. All bits of all values are
+    between the two: at most 277 bits, about 45 for a million normal numbers. All workers split all
+    values at the same bit positions, so the limbs can be added one by one.
 
     No overflow. A limb is at most 2**b - 1 in magnitude, with b the largest for which
     N · (2**b - 1) <= 2**31 - 1, N the number of workers: 31 bits for one, 29 for four, 25 for 64.
@@ -131,7 +131,7 @@ def _block_magnitudes(kernels: Kernels, selection: Selection, block: int) -> Int
 
 
 class ExactScaling(Scaling):
-    """Limbs at the places that all workers agreed on.
+    """Limbs at the bit positions that all workers agreed on.
 
     Args:
         kernels: split and join.

@@ -25,7 +25,7 @@ from innet.kernels import Kernels
 
 
 class OptimisticSettings(Settings):
-    """How much hope.
+    """The headroom for sums.
 
     Attributes:
         headroom: how many times one worker's largest magnitude the sum may become before it
@@ -39,11 +39,11 @@ class OptimisticSettings(Settings):
 class Optimistic(Quantizer[OptimisticSettings]):
     """As ``fixed``, with B = floor((2**31 - 1) / H) for a headroom H below N.
 
-    Sums of N workers' gradients are rarely N times as large as the largest value of one. Where they
-    are not, a step is H / N of the one that ``fixed`` must take. Where a sum leaves int32 on its
-    way, the switch marks the result; all workers see the mark, double H and send the round again.
-    With H = N no sum can leave int32, as for ``fixed``, so this ends, after at most log2(N / H)
-    repetitions, and the result is exact whatever happened. H is reset for each all-reduce.
+    Sums of N workers' gradients are rarely N times as large as the largest value of one worker. So
+    the quantization step can be H / N of that of ``fixed``. If a sum leaves int32, the switch marks
+    the result. All workers see the mark, double H and send the round again. With H = N no sum can
+    leave int32, as for ``fixed``. So there are at most log2(N / H) repetitions, and the result is
+    always exact. H is reset for each all-reduce.
 
     A partial sum that leaves int32 and comes back also counts: which one does depends on the order
     in which packets arrive, but all workers get the same. Values are within B, at most

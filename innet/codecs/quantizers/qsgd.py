@@ -32,7 +32,7 @@ _MOST_LEVELS = 2**20
 
 
 class QsgdSettings(Settings):
-    """How finely.
+    """The number of levels.
 
     Attributes:
         levels: the integer that the largest magnitude becomes, 1 .. 2**20; the default is the

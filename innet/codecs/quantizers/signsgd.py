@@ -24,7 +24,7 @@ from innet.core.settings import Settings
 
 
 class SignSgdSettings(Settings):
-    """What a vote is worth.
+    """The magnitude of a result.
 
     Attributes:
         scale: magnitude of an element of the mean over the workers; 1 in the paper, where the
@@ -45,8 +45,9 @@ class SignSgd(Quantizer[SignSgdSettings]):
     No overflow: sums are at most N in magnitude. Carrier ``packed`` puts several into a word.
     No magnitude is exchanged, but one word that tells whether there is anything to vote on.
 
-    Differences with the paper: the sign of zero, and of a tie, is 0; one bit for a sign has no room
-    for that. Signum's momentum is the optimizer's, of the votes, not each worker's before its vote.
+    Differences with the paper: the sign of zero, and of a tie, is 0; the paper's one bit cannot
+    express this. In Signum each worker applies momentum before the vote; here the optimizer applies
+    it after the vote.
     """
 
     name = "signsgd"

@@ -42,12 +42,12 @@ _ROOM = 2.0**30  # of 2**31, for the sum of the magnitudes of a block's integers
 
 
 class ThcSettings(Settings):
-    """The table, and what it covers.
+    """The table of values, and the range that it covers.
 
     Attributes:
         bits: the table has 2**bits entries, 1 to 8.
         granularity: the largest entry; others are integers between 0 and it.
-        truncated: share of normal values that lie beyond the table's ends and are moved there.
+        truncated: share of normal values beyond the table's ends; they are clipped.
         block: elements that are rotated together, a power of two from 16 to 8192.
     """
 

@@ -156,7 +156,7 @@ def _random(size: int, *numbers: int) -> Floats:
 
 
 class PowerSgdSettings(Settings):
-    """How much of a matrix is sent.
+    """The rank of the factors.
 
     Attributes:
         rank: columns of the factors; the paper uses 1, 2 and 4.
@@ -199,12 +199,12 @@ class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
 
     Differences with the paper:
 
-    * Shapes of more than two dimensions are cut where rows and columns together are fewest, where
-      the paper puts the first dimension against the others.
-    * A gradient of unknown shape is one matrix, as square as can be. That it then has a low rank is
-      not to be expected: tell the layers.
-    * The error feedback holds what is missing of the worker's own x. In the paper's public code it
-      holds the difference with the mean; the sum over the workers is the same.
+    * A shape of more than two dimensions becomes the matrix with the smallest sum of rows and
+      columns. In the paper the first dimension gives the rows, and all others the columns.
+    * A gradient of unknown shape is one matrix, as square as possible. Such a matrix hardly has a
+      low rank, so give the layers.
+    * The error feedback keeps the difference from the worker's own x. In the paper's public code it
+      keeps the difference from the mean; the sum over the workers is the same.
     """
 
     name = "powersgd"

@@ -54,7 +54,7 @@ MOST_GROUPS = 4096
 
 _POLL_SECONDS = 1.0  # between two looks at interfaces, and at idle entries
 _MANY_CHANGES = 32  # of tables, which are then taken over together
-_QUIET_SECONDS = 0.02  # without packets and calls, until many changes are taken over
+_QUIET_SECONDS = 0.1  # without packets and calls, until many changes are taken over
 _COMPILING_SECONDS = 0.1  # between two looks at the process that compiles
 _NANOSECONDS = 1_000_000_000
 _REFUSED = {

@@ -12,6 +12,7 @@ from innet.bmv2.session import Session
 from innet.core.errors import ControlError, InputError, MissingToolError, ProgramError
 from innet.switch import ir, load_program
 from innet.tools import stf, stf_syntax
+from innet.tools.files import open_document
 from innet.tools.stf import Names, arguments_of, differences, match_of, shown
 
 FOLDER = Path(__file__).parents[2] / "stf"
@@ -369,3 +370,33 @@ class TestDifference:
 def test_a_test_that_states_nothing_is_refused(text):
     with pytest.raises(InputError, match=r"t\.stf: states nothing"):
         stf_syntax.parse(text, "t.stf")
+
+
+MADE = FOLDER / "p4testgen"
+"""What p4testgen 1.2.5.16 made of innet's own programs (``--seed 1``), without its comments."""
+
+
+def made_tests(name):
+    examples = Path(__file__).parents[3] / "p4" / "examples" / f"{name}.json"
+    document = open_document(examples if examples.exists() else name)
+    paths = sorted((MADE / name).glob("*.stf"))
+    assert len(paths) >= 5
+    return document, [stf_syntax.read(path) for path in paths]
+
+
+@pytest.mark.parametrize("name", ["ecn", "forward"])
+def test_what_p4testgen_made_of_own_programs(name):
+    document, tests = made_tests(name)
+    loaded = load_program(document)
+    outcomes = [stf.run(loaded, test, "interpret") for test in tests]
+    assert [each.failures for each in outcomes] == [()] * len(tests)
+    assert sum(each.compared for each in outcomes) > 0
+
+
+@pytest.mark.bmv2
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@pytest.mark.parametrize("name", ["ecn", "forward"])
+def test_simple_switch_passes_it_as_well(name):
+    document, tests = made_tests(name)
+    outcomes = [stf.run_on_simple_switch(document, test) for test in tests[:5]]
+    assert [each.failures for each in outcomes] == [()] * len(outcomes)

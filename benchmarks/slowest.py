@@ -51,7 +51,7 @@ def taken(pids: list[int]) -> Sample:
     return Sample(time.perf_counter(), running / 1e9, ready / 1e9, idle)
 
 
-def main(
+def main(  # noqa: PLR0917 - options of a command
     repeats: Annotated[int, typer.Option(help="All-reduces.")] = 200,
     codec: Annotated[str, typer.Option(help="Which codec.")] = "dense",
     transport: Annotated[str, typer.Option(help="shm or udp.")] = "shm",

@@ -27,7 +27,9 @@ from support.service import (
 
 import innet
 from innet.core.errors import InputError, StalledError
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
+from innet.protocol import Timing
 from innet.service import join
 from innet.transport.rings import (
     DOWN_READ,
@@ -158,6 +160,31 @@ def test_rings_wrap_around(service, stack):
     for seed in range(2):
         right(workers, gradients(size=32 * (5 * rows + 3), seed=seed))
     assert pair[0].transport._link.ring.state[0] > 10 * rows
+
+
+# ------------------------------------------------------------------ wake-ups
+
+
+@pytest.mark.timeout(120)  # of a busy machine; usually it takes seconds
+def test_no_wake_up_is_missed(stack, monkeypatch):
+    """Everybody sleeps between any two packets, and no timer ends a sleep: only wake-ups do."""
+    for where_it_is in ("innet.service.server._TURN", "innet.service.transport._LONGEST_WAIT"):
+        monkeypatch.setattr(where_it_is, 1000.0)
+    service = stack.enter_context(serving())
+    timing = Timing(
+        timeout=900.0, max_timeout=900.0, min_timeout=900.0, give_up=950.0, reordering=None
+    )
+    trio = joined(service, stack, 3, transport="shm")
+    workers = make_workers(trio, timing=timing)
+
+    def run(worker):
+        for number in range(500):
+            words = np.full(3, number, np.int32)
+            (found,) = worker.combine([Segment(ReduceOp.SUM, words)])
+            assert found.tolist() == [3 * number] * 3
+        return worker._end.counters.retransmissions
+
+    assert together([lambda each=each: run(each) for each in workers]) == [0, 0, 0]
 
 
 # ------------------------------------------------------------------ decoding once

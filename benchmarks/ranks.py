@@ -318,8 +318,9 @@ class Ranks:
             for name, measured in found.items():
                 once = self.once(name)
                 if repeat >= _FIRST:
-                    for total, each in zip(measured, once, strict=True):
-                        total.extend(each)
+                    measured.seconds.extend(once.seconds)
+                    measured.used.extend(once.used)
+                    measured.reports.extend(once.reports)
         return found
 
     def once(self, name: str) -> Measured:

@@ -77,8 +77,15 @@ def main(  # noqa: PLR0917 - options of a command
             found = ranks.once(codec)
             after = taken(pids)
             again = sum(report.retransmissions for report in found.reports)
-            each = [end - begin for end, begin in zip(after[1:4], before[1:4], strict=True)]
-            samples.append(Sample(found.seconds[0], *each, again))
+            samples.append(
+                Sample(
+                    found.seconds[0],
+                    after.running - before.running,
+                    after.ready - before.ready,
+                    after.idle - before.idle,
+                    again,
+                )
+            )
     show(samples, os.cpu_count() or 1)
 
 
@@ -96,8 +103,8 @@ def show(samples: list[Sample], cores: int) -> None:
     print("were so on average; ms in which processors were idle; packets sent again")
     for each in sorted(samples, reverse=True)[:_SHOWN]:
         awake = (each.running + each.ready) / each.wall
-        wall, *parts, idle = (f"{1e3 * part:7.0f}" for part in each[:4])
-        print(f"  {wall} {' '.join(parts)} {awake:5.1f} {idle} {each.again:5d}")
+        seconds, running, ready, idle = (f"{1e3 * part:7.0f}" for part in each[:4])
+        print(f"  {seconds} {running} {ready} {awake:5.1f} {idle} {each.again:5d}")
 
 
 if __name__ == "__main__":

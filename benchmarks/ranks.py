@@ -154,7 +154,7 @@ def _rank(told: Connection, task: _Ranking) -> None:
             ends[name] = Worker(
                 session.plan, task.rank, codec=case.codec, transport=session.transport
             )
-        told.send(None)
+        told.send(os.getpid())
         while (name := told.recv()) is not None:
             kind = task.cases[name].kind if name in task.cases else Kind.FULL
             own, tensor = gradients[kind], tensors[kind].clone()
@@ -173,8 +173,11 @@ def _rank(told: Connection, task: _Ranking) -> None:
 
 
 @contextlib.contextmanager
-def ranks_of(target: Any, tasks: Iterable[Any]) -> Iterator[list[Connection]]:
+def ranks_of(
+    target: Any, tasks: Iterable[Any], first: list[Any] | None = None
+) -> Iterator[list[Connection]]:
     """A process for each task, once all have said that they are ready; their ends at the end.
+    ``first`` is extended by what they have said.
 
     Those who are left alone notice that their other end is closed.
     """
@@ -187,7 +190,9 @@ def ranks_of(target: Any, tasks: Iterable[Any]) -> Iterator[list[Connection]]:
             there.close()  # so that its end is noticed
             stack.callback(_end, started, here)
             ends.append(here)
-        heard(ends)
+        found = heard(ends)
+        if first is not None:
+            first += found
         yield ends
 
 
@@ -247,6 +252,9 @@ class Ranks:
         folder: where gloo's file may be.
         places: networks of the workers, and of the switch at the end; none means this one.
         window: packets of each worker under way at most, if not as many as the service thinks.
+
+    Attributes:
+        pids: of all processes, the workers' first.
     """
 
     def __init__(
@@ -268,6 +276,7 @@ class Ranks:
         self._stack = contextlib.ExitStack()
         self._switches: dict[str, Switch] = {}
         self._ends: list[Connection] = []
+        self.pids: list[int] = []
 
     def __enter__(self) -> Ranks:
         with contextlib.ExitStack() as stack:
@@ -291,7 +300,8 @@ class Ranks:
                 )
                 for rank in range(self._workers)
             ]
-            self._ends = stack.enter_context(ranks_of(_rank, tasks))
+            self._ends = stack.enter_context(ranks_of(_rank, tasks, self.pids))
+            self.pids += [switch.pid for switch in self._switches.values()]
             self._stack = stack.pop_all()
         return self
 
@@ -306,20 +316,27 @@ class Ranks:
         found = {name: Measured([], [], []) for name in names}
         for repeat in range(repeats + _FIRST):
             for name, measured in found.items():
-                for here in self._ends:
-                    here.send(name)
-                switch = self._switches.get(name)
-                before = switch.processor_time() if switch else 0.0
-                answers = heard(self._ends)
-                after = switch.processor_time() if switch else 0.0
-                if repeat < _FIRST:
-                    continue
-                begun, done, busy, reports = zip(*answers, strict=True)
-                # The barrier lets ranks go on one after the other, at times with a loss between.
-                measured.seconds.append(max(done) - max(begun))
-                measured.used.append(sum(busy) + after - before)
-                measured.reports.extend(report for report in reports if report)
+                once = self.once(name)
+                if repeat >= _FIRST:
+                    measured.seconds.extend(once.seconds)
+                    measured.used.extend(once.used)
+                    measured.reports.extend(once.reports)
         return found
+
+    def once(self, name: str) -> Measured:
+        """One all-reduce of a kind."""
+        for here in self._ends:
+            here.send(name)
+        switch = self._switches.get(name)
+        before = switch.processor_time() if switch else 0.0
+        begun, done, busy, reports = zip(*heard(self._ends), strict=True)
+        after = switch.processor_time() if switch else 0.0
+        # The barrier lets ranks go on one after the other, at times with a loss between.
+        return Measured(
+            [max(done) - max(begun)],
+            [sum(busy) + after - before],
+            [report for report in reports if report],
+        )
 
 
 def rows(found: Mapping[str, Measured]) -> list[Row]:

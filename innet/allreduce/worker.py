@@ -28,6 +28,7 @@ from innet.codecs import (
     build_codec,
     check_floats,
 )
+from innet.codecs.decode_once import decoding_by
 from innet.core.errors import (
     GradientError,
     InputError,
@@ -51,6 +52,7 @@ from innet.topology import (
     check_codec,
     check_conditions,
 )
+from innet.transport.job_memory import DecodeOncePerHost
 from innet.transport.raw import RawTransport
 from innet.transport.socket_loop import socket_loop
 from innet.transport.udp import UdpTransport
@@ -122,6 +124,8 @@ class Worker(NotCopyable):
         renew: begins the job's next epoch for all workers. Without it a stall, or a sum that lacks
             a worker, is an error.
         attempts: how often a stalled all-reduce is tried, each time in the next epoch.
+        decode_once: workers that share memory with the switch decode equal words once for all of
+            their machine; see ``innet.transport.job_memory``. Results are the same either way.
 
     Attributes:
         plan: the current state of the job.
@@ -149,6 +153,7 @@ class Worker(NotCopyable):
         seed: int = 0,
         renew: Renew | None = None,
         attempts: int = 1,
+        decode_once: bool = True,
     ) -> None:
         attempts = require_int(attempts, "the number of attempts")
         if attempts < 1 or (attempts > 1 and renew is None):
@@ -179,6 +184,9 @@ class Worker(NotCopyable):
             )
         self._renew = renew
         self._attempts = attempts
+        self._bare = transport
+        self._decode_once = decode_once
+        self._decoding: DecodeOncePerHost | None = None
         self._completed = 0  # all-reduces
         self._failed: str | None = None
         self._one = ExclusiveUse(f"worker {worker}")
@@ -233,7 +241,8 @@ class Worker(NotCopyable):
             has_epochs=self._renew is not None,
         )
         try:
-            reduction = run_loop(loop, self._round, self._new_epoch)
+            with decoding_by(self._shared_decoding()):
+                reduction = run_loop(loop, self._round, self._new_epoch)
         except BaseException as error:
             refused = isinstance(error, (GradientError, StateError))
             unsent = self._end.counters.sent == before.sent
@@ -253,6 +262,15 @@ class Worker(NotCopyable):
             total_seconds=time.perf_counter() - begun,
         )
         return like(self.outcome.sum.reshape(floats.shape), gradient), report
+
+    def _shared_decoding(self) -> DecodeOncePerHost | None:
+        """What this worker shares with others of its machine, if there are others."""
+        memory = getattr(self._bare, "job_memory", None) if self._decode_once else None
+        if memory is None or len(self.plan.job.present) < 2:
+            self._decoding = None
+        elif self._decoding is None or self._decoding.memory is not memory:
+            self._decoding = DecodeOncePerHost(memory)
+        return self._decoding
 
     def combine(self, segments: Sequence[Segment]) -> list[NDArray[np.int32]]:
         """One round without a codec: combine words with the other workers'.

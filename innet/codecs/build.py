@@ -19,7 +19,7 @@ from innet.codecs.by_layer import (
 )
 from innet.codecs.checks import check_seed
 from innet.codecs.codec import Codec
-from innet.codecs.decode_once import DecodeOnce
+from innet.codecs.decode_once import Decoding
 from innet.codecs.layers import ModelLayers, as_shapes, names_of
 from innet.codecs.parts import (
     Carrier,
@@ -58,7 +58,7 @@ def build_codec(
     kernels: str = "cpu",
     clock: Clock = time.perf_counter,
     gain: bool = False,
-    decoding: DecodeOnce | None = None,
+    decoding: Decoding | None = None,
 ) -> Codec:
     """One worker's codec.
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs.checks import check_selected
-from innet.codecs.decode_once import DecodeOnce
+from innet.codecs.decode_once import Decoding
 from innet.codecs.layers import Shapes
 from innet.core.errors import CompositionError, StateError
 from innet.core.numbers import is_int
@@ -165,15 +165,15 @@ class Context:
         seed: for parts that hash; the same on all workers.
         worker: index of the worker, for messages and for random numbers that differ by worker.
         layers: shapes of the model's layers in the order of the gradient, None if unknown.
-        decoding: what the workers of this process share to decode equal words once; None if each
-            decodes for itself.
+        decoding: what the workers of this process share to decode equal words once; None for what
+            ``decoding_by`` has set, or each for itself.
     """
 
     kernels: Kernels
     seed: int = 0
     worker: int = 0
     layers: Shapes | None = None
-    decoding: DecodeOnce | None = None
+    decoding: Decoding | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from innet.core.numba_cache import njit
 from innet.protocol.counters import Stats
 from innet.protocol.timers import PACE_REORDERING, SLOTS, TIMERS, TimerState, hear, overtake
 from innet.wire import CONGESTED, HEADER, Flag
-from innet.wire.compiled import check_frame, read_values, write_values
+from innet.wire.compiled import check_frame, check_headers, read_checked, write_values
 from innet.wire.layout import offset_of
 
 Member: TypeAlias = NDArray[np.int64]
@@ -122,22 +122,27 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     operation, elements, words, who = chunks
     stats, clock = notes
     at = rules[0, 1]
-    values_at = at + _HEADER_BYTES
     window = len(chunk)
-    reason = check_frame(frame, length, rules)
-    if reason != 0:
-        stats[_UNREADABLE] += 1
-        stats[_REFUSED + reason] += 1
+    verdict, number, slot, index, is_read = _ANSWER, 0, 0, 0, False
+    header = frame[at : at + _HEADER_BYTES]
+    if check_headers(frame, length, rules) == 0:
+        # Of a frame that answers a chunk, values are read and summed at once. Where the sum is
+        # wrong, the chunk is still waited for, and its values are written again.
+        verdict = _judged(header, member, chunk, state, (operation, elements))
+        if verdict == _ANSWER:
+            slot = _short(header, _AT_SLOT)
+            number = chunk[slot]
+            index = number - member[4]
+            is_read = read_checked(frame, at, words[index])
+    if not is_read:
+        reason = check_frame(frame, length, rules)
+        if reason != 0:
+            stats[_UNREADABLE] += 1
+            stats[_REFUSED + reason] += 1
+            return 0
+        stats[verdict] += 1
         return 0
-    header = frame[at:values_at]
-    verdict = _judged(header, member, chunk, state, (operation, elements))
-    stats[verdict] += 1
-    if verdict != _ANSWER:
-        return 0
-    slot = _short(header, _AT_SLOT)
-    number = chunk[slot]
-    index = number - member[4]
-    read_values(frame, values_at, words[index])
+    stats[_ANSWER] += 1
     who[index] = _long(header, _AT_BITMAP)
     flags = np.int64(header[_AT_FLAGS])
     stats[_FLAGS] |= flags

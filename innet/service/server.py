@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ipaddress
+import os
 import queue
 import secrets
 import selectors
@@ -29,8 +30,9 @@ from innet.service.hosted_tree import HostedTrees
 from innet.service.protocol import HELLO, TOKEN, Message, check_proof, check_versions, decode
 from innet.service.slot_partition import SlotPartitions, check_servable, is_of_trees, plan_of
 from innet.service.statistics import Parts, Traffic, statistics
+from innet.transport import job_memory
 from innet.transport.peers import Address, PeerPorts, RingPeer
-from innet.transport.rings import Geometry, RingError, hand_over
+from innet.transport.rings import Geometry, RingError, create_sealed, hand_over
 from innet.wire import Layout
 
 T = TypeVar("T")
@@ -98,6 +100,7 @@ class SwitchService:
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._transport = settings.transport
         self._rings = None if self._transport == "udp" else self._open_rings()
+        self._job_memory: dict[int, int] = {}  # descriptors, by partition
         self._jobs = Jobs(
             self,
             self.partitions.jobs,
@@ -181,6 +184,8 @@ class SwitchService:
         self._ports.close()
         if self._rings is not None:
             self._rings.close()
+        for descriptor in self._job_memory.values():
+            os.close(descriptor)
         self._selector.close()
         self._wake.close()
         self._woken.close()
@@ -257,6 +262,8 @@ class SwitchService:
         self._ports.assign(self._ports_of(job), {})
         for port in self._ports_of(job):
             self._traffic.reset(port)
+        if job.partition in self._job_memory:
+            os.close(self._job_memory.pop(job.partition))
 
     # ------------------------------------------------------------------ the loop
 
@@ -314,12 +321,15 @@ class SwitchService:
             geometry = Geometry.of(self._layout, self.partitions.window(job.workers))
             if member.address is None:
                 try:
+                    if job.partition not in self._job_memory:
+                        self._job_memory[job.partition] = create_sealed(job_memory.SIZE)
                     member.address = self._ports.rings.open(geometry)
                 except RingError as error:
                     hand_over(self._rings, sender, str(error).encode(), [])
                     continue
             if isinstance(member.address, RingPeer):
-                member.address.send(self._rings, sender, geometry)
+                shared = self._job_memory[job.partition]
+                member.address.send(self._rings, sender, geometry, shared)
                 self._jobs.hello(member.token, member.address)
 
     def _release(self, member: JobMember) -> None:

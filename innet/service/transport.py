@@ -87,6 +87,11 @@ class ServiceTransport:
         """
         return self._rings is not None and self._rings.accept()
 
+    @property
+    def job_memory(self) -> NDArray[np.uint8] | None:
+        """What the workers of this job and machine share to decode once; None over UDP."""
+        return None if self._rings is None else self._rings.job_memory
+
     def open(self, ip: str, switch: Address) -> None:
         """Open a new socket from this machine's address ``ip`` to the switch.
 

@@ -91,15 +91,15 @@ class BucketHook(ABC):
 
     def __init__(
         self,
-        codec: CodecSpec,
-        group: torch.distributed.ProcessGroup | None,
+        codec: CodecSpec = "dense",
         *,
-        unit_cap_mb: float,
-        seed: int,
-        deadline: float,
-        scale: Callable[[], float] | None,
-        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None,
-        gain: bool,
+        group: torch.distributed.ProcessGroup | None = None,
+        unit_cap_mb: float = 25.0,
+        seed: int = 0,
+        deadline: float = 300.0,
+        scale: Callable[[], float] | None = None,
+        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
+        gain: bool = False,
     ) -> None:
         # Checked now, not in the first iteration, in which each worker waits for the others.
         if not is_positive(unit_cap_mb):
@@ -448,7 +448,7 @@ class HookState(BucketHook):
         self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         super().__init__(
             codec,
-            process_group,
+            group=process_group,
             unit_cap_mb=unit_cap_mb,
             seed=seed,
             deadline=deadline,
@@ -503,29 +503,6 @@ class CompressionHook(BucketHook):
     Raises:
         InputError, UnknownNameError, ConfigError: as ``BucketHook``.
     """
-
-    def __init__(
-        self,
-        codec: CodecSpec = "dense",
-        *,
-        group: torch.distributed.ProcessGroup | None = None,
-        unit_cap_mb: float = 25.0,
-        seed: int = 0,
-        deadline: float = 300.0,
-        scale: Callable[[], float] | None = None,
-        named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
-        gain: bool = False,
-    ) -> None:
-        super().__init__(
-            codec,
-            group,
-            unit_cap_mb=unit_cap_mb,
-            seed=seed,
-            deadline=deadline,
-            scale=scale,
-            named_parameters=named_parameters,
-            gain=gain,
-        )
 
     def _reducer(self) -> Reducer:
         return GroupReducer(self._group, self.deadline)

@@ -42,6 +42,15 @@ def _exchange(_typing: Any, _address: Any, _value: Any) -> Any:
     return types.int64(types.int64, types.int64), emit
 
 
+def _compare(_typing: Any, _address: Any, _expected: Any, _value: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        place = builder.inttoptr(values[0], _WORD.as_pointer())
+        found = builder.cmpxchg(place, values[1], values[2], "seq_cst")
+        return builder.zext(builder.extract_value(found, 1), _WORD)
+
+    return types.int64(types.int64, types.int64, types.int64), emit
+
+
 def _fence(_typing: Any) -> Any:
     def emit(context: Any, builder: Any, _signature: Any, _values: Any) -> Any:
         builder.fence("seq_cst")
@@ -86,6 +95,8 @@ load_acquire: Any = intrinsic(_load)
 store_release: Any = intrinsic(_store)
 #: (address, word) -> the word that was there before.
 exchange: Any = intrinsic(_exchange)
+#: (address, expected, word) -> whether the word there was the expected one, and is now the other.
+compare_exchange: Any = intrinsic(_compare)
 #: (): all loads and stores before it come before all after it.
 fence: Any = intrinsic(_fence)
 #: (address) -> the 32-bit number there, read once; and (address, number).

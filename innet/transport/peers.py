@@ -108,11 +108,14 @@ class RingPeer:
         """The socket that wakes the worker."""
         return self._waker.fileno()
 
-    def send(self, sock: socket.socket, to: str | bytes, geometry: Geometry) -> None:
-        """Send the worker what it needs, unless that was done."""
+    def send(
+        self, sock: socket.socket, to: str | bytes, geometry: Geometry, job_memory: int
+    ) -> None:
+        """Send the worker what it needs, with the memory of its job, unless that was done."""
         if not self._is_sent:
             text = " ".join(map(str, geometry)).encode()
-            if hand_over(sock, to, text, [self._descriptor, self._woken.fileno()]):
+            descriptors = [self._descriptor, self._woken.fileno(), job_memory]
+            if hand_over(sock, to, text, descriptors):
                 self._is_sent = True
                 os.close(self._descriptor)
                 self._woken.close()

@@ -102,10 +102,19 @@ def create_memory(geometry: Geometry) -> int:
     Raises:
         RingError: the system gives none.
     """
+    return create_sealed(geometry.size)
+
+
+def create_sealed(size: int) -> int:
+    """A sealed memfd of so many bytes; returns its descriptor.
+
+    Raises:
+        RingError: the system gives none.
+    """
     try:
         descriptor = os.memfd_create("innet", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(descriptor, geometry.size)
+            os.ftruncate(descriptor, size)
             fcntl.fcntl(descriptor, _ADD_SEALS, _SEALS)
         except BaseException:
             os.close(descriptor)
@@ -121,11 +130,20 @@ def map_memory(descriptor: int, geometry: Geometry) -> NDArray[np.uint8]:
     Raises:
         RingError: it is of another size or not sealed, or cannot be mapped.
     """
+    return map_sealed(descriptor, geometry.size, "of rings")
+
+
+def map_sealed(descriptor: int, size: int, what: str) -> NDArray[np.uint8]:
+    """Sealed memory of so many bytes, (size,) uint8, until the array is no longer used.
+
+    Raises:
+        RingError: it is of another size or not sealed, or cannot be mapped.
+    """
     try:
         sealed = fcntl.fcntl(descriptor, _GET_SEALS) & _SEALS == _SEALS
-        if not sealed or os.fstat(descriptor).st_size != geometry.size:
-            raise RingError("what came is no memory of rings of that size")
-        return np.frombuffer(mmap.mmap(descriptor, geometry.size), np.uint8)
+        if not sealed or os.fstat(descriptor).st_size != size:
+            raise RingError(f"what came is no memory {what} of that size")
+        return np.frombuffer(mmap.mmap(descriptor, size), np.uint8)
     except (OSError, ValueError) as error:
         raise RingError(f"the shared memory cannot be mapped: {error}") from None
 
@@ -485,7 +503,7 @@ def has_risen(ring: WorkerRing, rung: bool, words: Words) -> None:
 # ----------------------------------------------------------------------------
 # Handing the memory over.
 
-DESCRIPTORS = 2
+DESCRIPTORS = 3  # rings, a socket that wakes the worker, the memory of its job
 
 
 def hand_over(sock: socket.socket, to: str | bytes, text: bytes, descriptors: list[int]) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError
 from innet.core.packets import PacketBatch
+from innet.transport import job_memory
 from innet.transport.messages import readable
 from innet.transport.rings import (
     DESCRIPTORS,
@@ -24,6 +25,7 @@ from innet.transport.rings import (
     WorkerRing,
     has_risen,
     map_memory,
+    map_sealed,
     may_doze,
     receive_frames,
     send_frames,
@@ -52,6 +54,7 @@ class RingSession:
         self._sockets: list[socket.socket] = []
         self.geometry: Geometry | None = None
         self.memory: NDArray[np.uint8] | None = None
+        self.job_memory: NDArray[np.uint8] | None = None
         try:
             self._hello, self.bell = self._connected(name), self._connected(f"{name}-bell")
             self._hello.bind("")  # the answer needs an address
@@ -92,7 +95,8 @@ class RingSession:
                 raise RingError(text.decode(errors="replace") or "the switch gives no memory")
             self.geometry = Geometry(*map(int, words))
             self.memory = map_memory(descriptors[0], self.geometry)
-            self.woken = socket.socket(fileno=descriptors.pop())
+            self.job_memory = map_sealed(descriptors[2], job_memory.SIZE, "of a job")
+            self.woken = socket.socket(fileno=descriptors.pop(1))
             self._sockets.append(self.woken)
         finally:
             for each in descriptors:
@@ -103,7 +107,7 @@ class RingSession:
         """Close the sockets; the memory goes with the last array over it."""
         for each in self._sockets:
             each.close()
-        self.memory = None
+        self.memory = self.job_memory = None
 
 
 class RingTransport:

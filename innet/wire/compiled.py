@@ -112,12 +112,14 @@ def _sum(frame: Bytes, offset: int, size: int) -> int:
     return int(_folded(total))
 
 
-@njit("i8(u1[::1], i8, i8[:,::1])", cache=True, nogil=True)
-def check_frame(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
-    """The refusal of the first rule that a frame violates, 0 if none; see ``check_frames``."""
+@njit("i8(u1[::1], i8, i8[:,::1], i8)", cache=True, nogil=True)
+def _check(frame: Bytes, length: int, rules: NDArray[np.int64], without: int) -> int:
+    """``check_frame``, but without the sum over bytes that begin at ``without``, unless it is 0."""
     if length != rules[0, 4] or len(frame) < length:
         return int(rules[0, 6])
     for index in range(1, len(rules)):
+        if rules[index, 0] == SUM and rules[index, 1] == without and without > 0:
+            continue
         kind, offset, size = rules[index, 0], rules[index, 1], rules[index, 2]
         smallest, largest = rules[index, 4], rules[index, 5]
         if kind == SUM:
@@ -131,6 +133,20 @@ def check_frame(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
         if not holds:
             return int(rules[index, 6])
     return 0
+
+
+@njit("i8(u1[::1], i8, i8[:,::1])", cache=True, nogil=True)
+def check_frame(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
+    """The refusal of the first rule that a frame violates, 0 if none; see ``check_frames``."""
+    return _check(frame, length, rules, 0)
+
+
+@njit("i8(u1[::1], i8, i8[:,::1])", cache=True, nogil=True)
+def check_headers(frame: Bytes, length: int, rules: NDArray[np.int64]) -> int:
+    """``check_frame`` without the checksum of the innet header and the values, which
+    ``read_checked`` checks while it reads them; 0 or not.
+    """
+    return _check(frame, length, rules, rules[0, 1])
 
 
 @njit("u1[::1](u1[:,::1], i4[::1], i8[:,::1], u1[:,::1])", cache=True, nogil=True)
@@ -160,10 +176,23 @@ def check_frames(
     return reason
 
 
-@njit("void(u1[::1], i8, i4[::1])", cache=True, nogil=True)
-def read_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
-    """Read ``values`` from a frame from ``offset`` on, into the host's byte order."""
-    taken = _words_of(frame, offset, len(values))
+@njit("b1(u1[::1], i8, i4[::1])", cache=True, nogil=True)
+def read_checked(frame: Bytes, offset: int, values: NDArray[np.int32]) -> bool:
+    """Read all ``values`` of a frame whose innet header begins at ``offset``, in one pass.
+
+    Returns:
+        Whether its checksum is right. If not, all ``values`` are 0.
+    """
+    total = np.uint64(0)
+    for word in _words_of(frame, offset, _HEADER_BYTES // 4):
+        total += np.uint64(word)
+    taken = _words_of(frame, offset + _HEADER_BYTES, len(values))
     words = _words_of(values, 0, len(values))
     for index in range(len(words)):
-        words[index] = swapped(taken[index])
+        word = taken[index]
+        words[index] = swapped(word)
+        total += np.uint64(word)
+    holds = bool(_folded(total) == 0xFFFF)
+    if not holds:
+        words[:] = 0
+    return holds

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import socket
 import time
 
 import numpy as np
 
+from innet.transport import job_memory
 from innet.transport.messages import readable
 from innet.transport.peers import RingPeers
 from innet.transport.rings import (
     Geometry,
+    create_sealed,
     fall_asleep,
     put_into_rings,
     take_from_rings,
@@ -73,7 +76,11 @@ def ring_link(layout, me: Endpoint, switch: Endpoint, window: int = 8):
         _, sender = hello.recvfrom(64)
         geometry = Geometry.of(layout, window)
         peer = rings.open(geometry)
-        peer.send(hello, sender, geometry)
+        shared = create_sealed(job_memory.SIZE)
+        try:
+            peer.send(hello, sender, geometry, shared)
+        finally:
+            os.close(shared)
         assert session.accept()
         rings.assign(0, peer)
         with contextlib.closing(RingTransport(me, switch, layout, session)) as transport:

@@ -4,13 +4,20 @@
 
 Each replica writes losses and weights of both, and what the switch's reports say, to
 FOLDER/METHOD-REPLICA.json. The ports are those of the loops' stores.
+
+    python tests/support/torchft_checks.py REPLICA LIGHTHOUSE METHOD FOLDER
+
+One of three replicas kills itself in the middle of its second sync, between two of its sums. The
+others write their weights and what each sync did.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +31,8 @@ from innet.torch.torchft import SwitchProcessGroup
 
 REPLICAS = 2
 STEPS, SYNC_EVERY = 6, 2
+DYING, DEADLY_SUM = 2, 6  # the replica, and the sum that it does not take part in
+SYNCS_WITH_DEATH = 5
 SECONDS = timedelta(seconds=120)
 
 
@@ -34,9 +43,9 @@ def made():
     return net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 
 
-def batches(replica):
+def batches(replica, steps=STEPS):
     generator = torch.Generator().manual_seed(1000 + replica)
-    for _ in range(STEPS):
+    for _ in range(steps):
         yield torch.randn(4, 8, generator=generator), torch.randn(4, 3, generator=generator)
 
 
@@ -95,6 +104,52 @@ def with_torchft(mode, replica, lighthouse):
     return found
 
 
+class MortalGroup(SwitchProcessGroup):
+    """A group whose process dies at one of its sums."""
+
+    sums = 0
+
+    def allreduce(self, tensors, opts):
+        self.sums += 1
+        if self.sums == DEADLY_SUM:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().allreduce(tensors, opts)
+
+
+def meet(folder, replica):
+    """Wait until the managers of all three replicas are there: each is known to the lighthouse."""
+    Path(folder, f"{replica}.there").touch()
+    deadline = time.monotonic() + SECONDS.total_seconds()
+    while len(list(Path(folder).glob("*.there"))) <= DYING:
+        assert time.monotonic() < deadline, "a replica did not start"
+        time.sleep(0.05)
+    time.sleep(0.3)  # for the last one's first heartbeat
+
+
+def with_death(mode, replica, lighthouse, folder):
+    """What each sync did where a replica dies, and this replica's weights at the end."""
+    net, optimizer = made()
+    group = (MortalGroup if replica == DYING else SwitchProcessGroup)("lhc", SECONDS)
+    manager, store = managed(replica, lighthouse, group, {"net": net, "optimizer": optimizer})
+    if mode == "localsgd":
+        method = LocalSGD(manager, net, optimizer, SYNC_EVERY)
+    else:
+        outer = torch.optim.SGD(net.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+        method = DiLoCo(manager, [net], optimizer, outer, SYNC_EVERY)
+    syncs = []
+    meet(folder, replica)
+    with method:
+        for number, (x, y) in enumerate(batches(replica, SYNC_EVERY * SYNCS_WITH_DEATH), start=1):
+            step(net, optimizer, x, y)
+            if number % SYNC_EVERY == 0:
+                syncs.append([manager.current_step(), manager.num_participants()])
+    found = {"syncs": syncs, "weights": [each.tolist() for each in net.state_dict().values()]}
+    group.shutdown()
+    manager.shutdown(wait=False)
+    del store
+    return found
+
+
 def by_hand(mode, replica, port):
     """The same methods, written as a loop over the same kind of group."""
     net, optimizer = made()
@@ -128,6 +183,12 @@ def by_hand(mode, replica, port):
 def main():
     replica, lighthouse, *ports, folder = sys.argv[1:]
     replica = int(replica)
+    if len(ports) == 1:
+        (mode,) = ports
+        Path(folder, f"{mode}-{replica}.json").write_text(
+            json.dumps(with_death(mode, replica, lighthouse, folder))
+        )
+        return
     for mode, port in zip(("localsgd", "diloco"), map(int, ports), strict=True):
         found = {
             "torchft": with_torchft(mode, replica, lighthouse),

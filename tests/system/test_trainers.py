@@ -7,12 +7,14 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.service import service_process
 
 from innet.core.errors import CompositionError, MissingToolError
 
@@ -103,6 +105,42 @@ def test_torchft_trains_as_a_loop_does(tmp_path):
             assert ours["codecs"] == ["lhc"]
         assert found[0]["torchft"]["weights"] == found[1]["torchft"]["weights"]
         assert found[0]["torchft"]["losses"] != found[1]["torchft"]["losses"]
+
+
+@pytest.mark.timeout(320)
+@pytest.mark.skipif(not installed("torchft"), reason="torchft is not installed")
+@pytest.mark.parametrize("mode", ["localsgd", "diloco"])
+def test_torchft_goes_on_when_a_replica_dies(tmp_path, mode):
+    """In the middle of a sync: that one counts for nobody, and the next ones are of the others."""
+    from torchft.coordination import LighthouseServer  # noqa: PLC0415 - where it is installed
+
+    lighthouse = LighthouseServer(
+        bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=60_000, heartbeat_timeout_ms=2000
+    )
+    script = ROOT / "tests" / "support" / "torchft_checks.py"
+    with contextlib.ExitStack() as stack:
+        stack.callback(lighthouse.shutdown)
+        _, switch = stack.enter_context(service_process())
+        processes = [
+            subprocess.Popen(
+                [sys.executable, script, str(replica), lighthouse.address(), mode, str(tmp_path)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "INNET_SWITCH": switch},
+            )
+            for replica in range(3)
+        ]
+        for each in processes:
+            stack.callback(each.kill)
+        said = [each.communicate(timeout=300)[1] for each in processes]
+    assert [each.returncode for each in processes] == [0, 0, -signal.SIGKILL], "\n".join(said)
+    found = [json.loads((tmp_path / f"{mode}-{each}.json").read_text()) for each in range(2)]
+    assert found[0] == found[1]
+    steps, participants = zip(*found[0]["syncs"], strict=True)
+    assert steps == (1, 1, 2, 3, 4)  # the second sync did not count
+    assert participants[0] == 3
+    assert participants[2:] == (2, 2, 2)
 
 
 def test_torchft_takes_no_codec_that_remembers():

@@ -22,6 +22,7 @@ import numpy as np
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_sizing import LhcSettings, SketchSizing, size_sketch
 from innet.codecs.carriers.support_size import SupportSize, SupportSizeCarrier, zero_total
+from innet.codecs.decode_once import current_decoding
 from innet.codecs.parts import (
     INT32,
     KEEPS_ZEROS,
@@ -122,9 +123,14 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
             found, missing = kernels.lhc_peel(items, summed, size, layout)
             return *found, missing
 
-        once = self.context.decoding
-        how = (size, layout, chosen.filter)
-        listed, integers, missing = peel() if once is None else once(how, (union, summed), peel)
+        once = self.context.decoding or current_decoding()
+        if once is None:
+            listed, integers, missing = peel()
+        else:
+            how = (size, layout, chosen.filter)
+            listed, integers, missing = once(
+                how, (union, summed), peel, lambda found: _is_peeled(found, size)
+            )
         asked, stalled = 0, kernels.popcount(missing)
         if stalled:
             asked = yield from self._repair(
@@ -183,3 +189,13 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
         assert not left.any(), "what was asked for must suffice"
         integers[np.searchsorted(listed, late)] = rest
         return int(indices.size)
+
+
+def _is_peeled(found: tuple[Ints, ...], size: int) -> bool:
+    """Whether arrays can be what ``lhc_peel`` returns for so many elements."""
+    if len(found) != 3:
+        return False
+    listed, integers, missing = found
+    if listed.size != integers.size or missing.size != -(-size // 32):
+        return False
+    return not listed.size or bool(listed.min() >= 0 and listed.max() < size)

@@ -27,7 +27,9 @@ from support.service import (
 
 import innet
 from innet.core.errors import InputError, StalledError
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
+from innet.protocol import Timing
 from innet.service import join
 from innet.transport.rings import (
     DOWN_READ,
@@ -160,6 +162,64 @@ def test_rings_wrap_around(service, stack):
     assert pair[0].transport._link.ring.state[0] > 10 * rows
 
 
+# ------------------------------------------------------------------ wake-ups
+
+
+@pytest.mark.timeout(120)  # of a busy machine; usually it takes seconds
+def test_no_wake_up_is_missed(stack, monkeypatch):
+    """Everybody sleeps between any two packets, and no timer ends a sleep: only wake-ups do."""
+    for where_it_is in ("innet.service.server._TURN", "innet.service.transport._LONGEST_WAIT"):
+        monkeypatch.setattr(where_it_is, 1000.0)
+    service = stack.enter_context(serving())
+    timing = Timing(
+        timeout=900.0, max_timeout=900.0, min_timeout=900.0, give_up=950.0, reordering=None
+    )
+    trio = joined(service, stack, 3, transport="shm")
+    workers = make_workers(trio, timing=timing)
+
+    def run(worker):
+        for number in range(500):
+            words = np.full(3, number, np.int32)
+            (found,) = worker.combine([Segment(ReduceOp.SUM, words)])
+            assert found.tolist() == [3 * number] * 3
+        return worker._end.counters.retransmissions
+
+    assert together([lambda each=each: run(each) for each in workers]) == [0, 0, 0]
+
+
+# ------------------------------------------------------------------ decoding once
+
+
+CODECS = [
+    "lhc",
+    {"preset": "lhc", "carrier": {"name": "lhc", "index": "bitmap"}},
+    "topk:ratio=0.05",
+]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("once", [True, False])
+def test_a_machine_decodes_once_what_each_would_decode(service, stack, codec, once):
+    trio = joined(service, stack, 3, transport="shm")
+    workers = make_workers(trio, codec, decode_once=once)
+    rng = np.random.default_rng(5)
+    reference = innet.Collective(
+        workers=3, codec=codec, values_per_packet=32, seed=3, decode_once=False
+    )
+    for _ in range(4):
+        given = [
+            (rng.standard_normal(6000) * (rng.random(6000) < 0.05)).astype(np.float32)
+            for _ in range(3)
+        ]
+        expected, _ = reference.all_reduce(given)
+        for total, _ in all_reduce(workers, given):
+            np.testing.assert_array_equal(total, expected)
+    if not once:
+        assert [each._decoding for each in workers] == [None] * 3
+        return
+    assert sum(each._decoding.saved for each in workers) > 0
+
+
 # ------------------------------------------------------------------ deaths
 
 
@@ -195,7 +255,8 @@ def test_a_worker_that_is_killed_leaves_nothing(service, stack):
     (worker,) = make_workers([mine])
     worker.all_reduce(np.ones(200_000, np.float32))
     assert running.stdout.readline() == "summed\n"
-    assert shared_by()[0] == before[0] + 3  # both workers' at the switch, and mine
+    # The rings of both workers at the switch, and mine; and what I share with the other worker.
+    assert shared_by()[0] == before[0] + 4
     running.send_signal(signal.SIGKILL)
     with pytest.raises(StalledError):
         sum_on(worker, 200_000)

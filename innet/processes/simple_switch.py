@@ -40,7 +40,7 @@ from innet.processes.port_forwarding import PortForwarding
 from innet.processes.start_switch import OpenSockets
 from innet.processes.switch_log import LEVELS, MOST_BYTES, MOST_FILES, Log
 from innet.processes.switch_ports import FilePorts, MessagePorts, SwitchPorts
-from innet.switch import Switch, ir, is_compiled, load_program, unsupported
+from innet.switch import Switch, ir, is_compiled, load_program, unlogged, unsupported
 from innet.switch.state.ageing import IdleTimeout
 from innet.tools.files import open_document
 from innet.transport.raw import Ports
@@ -265,6 +265,8 @@ class SimpleSwitch:
             return False
         if self._is_timed or switch.waiting or not self._has_loop or self._dumped:
             return False
+        if self._logs_packets:
+            return False
         if not isinstance(self._ports, Ports):
             return False
         if self._forwarding is None or not self._forwarding.fits:
@@ -383,15 +385,17 @@ class SimpleSwitch:
         document = _parsed(config)
         program = load_program(document).with_drop_port(self._drop_port)
         reasons = unsupported(program, "jit")
+        why = unlogged(program) if self._logs_packets else None
         is_ready = self._engine == "jit" or (self._engine == "auto" and is_compiled(program))
-        is_ready = is_ready and not self._logs_packets
-        engine: EngineName = "jit" if is_ready and not reasons else "interpret"
+        compiles = not reasons and why is None and self._engine != "interpret"
+        engine: EngineName = "jit" if is_ready and compiles else "interpret"
         switch = made or self._new_switch(program, engine)
         if switch.engine_name != engine:
             switch.use_engine(engine)
         _warm(switch)
         if self._logs_packets:
-            self._log_packets(switch, document)
+            self._log_packets(switch, document, engine)
+            self._log_defaults(switch)
         if self.switch is None and isinstance(self._ports, FilePorts):
             self._ports.start()
         self.switch, self.config = switch, config
@@ -403,26 +407,30 @@ class SimpleSwitch:
         if self._compilation is not None:
             self._compilation.stop()
             self._compilation = None
-        if self._logs_packets:
-            self.log("info", "The interpreter runs packets, as each is logged; -L info ends that")
-            return
         waits = engine == "interpret" or not self._has_loop
-        if waits and not reasons and self._engine == "auto":
+        if waits and compiles and self._engine == "auto":
             if engine == "interpret":
                 self.log("info", "The interpreter runs packets until the program is compiled")
             self._compilation = Compilation(config, self._drop_port)
         for reason in reasons if self._engine != "interpret" else ():
             self.log("warn", f"The interpreter runs packets, as it cannot be compiled: {reason}")
+        if why is not None and not reasons and self._engine != "interpret":
+            self.log("info", f"The interpreter runs packets, as lines about them depend on {why}")
 
     def _new_switch(self, program: ir.Program, engine: EngineName) -> Switch:
         return Switch(program, engine, seed=self._seed, priority_queues=self._priority_queues)
 
-    def _log_packets(self, switch: Switch, document: Mapping[str, Any]) -> None:
-        log = switch.log_packets(document, self.log)
+    def _log_packets(
+        self, switch: Switch, document: Mapping[str, Any], engine: EngineName
+    ) -> None:
+        log = switch.log_packets(document, self.log, engine=engine, prepare=self.log.prepare)
         self._control_log = ControlLog(switch, log)
+
+    def _log_defaults(self, switch: Switch) -> None:
+        assert self._control_log is not None
         for table in switch.program.tables:
             if table.default is not None:
-                entry = log.action_entry(table.default)
+                entry = self._control_log.packets.action_entry(table.default)
                 self.log("debug", f"Set default default entry for table '{table.name}': {entry}")
 
     def _take_over(self) -> None:
@@ -439,7 +447,10 @@ class SimpleSwitch:
         self._has_loop = port_forwarding.is_compiled()
         if self.switch.engine_name == "jit":
             return
-        self.switch.use_engine("jit")
+        if self._logs_packets:
+            self._log_packets(self.switch, _parsed(self.config), "jit")
+        else:
+            self.switch.use_engine("jit")
         self._forwarding = None
         _warm(self.switch)
         self.log("info", "The compiled program runs packets")
@@ -495,7 +506,8 @@ class SimpleSwitch:
             switch.control.mirroring_add(session, where.port, where.group)
         _warm(switch)
         if self._logs_packets:
-            self._log_packets(switch, _parsed(self.config))
+            self._log_packets(switch, _parsed(self.config), switch.engine_name)
+            self._log_defaults(switch)
         self.switch = switch
         self._forwarding = None
         self.learning = LearnLists(switch.program, self._digest)

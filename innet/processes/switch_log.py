@@ -7,10 +7,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from innet.core.errors import InputError
+from innet.switch.packet_log import NUMBER
 
 LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 MOST_BYTES = 5 << 20
@@ -19,6 +21,7 @@ MOST_FILES = 3
 """Files that are kept besides the present one, by default."""
 
 _MILLISECONDS = 1000
+_TIME = "\x01"  # stands for the time in prepared lines
 
 
 class Log:
@@ -48,15 +51,17 @@ class Log:
         most_bytes: int = MOST_BYTES,
         most_files: int = MOST_FILES,
     ) -> None:
-        self._least = LEVELS.index(level)
+        self._taken = frozenset(LEVELS[LEVELS.index(level) :])
         # Lines about packets are many; they wait until a batch of packets is done.
-        self._flush = flush or (console and self._least > LEVELS.index("debug"))
+        self._flush = flush or (console and "debug" not in self._taken)
         self._most_bytes, self._most_files = most_bytes, most_files
         self._path = path
         self._size = 0
         self._lock = threading.Lock()  # threads of Thrift's clients log, too
         self._millisecond = -1
         self._clock = ""
+        thread = f"[thread {os.getpid()}] "
+        self._heads = {each: f" [bmv2] [{each[0].upper()}] {thread}" for each in LEVELS}
         self._file: TextIO | None = sys.stdout if console else None
         if path is not None:
             try:
@@ -70,22 +75,47 @@ class Log:
 
     def takes(self, level: str) -> bool:
         """Whether lines of a level are written at all."""
-        return self._file is not None and LEVELS.index(level) >= self._least
+        return self._file is not None and level in self._taken
 
     def __call__(self, level: str, text: str) -> None:
         """Write a line."""
         if not self.takes(level):
             return
-        now = int(time.time() * _MILLISECONDS)
         with self._lock:
-            if now != self._millisecond:
-                self._millisecond = now
-                self._clock = time.strftime("%H:%M:%S", time.localtime(now // _MILLISECONDS))
-            stamp = f"[{self._clock}.{now % _MILLISECONDS:03d}] [bmv2]"
-            try:
-                self._write(f"{stamp} [{level[0].upper()}] [thread {os.getpid()}] {text}\n")
-            except OSError:
-                self._give_up()
+            self._try_to_write(f"{self._time()}{self._heads[level]}{text}\n")
+
+    def prepare(self, lines: Sequence[tuple[str, str]]) -> Callable[[int], None]:
+        """Writes the lines of a packet again and again: takes its number, in place of which
+        ``packet_log.NUMBER`` stands in them.
+
+        Args:
+            lines: each its level and text.
+        """
+        taken = [(level, text) for level, text in lines if self.takes(level)]
+        whole = "".join(f"{_TIME}{self._heads[level]}{text}\n" for level, text in taken)
+
+        def write(number: int) -> None:
+            if self._file is None or not whole:
+                return
+            with self._lock:
+                text = whole.replace(_TIME, self._time())
+                self._try_to_write(text.replace(NUMBER, str(number)))
+
+        return write
+
+    def _time(self) -> str:
+        now = int(time.time() * _MILLISECONDS)
+        if now != self._millisecond:
+            self._millisecond = now
+            clock = time.strftime("%H:%M:%S", time.localtime(now // _MILLISECONDS))
+            self._clock = f"[{clock}.{now % _MILLISECONDS:03d}]"
+        return self._clock
+
+    def _try_to_write(self, text: str) -> None:
+        try:
+            self._write(text)
+        except OSError:
+            self._give_up()
 
     def _give_up(self) -> None:
         """The disk is full, or no process reads the console: packets matter more than the log."""

@@ -74,11 +74,13 @@ def of_process(words, document, rounds, folder: Path, ports=range(8)):
     return parsed((folder / "log.txt").read_text(errors="replace"))
 
 
-def of_built_in(document, rounds):
+def of_built_in(document, rounds, engine="interpret"):
     """The built-in switch's lines for the same."""
-    switch = Switch.load(document, "interpret")
+    switch = Switch.load(document, engine)
     lines = []
-    switch.log_packets(document, lambda level, text: lines.append((level[0].upper(), text)))
+    switch.log_packets(
+        document, lambda level, text: lines.append((level[0].upper(), text)), engine=engine
+    )
     for commands, packets in rounds:
         for each in commands:
             try:

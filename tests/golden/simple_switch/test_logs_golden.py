@@ -14,6 +14,8 @@ from support import switch_logs
 
 from innet.switch.frontend.loader import fingerprint
 
+COMPILED = ("forward", "fuzz_counters", "fuzz_ends", "fuzz_hashes", "fuzz_multicast")
+COMPILED += ("fuzz_prefixes", "fuzz_priorities", "fuzz_profiles", "switch_tables")
 GOLDEN = json.loads(gzip.decompress((Path(__file__).parent / "logs.json.gz").read_bytes()))
 
 
@@ -30,4 +32,19 @@ def test_the_lines_are_simple_switchs(recording):
         for commands, packets in recording["rounds"]
     ]
     found, _ = switch_logs.by_packet(switch_logs.of_built_in(document, rounds))
+    assert found == recording["lines"]
+
+
+@pytest.mark.parametrize(
+    "recording",
+    [each for each in GOLDEN["logs"] if each["program"] in COMPILED],
+    ids=lambda each: each["program"],
+)
+def test_so_are_those_of_machine_code(recording):
+    document = switch_logs.document_of(recording["program"])
+    rounds = [
+        (commands, [(port, bytes.fromhex(data)) for port, data in packets])
+        for commands, packets in recording["rounds"]
+    ]
+    found, _ = switch_logs.by_packet(switch_logs.of_built_in(document, rounds, "jit"))
     assert found == recording["lines"]

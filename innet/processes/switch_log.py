@@ -84,9 +84,9 @@ class Log:
         with self._lock:
             self._try_to_write(f"{self._time()}{self._heads[level]}{text}\n")
 
-    def prepare(self, lines: Sequence[tuple[str, str]]) -> Callable[[int], None]:
-        """Writes the lines of a packet again and again: takes its number, in place of which
-        ``packet_log.NUMBER`` stands in them.
+    def prepare(self, lines: Sequence[tuple[str, str]]) -> Callable[[range], None]:
+        """Takes the lines of a packet, to write them again and again, each time with the numbers of
+        packets in place of ``packet_log.NUMBER``.
 
         Args:
             lines: each its level and text.
@@ -94,12 +94,13 @@ class Log:
         taken = [(level, text) for level, text in lines if self.takes(level)]
         whole = "".join(f"{_TIME}{self._heads[level]}{text}\n" for level, text in taken)
 
-        def write(number: int) -> None:
+        def write(numbers: range) -> None:
             if self._file is None or not whole:
                 return
             with self._lock:
-                text = whole.replace(_TIME, self._time())
-                self._try_to_write(text.replace(NUMBER, str(number)))
+                parts = whole.replace(_TIME, self._time()).split(NUMBER)
+                for number in numbers:
+                    self._try_to_write(str(number).join(parts))
 
         return write
 
@@ -113,7 +114,8 @@ class Log:
 
     def _try_to_write(self, text: str) -> None:
         try:
-            self._write(text)
+            if self._file is not None:
+                self._write(text)
         except OSError:
             self._give_up()
 

@@ -13,6 +13,7 @@ packets (``why_not`` says for what reason).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -303,9 +304,10 @@ def writing(write: Write) -> Prepare:
     def prepare(lines: Sequence[tuple[str, str]]) -> Replay:
         kept = tuple(lines)
 
-        def replay(number: int) -> None:
-            for level, text in kept:
-                write(level, text.replace(NUMBER, str(number)))
+        def replay(numbers: range) -> None:
+            for number in numbers:
+                for level, text in kept:
+                    write(level, text.replace(NUMBER, str(number)))
 
         return replay
 
@@ -366,15 +368,18 @@ class FlowLogEngine:
         if self._state.generation.value != self._generation:
             self._generation = self._state.generation.value
             self._kinds.clear()
-        for row, key in enumerate(self._key.of(batch)):
+        row = 0
+        for key, alike in itertools.groupby(self._key.of(batch)):
             replay = self._kinds.get(key)
             if replay is None:
                 replay = self._prepare(self._sampled(batch, row))
                 if len(self._kinds) >= _MOST_KINDS:
                     self._kinds.clear()
                 self._kinds[key] = replay
-            replay(self._timed.received)
-            self._timed.received += 1
+            count = sum(1 for _ in alike)
+            replay(range(self.received, self.received + count))
+            self._timed.received += count
+            row += count
         return left
 
     def _sampled(self, batch: PacketBatch, row: int) -> list[tuple[str, str]]:

@@ -27,8 +27,8 @@ Write = Callable[[str, str], None]
 NUMBER = "\x02"
 """Stands for the packet's number in the lines that ``Prepare`` takes."""
 
-Replay = Callable[[int], None]
-"""Writes the lines of a packet with this number."""
+Replay = Callable[[range], None]
+"""Writes the lines of packets with these numbers, one after the other."""
 
 Prepare = Callable[[Sequence[tuple[str, str]]], Replay]
 """Takes the lines of a packet, each its level and text, for all packets that are like it."""

@@ -420,9 +420,7 @@ class SimpleSwitch:
     def _new_switch(self, program: ir.Program, engine: EngineName) -> Switch:
         return Switch(program, engine, seed=self._seed, priority_queues=self._priority_queues)
 
-    def _log_packets(
-        self, switch: Switch, document: Mapping[str, Any], engine: EngineName
-    ) -> None:
+    def _log_packets(self, switch: Switch, document: Mapping[str, Any], engine: EngineName) -> None:
         log = switch.log_packets(document, self.log, engine=engine, prepare=self.log.prepare)
         self._control_log = ControlLog(switch, log)
 

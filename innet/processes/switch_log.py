@@ -21,6 +21,7 @@ MOST_FILES = 3
 """Files that are kept besides the present one, by default."""
 
 _MILLISECONDS = 1000
+_MOST_LINES = 4096  # kept before they are written
 _TIME = "\x01"  # stands for the time in prepared lines
 
 
@@ -57,6 +58,7 @@ class Log:
         self._most_bytes, self._most_files = most_bytes, most_files
         self._path = path
         self._size = 0
+        self._lines: list[str] = []  # not written yet
         self._lock = threading.Lock()  # threads of Thrift's clients log, too
         self._millisecond = -1
         self._clock = ""
@@ -79,10 +81,11 @@ class Log:
 
     def __call__(self, level: str, text: str) -> None:
         """Write a line."""
-        if not self.takes(level):
+        if level not in self._taken or self._file is None:
             return
-        with self._lock:
-            self._try_to_write(f"{self._time()}{self._heads[level]}{text}\n")
+        self._lines.append(f"{self._time()}{self._heads[level]}{text}\n")
+        if self._flush or len(self._lines) >= _MOST_LINES:
+            self._write_lines()
 
     def prepare(self, lines: Sequence[tuple[str, str]]) -> Callable[[range], None]:
         """Takes the lines of a packet, to write them again and again, each time with the numbers of
@@ -95,12 +98,10 @@ class Log:
         whole = "".join(f"{_TIME}{self._heads[level]}{text}\n" for level, text in taken)
 
         def write(numbers: range) -> None:
-            if self._file is None or not whole:
-                return
-            with self._lock:
-                parts = whole.replace(_TIME, self._time()).split(NUMBER)
-                for number in numbers:
-                    self._try_to_write(str(number).join(parts))
+            parts = whole.replace(_TIME, self._time()).split(NUMBER)
+            self._lines += [str(number).join(parts) for number in numbers]
+            if self._flush or len(self._lines) >= _MOST_LINES:
+                self._write_lines()
 
         return write
 
@@ -112,12 +113,23 @@ class Log:
             self._clock = f"[{clock}.{now % _MILLISECONDS:03d}]"
         return self._clock
 
-    def _try_to_write(self, text: str) -> None:
-        try:
-            if self._file is not None:
-                self._write(text)
-        except OSError:
-            self._give_up()
+    def _write_lines(self) -> None:
+        """Write the lines that were kept."""
+        with self._lock:
+            # Other threads may append meanwhile.
+            lines = self._lines[:]
+            del self._lines[: len(lines)]
+            if self._file is None:
+                return
+            try:
+                whole = "".join(lines)
+                is_room = self._path is None or self._size + len(whole) <= self._most_bytes
+                for each in (whole,) if is_room else lines:
+                    self._write(each)
+                if self._flush:
+                    self._file.flush()
+            except OSError:
+                self._give_up()
 
     def _give_up(self) -> None:
         """The disk is full, or no process reads the console: packets matter more than the log."""
@@ -138,8 +150,6 @@ class Log:
                 self._rotate(self._path)
                 self._size = len(line)
         self._file.write(line)
-        if self._flush:
-            self._file.flush()
 
     def _rotate(self, path: str) -> None:
         """Begin another file. The oldest one goes."""
@@ -154,6 +164,7 @@ class Log:
 
     def flush(self) -> None:
         """Write what is kept."""
+        self._write_lines()
         with self._lock:
             if self._file is not None:
                 try:

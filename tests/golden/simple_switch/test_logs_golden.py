@@ -14,8 +14,6 @@ from support import switch_logs
 
 from innet.switch.frontend.loader import fingerprint
 
-COMPILED = ("forward", "fuzz_counters", "fuzz_ends", "fuzz_hashes", "fuzz_multicast")
-COMPILED += ("fuzz_prefixes", "fuzz_priorities", "fuzz_profiles", "switch_tables")
 GOLDEN = json.loads(gzip.decompress((Path(__file__).parent / "logs.json.gz").read_bytes()))
 
 
@@ -37,7 +35,7 @@ def test_the_lines_are_simple_switchs(recording):
 
 @pytest.mark.parametrize(
     "recording",
-    [each for each in GOLDEN["logs"] if each["program"] in COMPILED],
+    [each for each in GOLDEN["logs"] if each["program"] in switch_logs.COMPILED],
     ids=lambda each: each["program"],
 )
 def test_so_are_those_of_machine_code(recording):

@@ -318,7 +318,7 @@ class SimpleSwitch:
         except InnetError as error:  # a packet that makes the program run for ever
             self.log("error", str(error))
             return
-        if self._captures is not None and len(arrived):
+        if self._captures is not None and (len(arrived) or len(leaving)):
             self._captures.write(arrived, leaving)
         if self._dumped:
             self._dump(leaving, "Sending packet")

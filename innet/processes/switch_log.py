@@ -97,8 +97,12 @@ class Log:
         taken = [(level, text) for level, text in lines if self.takes(level)]
         whole = "".join(f"{_TIME}{self._heads[level]}{text}\n" for level, text in taken)
 
+        stamped, parts = "", [""]
+
         def write(numbers: range) -> None:
-            parts = whole.replace(_TIME, self._time()).split(NUMBER)
+            nonlocal stamped, parts
+            if (now := self._time()) != stamped:
+                stamped, parts = now, whole.replace(_TIME, now).split(NUMBER)
             self._lines += [str(number).join(parts) for number in numbers]
             if self._flush or len(self._lines) >= _MOST_LINES:
                 self._write_lines()

@@ -464,11 +464,11 @@ class Switch(NotCopyable):
         self._engine = flow_log.FlowLogEngine(
             self._engine,
             self.state,
-            flow_log.find_key(self.program),
-            log,
-            document,
-            prepare or flow_log.writing(write),
-            received,
+            key=flow_log.find_key(self.program),
+            log=log,
+            document=document,
+            prepare=prepare or flow_log.writing(write),
+            received=received,
         )
         return log
 

@@ -34,8 +34,10 @@ _MOST_KINDS = 4096
 _MOST_POSITIONS = 256
 """Positions in packets at which parser states may begin."""
 _STEADY = frozenset(
-    "crc8 crc16 crc32 crc64 crc8_custom crc16_custom crc32_custom crc64_custom crcCCITT "
-    "csum16 cksum16 xor16 identity".split()
+    [
+        *("crc8", "crc16", "crc32", "crc64", "crcCCITT", "csum16", "cksum16", "xor16", "identity"),
+        *("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom"),
+    ]
 )
 """Hash algorithms whose result follows from their input and the control plane."""
 

@@ -44,5 +44,5 @@ def test_files_hold_packets_at_once(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(OutputError, match="a_in.pcap"):
+    with pytest.raises(OutputError, match=r"a_in\.pcap"):
         Captures(tmp_path / "nowhere", {1: "a"})

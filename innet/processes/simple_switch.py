@@ -234,6 +234,8 @@ class SimpleSwitch:
     def run(self) -> None:
         """Forward packets and answer calls until ``stop``."""
         self._ports.watch(self._server.fileno())
+        # Before the first call is answered: who asks where to subscribe wants later changes.
+        self._announce_ports()
         poll = time.monotonic() + _POLL_SECONDS
         try:
             while self._running:

@@ -451,11 +451,12 @@ class Switch(NotCopyable):
         from innet.switch.packet_log import PacketLog  # noqa: PLC0415
 
         before = self._engine
-        logged = isinstance(before, InterpretEngine | flow_log.FlowLogEngine)
+        received = 0
+        if isinstance(before, InterpretEngine | flow_log.FlowLogEngine):
+            received = before.received
         if engine == "jit" and (reasons := flow_log.FlowLogEngine.unsupported(self.program)):
             raise UnsupportedError(refusal(engine, reasons, "interpret"))
         self.use_engine(engine)
-        received = before.received if logged else 0
         log = PacketLog(document, self.program, self.state, write)
         if engine == "interpret":
             self._engine = InterpretEngine(self.program, self.state, log)

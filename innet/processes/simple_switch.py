@@ -58,7 +58,7 @@ _NANOSECONDS = 1_000_000_000
 _REFUSED = {
     "--debugger": "there is no debugger; `innet switch explain` and Switch.trace tell every step",
     "--debugger-addr": "there is no debugger; Switch.trace tells every step of a packet",
-    "--restore-state": "no state is restored; send the commands again",
+    "--restore-state": "state files are not read; send the commands again",
     "--load-modules": "there are no modules of externs; v1model's own are built in",
 }
 

@@ -87,17 +87,17 @@ class ControlLog:
 
     Args:
         switch: the switch that they change.
-        log: of its packets; it knows the form of entries.
+        packets: the log of its packets; it knows the form of entries.
     """
 
-    def __init__(self, switch: Switch, log: PacketLog) -> None:
+    def __init__(self, switch: Switch, packets: PacketLog) -> None:
         self._switch = switch
-        self._log = log
+        self.packets = packets
         self._rid: int | None = None
 
     def called(self, name: str, arguments: Sequence[Any]) -> None:
         """A call is carried out next."""
-        self._log.plain("trace", _NAMES.get(name, name))
+        self.packets.plain("trace", _NAMES.get(name, name))
         if name in ("bm_mc_node_update", "bm_mc_node_destroy"):
             node = self._switch.state.replication.nodes.get(arguments[1])
             self._rid = None if node is None else node.rid
@@ -110,21 +110,21 @@ class ControlLog:
         words = arguments[1:]
         named = {"answer": answer, "rid": self._rid}
         if "{default}" in text:
-            named["default"] = self._log.action_entry(self._default(words[0]))
-        self._log.plain("debug", text.format(*words, **named))
+            named["default"] = self.packets.action_entry(self._default(words[0]))
+        self.packets.plain("debug", text.format(*words, **named))
         if name in _ENTRIES:
-            self._log.plain("debug", self._dump(words[0], answer if "add" in name else words[1]))
+            self.packets.plain("debug", self._dump(words[0], answer if "add" in name else words[1]))
 
     def refused(self, name: str, arguments: Sequence[Any], code: int | None) -> None:
         """It was refused with a code."""
         text = _REFUSED.get(name)
         why = None if code is None else _WHY.get(Refusal(code)) if code in list(Refusal) else None
         if text is not None and why is not None:
-            self._log.plain("error", text.format(*arguments[1:], why=why))
+            self.packets.plain("error", text.format(*arguments[1:], why=why))
 
     def _dump(self, table: str, handle: int) -> str:
         number = self._number(table)
-        return self._log.dump(number, self._switch.state.tables[number].get(handle))
+        return self.packets.dump(number, self._switch.state.tables[number].get(handle))
 
     def _default(self, table: str) -> ir.ActionEntry | None:
         found = self._switch.state.tables[self._number(table)].default

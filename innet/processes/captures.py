@@ -31,22 +31,27 @@ class Captures:
             for way in ("in", "out"):
                 path = folder / f"{name}_{way}.pcap"
                 path.unlink(missing_ok=True)
-                self._writers[way, port] = CaptureWriter(path, nano=True)
+                writer = CaptureWriter(path, nano=True)
+                writer.flush()
+                self._writers[way, port] = writer
 
     def write(self, arrived: PacketBatch, left: PacketBatch) -> None:
-        """Append a batch and its output. All arriving packets have different time stamps.
+        """Append what arrived and what left. All arriving packets have different time stamps.
 
-        So a replay of the captures has the order in which the switch took the packets.
+        The files hold them at once, whatever ends the process: p4-utils ends switches by SIGKILL.
+        A replay of the captures has the order in which the switch took the packets.
         """
         self._clock = max(time.time_ns(), self._clock)
         times = self._clock + np.arange(len(arrived), dtype=np.int64)
-        self._clock += len(arrived)
+        self._clock += max(len(arrived), 1)
         for way, packets in (("in", arrived), ("out", left)):
-            when = times if way == "in" else np.full(len(packets), times[-1], np.int64)
-            for port in np.unique(packets.port).tolist():
-                if (way, port) in self._writers:
+            last = np.full(len(packets), self._clock - 1, np.int64)
+            when = times if way == "in" else last
+            for port in set(packets.port.tolist()):
+                if (writer := self._writers.get((way, port))) is not None:
                     rows = np.flatnonzero(packets.port == port)
-                    self._writers[way, port].write(packets.data, packets.length, when, rows)
+                    writer.write(packets.data, packets.length, when, rows)
+                    writer.flush()
 
     def close(self) -> None:
         for each in self._writers.values():

@@ -40,7 +40,7 @@ from innet.processes.port_forwarding import PortForwarding
 from innet.processes.start_switch import OpenSockets
 from innet.processes.switch_log import LEVELS, MOST_BYTES, MOST_FILES, Log
 from innet.processes.switch_ports import FilePorts, MessagePorts, SwitchPorts
-from innet.switch import Switch, ir, is_compiled, load_program, unsupported
+from innet.switch import Switch, ir, is_compiled, load_program, unlogged, unsupported
 from innet.switch.state.ageing import IdleTimeout
 from innet.tools.files import open_document
 from innet.transport.raw import Ports
@@ -60,7 +60,7 @@ _NANOSECONDS = 1_000_000_000
 _REFUSED = {
     "--debugger": "there is no debugger; `innet switch explain` and Switch.trace tell every step",
     "--debugger-addr": "there is no debugger; Switch.trace tells every step of a packet",
-    "--restore-state": "no state is restored; send the commands again",
+    "--restore-state": "state files are not read; send the commands again",
     "--load-modules": "there are no modules of externs; v1model's own are built in",
 }
 
@@ -236,6 +236,8 @@ class SimpleSwitch:
     def run(self) -> None:
         """Forward packets and answer calls until ``stop``."""
         self._ports.watch(self._server.fileno())
+        # Before the first call is answered: who asks where to subscribe wants later changes.
+        self._announce_ports()
         poll = time.monotonic() + _POLL_SECONDS
         try:
             while self._running:
@@ -274,6 +276,8 @@ class SimpleSwitch:
         if switch is None or switch.engine_name != "jit" or self._captures is not None:
             return False
         if self._is_timed or switch.waiting or not self._has_loop or self._dumped:
+            return False
+        if self._logs_packets:
             return False
         if not isinstance(self._ports, Ports):
             return False
@@ -328,7 +332,7 @@ class SimpleSwitch:
         except InnetError as error:  # a packet that makes the program run for ever
             self.log("error", str(error))
             return
-        if self._captures is not None and len(arrived):
+        if self._captures is not None and (len(arrived) or len(leaving)):
             self._captures.write(arrived, leaving)
         if self._dumped:
             self._dump(leaving, "Sending packet")
@@ -395,15 +399,17 @@ class SimpleSwitch:
         document = _parsed(config)
         program = load_program(document).with_drop_port(self._drop_port)
         reasons = unsupported(program, "jit")
+        why = unlogged(program) if self._logs_packets else None
         is_ready = self._engine == "jit" or (self._engine == "auto" and is_compiled(program))
-        is_ready = is_ready and not self._logs_packets
-        engine: EngineName = "jit" if is_ready and not reasons else "interpret"
+        compiles = not reasons and why is None and self._engine != "interpret"
+        engine: EngineName = "jit" if is_ready and compiles else "interpret"
         switch = made or self._new_switch(program, engine)
         if switch.engine_name != engine:
             switch.use_engine(engine)
         _warm(switch)
         if self._logs_packets:
-            self._log_packets(switch, document)
+            self._log_packets(switch, document, engine)
+            self._log_defaults(switch)
         if self.switch is None and isinstance(self._ports, FilePorts):
             self._ports.start()
         self.switch, self.config = switch, config
@@ -415,26 +421,28 @@ class SimpleSwitch:
         if self._compilation is not None:
             self._compilation.stop()
             self._compilation = None
-        if self._logs_packets:
-            self.log("info", "The interpreter runs packets, as each is logged; -L info ends that")
-            return
         waits = engine == "interpret" or not self._has_loop
-        if waits and not reasons and self._engine == "auto":
+        if waits and compiles and self._engine == "auto":
             if engine == "interpret":
                 self.log("info", "The interpreter runs packets until the program is compiled")
             self._compilation = Compilation(config, self._drop_port)
         for reason in reasons if self._engine != "interpret" else ():
             self.log("warn", f"The interpreter runs packets, as it cannot be compiled: {reason}")
+        if why is not None and not reasons and self._engine != "interpret":
+            self.log("info", f"The interpreter runs packets, as lines about them depend on {why}")
 
     def _new_switch(self, program: ir.Program, engine: EngineName) -> Switch:
         return Switch(program, engine, seed=self._seed, priority_queues=self._priority_queues)
 
-    def _log_packets(self, switch: Switch, document: Mapping[str, Any]) -> None:
-        log = switch.log_packets(document, self.log)
+    def _log_packets(self, switch: Switch, document: Mapping[str, Any], engine: EngineName) -> None:
+        log = switch.log_packets(document, self.log, engine=engine, prepare=self.log.prepare)
         self._control_log = ControlLog(switch, log)
+
+    def _log_defaults(self, switch: Switch) -> None:
+        assert self._control_log is not None
         for table in switch.program.tables:
             if table.default is not None:
-                entry = log.action_entry(table.default)
+                entry = self._control_log.packets.action_entry(table.default)
                 self.log("debug", f"Set default default entry for table '{table.name}': {entry}")
 
     def _take_over(self) -> None:
@@ -451,7 +459,10 @@ class SimpleSwitch:
         self._has_loop = port_forwarding.is_compiled()
         if self.switch.engine_name == "jit":
             return
-        self.switch.use_engine("jit")
+        if self._logs_packets:
+            self._log_packets(self.switch, _parsed(self.config), "jit")
+        else:
+            self.switch.use_engine("jit")
         self._forwarding = None
         _warm(self.switch)
         self.log("info", "The compiled program runs packets")
@@ -507,7 +518,8 @@ class SimpleSwitch:
             switch.control.mirroring_add(session, where.port, where.group)
         _warm(switch)
         if self._logs_packets:
-            self._log_packets(switch, _parsed(self.config))
+            self._log_packets(switch, _parsed(self.config), switch.engine_name)
+            self._log_defaults(switch)
         self.switch = switch
         self._forwarding = None
         self.learning = LearnLists(switch.program, self._digest)

@@ -7,10 +7,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from innet.core.errors import InputError
+from innet.switch.packet_log import NUMBER
 
 LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 MOST_BYTES = 5 << 20
@@ -19,6 +21,8 @@ MOST_FILES = 3
 """Files that are kept besides the present one, by default."""
 
 _MILLISECONDS = 1000
+_MOST_LINES = 4096  # kept before they are written
+_TIME = "\x01"  # stands for the time in prepared lines
 
 
 class Log:
@@ -48,15 +52,18 @@ class Log:
         most_bytes: int = MOST_BYTES,
         most_files: int = MOST_FILES,
     ) -> None:
-        self._least = LEVELS.index(level)
+        self._taken = frozenset(LEVELS[LEVELS.index(level) :])
         # Lines about packets are many; they wait until a batch of packets is done.
-        self._flush = flush or (console and self._least > LEVELS.index("debug"))
+        self._flush = flush or (console and "debug" not in self._taken)
         self._most_bytes, self._most_files = most_bytes, most_files
         self._path = path
         self._size = 0
+        self._lines: list[str] = []  # not written yet
         self._lock = threading.Lock()  # threads of Thrift's clients log, too
         self._millisecond = -1
         self._clock = ""
+        thread = f"[thread {os.getpid()}] "
+        self._heads = {each: f" [bmv2] [{each[0].upper()}] {thread}" for each in LEVELS}
         self._file: TextIO | None = sys.stdout if console else None
         if path is not None:
             try:
@@ -70,20 +77,61 @@ class Log:
 
     def takes(self, level: str) -> bool:
         """Whether lines of a level are written at all."""
-        return self._file is not None and LEVELS.index(level) >= self._least
+        return self._file is not None and level in self._taken
 
     def __call__(self, level: str, text: str) -> None:
         """Write a line."""
-        if not self.takes(level):
+        if level not in self._taken or self._file is None:
             return
+        self._lines.append(f"{self._time()}{self._heads[level]}{text}\n")
+        if self._flush or len(self._lines) >= _MOST_LINES:
+            self._write_lines()
+
+    def prepare(self, lines: Sequence[tuple[str, str]]) -> Callable[[range], None]:
+        """Takes the lines of a packet, to write them again and again, each time with the numbers of
+        packets in place of ``packet_log.NUMBER``.
+
+        Args:
+            lines: each its level and text.
+        """
+        taken = [(level, text) for level, text in lines if self.takes(level)]
+        whole = "".join(f"{_TIME}{self._heads[level]}{text}\n" for level, text in taken)
+
+        stamped, parts = "", [""]
+
+        def write(numbers: range) -> None:
+            nonlocal stamped, parts
+            if (now := self._time()) != stamped:
+                stamped, parts = now, whole.replace(_TIME, now).split(NUMBER)
+            self._lines += [str(number).join(parts) for number in numbers]
+            if self._flush or len(self._lines) >= _MOST_LINES:
+                self._write_lines()
+
+        return write
+
+    def _time(self) -> str:
         now = int(time.time() * _MILLISECONDS)
+        if now != self._millisecond:
+            self._millisecond = now
+            clock = time.strftime("%H:%M:%S", time.localtime(now // _MILLISECONDS))
+            self._clock = f"[{clock}.{now % _MILLISECONDS:03d}]"
+        return self._clock
+
+    def _write_lines(self) -> None:
+        """Write the lines that were kept."""
         with self._lock:
-            if now != self._millisecond:
-                self._millisecond = now
-                self._clock = time.strftime("%H:%M:%S", time.localtime(now // _MILLISECONDS))
-            stamp = f"[{self._clock}.{now % _MILLISECONDS:03d}] [bmv2]"
+            # Other threads may append meanwhile.
+            lines = self._lines[:]
+            del self._lines[: len(lines)]
+            if self._file is None:
+                return
             try:
-                self._write(f"{stamp} [{level[0].upper()}] [thread {os.getpid()}] {text}\n")
+                whole = "".join(lines)
+                is_room = self._path is None or self._size + len(whole) <= self._most_bytes
+                for each in (whole,) if is_room else lines:
+                    self._write(each)
+                if self._flush:
+                    self._file.flush()
             except OSError:
                 self._give_up()
 
@@ -106,8 +154,6 @@ class Log:
                 self._rotate(self._path)
                 self._size = len(line)
         self._file.write(line)
-        if self._flush:
-            self._file.flush()
 
     def _rotate(self, path: str) -> None:
         """Begin another file. The oldest one goes."""
@@ -122,6 +168,7 @@ class Log:
 
     def flush(self) -> None:
         """Write what is kept."""
+        self._write_lines()
         with self._lock:
             if self._file is not None:
                 try:

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 Write = Callable[[str, str], None]
 """Takes a line: its level ("trace", "debug", "info", "warn" or "error") and its text."""
 
+NUMBER = "\x02"
+"""Stands for the packet's number in the lines that ``Prepare`` takes."""
+
+Replay = Callable[[range], None]
+"""Writes the lines of packets with these numbers, one after the other."""
+
+Prepare = Callable[[Sequence[tuple[str, str]]], Replay]
+"""Takes the lines of a packet, each its level and text, for all packets that are like it."""
+
 _NAME_WIDTH = 20  # of a key's name, at least
 _KIND_WIDTH = 10  # of the way in which it is matched
 

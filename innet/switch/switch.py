@@ -34,7 +34,7 @@ from innet.switch.traffic_manager import FOREVER, TrafficManager
 if TYPE_CHECKING:  # pydantic takes a while to import
     from innet.core.settings import EngineName
     from innet.switch.interpreter.engine import InterpretEngine
-    from innet.switch.packet_log import PacketLog
+    from innet.switch.packet_log import PacketLog, Prepare
     from innet.switch.trace import Event, Trace
 
 
@@ -110,6 +110,14 @@ def _engine_class(name: str) -> type[Engine]:
 def unsupported(program: ir.Program, engine: EngineName) -> list[str]:
     """What ``program`` uses that an engine does not have, each with where it is used."""
     return _engine_class(engine).unsupported(program)
+
+
+def unlogged(program: ir.Program) -> str | None:
+    """Why the jit engine cannot run packets that are logged (``Switch.log_packets``): what their
+    lines depend on beside the packet; None if it can.
+    """
+    flow_log = importlib.import_module("innet.switch.flow_log")
+    return cast("str | None", flow_log.why_not(program))
 
 
 def is_compiled(program: ir.Program) -> bool:
@@ -416,26 +424,53 @@ class Switch(NotCopyable):
         return self._tracer
 
     def log_packets(
-        self, document: Mapping[str, Any], write: Callable[[str, str], None]
+        self,
+        document: Mapping[str, Any],
+        write: Callable[[str, str], None],
+        *,
+        engine: EngineName = "interpret",
+        prepare: Prepare | None = None,
     ) -> PacketLog:
-        """Let the interpreter run all packets from now on, and write the lines of simple_switch's
-        log about each. All state stays.
+        """Write the lines of simple_switch's log about each packet from now on. All state stays.
 
         Args:
             document: the program's JSON, which has the places in its source.
             write: takes the lines: level and text, as in ``packet_log.Write``.
+            engine: runs the packets. ``jit`` logs programs for which ``flow_log.why_not`` has no
+                reason; it runs packets without times, and the interpreter those with times.
+            prepare: takes the lines of packets that ``jit`` runs; by default ``write`` does.
 
         Raises:
-            UnsupportedError: the interpreter does not have something that the program uses.
+            UnsupportedError: the engine does not have something that the program uses, or cannot
+                log it.
             InputError: packets wait in egress queues.
         """
         # Imported when asked for, as engines are.
+        from innet.switch import flow_log  # noqa: PLC0415
         from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
         from innet.switch.packet_log import PacketLog  # noqa: PLC0415
 
-        self.use_engine("interpret")
+        before = self._engine
+        received = 0
+        if isinstance(before, InterpretEngine | flow_log.FlowLogEngine):
+            received = before.received
+        if engine == "jit" and (reasons := flow_log.FlowLogEngine.unsupported(self.program)):
+            raise UnsupportedError(refusal(engine, reasons, "interpret"))
+        self.use_engine(engine)
         log = PacketLog(document, self.program, self.state, write)
-        self._engine = InterpretEngine(self.program, self.state, log)
+        if engine == "interpret":
+            self._engine = InterpretEngine(self.program, self.state, log)
+            self._engine.received = received
+            return log
+        self._engine = flow_log.FlowLogEngine(
+            self._engine,
+            self.state,
+            key=flow_log.find_key(self.program),
+            log=log,
+            document=document,
+            prepare=prepare or flow_log.writing(write),
+            received=received,
+        )
         return log
 
     def use_engine(self, engine: EngineName) -> None:

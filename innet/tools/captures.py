@@ -303,6 +303,13 @@ class CaptureWriter:
         except OSError as error:
             raise OutputError.of(self.path, error) from None
 
+    def flush(self) -> None:
+        """Let the file hold all packets, also for others who read it now."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise OutputError.of(self.path, error) from None
+
     def close(self) -> None:
         try:
             self._file.close()

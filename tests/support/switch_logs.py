@@ -74,11 +74,13 @@ def of_process(words, document, rounds, folder: Path, ports=range(8)):
     return parsed((folder / "log.txt").read_text(errors="replace"))
 
 
-def of_built_in(document, rounds):
+def of_built_in(document, rounds, engine="interpret"):
     """The built-in switch's lines for the same."""
-    switch = Switch.load(document, "interpret")
+    switch = Switch.load(document, engine)
     lines = []
-    switch.log_packets(document, lambda level, text: lines.append((level[0].upper(), text)))
+    switch.log_packets(
+        document, lambda level, text: lines.append((level[0].upper(), text)), engine=engine
+    )
     for commands, packets in rounds:
         for each in commands:
             try:
@@ -113,6 +115,19 @@ PROGRAMS = (
     "switch_tables",
 )
 """Programs whose lines are recorded."""
+
+COMPILED = (
+    "forward",
+    "fuzz_counters",
+    "fuzz_ends",
+    "fuzz_hashes",
+    "fuzz_multicast",
+    "fuzz_prefixes",
+    "fuzz_priorities",
+    "fuzz_profiles",
+    "switch_tables",
+)
+"""Those of them whose packets machine code runs while they are logged."""
 
 _FORWARD = Path(__file__).parents[2] / "p4" / "examples" / "forward.json"
 

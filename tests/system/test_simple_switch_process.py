@@ -355,3 +355,19 @@ def test_ports_that_go_and_come_are_published(cables, switch, tmp_path, real):
         subscriber.close()
         process.kill()
         process.wait()
+
+
+@needs_nanomsg
+def test_ports_are_published_before_the_first_call_is_answered(cables, switch, tmp_path):
+    # p4-learning's controllers take every message for a digest, also that ports are up.
+    address = f"ipc://{tmp_path}/told"
+    running = switch("--engine", "interpret", "--notifications-addr", address)
+    running.wait_for("Thrift server was started")
+    client = ThriftClient(running.port)
+    assert client.call("bm_mgmt_get_info")["notifications_socket"] == address
+    client.close()
+    subscriber = Subscriber(address)
+    try:
+        assert subscriber.receive(2) is None
+    finally:
+        subscriber.close()

@@ -104,6 +104,9 @@ class InterpretEngine:
     Args:
         trace: called for every event. It costs time, so ``Switch`` makes a second interpreter over
             the same state for the packets that it traces.
+
+    Attributes:
+        received: packets so far; the next one has this number in traces.
     """
 
     def __init__(self, program: ir.Program, state: SwitchState, trace: Trace | None = None) -> None:
@@ -128,7 +131,7 @@ class InterpretEngine:
         self._ingress: deque[Packet] = deque()
         self._egress: list[_Waiting] = []  # a heap
         self._enqueued = 0  # copies so far
-        self._received = 0  # packets so far
+        self.received = 0
         # Calls without times bypass the queues.
         self._timed = False
         self._now = 0
@@ -166,7 +169,7 @@ class InterpretEngine:
         check_lengths(batch)
         self.state.time()  # before a packet reads it
         self._timed = False
-        first = self._received
+        first = self.received
         out: list[_Sent] = []
         for port, data in batch.to_packets():
             self._receive(port, data)
@@ -182,7 +185,7 @@ class InterpretEngine:
         self._timed = True
         manager = self.state.traffic_manager
         self._now = manager.now
-        first = self._received
+        first = self.received
         out: list[_Sent] = []
         for (port, data), time in zip(batch.to_packets(), times.tolist(), strict=True):
             out += self._run_due(time)
@@ -226,8 +229,8 @@ class InterpretEngine:
         statistics = self.state.statistics
         statistics.packets_in += 1
         statistics.bytes_in += len(data)
-        packet = Packet(self.layout, data, port, Origin(self._received))
-        self._received += 1
+        packet = Packet(self.layout, data, port, Origin(self.received))
+        self.received += 1
         self.standard.ingress_port(packet, port)
         self._lengthen(packet)
         self.standard.packet_length(packet, packet.length)

@@ -31,3 +31,18 @@ def test_the_lines_are_simple_switchs(recording):
     ]
     found, _ = switch_logs.by_packet(switch_logs.of_built_in(document, rounds))
     assert found == recording["lines"]
+
+
+@pytest.mark.parametrize(
+    "recording",
+    [each for each in GOLDEN["logs"] if each["program"] in switch_logs.COMPILED],
+    ids=lambda each: each["program"],
+)
+def test_so_are_those_of_machine_code(recording):
+    document = switch_logs.document_of(recording["program"])
+    rounds = [
+        (commands, [(port, bytes.fromhex(data)) for port, data in packets])
+        for commands, packets in recording["rounds"]
+    ]
+    found, _ = switch_logs.by_packet(switch_logs.of_built_in(document, rounds, "jit"))
+    assert found == recording["lines"]

@@ -503,13 +503,39 @@ def test_each_packet_is_logged(running, tmp_path):
     peer.send(MESSAGE.pack(PACKET_IN, 1, len(data)) + data)
     assert peer.receive() is not None
     text = (tmp_path / "log.txt").read_text()
-    assert "The interpreter runs packets, as each is logged" in text
+    assert "The interpreter runs packets, as lines about them depend on" in text
     assert "[I]" in text
     assert re.search(r"Received packet of length 20 on port 1: 00010203\n", text)
     head = r"\[D\] \[thread \d+\] \[0\.0\] \[cxt 0\] "
     assert re.search(f"{head}Processing packet received on port 1\n", text)
     assert re.search(r"Sending packet of length \d+ on port \d+: [0-9a-f]{8}\n", text)
     peer.close()
+
+
+@needs_nanomsg
+def test_machine_code_runs_packets_that_are_logged(running, tmp_path):
+    address = f"ipc://{tmp_path}/packets"
+    log = Log(path=str(tmp_path / "log"))
+    there = running(FORWARD, packets=PacketInput(messages=address), log=log, engine="jit")
+    assert there.switch.switch.engine_name == "jit"
+    client = ThriftClient(there.port)
+    key = [{"type": EXACT, "exact": {"key": bytes(6)}}]
+    name = "ForwardIngress."
+    client.call("bm_mt_add_entry", 0, f"{name}addresses", key, f"{name}forward", [b"\0\2"], {})
+    client.close()
+    peer = Pair(address)
+    for _ in range(3):
+        peer.send(MESSAGE.pack(PACKET_IN, 1, 20) + bytes(20))
+        assert peer.receive() == MESSAGE.pack(PACKET_OUT, 2, 20) + bytes(20)
+    peer.close()
+    text = (tmp_path / "log.txt").read_text()
+    assert "bm_table_add_entry" in text
+    assert "interpreter" not in text
+    for number in range(3):
+        head = rf"\[D\] \[thread \d+\] \[{number}\.0\] \[cxt 0\] "
+        sent = re.search(f"{head}Transmitting packet of size 20 out of port 2\n", text)
+        hit = re.search(f"{head}Table 'ForwardIngress.addresses': hit with handle 0\n", text)
+        assert hit.start() < sent.start()
 
 
 @needs_nanomsg

@@ -186,6 +186,15 @@ class TestCommand:
         assert "estimate" not in result.stdout
         assert "written for TNA" in str(self.check(source).exception)
 
+    def test_a_v1model_source_needs_p4c_for_its_estimate(self, compiler, tmp_path, monkeypatch):
+        path = accepting(compiler, tmp_path)
+        monkeypatch.setenv("PATH", "/bin:/usr/bin")
+        result = self.check(FORWARD, "--p4c", tmp_path / "none", "--with", path)
+        assert result.exit_code == 0
+        assert "so there is no estimate" in result.stderr
+        assert "by this estimate" not in result.stdout
+        assert "compiling P4" in str(self.check(FORWARD, "--p4c", tmp_path / "none").exception)
+
     def test_what_has_no_source(self, compiler, tmp_path):
         path = refusing(compiler)
         forward = p4_directory() / "examples" / "forward.json"

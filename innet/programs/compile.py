@@ -80,6 +80,37 @@ def p4c_version(p4c: Path) -> str:
     return match.group() if match else "unknown"
 
 
+def run_compiler(
+    command: list[str], source: Path, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a P4 compiler in its source's folder, so that positions are the same on any machine.
+
+    Args:
+        command: the compiler and its arguments.
+        source: what it compiles, for errors and for its folder.
+        timeout: seconds.
+
+    Raises:
+        InputError: the compiler cannot be run.
+        ProgramError: it did not end in time.
+    """
+    compiler = Path(command[0])
+    try:
+        return subprocess.run(  # noqa: S603 - the user's own compiler, no shell
+            command,
+            cwd=source.parent,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",  # it quotes the source, which may have any encoding
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProgramError(f"{compiler.name} did not finish {source} in {timeout:g} s.") from error
+    except OSError as error:
+        raise InputError(f"{compiler} cannot be run: {error.strerror or error}.") from error
+
+
 def compile_p4(
     source: Path,
     parameters: Mapping[str, int] | None = None,
@@ -118,23 +149,9 @@ def compile_p4(
             target = ["--target", "bmv2", "--arch", "v1model", "--std", "p4-16", "-o", scratch]
         else:
             target = ["--p4v", "16", "-o", str(output)]
-        # Run in the source's folder, so that the positions in the JSON are the same on any machine.
         more = [] if p4info is None else ["--p4runtime-files", str(described)]
         command = [str(p4c), *target, *more, *defines, "-I", str(p4_directory()), source.name]
-        try:
-            result = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
-                command,
-                cwd=source.parent,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",  # it quotes the source, which may have any encoding
-                timeout=_COMPILE_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ProgramError(f"p4c did not finish {source} in {_COMPILE_SECONDS:g} s.") from error
-        except OSError as error:
-            raise InputError(f"{p4c} cannot be run: {error.strerror or error}.") from error
+        result = run_compiler(command, source, _COMPILE_SECONDS)
         said = result.stderr.strip()
         failed = result.returncode != 0 or not output.is_file()
         if failed and p4info is not None:

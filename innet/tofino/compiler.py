@@ -20,6 +20,7 @@ from typing import Any
 from innet.core.errors import InputError, MissingToolError, ProgramError
 from innet.core.files import missing
 from innet.programs import p4_directory
+from innet.programs.compile import run_compiler
 from innet.tofino.report import PIPE, Usage
 
 NAME = "p4c-barefoot"
@@ -154,22 +155,7 @@ def compile_for_tofino(
             str(compiler), "--target", "tofino", "--arch", kind, "--std", "p4-16", "-g",
             *defines, "-I", str(p4_directory()), "-o", scratch, source.name,
         ]  # fmt: skip
-        try:
-            done = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
-                command,
-                cwd=source.parent,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",  # it quotes the source, which may have any encoding
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ProgramError(
-                f"{compiler.name} did not finish {shown} in {timeout:g} s."
-            ) from error
-        except OSError as error:
-            raise InputError(f"{compiler} cannot be run: {error.strerror or error}.") from error
+        done = run_compiler(command, source, timeout)
         said = done.stdout + done.stderr
         version = _version(compiler)
         if refusals := tuple(_refusals(said)):

@@ -36,11 +36,15 @@ def widen_buffers(sock: socket.socket, size: int = _BUFFER) -> None:
 
 
 def open_interface(interface: str, ethertype: int | None = None) -> socket.socket:
-    """A packet socket that receives what arrives at ``interface``, but not what leaves it.
+    """A packet socket of ``interface``, for a switch's port or a host.
+
+    A switch's receives all that passes the interface but what the socket itself sends: also what
+    other programs and the kernel send there, as simple_switch does, whose packets come from libpcap.
+    Scripts inject packets that way, on the switch's end of a cable.
 
     Args:
         interface: its name in this network namespace.
-        ethertype: receive frames of this EtherType only; by default all.
+        ethertype: a host's: it receives frames of this EtherType only, and only those that arrive.
 
     Raises:
         NetworkError: no such interface, or not root.
@@ -54,7 +58,8 @@ def open_interface(interface: str, ethertype: int | None = None) -> socket.socke
         ) from None
     try:
         widen_buffers(sock)
-        sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        if ethertype is not None:
+            sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         protocol = _ETH_P_ALL if ethertype is None else ethertype
         sock.bind((interface, protocol))
         if ethertype is None:  # a switch also receives frames for other addresses

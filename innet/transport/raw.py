@@ -204,7 +204,7 @@ class Ports:
             raise
 
     def _open(self, port: int, opened: socket.socket | None = None) -> None:
-        """Receive what arrives at a port's interface."""
+        """Receive what passes a port's interface."""
         sock = opened or open_interface(self.interfaces[port])
         self._sockets[port] = sock
         self._ports[sock.fileno()] = port

@@ -231,6 +231,18 @@ def test_vlan_tags_stay_on_frames(ports):
         assert received(switch, len(sent)) == [(1, each) for each in sent]
 
 
+def test_what_others_send_at_a_port_arrives_as_with_libpcap(ports, cables):
+    switch, hosts = ports
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as script:
+        script.bind((cables[1], 0))
+        script.send(frame(1))
+    assert received(switch, 1) == [(1, frame(1))]
+    assert received(hosts, 1) == [(3, frame(1))]
+    switch.send(PacketBatch.from_packets([(1, frame(2))]))
+    assert received(hosts, 1) == [(3, frame(2))]
+    assert not len(switch.receive(0)), "what it sends itself does not come back"
+
+
 def test_packets_that_cannot_be_sent_take_no_others_with_them(ports):
     switch, hosts = ports
     good = [frame(number) for number in range(3)]

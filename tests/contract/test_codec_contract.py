@@ -17,16 +17,23 @@ from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 
 from innet import kernels as kernel_sets
 from innet.codecs import PARTS, PRESETS, build_codec
-from innet.codecs.parts import INCLUDES_LARGEST
+from innet.codecs.parts import INCLUDES_LARGEST, check_composition
 from innet.core.errors import CompositionError, GradientError, InputError
 from innet.core.reduce_op import ReduceOp
 
 
 def legal_combinations():
+    """Those that ``build_codec`` does not refuse. Of two thousand it builds only as many as are
+    needed to know what each part says of itself.
+    """
+    said = {}
     for names in itertools.product(*(registry.names() for registry in PARTS.values())):
         spec = dict(zip(PARTS, names, strict=True))
         try:
-            build_codec(spec)
+            if spec.items() - said.keys():
+                codec = build_codec(spec)
+                said |= {(kind, spec[kind]): getattr(codec, kind).capabilities for kind in PARTS}
+            check_composition({kind: (name, said[kind, name]) for kind, name in spec.items()})
         except CompositionError:
             continue
         yield spec

@@ -135,7 +135,7 @@ def test_one_that_dies_in_mid_round_is_named():
         (64, {"topology": "leaf-spine"}, 0.02),
         (100, {"racks": 12, "depth": 3}, 0.0),
         (100, {"racks": 12, "depth": 3}, 0.02),
-        (1000, {}, 0.02),
+        (400, {}, 0.02),
     ],
     ids=str,
 )

@@ -6,6 +6,7 @@ import difflib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from innet import kernels as kernel_sets
@@ -256,8 +257,8 @@ def _preset_description(
     """
     names = {kind: chosen["name"] for kind, chosen in normal.items()}
     for name in dict.fromkeys([*([named] if named else []), *BUILT_IN]):
-        preset = {kind: _mapping(kind, each) for kind, each in _preset(name).items()}
-        if {kind: each["name"] for kind, each in preset.items()} == names:
+        preset = _built_in(name) if name in BUILT_IN else _parts_of_preset(name)
+        if all(preset[kind]["name"] == part for kind, part in names.items()):
             break
     else:
         return None
@@ -272,6 +273,15 @@ def _preset_description(
         reset = sorted(preset[kind].keys() - given[kind].keys() - {"name"})
         changed += [f"{key}={getattr(parts[kind].parameters, key)}" for key in reset]
     return f"{name}({', '.join(changed)})" if changed else name
+
+
+def _parts_of_preset(name: str) -> Normal:
+    """The four parts of a preset, each as a mapping."""
+    return {kind: _mapping(kind, each) for kind, each in _preset(name).items()}
+
+
+#: Of a preset of innet's own; a new codec is compared with all of them.
+_built_in = cache(_parts_of_preset)
 
 
 def normalize(spec: CodecSpec) -> Normal:

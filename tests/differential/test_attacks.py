@@ -1,6 +1,6 @@
 """Noise, damaged packets, impostors and two hostile jobs beside an honest one: no effect at all.
 
-INNET_ATTACK_PACKETS (200000) in the environment says how many packets attack while the honest job
+INNET_ATTACK_PACKETS (60000) in the environment says how many packets attack while the honest job
 runs.
 """
 
@@ -22,7 +22,7 @@ from innet.switch import Switch
 from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, Flag, Layout, pack
 
-COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "200000"))
+COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "60000"))
 SLOTS = 16
 UNADMITTED_PORT = 9  # nobody is admitted there
 BATCH = 512

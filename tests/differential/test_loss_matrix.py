@@ -28,7 +28,7 @@ WORKERS = (1, 2, 4, 8, 32)
 CODECS = ("dense", "lhc", "scalecom")
 AXES: tuple[Sequence[object], ...] = (LOSS, DUPLICATE, REORDER, PROGRAMS, WORKERS, CODECS)
 
-SIZE = 500
+SIZE = 300
 # Patient, as half of the packets of 32 workers are lost on each of several links.
 TIMING = Timing(timeout=0.02, max_timeout=0.05, give_up=1000.0)
 

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from support.exploring import each_model
 from support.slot_model import Cell, Contribution, Explored, Model, Result, WrongSumError, explore
 
 from innet import programs
@@ -38,7 +39,7 @@ def explored(model: Model) -> Explored:
     return explore(model)
 
 
-@pytest.mark.parametrize("model", WAITING, ids=name)
+@each_model(WAITING, name)
 def test_every_interleaving_is_exact_and_ends(model: Model) -> None:
     """Any packet lost, repeated or delayed for any time; no state from which it does not end."""
     found = explored(model)
@@ -46,14 +47,14 @@ def test_every_interleaving_is_exact_and_ends(model: Model) -> None:
     assert found.states > 30 * model.window
 
 
-@pytest.mark.parametrize("model", PARTIAL, ids=name)
+@each_model(PARTIAL, name)
 def test_partial_results_are_the_same_for_all(model: Model) -> None:
     """Whoever asks for what is there, whenever: all who get a chunk's result get the same one."""
     found = explored(model)
     assert any(result.bitmap != model.full_bitmap for _, result in found.results)
 
 
-@pytest.mark.parametrize("model", FORGETTING, ids=name)
+@each_model(FORGETTING, name)
 def test_a_switch_that_forgets_stalls_the_job_at_worst(model: Model) -> None:
     found = explored(model)
     assert 0 < found.stuck < found.states  # for these there is the next epoch
@@ -119,7 +120,7 @@ def get_cell(switch: Switch, index: int, workers: int) -> Cell:
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
-@pytest.mark.parametrize("model", [*WAITING, *PARTIAL, *FORGETTING], ids=name)
+@each_model([*WAITING, *PARTIAL, *FORGETTING], name)
 def test_the_model_is_the_switch_program(model: Model, engine: str) -> None:
     switch = Switch.load(programs.find("slots", LAYOUT.values).json(), engine=engine)
     for command in job_of(model).commands():
@@ -172,7 +173,7 @@ def result_frame(model: Model, result: Result, worker: int) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("model", [*WAITING, *PARTIAL, *FORGETTING], ids=name)
+@each_model([*WAITING, *PARTIAL, *FORGETTING], name)
 def test_the_model_is_the_worker(model: Model) -> None:
     full = model.full_bitmap
     for received, result in explored(model).results:

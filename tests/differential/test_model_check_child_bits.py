@@ -29,6 +29,7 @@ from support.child_bits_model import (
     explore,
     explored,
 )
+from support.exploring import each_model
 
 
 def fence(tree: tuple, chunks: int = 1, restarts: int = 0) -> ChildBits:
@@ -157,7 +158,7 @@ def test_a_root_that_restarts_may_close_a_chunk_twice(rule: Rule) -> None:
 # ---------------------------------------------------------------- what holds
 
 
-@pytest.mark.parametrize("model", WITHOUT_RESTARTS, ids=name)
+@each_model(WITHOUT_RESTARTS, name)
 def test_every_chunk_ends_also_without_a_worker(model: ChildBits) -> None:
     """From every state, once nothing is lost any more, with all workers or without any one.
 
@@ -174,7 +175,7 @@ def test_every_chunk_ends_also_without_a_worker(model: ChildBits) -> None:
     assert model.chunks > 2 * model.window or not found.stuck
 
 
-@pytest.mark.parametrize("model", [*WITHOUT_RESTARTS, *WITH_RESTARTS], ids=name)
+@each_model([*WITHOUT_RESTARTS, *WITH_RESTARTS], name)
 def test_with_fences_everybody_is_told_what_is_true(model: ChildBits) -> None:
     """Any packet lost, repeated or delayed for any time; workers late or dead; partial results;
     switches that forget. All who have a chunk's result have the same.
@@ -186,14 +187,14 @@ def test_with_fences_everybody_is_told_what_is_true(model: ChildBits) -> None:
         assert 0 < len(found.stuck) < len(found.reached)  # for these there is the next epoch
 
 
-@pytest.mark.parametrize("model", COMPLETE, ids=name)
+@each_model(COMPLETE, name)
 def test_jobs_without_partial_results_need_no_fence(model: ChildBits) -> None:
     found = explored(model)
     assert bool(found.stuck) == bool(model.restarts)
     assert found.ends
 
 
-@pytest.mark.parametrize("model", OTHERS, ids=name)
+@each_model(OTHERS, name)
 def test_what_else_holds(model: ChildBits) -> None:
     assert explored(model).ends
 
@@ -221,7 +222,7 @@ def test_a_chunk_ends_from_so_many_states_after_a_leaf_has_restarted(rule: Rule,
     assert (found, len(waiting)) == (ends, 272)
 
 
-@pytest.mark.parametrize("model", WITH_RESTARTS, ids=name)
+@each_model(WITH_RESTARTS, name)
 def test_a_switch_with_the_fence_knows_its_children(model: ChildBits) -> None:
     """The result it is in finds the slot that was sent up: it need not look whether it does."""
     found = 0

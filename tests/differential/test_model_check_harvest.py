@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.exploring import Result, WrongSumError, explore
+from support.exploring import Result, WrongSumError, each_model, explore
 from support.harvest_model import SWITCH, Cell, Forth, HarvestModel, Inside
 from support.traffic import job_of
 
@@ -58,7 +58,7 @@ def name(model: HarvestModel) -> str:
     return f"{model.workers}-{model.window}-{model.chunks}-of-{model.parts}{kind}"
 
 
-@pytest.mark.parametrize("model", [*WAITING, *PARTIAL], ids=name)
+@each_model([*WAITING, *PARTIAL], name)
 def test_every_interleaving_is_exact_and_ends(model: HarvestModel) -> None:
     """Any packet lost, repeated or delayed for any time, between any two passes; and when somebody
     asks for what is there, all get the same. What left int32 in any part is told.
@@ -73,7 +73,7 @@ def test_every_interleaving_is_exact_and_ends(model: HarvestModel) -> None:
     assert lacking == (set(range(1, 1 << model.workers)) if model.partial else {model.full_bitmap})
 
 
-@pytest.mark.parametrize("model", FORGETTING, ids=name)
+@each_model(FORGETTING, name)
 def test_a_switch_that_forgets_stalls_the_job_at_worst(model: HarvestModel) -> None:
     found = explore(model)
     assert 0 < found.stuck < found.contents  # for these there is the next epoch

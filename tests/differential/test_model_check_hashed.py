@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import pytest
 from support import hashed_model
-from support.exploring import Explored, Part, Result, WrongSumError, explore
+from support.exploring import Explored, Part, Result, WrongSumError, each_model, explore
 from support.hashed_model import SERVER, Aggregator, Copy, HashedModel
 
 from innet.core.reduce_op import ReduceOp
@@ -65,7 +65,7 @@ def explored(model: HashedModel) -> Explored:
     return explore(model, ends=not model.partial)
 
 
-@pytest.mark.parametrize("model", HASHED, ids=name)
+@each_model(HASHED, name)
 def test_every_interleaving_is_exact_and_ends(model: HashedModel) -> None:
     """Any packet lost, repeated or delayed for any time; switches that forget; partial results."""
     found = explored(model)
@@ -187,7 +187,7 @@ def sender(model: HashedModel, switch: int, packet: Part | Result) -> tuple[int,
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
-@pytest.mark.parametrize("model", HASHED, ids=name)
+@each_model(HASHED, name)
 def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
     explored(model)
     nodes = list(switches(model, engine))
@@ -243,7 +243,7 @@ def get_aggregator(switch: Switch, index: int, workers: int) -> Aggregator:
     return Aggregator((key & 0xFFFF_FFFF) - 1, bits, total_of(values))
 
 
-@pytest.mark.parametrize("model", HASHED, ids=name)
+@each_model(HASHED, name)
 def test_the_model_is_the_server(model: HashedModel) -> None:
     explored(model)
     plan = plan_of(model)

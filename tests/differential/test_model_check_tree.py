@@ -35,7 +35,7 @@ from support.child_bits_model import (
     Up,
     explored,
 )
-from support.exploring import BITS
+from support.exploring import BITS, each_model
 
 from innet import programs
 from innet.core.packets import PacketBatch
@@ -298,7 +298,7 @@ def parts(pairs: list[Pair]) -> Iterator[list[Pair]]:
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@each_model(MODELS, lambda model: model.name)
 def test_the_model_is_the_program(model: ChildBits, engine: str) -> None:
     """Also where workers ask for partial results of a job that has none: they are not heard."""
     network = Network(model)

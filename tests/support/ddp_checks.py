@@ -363,11 +363,14 @@ def unused_parameters():
 def backward_goes_on_while_gradients_are_under_way():
     """Rank 3 comes late: the others' backward has handed out every bucket before one is done."""
     early = []
+    store = dist.PrefixStore("under way", dist.distributed_c10d._get_default_store())
 
     def watched(state, bucket):
         future = ddp_hook(state, bucket)
         if not future.done():
             early.append(bucket.index())
+        if bucket.is_last() and dist.get_rank() != 3:
+            store.add(f"handed out in {step}", 1)
         return future
 
     model = DistributedDataParallel(Net(), bucket_cap_mb=CAP)
@@ -377,8 +380,12 @@ def backward_goes_on_while_gradients_are_under_way():
         early.clear()
         loss = loss_of(model, step)
         dist.barrier()
-        if dist.get_rank() == 3:
-            time.sleep(1.0)
+        if dist.get_rank() == 3 and step:  # in the first one all meet at the switch
+            # Polled: `wait` would wait for a key, not for its third addition.
+            until = time.monotonic() + 60
+            while store.add(f"handed out in {step}", 0) < 3:
+                assert time.monotonic() < until, "the others have not handed out their buckets"
+                time.sleep(0.01)
         loss.backward()
         if dist.get_rank() != 3:
             assert early == list(range(len(early)))

@@ -9,12 +9,29 @@ same packets is known. And what only sends packets, and changes no node, is done
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
+import pytest
+
 BITS = 16  # of a total, for each worker: two for each chunk
+
+
+def each_model(models: Iterable[Any], name: Callable[[Any], str]) -> pytest.MarkDecorator:
+    """Run a test with each of the models. All tests of a model run in the same process of
+    pytest-xdist: exploring it takes most of their time, and is done once in a process.
+    """
+    return pytest.mark.parametrize(
+        "model",
+        [
+            pytest.param(
+                each, id=name(each), marks=pytest.mark.xdist_group(f"{name(each)} explored")
+            )
+            for each in models
+        ],
+    )
 
 
 class WrongSumError(AssertionError):

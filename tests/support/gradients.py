@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import NamedTuple
+
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -38,13 +41,26 @@ def densities() -> st.SearchStrategy[float]:
     return st.sampled_from((0.0, 0.001, 0.01, 0.05, 0.3, 1.0))
 
 
+class Recipe(NamedTuple):
+    """What a gradient looks like, but for its random numbers."""
+
+    kind: str
+    value: float  # of all elements, where they are equal
+    density: float
+
+
 @st.composite
-def vectors(draw: st.DrawFn, size: int, kind: str | None = None) -> NDArray[np.float32]:
-    """One gradient of ``size`` elements."""
+def recipes(draw: st.DrawFn, kind: str | None = None) -> Recipe:
     kind = draw(st.sampled_from(KINDS)) if kind is None else kind
-    rng = np.random.default_rng(draw(seeds))
+    value = draw(st.sampled_from(EXTREMES)) if kind == "equal" else 0.0
+    return Recipe(kind, value, 0.0 if kind in {"equal", "zero"} else draw(densities()))
+
+
+def make(recipe: Recipe, size: int, seed: int | list[int]) -> NDArray[np.float32]:
+    rng = np.random.default_rng(seed)
+    kind = recipe.kind
     if kind == "equal":
-        return np.full(size, draw(st.sampled_from(EXTREMES)), np.float32)
+        return np.full(size, recipe.value, np.float32)
     if kind == "zero":
         return np.zeros(size, np.float32)
     if kind == "extreme":
@@ -55,19 +71,33 @@ def vectors(draw: st.DrawFn, size: int, kind: str | None = None) -> NDArray[np.f
         values = (rng.standard_cauchy(size) * 10.0 ** rng.integers(-20, 20)).astype(np.float32)
     else:
         values = rng.standard_normal(size).astype(np.float32)
-    keep = rng.random(size) < draw(densities())
+    keep = rng.random(size) < recipe.density
     if kind == "blocks":  # rows of an embedding: runs of neighbors that are zero together
-        keep = np.repeat(rng.random(-(-size // 16)) < draw(densities()), 16)[:size]
+        keep = np.repeat(rng.random(-(-size // 16)) < recipe.density, 16)[:size]
     return np.where(keep, values, np.float32(0))
 
 
 @st.composite
+def vectors(draw: st.DrawFn, size: int, kind: str | None = None) -> NDArray[np.float32]:
+    """One gradient of ``size`` elements."""
+    return make(draw(recipes(kind)), size, draw(seeds))
+
+
+@st.composite
 def jobs(draw: st.DrawFn, max_workers: int = 32, large: bool = False) -> list[NDArray[np.float32]]:
-    """The gradients of 1 to ``max_workers`` workers, all of one size."""
+    """The gradients of 1 to ``max_workers`` workers, all of one size.
+
+    Up to four look different; of more workers, several look alike, with other numbers: drawing
+    takes longer than most codecs do.
+    """
     workers = draw(st.sampled_from([n for n in (1, 2, 3, 4, 8, 31, 32) if n <= max_workers]))
     size = draw(sizes(large and workers <= 4))
-    same_support = draw(st.booleans())
-    gradients = [draw(vectors(size)) for _ in range(workers)]
+    same_support, seed = draw(st.booleans()), draw(seeds)
+    different = [draw(recipes()) for _ in range(min(workers, 4))]
+    gradients = [
+        make(recipe, size, [seed, worker])
+        for worker, recipe in zip(range(workers), itertools.cycle(different), strict=False)
+    ]
     if same_support:
         keep = gradients[0] != 0
         gradients = [np.where(keep, each, np.float32(0)) for each in gradients]

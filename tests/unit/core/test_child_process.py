@@ -23,7 +23,7 @@ def process(tmp_path, code):
 
 
 def gone(pid):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
         time.sleep(0.02)
     return not Path(f"/proc/{pid}").exists()

@@ -11,11 +11,7 @@ from innet.protocol import Timing
 from innet.sim import network_of
 from innet.topology import Emulation, Request, make_plan
 
-ROUNDS = [
-    [(ReduceOp.MAX, 3)],
-    [(ReduceOp.SUM, 60_000)],
-    [(ReduceOp.OR, 900), (ReduceOp.SUM, 5000)],
-]
+SLOTS = 16
 TIMING = Timing(timeout=1e-3, min_timeout=1e-4, reordering=1e-5, tail_probe=1e-5)
 NETWORKS = {
     "plain": "100g",
@@ -28,12 +24,16 @@ NETWORKS = {
 
 def simulated(program, values, options, network, *, thin):
     """All that is known of three all-reduces in simulated time."""
-    request = Request(workers=6, window=64, thin=thin, **options)
+    request = Request(workers=6, window=SLOTS, thin=thin, **options)
     emulation = Emulation(
         make_plan(program, values, request), network=network_of(network), timing=TIMING, seed=5
     )
     found = []
-    for sizes in ROUNDS:
+    for sizes in (
+        [(ReduceOp.MAX, 3)],
+        [(ReduceOp.SUM, 12 * SLOTS * values - 40)],  # each slot many times
+        [(ReduceOp.OR, 900), (ReduceOp.SUM, 5000)],
+    ):
         segments = (
             [ThinSegment(*each) for each in sizes]
             if thin

@@ -16,8 +16,8 @@ from innet.topology import Emulation, Request, make_plan, plan_jobs
 from innet.wire import Endpoint, Layout
 
 ROUNDS = [
-    [(ReduceOp.SUM, 10_000)],
-    [(ReduceOp.OR, 77), (ReduceOp.SUM, 3000), (ReduceOp.MAX, 64), (ReduceOp.SUM, 0)],
+    [(ReduceOp.SUM, 4000)],
+    [(ReduceOp.OR, 77), (ReduceOp.SUM, 1200), (ReduceOp.MAX, 64), (ReduceOp.SUM, 0)],
 ]
 FAULTS = Faults(loss=0.05, duplicate=0.1, reorder=0.2, delay=1e-4)
 
@@ -33,7 +33,7 @@ def thin_client(elements=64, workers=1, window=4):
 
 def ran(program, values, options, *, thin, faults, engine="jit"):
     """The virtual time of two all-reduces, and what the workers counted."""
-    request = Request(workers=5, window=64, thin=thin, **options)
+    request = Request(workers=5, window=16, thin=thin, **options)
     emulation = Emulation(make_plan(program, values, request), faults=faults, seed=3, engine=engine)
     for sizes in ROUNDS:
         segments = (

@@ -41,7 +41,7 @@ def parallel_map(threads: int) -> Iterator[Map]:
 
 @contextmanager
 def while_others_wait(others: int) -> Iterator[None]:
-    """Have ``in_parts`` use the cores of so many processes that wait for this one, in this context."""
+    """In this context have ``in_parts`` use the cores of so many processes that wait for it."""
     token = _idle.set(min(cores(), 1 + others))
     try:
         yield

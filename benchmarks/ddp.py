@@ -8,7 +8,8 @@ the hook with several codecs, and the process group. They take turns; an iterati
 backward with the gradients of all processes, and the time that of the slowest process. "Compute"
 is the same without any communication. Each way has a switch process of its own, of which one works
 at a time. With a rate, processes and switches are in networks of their own, which links of that
-rate connect (``benchmarks.links``). Ratios are of medians.
+rate connect (``benchmarks.links``). Ratios are of medians. Cores cannot do an iteration sooner than
+the processor time of all processes, the switch's included, divided by their number.
 """
 
 from __future__ import annotations
@@ -95,11 +96,11 @@ def _run(told: Connection, task: _Rank) -> None:
     told.send(None)
     while (method := told.recv()) is not None:
         distributed.barrier()
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), time.process_time()
         with models[method].no_sync() if method == "compute" else contextlib.nullcontext():
             models[method](batch).square().mean().backward()
-        spent = time.perf_counter() - begun
-        told.send((spent, reports[method]() if method in reports else []))
+        spent, used = time.perf_counter() - begun, time.process_time() - used
+        told.send((spent, used, reports[method]() if method in reports else []))
     told.send(None)
     distributed.destroy_process_group()
 
@@ -115,31 +116,38 @@ def _iterations(  # noqa: PLR0917 - options of the command
     with contextlib.ExitStack() as stack:
         store = f"{stack.enter_context(tempfile.TemporaryDirectory())}/store"
         serving = Serving(values, workers=ranks, place=places[-1] if places else None)
-        switches = {}
-        for method in (*HOOKS, GROUP):
-            where = stack.enter_context(running(serve, serving)).address
-            switches[method] = str(where)
+        switches = {
+            method: stack.enter_context(running(serve, serving)) for method in (*HOOKS, GROUP)
+        }
+        addresses = {method: str(switch.address) for method, switch in switches.items()}
         tasks = [
-            _Rank(rank, ranks, layers, width, switches, store, places[rank] if places else None)
+            _Rank(rank, ranks, layers, width, addresses, store, places[rank] if places else None)
             for rank in range(ranks)
         ]
         ends = stack.enter_context(ranks_of(_run, tasks))
         seconds: dict[str, list[float]] = {method: [] for method in METHODS}
+        used: dict[str, list[float]] = {method: [] for method in METHODS}
         reports: dict[str, list[list[Report]]] = {method: [] for method in METHODS}
         for repeat in range(repeats + 3):
             for method, measured in seconds.items():
+                switch = switches.get(method)
+                before = switch.processor_time() if switch else 0.0
                 for here in ends:
                     here.send(method)
                 answers = heard(ends)
+                after = switch.processor_time() if switch else 0.0
                 if repeat >= 3:  # before, buckets are made anew and codecs begin to remember
-                    measured.append(max(spent for spent, _ in answers))
-                    reports[method] += [each for _, each in answers if each]
+                    measured.append(max(spent for spent, _, _ in answers))
+                    used[method].append(after - before + sum(each for _, each, _ in answers))
+                    reports[method] += [each for _, _, each in answers if each]
         dismiss(ends)
     gloo = statistics.median(seconds["gloo"])
     rows = []
     for method, measured in seconds.items():
         spent = statistics.median(measured)
-        rows.append(Row(method, 1e3 * spent, "ms", _parts(reports[method]), gloo / spent))
+        text = f"{1e3 * statistics.median(used[method]):.0f} ms of processor time"
+        text += _parts(reports[method])
+        rows.append(Row(method, 1e3 * spent, "ms", text, gloo / spent))
     return rows
 
 
@@ -156,7 +164,7 @@ def _parts(reports: list[list[Report]]) -> str:
     again = sum(each.retransmissions for some in reports for each in some)
     last = reports[-1]
     fewer = sum(each.bytes_dense for each in last) / sum(each.bytes_sent for each in last)
-    return f"{text} ms; {fewer:.3g}x fewer bytes; {again} packets sent again"
+    return f"; {text} ms; {fewer:.3g}x fewer bytes; {again} packets sent again"
 
 
 def main(  # noqa: PLR0917 - options of a command

@@ -1,4 +1,6 @@
-"""Threads: a parallel map, for kernels that release the GIL; and a guard against concurrent use."""
+"""Threads: for kernels that release the GIL, a parallel map and work in parts on cores that others
+leave idle; and a guard against concurrent use.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from innet.core.errors import StateError
 
 Map = Callable[..., Iterable[Any]]
+
+_idle: ContextVar[int] = ContextVar("idle", default=1)
 
 
 def cores() -> int:
@@ -32,6 +37,34 @@ def parallel_map(threads: int) -> Iterator[Map]:
         return
     with ThreadPoolExecutor(threads) as pool:
         yield pool.map
+
+
+@contextmanager
+def while_others_wait(others: int) -> Iterator[None]:
+    """In this context have ``in_parts`` use the cores of so many processes that wait for it."""
+    token = _idle.set(min(cores(), 1 + others))
+    try:
+        yield
+    finally:
+        _idle.reset(token)
+
+
+def in_parts(work: Callable[[int, int], object], size: int, step: int) -> None:
+    """Call ``work(begin, end)`` for all of 0 .. size, in as many parts as there are idle cores.
+
+    Args:
+        work: what releases the GIL, and whose parts are independent of each other.
+        size: where the last part ends.
+        step: all parts but the last have a multiple of this size.
+    """
+    parts = min(_idle.get(), -(-size // step))
+    if parts <= 1:
+        work(0, size)
+        return
+    each = -(-size // (parts * step)) * step
+    begins = range(0, size, each)
+    with parallel_map(len(begins)) as run:
+        list(run(lambda begin: work(begin, min(begin + each, size)), begins))
 
 
 class ExclusiveUse:

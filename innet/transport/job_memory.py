@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from innet.core import buffers
 from innet.core.numba_cache import njit
+from innet.core.threads import while_others_wait
 from innet.transport.atomics import compare_exchange, fence, load_acquire, store_release
 
 Arrays = tuple[NDArray[np.int32], ...]
@@ -37,6 +38,7 @@ _STATE, _COUNTS = 0, 16  # words of 64 bits in the head: label and whether it is
 _PATIENCE, _PER_WORD = 0.02, 1e-7  # seconds
 _TURN = 1e-4  # seconds between two looks
 _SAMPLES = 512  # words in a label
+_OTHERS = 1  # cores of workers that wait, for whoever decodes
 
 
 @njit(cache=True, nogil=True)
@@ -95,7 +97,8 @@ class DecodeOncePerHost:
             # The lowest bit of an entry that nobody writes is set, or it was never written.
             if (found == 0 or found & 1) and _claim(state, found, working):
                 try:
-                    result = decode()
+                    with while_others_wait(_OTHERS):
+                        result = decode()
                     self._write(begin, words, result)
                 except BaseException:
                     _publish(state, 0)  # nobody writes there any more

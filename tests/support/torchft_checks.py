@@ -8,7 +8,8 @@ FOLDER/METHOD-REPLICA.json. The ports are those of the loops' stores.
     python tests/support/torchft_checks.py REPLICA LIGHTHOUSE METHOD FOLDER
 
 One of three replicas kills itself in the middle of its second sync, between two of its sums. The
-others write their weights and what each sync did.
+others go on. The one that starts as REPLICA 3 takes its place, with another model than theirs. All
+three write their weights and what each sync did.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from innet.torch.torchft import SwitchProcessGroup
 REPLICAS = 2
 STEPS, SYNC_EVERY = 6, 2
 DYING, DEADLY_SUM = 2, 6  # the replica, and the sum that it does not take part in
-SYNCS_WITH_DEATH = 5
+BACK = 3  # takes its place
+ALONE = 4  # syncs before that
+TOGETHER = 2  # syncs after that
 SECONDS = timedelta(seconds=120)
 
 
@@ -116,19 +119,23 @@ class MortalGroup(SwitchProcessGroup):
         return super().allreduce(tensors, opts)
 
 
-def meet(folder, replica):
-    """Wait until the managers of all three replicas are there: each is known to the lighthouse."""
+def meet(folder, replica, others):
+    """Wait until the managers of these replicas are there: each is known to the lighthouse."""
     Path(folder, f"{replica}.there").touch()
     deadline = time.monotonic() + SECONDS.total_seconds()
-    while len(list(Path(folder).glob("*.there"))) <= DYING:
+    while not all(Path(folder, f"{each}.there").exists() for each in others):
         assert time.monotonic() < deadline, "a replica did not start"
         time.sleep(0.05)
     time.sleep(0.3)  # for the last one's first heartbeat
 
 
 def with_death(mode, replica, lighthouse, folder):
-    """What each sync did where a replica dies, and this replica's weights at the end."""
+    """What each sync did where a replica dies and comes back, and this one's weights at the end."""
     net, optimizer = made()
+    if replica == BACK:
+        with torch.no_grad():
+            for each in net.parameters():
+                each.fill_(100)  # what it must not bring along
     group = (MortalGroup if replica == DYING else SwitchProcessGroup)("lhc", SECONDS)
     manager, store = managed(replica, lighthouse, group, {"net": net, "optimizer": optimizer})
     if mode == "localsgd":
@@ -137,12 +144,20 @@ def with_death(mode, replica, lighthouse, folder):
         outer = torch.optim.SGD(net.parameters(), lr=0.7, momentum=0.9, nesterov=True)
         method = DiLoCo(manager, [net], optimizer, outer, SYNC_EVERY)
     syncs = []
-    meet(folder, replica)
+    meet(folder, replica, [BACK] if replica == BACK else range(DYING + 1))
+    together = 0
     with method:
-        for number, (x, y) in enumerate(batches(replica, SYNC_EVERY * SYNCS_WITH_DEATH), start=1):
+        for number, (x, y) in enumerate(batches(replica, 200), start=1):
             step(net, optimizer, x, y)
-            if number % SYNC_EVERY == 0:
-                syncs.append([manager.current_step(), manager.num_participants()])
+            if number % SYNC_EVERY:
+                continue
+            syncs.append([manager.current_step(), manager.num_participants()])
+            if replica == BACK or len(syncs) > ALONE:
+                together += manager.num_participants() == DYING + 1
+            if together == TOGETHER:
+                break
+            if replica != BACK and len(syncs) == ALONE:
+                meet(folder, replica, [BACK])
     found = {"syncs": syncs, "weights": [each.tolist() for each in net.state_dict().values()]}
     group.shutdown()
     manager.shutdown(wait=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from innet.core import buffers
 from innet.core.numba_cache import njit
+from innet.core.threads import in_parts
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.intrinsics import mix
 from innet.kernels.layout.bloom import Filter
@@ -20,6 +21,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 _STRIP = 128  # blocks hashed side by side; they stay in the L1 cache
+_PART = 32 * _STRIP  # blocks; a smaller part takes less time than to start a thread
 
 
 def bloom_insert(bitmap: Ints, shape: Filter, /) -> Ints:
@@ -32,7 +34,12 @@ def bloom_insert(bitmap: Ints, shape: Filter, /) -> Ints:
 def bloom_query(words: Ints, size: int, shape: Filter, /) -> Ints:
     """See ``innet.kernels.Kernels.bloom_query``."""
     found: Words = buffers.empty(-(-size // 32), np.uint32)
-    _members(words.view(np.uint32), shape.probes, np.uint64(shape.seed), found)
+    filled, probes, seed = words.view(np.uint32), shape.probes, np.uint64(shape.seed)
+
+    def look_up(begin: int, end: int) -> None:
+        _members(filled, probes, seed, begin, found[begin:end])
+
+    in_parts(look_up, found.size, _PART)
     if size % 32:
         found[-1] &= np.uint32((1 << size % 32) - 1)
     return found.view(np.int32)
@@ -73,7 +80,8 @@ def _fill(bitmap: Words, probes: int, seed: np.uint64, words: Words) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _members(words: Words, probes: int, seed: np.uint64, found: Words) -> None:
+def _members(words: Words, probes: int, seed: np.uint64, first: int, found: Words) -> None:
+    """Fill in the words of a bitmap from word ``first`` on."""
     count = np.uint64(np.uint32(words.size))
     flags = np.empty(_STRIP, np.uint32)
     positions = np.empty(_STRIP, np.uint32)
@@ -82,7 +90,7 @@ def _members(words: Words, probes: int, seed: np.uint64, found: Words) -> None:
     loaded = np.empty(_STRIP, np.uint32)
     for start in range(0, found.size, _STRIP):
         for b in range(_STRIP):
-            z = mix(np.uint64(start + b) * GOLDEN + seed)
+            z = mix(np.uint64(first + start + b) * GOLDEN + seed)
             positions[b] = np.uint32(z & _LOW)
             steps[b] = np.uint32((z >> _HALF) | _ONE)
             flags[b] = np.uint32(_LOW)

@@ -10,7 +10,7 @@ import pytest
 
 from innet import Collective
 from innet.core.errors import StateError
-from innet.core.threads import cores, parallel_map
+from innet.core.threads import cores, in_parts, parallel_map, while_others_wait
 
 SIZE = 70_000  # large enough for threads
 
@@ -64,3 +64,24 @@ def test_an_error_in_a_thread_is_raised_and_the_codecs_are_as_before():
     with pytest.raises(StateError, match="BrokenError"):
         collective.all_reduce(job)
     assert [pickle.dumps(codec.state_dict()) for codec in collective.codecs] == before
+
+
+def test_work_is_done_in_parts_while_others_wait():
+    begun = []
+
+    def work(begin, end):
+        begun.append((begin, end))
+
+    in_parts(work, 1000, 64)
+    assert begun == [(0, 1000)], "the other cores may be busy"
+    begun.clear()
+    with while_others_wait(1):
+        in_parts(work, 1000, 64)
+        in_parts(work, 60, 64)
+    half = -(-1000 // 128) * 64
+    expected = [(0, half), (half, 1000)] if cores() > 1 else [(0, 1000)]
+    assert sorted(begun[:-1]) == expected
+    assert begun[-1] == (0, 60)
+    begun.clear()
+    in_parts(work, 1000, 64)
+    assert begun == [(0, 1000)]

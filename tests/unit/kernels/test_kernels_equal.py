@@ -11,6 +11,7 @@ from support.kernels import assert_same, bitmap_of, sparse_integers, too_small
 
 from innet import kernels
 from innet.core.errors import InputError, UnknownNameError
+from innet.core.threads import while_others_wait
 from innet.kernels import Filter, SketchLayout
 
 cpu, naive = kernels.get("cpu"), kernels.get("reference")
@@ -213,6 +214,16 @@ def test_filter_of_many_blocks(density):
     filled = naive.bloom_insert(bitmap, shape)
     assert_same(cpu.bloom_insert(bitmap, shape), filled)
     assert_same(cpu.bloom_query(filled, size, shape), naive.bloom_query(filled, size, shape))
+
+
+def test_a_filter_is_looked_up_in_parts_while_others_wait():
+    size, shape = 400_011, Filter(9000, 7, 3)  # more than two parts of blocks of 32
+    bitmap = bitmap_of(np.random.default_rng(0).random(size) < 0.02)
+    filled = cpu.bloom_insert(bitmap, shape)
+    whole = cpu.bloom_query(filled, size, shape)
+    with while_others_wait(2):
+        assert_same(cpu.bloom_query(filled, size, shape), whole)
+    assert_same(naive.bloom_query(filled, size, shape), whole)
 
 
 @each_compiled

@@ -312,6 +312,8 @@ class TableEntries:
             for table in self._index.tables.values():
                 yield from self._read_table(table, wanted, lenient=True)
             return
+        if wanted.table_id in self._index.removed:
+            return
         table = self._index.find("table", self._index.tables, wanted.table_id)
         yield from self._read_table(table, wanted, lenient=False)
 
@@ -532,6 +534,8 @@ class TableEntries:
         return table, self._find(table, matches, priority)
 
     def _resources(self, wanted: Any, kind: str) -> Iterator[tuple[TableInfo, RuntimeEntry]]:
+        if wanted.table_id in self._index.removed:
+            return
         if wanted.table_id and wanted.match:
             yield self._of_resource(wanted, kind)
             return

@@ -37,6 +37,18 @@ class Field:
     codec: Codec
     padding: int = 0
     """Bits that lpm prefixes of BMv2 count in addition, those that fill the field's first byte."""
+    static: int = -1
+    """The mask of the program's key, which all values pass."""
+    every: int = field(init=False)
+    """A mask of all bits."""
+    anything: tuple[int, int] | None = field(init=False)
+    """What an entry that leaves the field out has, as ``RuntimeEntry`` says; None if none may."""
+
+    def __post_init__(self) -> None:
+        every = (1 << self.codec.width) - 1
+        object.__setattr__(self, "every", every)
+        anything = {EXACT: None, RANGE: (0, every)}.get(self.kind, (0, 0))
+        object.__setattr__(self, "anything", anything)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,7 @@ class TableInfo:
         position: in the program.
         scopes: of each action that entries may have, by id.
         by_action: actions by their position in the program.
+        is_constant: whether its entries stay: also those of ``entries`` without const, as for BMv2.
         positions: these positions by the actions' ids.
         counter, meter: P4Info of its direct counter and meter.
         profile: its action profile's id; 0 for none.
@@ -77,18 +90,13 @@ class TableInfo:
     profile: int = 0
     places: dict[int, int] = field(default_factory=dict)
     positions: dict[int, int] = field(init=False)
+    is_constant: bool = field(init=False)
+    has_timeout: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.positions = {action.id: position for position, action in self.by_action.items()}
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether its entries stay: also those of ``entries`` without const, as for BMv2."""
-        return bool(self.info.is_const_table) or self.table.immutable
-
-    @property
-    def has_timeout(self) -> bool:
-        return bool(self.info.idle_timeout_behavior)
+        self.is_constant = bool(self.info.is_const_table) or self.table.immutable
+        self.has_timeout = bool(self.info.idle_timeout_behavior)
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +357,8 @@ class P4Index:
         if key.match not in _KINDS[each.match_type]:
             raise invalid(f"P4Info and the program disagree on the match kind of {what}")
         codec = self._codec(each, key.width, what)
-        return Field(each.id, what, each.match_type, codec, -key.width % 8)
+        static = -1 if key.mask is None else key.mask
+        return Field(each.id, what, each.match_type, codec, -key.width % 8, static)
 
     def _profile(self, each: Any) -> ProfileInfo:
         name = each.preamble.name

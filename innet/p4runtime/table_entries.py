@@ -584,7 +584,7 @@ def key_of(owner: str, fields: Sequence[Field], places: dict[int, int], given: A
                 if field.anything is None:
                     raise invalid(f"{field.name} is exact, and cannot be left out")
                 found[place] = field.anything
-    values, masks = zip(*found, strict=True)  # type: ignore[arg-type] # none is None now
+    values, masks = zip(*found, strict=True)
     return Key(values, masks, prefix)
 
 

@@ -177,9 +177,9 @@ def circulating(name: str, window: int, size: int, seconds: float) -> Found:
         for _ in range(window - sent):
             sock.send(frame)
         time.sleep(0.3)
-        packets, used, begun = _received(), _used(process), time.perf_counter()
+        packets, used, begun = _received(), processor_time(process), time.perf_counter()
         time.sleep(seconds)
-        packets, used = _received() - packets, _used(process) - used
+        packets, used = _received() - packets, processor_time(process) - used
         return Found(packets / (time.perf_counter() - begun), used * 1e6 / packets)
 
 
@@ -196,7 +196,7 @@ def _received() -> int:
     return next(int(line.split()[2]) for line in lines if line.split()[0] == f"{NEAR[0]}:")
 
 
-def _used(process: int) -> float:
+def processor_time(process: int) -> float:
     """Seconds of processor time that all threads of a process used."""
     tasks = Path(f"/proc/{process}/task").iterdir()
     return sum(int((each / "schedstat").read_text().split()[0]) for each in tasks) / 1e9
@@ -213,12 +213,12 @@ def from_outside(name: str, window: int, size: int, seconds: float) -> Found:
                 if time.monotonic() > end:
                     raise InnetError(f"{name} forwards nothing")
             _turn(hosts, window, size, LOST_SECONDS)
-            used, begun, count = _used(process), time.perf_counter(), 0
+            used, begun, count = processor_time(process), time.perf_counter(), 0
             while (taken := time.perf_counter() - begun) < seconds:
                 if not _turn(hosts, window, size, LOST_SECONDS):
                     raise InnetError(f"{name} lost packets; take a smaller --window")
                 count += window
-            return Found(count / taken, (_used(process) - used) * 1e6 / count)
+            return Found(count / taken, (processor_time(process) - used) * 1e6 / count)
         finally:
             hosts.close()
 

@@ -5,14 +5,11 @@
 For a table of each match kind, parts of a second with and without updates take turns. Every second
 update adds an entry, the others delete one. Seconds are those of this process's processor time, so
 that what else the machine does takes nothing from either. At last 100,000 entries are written into
-an empty table: through the control plane, and in batches by a P4Runtime controller from another
-thread of this process (where the extra ``p4runtime`` is installed).
+an empty table. ``benchmarks.p4runtime_updates`` does so over P4Runtime.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +31,6 @@ KINDS = ("exact", "lpm", "ternary", "range")
 BATCH = 1024
 PART = 0.1  # seconds
 UPDATE = 1e-3  # seconds from one to the next
-BATCH_OF_UPDATES = 1000
 
 Key = tuple[int | tuple[int, int], ...]
 
@@ -55,10 +51,6 @@ def main(
     for kind in KINDS if written else ():
         seconds = _write_directly(kind, written)
         rows.append(Row(f"{kind}, by the control plane", written / seconds, "entries/s", "", 1.0))
-        if importlib.util.find_spec("grpc"):
-            ratio, seconds = seconds, _write_by_p4runtime(kind, written)
-            name = f"{kind}, in batches by P4Runtime"
-            rows.append(Row(name, written / seconds, "entries/s", "", ratio / seconds))
     show(f"tables of {entries:,} entries", "it is", rows, as_json)
 
 
@@ -93,15 +85,19 @@ def _add(control: ControlPlane, kind: str, key: Key, number: int) -> int:
     return control.table_add(table, action, list(key), [2], priority)
 
 
+def start_of_frame(kind: str, key: Key) -> bytes:
+    """The first bytes of a frame that an entry of this key matches."""
+    numbers = [each if isinstance(each, int) else each[0] for each in key]
+    address, port = (*numbers, 0)[:2]
+    return bytes([KINDS.index(kind)]) + (address << 16 | port).to_bytes(6, "big")
+
+
 def _packets(kind: str, entries: list[Key]) -> PacketBatch:
     """One to an entry each."""
     frames = np.zeros((BATCH, 64), np.uint8)
-    frames[:, 0] = KINDS.index(kind)
     rng = np.random.default_rng(0)
     for frame, chosen in zip(frames, rng.integers(len(entries), size=BATCH), strict=True):
-        numbers = [each if isinstance(each, int) else each[0] for each in entries[chosen]]
-        address, port = (*numbers, 0)[:2]
-        frame[1:7] = list((address << 16 | port).to_bytes(6, "big"))
+        frame[:7] = list(start_of_frame(kind, entries[chosen]))
     return PacketBatch.uniform(frames, np.zeros(BATCH, np.int32))
 
 
@@ -159,38 +155,8 @@ def _write_directly(kind: str, count: int) -> float:
     return time.process_time() - begun
 
 
-def _write_by_p4runtime(kind: str, count: int) -> float:
-    """The same in batches through gRPC, client and server."""
-    # Imported here, since the extra may be missing.
-    from innet.p4runtime.client import P4RuntimeClient  # noqa: PLC0415
-    from innet.p4runtime.messages import p4info_from_text  # noqa: PLC0415
-    from innet.processes.simple_switch_grpc import SimpleSwitchGrpc  # noqa: PLC0415
-    from innet.processes.switch_log import Log  # noqa: PLC0415
-
-    path = PROGRAM.with_suffix(".p4info.txtpb")
-    p4info = p4info_from_text(path.read_text(encoding="utf-8"), path.name)
-    switch = SimpleSwitchGrpc(
-        None, {}, Log(), thrift_port=0, address="127.0.0.1:0", enable_swap=True, engine="jit"
-    )
-    thread = threading.Thread(target=switch.run, daemon=True)
-    thread.start()
-    try:
-        with P4RuntimeClient(f"127.0.0.1:{switch.grpc_port}", p4info) as client:
-            client.set_program(PROGRAM.read_bytes())
-            entities = [
-                ("INSERT", _entity(client, kind, key, i)) for i, key in enumerate(keys(kind, count))
-            ]
-            client.write(entities.pop())  # an answer comes when the program is there
-            begun = time.process_time()
-            for first in range(0, len(entities), BATCH_OF_UPDATES):
-                client.write(*entities[first : first + BATCH_OF_UPDATES])
-            return time.process_time() - begun
-    finally:
-        switch.stop()
-        thread.join(60)
-
-
-def _entity(client: P4RuntimeClient, kind: str, key: Key, number: int) -> Any:
+def table_entry(client: P4RuntimeClient, kind: str, key: Key, number: int) -> Any:
+    """The Entity of a table entry, for a controller."""
     names = ("headers.probe.address", "headers.probe.port", "headers.probe.class")
     if kind == "range":
         matches = dict(zip(names, key, strict=False))

@@ -37,6 +37,18 @@ class Field:
     codec: Codec
     padding: int = 0
     """Bits that lpm prefixes of BMv2 count in addition, those that fill the field's first byte."""
+    static: int = -1
+    """The mask of the program's key, which all values pass."""
+    every: int = field(init=False)
+    """A mask of all bits."""
+    anything: tuple[int, int] | None = field(init=False)
+    """What an entry that leaves the field out has, as ``RuntimeEntry`` says; None if none may."""
+
+    def __post_init__(self) -> None:
+        every = (1 << self.codec.width) - 1
+        object.__setattr__(self, "every", every)
+        anything = {EXACT: None, RANGE: (0, every)}.get(self.kind, (0, 0))
+        object.__setattr__(self, "anything", anything)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,7 @@ class TableInfo:
         position: in the program.
         scopes: of each action that entries may have, by id.
         by_action: actions by their position in the program.
+        is_constant: whether its entries stay: also those of ``entries`` without const, as for BMv2.
         positions: these positions by the actions' ids.
         counter, meter: P4Info of its direct counter and meter.
         profile: its action profile's id; 0 for none.
@@ -77,18 +90,13 @@ class TableInfo:
     profile: int = 0
     places: dict[int, int] = field(default_factory=dict)
     positions: dict[int, int] = field(init=False)
+    is_constant: bool = field(init=False)
+    has_timeout: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.positions = {action.id: position for position, action in self.by_action.items()}
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether its entries stay: also those of ``entries`` without const, as for BMv2."""
-        return bool(self.info.is_const_table) or self.table.immutable
-
-    @property
-    def has_timeout(self) -> bool:
-        return bool(self.info.idle_timeout_behavior)
+        self.is_constant = bool(self.info.is_const_table) or self.table.immutable
+        self.has_timeout = bool(self.info.idle_timeout_behavior)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +166,10 @@ class P4Index:
         program: compiled from the same source.
         cpu_port: where SDN_PORT_CPU is; None for nowhere.
 
+    Attributes:
+        removed: names of tables by id that P4Info has and the program lacks: p4c writes P4Info
+            before it removes tables that no packet reaches.
+
     Raises:
         StatusError: INVALID_ARGUMENT where both do not belong together.
     """
@@ -172,7 +184,12 @@ class P4Index:
         self._direct = {
             each.preamble.id: each for each in (*info.direct_counters, *info.direct_meters)
         }
-        self.tables = {each.preamble.id: self._table(each) for each in info.tables}
+        self.removed = self._removed()
+        self.tables = {
+            each.preamble.id: self._table(each)
+            for each in info.tables
+            if each.preamble.id not in self.removed
+        }
         self.profiles = {each.preamble.id: self._profile(each) for each in info.action_profiles}
         self.counters = self._arrays("counter", info.counters, program.counters)
         self.meters = self._arrays("meter", info.meters, program.meters)
@@ -200,14 +217,34 @@ class P4Index:
                 seen.add(number)
 
     def find(self, kind: str, among: Mapping[int, Any], number: int) -> Any:
-        """What has an id; INVALID_ARGUMENT if nothing has it."""
+        """What has an id; INVALID_ARGUMENT if nothing has it, UNIMPLEMENTED if it was removed."""
         found = among.get(number)
         if found is None:
+            if number in self.removed:
+                raise StatusError(
+                    Code.UNIMPLEMENTED,
+                    f"table {self.removed[number]} is in P4Info, but not in the program: p4c "
+                    "removed it, as no packet reaches it",
+                )
             zero = " (0 stands for all, and only where something is read)" if number == 0 else ""
             raise invalid(f"P4Info has no {kind} with id 0x{number:08x}{zero}")
         return found
 
     # ── How it is made ──
+
+    def _removed(self) -> dict[int, str]:
+        """See ``removed``; INVALID_ARGUMENT where the program has other tables instead."""
+        ours = {table.name for table in self.program.tables}
+        named = {each.preamble.id: each.preamble.name for each in self.info.tables}
+        removed = {number: name for number, name in named.items() if name not in ours}
+        # p4c's own tables have no dot in their names. Tables of the source are in its P4Info.
+        other = sorted(name for name in ours - set(named.values()) if "." in name)
+        if removed and other:
+            raise invalid(
+                f"P4Info has table {next(iter(removed.values()))}, which the program of the device "
+                f"config lacks, and lacks its table {other[0]}"
+            )
+        return removed
 
     def _position(self, kind: str, things: Any, name: str) -> int:
         for position, each in enumerate(things):
@@ -320,14 +357,16 @@ class P4Index:
         if key.match not in _KINDS[each.match_type]:
             raise invalid(f"P4Info and the program disagree on the match kind of {what}")
         codec = self._codec(each, key.width, what)
-        return Field(each.id, what, each.match_type, codec, -key.width % 8)
+        static = -1 if key.mask is None else key.mask
+        return Field(each.id, what, each.match_type, codec, -key.width % 8, static)
 
     def _profile(self, each: Any) -> ProfileInfo:
         name = each.preamble.name
         position = self._position("action profile", self.program.action_profiles, name)
         actions: dict[int, ActionInfo] = {}
         for number in each.table_ids:
-            actions |= self.find("table", self.tables, number).actions
+            if number not in self.removed:
+                actions |= self.find("table", self.tables, number).actions
         return ProfileInfo(each.preamble.id, name, position, each, actions, tuple(each.table_ids))
 
     def _arrays(self, kind: str, among: Any, things: Any) -> dict[int, ArrayInfo]:

@@ -30,8 +30,8 @@ from innet.p4runtime.messages import P4DeviceConfig, p4
 from innet.p4runtime.p4info import P4Index
 from innet.p4runtime.replication import ReplicationEntries
 from innet.p4runtime.status import Code, StatusError, invalid, status_of
-from innet.p4runtime.table_entries import TableEntries, matches_of
-from innet.switch import Switch, ir
+from innet.p4runtime.table_entries import TableEntries, key_of
+from innet.switch import Switch
 
 _ROLLED_BACK = "not applied, as another update of the batch failed"
 _RECONCILED = (
@@ -121,13 +121,14 @@ class Pipeline:
         kind = update.type
         if kind not in (INSERT, MODIFY, DELETE):
             raise invalid("the type of an update is INSERT, MODIFY or DELETE")
-        name = update.entity.WhichOneof("entity")
+        entity = update.entity
+        name = entity.WhichOneof("entity")
         writer = self._writers.get(name)
         if writer is None:
             if name is None:
                 raise invalid("an update has no entity")
             raise unimplemented("v1model defines no further kinds of externs")
-        return writer(kind, getattr(update.entity, name), want_undo)
+        return writer(kind, getattr(entity, name), want_undo)
 
     def write(
         self, updates: Sequence[Any], *, all_or_nothing: bool
@@ -141,28 +142,32 @@ class Pipeline:
         Returns:
             nothing where none failed.
         """
-        errors = [p4.Error() for _ in updates]
+        failures: dict[int, StatusError] = {}
         undos: list[Undo] = []
-        failed = False
-        for error, update in zip(errors, updates, strict=True):
+        for place, update in enumerate(updates):
             try:
                 undo = self.apply(update, all_or_nothing)
                 if undo is not None:
                     undos.append(undo)
             except InnetError as reason:
-                status = status_of(reason)
-                error.canonical_code, error.message = status.code, str(status)
-                failed = True
+                failures[place] = status_of(reason)
                 if all_or_nothing:
                     break
             yield
-        if failed and all_or_nothing:
+        if not failures:
+            return []
+        if all_or_nothing:
             for undo in reversed(undos):
                 undo()
-            for error in errors:
-                if error.canonical_code == Code.OK:
-                    error.canonical_code, error.message = Code.ABORTED, _ROLLED_BACK
-        return errors if failed else []
+        other = p4.Error()
+        if all_or_nothing:
+            other.canonical_code, other.message = Code.ABORTED, _ROLLED_BACK
+        return [
+            p4.Error(canonical_code=failures[place].code, message=str(failures[place]))
+            if place in failures
+            else other
+            for place in range(len(updates))
+        ]
 
     # ── Reads ──
 
@@ -196,10 +201,9 @@ class Pipeline:
         values = []
         for member in entry.members:
             value = 0
-            matches = matches_of(f"value set {found.name}", found.fields, places, member.match)
-            for match, field in zip(matches, found.fields, strict=True):
-                assert isinstance(match, ir.ExactMatch)
-                value = value << field.codec.width | match.value
+            key = key_of(f"value set {found.name}", found.fields, places, member.match)
+            for part, field in zip(key.values, found.fields, strict=True):
+                value = value << field.codec.width | part
             if value in values:
                 raise StatusError(
                     Code.ALREADY_EXISTS, f"a member of value set {found.name} is there twice"

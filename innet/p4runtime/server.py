@@ -475,7 +475,13 @@ class P4RuntimeServer:
             raise
         except InnetError as error:
             raise invalid(f"the program cannot be loaded: {error}") from None
-        return Pipeline(switch, given, self._device, self._tell_digest)
+        made = Pipeline(switch, given, self._device, self._tell_digest)
+        for name in made.index.removed.values():
+            self._log(
+                "warn",
+                f"P4Info has table {name}, which p4c removed from the program: it has no entries",
+            )
+        return made
 
     def _commit(self, pipeline: Pipeline) -> None:
         text = device_config(pipeline.config.p4_device_config)

@@ -34,7 +34,7 @@ from innet.p4runtime.status import Code, StatusError, invalid
 from innet.p4runtime.values import encode
 from innet.switch import ir
 from innet.switch.control.control_plane import Entry
-from innet.switch.state.tables import ProfileRef, RuntimeEntry, Target
+from innet.switch.state.tables import Key, ProfileRef, RuntimeEntry, Target, prefix_mask
 
 _HIGHEST = (1 << 31) - 1
 _NANOSECONDS_PER_MS = 1_000_000
@@ -80,7 +80,9 @@ class TableEntries:
             StatusError: it is refused; then nothing has changed.
             ControlError: likewise.
         """
-        table = self._index.find("table", self._index.tables, entry.table_id)
+        table = self._index.tables.get(entry.table_id)
+        if table is None:
+            table = self._index.find("table", self._index.tables, entry.table_id)
         if entry.is_const:
             raise invalid("the switch sets is_const; it must be false in an update")
         if entry.is_default_action:
@@ -93,16 +95,16 @@ class TableEntries:
                 f"the entries of table {table.name} are constant; only their direct counters and "
                 "meters can be modified",
             )
-        matches, priority = self._key(table, entry)
+        key, priority = self._key(table, entry)
         if kind == INSERT:
-            return self._insert(table, entry, matches, priority, want_undo)
-        found = self._find(table, matches, priority)
+            return self._insert(table, entry, key, priority, want_undo)
+        found = self._find(table, key, priority)
         if kind == DELETE:
             return self._delete(table, found, want_undo)
         return self._modify(table, entry, found, want_undo)
 
     def _insert(
-        self, table: TableInfo, entry: Any, matches: list[ir.Match], priority: int, want_undo: bool
+        self, table: TableInfo, entry: Any, key: Key, priority: int, want_undo: bool
     ) -> Undo | None:
         if not entry.HasField("action"):
             raise invalid(f"an entry inserted into table {table.name} needs an action")
@@ -111,7 +113,7 @@ class TableEntries:
         try:
             # Not ``table_add``, which would check again what was checked against the P4Info.
             state = self._switch.state.tables[table.position]
-            handle = state.add(matches, kept, priority, self._time_of(table))
+            handle = state.add_key(key, kept, priority, self._time_of(table))
         except ControlError:
             if isinstance(kept, ProfileRef):
                 self._profiles.release(table, kept)
@@ -254,14 +256,14 @@ class TableEntries:
             self._control.counter_write(table.counter.preamble.name, handle, packets, size)
         if table.meter is not None:
             self._set_meter(table, handle, entry)
-        extra = _Extra(entry.metadata, entry.controller_metadata, entry.idle_timeout_ns)
         if table.has_timeout:
             # For new entries always, as an index inherits the time-out of its last entry.
             milliseconds = min(-(-entry.idle_timeout_ns // _NANOSECONDS_PER_MS), _MOST_MS)
             had = self._extra(table, handle)
             if is_new or had.idle_timeout_ns != entry.idle_timeout_ns:
                 self._control.table_set_timeout(table.name, handle, milliseconds)
-        if extra:
+        if entry.metadata or entry.controller_metadata or entry.idle_timeout_ns:
+            extra = _Extra(entry.metadata, entry.controller_metadata, entry.idle_timeout_ns)
             self._extras.setdefault(table.id, {})[handle] = extra
         elif extras := self._extras.get(table.id):
             extras.pop(handle, None)
@@ -279,24 +281,25 @@ class TableEntries:
 
     # ── Keys ──
 
-    def _key(self, table: TableInfo, entry: Any) -> tuple[list[ir.Match], int]:
-        """The matches of an entry in the order of the table's key, and its priority there."""
+    def _key(self, table: TableInfo, entry: Any) -> tuple[Key, int]:
+        """The key of an entry in the order of the table's, and its priority in the switch."""
+        given = entry.priority
         if table.has_priority:
-            if entry.priority <= 0:
+            if given <= 0:
                 raise invalid(f"entries of table {table.name} need a priority above 0")
-            priority = _HIGHEST - entry.priority
-        elif entry.priority:
+            priority = _HIGHEST - given
+        elif given:
             raise invalid(
                 f"entries of table {table.name} have no priority, as no field is ternary, range or "
                 "optional"
             )
         else:
             priority = 0
-        return matches_of(table.name, table.fields, table.places, entry.match), priority
+        return key_of(table.name, table.fields, table.places, entry.match), priority
 
-    def _find(self, table: TableInfo, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
+    def _find(self, table: TableInfo, key: Key, priority: int) -> RuntimeEntry:
         try:
-            return self._control.table_find(table.name, matches, priority)  # type: ignore[return-value] # of the built-in switch
+            return self._control.table_state(table.name).find_key(key, priority)
         except ControlError as error:
             if error.reason is Refusal.BAD_KEY:
                 raise not_found(f"table {table.name} has no entry with this key") from None
@@ -311,6 +314,8 @@ class TableEntries:
                 raise invalid("entries of all tables cannot be selected further")
             for table in self._index.tables.values():
                 yield from self._read_table(table, wanted, lenient=True)
+            return
+        if wanted.table_id in self._index.removed:
             return
         table = self._index.find("table", self._index.tables, wanted.table_id)
         yield from self._read_table(table, wanted, lenient=False)
@@ -360,16 +365,16 @@ class TableEntries:
         if not wanted.match:
             yield from self._entries(table)
             return
-        matches = matches_of(table.name, table.fields, table.places, wanted.match)
+        key = key_of(table.name, table.fields, table.places, wanted.match)
         if not table.has_priority or wanted.priority:
             try:
                 priority = _HIGHEST - wanted.priority if table.has_priority else 0
-                yield self._find(table, matches, priority)
+                yield self._find(table, key, priority)
             except StatusError:
                 pass
             return
         for entry in self._entries(table):
-            if list(entry.matches) == matches:
+            if (entry.values, entry.masks) == key[:2]:
                 yield entry
 
     def _entries(self, table: TableInfo) -> Iterator[RuntimeEntry]:
@@ -528,10 +533,12 @@ class TableEntries:
             raise invalid(f"table {table.name} has no direct {kind}")
         if wanted.is_default_action:
             raise unimplemented(f"default entries have no direct {kind}: only hits count here")
-        matches, priority = self._key(table, wanted)
-        return table, self._find(table, matches, priority)
+        key, priority = self._key(table, wanted)
+        return table, self._find(table, key, priority)
 
     def _resources(self, wanted: Any, kind: str) -> Iterator[tuple[TableInfo, RuntimeEntry]]:
+        if wanted.table_id in self._index.removed:
+            return
         if wanted.table_id and wanted.match:
             yield self._of_resource(wanted, kind)
             return
@@ -552,15 +559,14 @@ class TableEntries:
 # Matches.
 
 
-def matches_of(
-    owner: str, fields: Sequence[Field], places: dict[int, int], given: Any
-) -> list[ir.Match]:
-    """The matches of FieldMatch messages for all ``fields``, in their order.
+def key_of(owner: str, fields: Sequence[Field], places: dict[int, int], given: Any) -> Key:
+    """The key of FieldMatch messages for all ``fields``, in their order.
 
     Raises:
         StatusError: a field that is unknown, named twice, missing, or has a bad value.
     """
-    found: list[ir.Match | None] = [None] * len(fields)
+    found: list[tuple[int, int] | None] = [None] * len(fields)
+    prefix = 0
     for match in given:
         place = places.get(match.field_id)
         if place is None:
@@ -568,62 +574,67 @@ def matches_of(
         field = fields[place]
         if found[place] is not None:
             raise invalid(f"{field.name} is given twice")
-        found[place] = _match(field, match)
-    return [
-        _anything(field) if match is None else match
-        for field, match in zip(fields, found, strict=True)
-    ]
+        if field.kind == LPM:
+            found[place], prefix = _lpm(field, match)
+        else:
+            found[place] = _match(field, match)
+    if None in found:
+        for place, field in enumerate(fields):
+            if found[place] is None:
+                if field.anything is None:
+                    raise invalid(f"{field.name} is exact, and cannot be left out")
+                found[place] = field.anything
+    values, masks = zip(*found, strict=True)
+    return Key(values, masks, prefix)
 
 
-def _match(field: Field, match: Any) -> ir.Match:
+def _require_kind(field: Field, match: Any) -> None:
     kind = match.WhichOneof("field_match_type")
     if kind != _TYPE_OF_KIND[field.kind]:
         raise invalid(f"{field.name} is {_TYPE_OF_KIND[field.kind]}, not {kind or 'nothing'}")
-    codec, what = field.codec, field.name
-    if kind == "exact":
-        return ir.ExactMatch(codec.decode(match.exact.value, what))
-    if kind == "optional":
-        return ir.TernaryMatch(codec.decode(match.optional.value, what), (1 << codec.width) - 1)
-    if kind == "ternary":
-        value = codec.decode(match.ternary.value, what)
-        mask = codec.decode_mask(match.ternary.mask, f"the mask of {what}")
+
+
+def _match(field: Field, match: Any) -> tuple[int, int]:
+    """Value and mask of a field, or the ends of its range, as ``RuntimeEntry`` holds them."""
+    _require_kind(field, match)
+    codec, what, kind = field.codec, field.name, field.kind
+    if kind == EXACT:
+        return codec.decode(match.exact.value, what) & field.static, field.every
+    if kind == OPTIONAL:
+        return codec.decode(match.optional.value, what) & field.static, field.every
+    if kind == TERNARY:
+        ternary = match.ternary
+        value = codec.decode(ternary.value, what)
+        mask = codec.decode_mask(ternary.mask, what)
         if mask == 0:
             raise invalid(f"{what}: leave the field out instead of a mask of zeros")
         if value & ~mask:
             raise invalid(f"{what}: bits outside the mask must be 0")
-        return ir.TernaryMatch(value, mask)
-    if kind == "lpm":
-        return _lpm(field, match.lpm)
-    low = codec.decode(match.range.low, f"the low end of {what}")
-    high = codec.decode(match.range.high, f"the high end of {what}")
+        return value & field.static, mask
+    low = codec.decode(match.range.low, what)
+    high = codec.decode(match.range.high, what)
     if low > high:
         raise invalid(f"{what}: the low end {low} is above the high end {high}")
-    if low == 0 and high == (1 << codec.width) - 1:
+    if low == 0 and high == field.every:
         raise invalid(f"{what}: leave the field out instead of a range of everything")
-    return ir.RangeMatch(low, high)
+    return low & field.static, high
 
 
-def _lpm(field: Field, lpm: Any) -> ir.Match:
-    codec, what = field.codec, field.name
-    if lpm.prefix_len == 0:
+def _lpm(field: Field, match: Any) -> tuple[tuple[int, int], int]:
+    """Value and mask of a field, and the length of its prefix as BMv2 counts it."""
+    _require_kind(field, match)
+    codec, what, lpm = field.codec, field.name, match.lpm
+    given = lpm.prefix_len
+    if given == 0:
         raise invalid(f"{what}: leave the field out instead of a prefix of length 0")
-    length = lpm.prefix_len - (codec.sdn_width - codec.width)
+    length = given - (codec.sdn_width - codec.width)
     if not 0 < length <= codec.width:
-        raise invalid(f"{what}: there is no prefix of {lpm.prefix_len} bits")
+        raise invalid(f"{what}: there is no prefix of {given} bits")
     value = codec.decode(lpm.value, what)
     if value & ((1 << codec.width - length) - 1):
         raise invalid(f"{what}: bits behind the prefix must be 0")
-    return ir.LpmMatch(value, length + field.padding)
-
-
-def _anything(field: Field) -> ir.Match:
-    if field.kind == EXACT:
-        raise invalid(f"{field.name} is exact, and cannot be left out")
-    if field.kind == LPM:
-        return ir.LpmMatch(0, 0)
-    if field.kind == RANGE:
-        return ir.RangeMatch(0, (1 << field.codec.width) - 1)
-    return ir.TernaryMatch(0, 0)
+    prefix = length + field.padding
+    return (value & field.static, prefix_mask(prefix, codec.width)), prefix
 
 
 def add_match(into: Any, field: Field, match: ir.Match) -> None:

@@ -397,7 +397,10 @@ class SimpleSwitch:
     def _load(self, config: str, made: Switch | None = None) -> None:
         """Run another program, from an empty state, or from that of the switch ``made`` for it."""
         document = _parsed(config)
-        program = load_program(document).with_drop_port(self._drop_port)
+        if made is None:
+            program = load_program(document).with_drop_port(self._drop_port)
+        else:
+            program = made.program
         reasons = unsupported(program, "jit")
         why = unlogged(program) if self._logs_packets else None
         is_ready = self._engine == "jit" or (self._engine == "auto" and is_compiled(program))

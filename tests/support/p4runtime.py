@@ -136,11 +136,11 @@ _DEADLINE = 60.0
 class Process:
     """``innet simple-switch-grpc`` in a thread of this process."""
 
-    def __init__(self, cpu_port=255, interfaces=None, engine="interpret", **options):
+    def __init__(self, cpu_port=255, interfaces=None, engine="interpret", log=None, **options):
         self.switch = SimpleSwitchGrpc(
             None,
             interfaces or {},
-            Log(),
+            log or Log(),
             thrift_port=0,
             address=options.pop("address", "127.0.0.1:0"),
             cpu_port=cpu_port,

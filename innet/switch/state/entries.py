@@ -79,10 +79,6 @@ class Piece:
     width: int
     shift: int
 
-    def of(self, values: tuple[int, ...]) -> int:
-        """The bits of this piece of key ``values`` (or masks) in its word."""
-        return (values[self.field] >> self.skipped & ((1 << self.width) - 1)) << self.shift
-
     def put(self, word: int, values: list[int]) -> None:
         """Add the bits of this piece in ``word`` to its field in ``values``."""
         values[self.field] |= (word >> self.shift & ((1 << self.width) - 1)) << self.skipped
@@ -99,11 +95,18 @@ class KeyWords:
 
     def pack(self, values: tuple[int, ...]) -> list[int]:
         """The words of key ``values`` (or masks), unsigned."""
-        return [sum(piece.of(values) for piece in word) for word in self.words]
+        words = []
+        for pieces in self.words:
+            word = 0
+            for piece in pieces:  # without a call each: tables of 100,000 entries come here
+                mask = (1 << piece.width) - 1
+                word |= (values[piece.field] >> piece.skipped & mask) << piece.shift
+            words.append(word)
+        return words
 
     def pack_ranges(self, values: tuple[int, ...]) -> list[int]:
         """The words of the range fields of key ``values`` (or of the upper ends of an entry)."""
-        return [piece.of(values) for piece in self.ranges]
+        return [values[p.field] >> p.skipped & ((1 << p.width) - 1) for p in self.ranges]
 
     def unpack(self, words: Sequence[int], ranges: Sequence[int], values: list[int]) -> None:
         """The inverse of ``pack`` and ``pack_ranges``: add the key fields to ``values``."""
@@ -254,6 +257,7 @@ class ActionRows:
         self._positions = {action: i for i, action in enumerate(possible)}
         self._words = common_argument_words(actions, possible)
         lengths = [argument_words(actions[action]) for action in possible]
+        self._lengths_of = lengths
         self._lengths = np.array([*lengths, 0], np.int64)  # the last is for NO_ACTION
         self.actions: NDArray[np.uint16] = np.zeros(0, np.uint16)
         self.data: NDArray[np.uint64] = np.zeros(0, np.uint64)
@@ -300,14 +304,19 @@ class ActionRows:
         position, words = NO_ACTION, list[int]()
         if entry is not None:
             position = self._positions[entry.action]
-            words = pack_arguments(self._actions[entry.action], entry.arguments)
+            if self._lengths_of[position] == len(entry.arguments):
+                words = [value & _EVERY for value in entry.arguments]
+            else:
+                words = pack_arguments(self._actions[entry.action], entry.arguments)
         if self._words is None:
             had = self._length(row)
             if had != len(words):
                 self._release_words(row, had)
                 self.offsets[row] = self._reserve_words(len(words))
         self.actions[row] = position
-        if words:
+        if len(words) == 1:
+            self.data[self._first(row)] = words[0]
+        elif words:
             first = self._first(row)
             self.data[first : first + len(words)] = words
 
@@ -391,7 +400,9 @@ class RowChanges:
         """A row came; the table has ``count`` entries."""
         if not self.moved:
             self.added.add(row)
-            self._limit(count)
+            # As ``_limit``, without a call for each of many.
+            if len(self.added) + len(self.removed) > FEW_CHANGES + count // 16:
+                self.forget()
 
     def remove(self, row: int, count: int) -> None:
         """A row went."""
@@ -541,7 +552,7 @@ class EntryColumns:
         self.words[row] = words
         self.live[row] = True
         self.count += 1
-        self.index.insert(self.words, row, self.live)
+        self.index.insert(self.words, row, self.live, words)
         if self.changes is not None:
             self.changes.add(row, self.count)
         return row

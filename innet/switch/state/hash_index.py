@@ -94,14 +94,18 @@ class HashIndex:
             slot = slot + 1 if slot < last else 0
         return 0
 
-    def insert(self, matrix: Words, row: int, live: NDArray[np.bool_]) -> None:
-        """Add a row that is not in the index; ``live`` marks the rows to be found afterwards."""
+    def insert(
+        self, matrix: Words, row: int, live: NDArray[np.bool_], words: Sequence[int]
+    ) -> None:
+        """Add a row of ``words`` that is not in the index; ``live`` marks the rows to be found
+        afterwards.
+        """
         self._count += 1
         self._changed = True
         if 9 * self._quarters * self._count > 40 * len(self.slots):
             self.rebuild(matrix, live)
             return
-        self._put(matrix, row)
+        self._put(words, row)
 
     def remove(self, matrix: Words, row: int, live: NDArray[np.bool_]) -> None:
         """Remove a row that is in the index; ``live`` marks the rows to be found afterwards."""
@@ -111,7 +115,7 @@ class HashIndex:
             self.rebuild(matrix, live)
             return
         last = len(self.slots) - 1
-        slot = self._start(matrix, row)
+        slot = slot_of(hashed(matrix[row].tolist(), self.seed), last + 1)
         while int(self.slots[slot]) != row:
             slot = slot + 1 if slot < last else 0
         self.slots[slot] = 0
@@ -119,7 +123,7 @@ class HashIndex:
         slot = slot + 1 if slot < last else 0
         while moved := int(self.slots[slot]):
             self.slots[slot] = 0
-            self._put(matrix, moved)
+            self._put(matrix[moved].tolist(), moved)
             slot = slot + 1 if slot < last else 0
 
     @property
@@ -143,12 +147,9 @@ class HashIndex:
         self.seed, wanted = _seeded(matrix[rows], slots, seeds)
         self.slots = slots_with_rows(rows, wanted, slots)
 
-    def _start(self, matrix: Words, row: int) -> int:
-        return slot_of(hashed(matrix[row].tolist(), self.seed), len(self.slots))
-
-    def _put(self, matrix: Words, row: int) -> None:
+    def _put(self, words: Sequence[int], row: int) -> None:
         last = len(self.slots) - 1
-        slot = self._start(matrix, row)
+        slot = slot_of(hashed(words, self.seed), last + 1)
         while self.slots[slot]:
             slot = slot + 1 if slot < last else 0
         self.slots[slot] = row
@@ -171,9 +172,9 @@ class DirectIndex:
         """The row that holds ``words``; 0 when none does."""
         return int(self.slots[words[0]])
 
-    def insert(self, matrix: Words, row: int, _: NDArray[np.bool_]) -> None:
-        """Add a row that is not in the index."""
-        self.slots[int(matrix[row, 0])] = row
+    def insert(self, _: Words, row: int, __: NDArray[np.bool_], words: Sequence[int]) -> None:
+        """Add a row of ``words`` that is not in the index."""
+        self.slots[words[0]] = row
 
     def remove(self, matrix: Words, row: int, _: NDArray[np.bool_]) -> None:
         """Remove a row that is in the index."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,17 @@ class ProfileRef:
 
     group: bool
     handle: int
+
+
+class Key(NamedTuple):
+    """What an entry matches, in normal form: ``RuntimeEntry.values``, ``.masks`` and ``.prefix``.
+
+    The prefix counts in LPM tables only.
+    """
+
+    values: tuple[int, ...]
+    masks: tuple[int, ...]
+    prefix: int
 
 
 Target = ir.ActionEntry | ProfileRef
@@ -136,7 +147,8 @@ class TableState:
             self.ages = EntryAges(timeouts, zeros(shape, np.dtype(np.int64), what))
         for entry in table.entries:
             try:
-                self._insert(entry.matches, entry.entry, entry.priority, 0)
+                key = normalize_match(table, entry.matches)
+                self._insert(key, entry.entry, entry.priority, 0)
             except ControlError as error:
                 raise ProgramError(f"among the program's own entries: {error}") from error
 
@@ -196,7 +208,11 @@ class TableState:
 
     def find(self, matches: Sequence[ir.Match], priority: int) -> RuntimeEntry:
         """The entry with this match; ControlError if there is none."""
-        row = self.columns.find(self._words(matches, priority))
+        return self.find_key(normalize_match(self.table, matches), priority)
+
+    def find_key(self, key: Key, priority: int) -> RuntimeEntry:
+        """The entry with this key; ControlError if there is none."""
+        row = self.columns.find(self.columns.pack(*key, priority))
         if not row:
             raise ControlError(
                 f"table {self.table.name} has no entry with this match", Refusal.BAD_KEY
@@ -226,12 +242,16 @@ class TableState:
             ControlError: the table's entries are constant, it is full, or it has an entry with this
                 match.
         """
+        return self.add_key(normalize_match(self.table, matches), action, priority, clock)
+
+    def add_key(self, key: Key, action: Target, priority: int, clock: int = 0) -> int:
+        """The same for a key in normal form."""
         self._require_mutable()
         if not self.table.keys:
             raise ControlError(
                 f"table {self.table.name} has no key, so it can have no entries", Refusal.NO_KEY
             )
-        handle = self._insert(tuple(matches), action, priority, clock)
+        handle = self._insert(key, action, priority, clock)
         self.touch()
         return handle
 
@@ -303,33 +323,29 @@ class TableState:
                 Refusal.CONSTANT_ENTRIES,
             )
 
-    def _insert(
-        self, matches: tuple[ir.Match, ...], action: Target, priority: int, clock: int
-    ) -> int:
-        words = self._words(matches, priority)
-        if self.columns.find(words):
+    def _insert(self, key: Key, action: Target, priority: int, clock: int) -> int:
+        columns = self.columns
+        words = columns.pack(*key, priority)
+        if columns.find(words):
             raise ControlError(
                 f"table {self.table.name} already has an entry with this match",
                 Refusal.DUPLICATE_ENTRY,
             )
-        if len(self) >= self.table.max_size:
+        if columns.count >= self.table.max_size:
             raise ControlError(
                 f"table {self.table.name} is full: it holds {self.table.max_size} entries",
                 Refusal.TABLE_FULL,
             )
-        row = self.columns.insert(words)
+        row = columns.insert(words)
         self._set_action(row, action)
+        index = columns.index_of(row)
         if self.counters is not None:
-            self.counters[self.columns.index_of(row)] = 0
+            self.counters[index] = 0
         if self.ages is not None:
-            self.ages.last_hits[self.columns.index_of(row)] = clock
+            self.ages.last_hits[index] = clock
         if self.table.match is ir.MatchKind.LPM:
-            lpm = next(each for each in matches if isinstance(each, ir.LpmMatch))
-            self.columns.note_prefix(lpm.prefix)
-        return self._handle(row)
-
-    def _words(self, matches: Sequence[ir.Match], priority: int) -> list[int]:
-        return self.columns.pack(*normalize_match(self.table, matches), priority)
+            columns.note_prefix(key.prefix)
+        return columns.version(index) << _INDEX_BITS | index
 
     def _masks_of(self, prefix: int) -> tuple[int, ...]:
         """The masks of the entries of an LPM table with a prefix of this length."""
@@ -419,10 +435,8 @@ def is_ordered(table: ir.Table) -> bool:
     return table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE)
 
 
-def normalize_match(
-    table: ir.Table, matches: Sequence[ir.Match]
-) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """``RuntimeEntry.values``, ``.masks`` and ``.prefix`` of a match of the right shape."""
+def normalize_match(table: ir.Table, matches: Sequence[ir.Match]) -> Key:
+    """The key of a match of the right shape."""
     values: list[int] = []
     masks: list[int] = []
     prefix = 0
@@ -443,7 +457,7 @@ def normalize_match(
             mask = match.mask & every
         values.append(match.value & mask & static)
         masks.append(mask)
-    return tuple(values), tuple(masks), prefix if table.match is ir.MatchKind.LPM else 0
+    return Key(tuple(values), tuple(masks), prefix if table.match is ir.MatchKind.LPM else 0)
 
 
 def prefix_mask(prefix: int, width: int) -> int:

@@ -34,8 +34,9 @@ from innet.bmv2 import shell
 from innet.core.errors import InputError, NetworkError
 from innet.p4runtime.messages import P4DeviceConfig, p4
 from innet.p4runtime.server import Tls
-from innet.p4runtime.status import Code
+from innet.p4runtime.status import Code, StatusError
 from innet.processes.simple_switch_grpc import main
+from innet.processes.switch_log import Log
 
 IO = "p4runtime_io"
 
@@ -73,6 +74,30 @@ def vrf(names, port, text=b"a"):
 def entries(controller):
     wanted = p4.TableEntry(table_id=id_of(p4info_of(IO), "I.vrfs"))
     return controller.read(p4.Entity(table_entry=wanted))
+
+
+def forwarded(info):
+    """An entry of the table of p4runtime_removed that there is."""
+    made = p4.TableEntry(table_id=id_of(info, "I.forwarding"))
+    made.match.add(field_id=1).exact.value = b"\1"
+    made.action.action.action_id = id_of(info, "I.drop")
+    return made
+
+
+def removed_entities(info):
+    """Updates of a table that p4c removed."""
+    removed = p4.TableEntry(table_id=id_of(info, "I.counted"))
+    yield MODIFY, p4.Entity(direct_counter_entry=p4.DirectCounterEntry(table_entry=removed))
+    yield INSERT, p4.Entity(table_entry=removed)
+    removed.is_default_action = True
+    yield MODIFY, p4.Entity(table_entry=removed)
+
+
+def code_of(call, *arguments, **options):
+    """The code with which an update without gRPC is refused."""
+    with pytest.raises(StatusError) as error:
+        call(*arguments, **options)
+    return error.value.code
 
 
 def code(call, *arguments, **options):
@@ -117,6 +142,50 @@ class TestConfig:
         assert other is grpc.StatusCode.INVALID_ARGUMENT
         assert code(ready.set_config) is grpc.StatusCode.INVALID_ARGUMENT  # without a config
         assert len(entries(ready)) == 1
+
+    def test_tables_that_p4c_removed_are_named_and_have_no_entries(self, tmp_path):
+        info = p4info_of("p4runtime_removed")
+        lines = Log(path=str(tmp_path / "log"), flush=True)
+        process = Process(log=lines)
+        try:
+            with Controller(process.port) as controller:
+                controller.arbitrate()
+                controller.set_config("p4runtime_removed")
+                log = (tmp_path / "log.txt").read_text()
+                assert "P4Info has table I.counted, which p4c removed" in log
+                assert "P4Info has table I.shared" in log
+                refused = (Code.UNIMPLEMENTED, "table I.counted is in P4Info, but not in the")
+                for kind, entity in removed_entities(info):
+                    with pytest.raises(grpc.RpcError) as error:
+                        controller.write((kind, entity))
+                    (found,) = details(error.value)
+                    assert (found.canonical_code, found.message[:44]) == refused
+                    assert controller.read(entity) == []
+                whole = p4.Entity(table_entry=p4.TableEntry())
+                added = p4.Entity(table_entry=forwarded(info))
+                controller.write((INSERT, added))
+                assert controller.read(whole) == [added]
+                controller.set_config("p4runtime_removed", action="RECONCILE_AND_COMMIT")
+                assert controller.read(whole) == [added]
+        finally:
+            process.close()
+            lines.close()
+
+    def test_a_profile_of_removed_tables_takes_no_members(self):
+        client = Client("p4runtime_removed")
+        member = p4.ActionProfileMember(action_profile_id=client.id("I.ways"), member_id=1)
+        member.action.CopyFrom(client.action("I.forward", b"\1"))
+        assert code_of(client.write, INSERT, action_profile_member=member) == Code.INVALID_ARGUMENT
+        assert client.read(action_profile_member=p4.ActionProfileMember()) == []
+
+    def test_p4info_with_a_table_of_another_name_is_refused(self):
+        info = p4info_of("p4runtime_removed")
+        info.tables[0].preamble.name = "I.renamed"
+        with pytest.raises(
+            StatusError, match=r"I.renamed, .* lacks its table I.forwarding"
+        ) as error:
+            Client("p4runtime_removed", info)
+        assert error.value.code == Code.INVALID_ARGUMENT
 
     def test_verify_changes_nothing(self, ready, names):
         ready.write((INSERT, vrf(names, b"\1")))

@@ -36,7 +36,7 @@ def test_rows_come_and_go(steps: list[tuple[bool, int]], compact: bool, quarters
         row = number + 1
         if insert and not live[row]:
             live[row] = True
-            index.insert(matrix, row, live)
+            index.insert(matrix, row, live, matrix[row].tolist())
         elif not insert and live[row]:
             live[row] = False
             index.remove(matrix, row, live)
@@ -56,7 +56,10 @@ def test_words_that_are_short_come_and_go(steps: list[tuple[bool, int]]) -> None
     for insert, number in steps:
         row = number + 1
         live[row] = insert
-        (index.insert if insert else index.remove)(matrix, row, live)
+        if insert:
+            index.insert(matrix, row, live, [number])
+        else:
+            index.remove(matrix, row, live)
         assert index.find(matrix, [number]) == (row if insert else 0)
     found = [index.find(matrix, [word]) for word in range(61)]
     assert found == [row if live[row] else 0 for row in range(1, 62)]
@@ -87,7 +90,10 @@ def test_slots_keep_to_the_rows_as_these_come_and_go(quarters: int) -> None:
     index = HashIndex(quarters)
     for row in [*range(1, 2001), *range(2000, 100, -1)]:
         live[row] = not live[row]
-        (index.insert if live[row] else index.remove)(matrix, row, live)
+        if live[row]:
+            index.insert(matrix, row, live, matrix[row].tolist())
+        else:
+            index.remove(matrix, row, live)
         if (rows := int(live.sum())) > 100:
             wanted = quarters * rows / 4
             assert 0.89 * wanted <= len(index.slots) <= 1.17 * wanted

@@ -12,6 +12,8 @@
 
 #include "include/header.p4"
 
+// All fields are 0 when a packet arrives: the compiler promises that only if it is asked to.
+@pa_auto_init_metadata
 struct metadata_t {
     bit<1>  wellformed;
     bit<1>  child_admitted;   // comes from below
@@ -61,6 +63,7 @@ struct metadata_t {
 const bit<8> DROP_NOT_BELOW = 9;  // for workers that are not below the sender, or for nobody
 const bit<8> DROP_LOST_STATE   = 11; // the switch has lost its registers
 
+#define TAKES_RESULTS // from the switch above
 #include "include/parser.p4"
 #include "include/chunk.p4"
 #include "include/members.p4"
@@ -183,7 +186,7 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
     }
 
     action sign() {
-        meta.marks = hdr.innet.flags & FLAG_ECN;
+        meta.marks = hdr.innet.flags & MARKS;
         meta.request = hdr.innet.flags & 0xE0;
     }
 

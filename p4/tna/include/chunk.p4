@@ -18,7 +18,7 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
         void apply(inout chunk_t held, out bit<1> newer) {
             newer = 0;
             if (held.owner != (int<32>)hdr.innet.owner
-                || held.sequence - (int<32>)hdr.innet.sequence < 0) {
+                || (int<32>)hdr.innet.sequence - held.sequence > 0) {
                 held.owner = (int<32>)hdr.innet.owner;
                 held.sequence = (int<32>)hdr.innet.sequence;
                 newer = 1;
@@ -28,7 +28,7 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
     RegisterAction<chunk_t, index_t, bit<32>>(chunk_newest) claim_newest = {
         void apply(inout chunk_t held, out bit<32> newest) {
             if (held.owner != (int<32>)hdr.innet.owner
-                || held.sequence - (int<32>)hdr.innet.sequence < 0) {
+                || (int<32>)hdr.innet.sequence - held.sequence > 0) {
                 held.owner = (int<32>)hdr.innet.owner;
                 held.sequence = (int<32>)hdr.innet.sequence;
             }

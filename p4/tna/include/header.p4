@@ -41,9 +41,12 @@ const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
 const bit<8> OPERATION_MAX = 3;
 
-const bit<8> FLAG_ECN     = 8;
-const bit<8> FLAG_RESULT  = 16;
-const bit<8> FLAG_PARTIAL = 32;
+const bit<8> FLAG_OVERFLOW = 1;
+const bit<8> FLAG_ECN      = 8;
+const bit<8> FLAG_RESULT   = 16;
+const bit<8> FLAG_PARTIAL  = 32;
+
+const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // the flags that a slot keeps for its result
 
 // What the register actions of the values do.
 const bit<3> VALUES_UNTOUCHED = 0;

@@ -1,4 +1,5 @@
 // Parsers and deparsers. What nobody of innet would send is found by the parser: `wellformed` stays 0.
+// TAKES_RESULTS: a switch above may send results.
 
 #ifndef INNET_TNA_PARSER_P4
 #define INNET_TNA_PARSER_P4
@@ -28,10 +29,30 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
         transition select(hdr.innet.operation, hdr.innet.slot_version, hdr.innet.elements) {
             (0, _, _): accept;
             (_, _, 0): accept;
-            (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xffe0): wellformed; // up to 31 elements
-            (0 &&& 0xfc, 0 &&& 0xfe, 32): wellformed;
+            (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xfff8): check_flags; // up to 7 elements
+            (0 &&& 0xfc, 0 &&& 0xfe, PER_PASS): check_flags;
+#if PER_PASS >= 16
+            (0 &&& 0xfc, 0 &&& 0xfe, 8 &&& 0xfff8): check_flags;
+#endif
+#if PER_PASS >= 24
+            (0 &&& 0xfc, 0 &&& 0xfe, 16 &&& 0xfff8): check_flags;
+#endif
+#if PER_PASS >= 32
+            (0 &&& 0xfc, 0 &&& 0xfe, 24 &&& 0xfff8): check_flags;
+#endif
             default: accept;
         }
+    }
+
+    state check_flags {
+#ifdef TAKES_RESULTS
+        transition wellformed;
+#else
+        transition select(hdr.innet.flags) {
+            0 &&& FLAG_RESULT: wellformed;
+            default: accept;
+        }
+#endif
     }
 
     state wellformed {
@@ -64,7 +85,8 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metad
     }
 }
 
-// Addresses of the next hop; the replication id of a multicast copy names whom it is for.
+// Addresses of the next hop. The replication id of a multicast copy is one more than the index of the worker
+// that it goes to, since that of other packets is 0.
 control Egress(inout egress_headers_t hdr, inout egress_metadata_t meta,
                in egress_intrinsic_metadata_t intrinsic,
                in egress_intrinsic_metadata_from_parser_t from_parser,
@@ -85,7 +107,7 @@ control Egress(inout egress_headers_t hdr, inout egress_metadata_t meta,
     apply {
         deliver.apply();
         if (intrinsic.egress_rid != 0) {
-            hdr.innet.worker = intrinsic.egress_rid;
+            hdr.innet.worker = intrinsic.egress_rid - 1;
         }
     }
 }

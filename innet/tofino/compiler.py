@@ -168,8 +168,8 @@ def compile_for_tofino(
             )
         if not (paths := _report_paths(Path(scratch))):
             raise ProgramError(
-                f"{version} accepted {shown}, but wrote no report PIPE/logs/resources.json, which -g "
-                f"asks for. It wrote {_listed(Path(scratch))}. Give another p4c-barefoot."
+                f"{version} accepted {shown}, but wrote no report PIPE/logs/resources.json, which "
+                f"-g asks for. It wrote {_listed(Path(scratch))}. Give another p4c-barefoot."
             )
         usages, layout = _largest(paths)
     return Verdict(shown, version, usages, (), layout)

@@ -16,6 +16,7 @@
 @pa_auto_init_metadata
 struct metadata_t {
     bit<1>  wellformed;
+    bit<1>  has_bitmap;       // as sums and results have, and no worker's packets
     bit<1>  child_admitted;   // comes from below
     bit<1>  descends;         // a result from above
     bit<1>  inside;           // which has this switch in it
@@ -104,6 +105,7 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
             hdr.innet.owner: exact;
             hdr.innet.worker: exact;
             hdr.innet.flags[4:4]: exact @name("is_result"); // 0
+            meta.has_bitmap: exact; // of a worker 0; a switch has two entries
         }
         actions = { worker; below; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -121,6 +123,7 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
         key = {
             intrinsic.ingress_port: exact;
             hdr.innet.owner: exact;
+            hdr.innet.worker: exact; // this switch
             hdr.innet.flags[4:4]: exact @name("is_result"); // 1
             hdr.innet.bitmap: ternary;
         }

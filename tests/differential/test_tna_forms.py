@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.tna.compare import Beside
-from support.tna.jobs import P4, TnaSlots
+from support.networks import switch_traffic
+from support.tna.compare import BesideSlots, BesideTree
+from support.tna.jobs import P4, TnaSlots, TnaTree
 from support.traffic import contribution, job_of, resealed, traffic
 
 from innet import programs
@@ -29,9 +30,14 @@ def program(name: str, values: int) -> ir.Program:
     return load_program(programs.find(name, values).json())
 
 
-def beside(jobs: list[Job], seed: int = 0, folder: Path = P4) -> Beside:
+@cache
+def bad_tree(seed: int, **shape: int):
+    return switch_traffic("tree", 32, seed, framing="raw", **shape)
+
+
+def beside(jobs: list[Job], seed: int = 0, folder: Path = P4) -> BesideSlots:
     tna = TnaSlots(seed=seed, folder=folder, PER_PASS=32, SLOT_BITS=10)
-    return Beside(tna, Switch.load(program("slots", 32), "interpret"), 32, jobs)
+    return BesideSlots(tna, Switch.load(program("slots", 32), "interpret"), 32, jobs)
 
 
 def random_packets(rng: np.random.Generator, job: Job, chunks: int, first: int = 0):
@@ -149,3 +155,35 @@ def test_the_bench_finds_mistakes(file: str, right: str, wrong: str, tmp_path: P
 
     with pytest.raises(AssertionError):
         run()
+
+
+@pytest.mark.parametrize("loses_registers", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "seed"), [({"racks": 2}, 3), ({"racks": 2}, 4), ({"depth": 3}, 4)]
+)
+def test_switches_of_a_tree_in_a_bad_network(
+    shape: dict[str, int], seed: int, loses_registers: bool
+) -> None:
+    """What each switch of a v1model network saw, given to both programs."""
+    plan, seen = bad_tree(seed, **shape)
+    ends = 0
+    for switch in plan.switches:
+        both = BesideTree(
+            TnaTree(PER_PASS=32, SLOT_BITS=10),
+            Switch.load(program("tree", 32), "interpret"),
+            32,
+            switch.commands,
+            plan.job.slot_base,
+        )
+        sent = [(port, resealed(LAYOUT, data)) for port, data in seen[switch.name]]
+        half = len(sent) // 2
+        both.feed(sent[:half])
+        both.compare_state()
+        assert both.added > 10
+        assert both.answered > 10
+        if loses_registers:
+            both.lose_registers()
+        both.feed(sent[half:])
+        both.compare_state()
+        ends += both.ends
+    assert ends

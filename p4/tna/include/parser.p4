@@ -1,5 +1,5 @@
 // Parsers and deparsers. What nobody of innet would send is found by the parser: `wellformed` stays 0.
-// TAKES_RESULTS: a switch above may send results.
+// TAKES_RESULTS: switches may send sums and results, so that the control looks at these flags and bitmaps.
 
 #ifndef INNET_TNA_PARSER_P4
 #define INNET_TNA_PARSER_P4
@@ -46,14 +46,23 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
 
     state check_flags {
 #ifdef TAKES_RESULTS
+        transition select(hdr.innet.bitmap) {
+            0: wellformed;
+            default: with_bitmap;
+        }
+    }
+
+    state with_bitmap {
+        meta.has_bitmap = 1;
         transition wellformed;
+    }
 #else
         transition select(hdr.innet.flags) {
             0 &&& FLAG_RESULT: wellformed;
             default: accept;
         }
-#endif
     }
+#endif
 
     state wellformed {
         meta.wellformed = 1;

@@ -84,6 +84,11 @@ class Register:
         self.new = new
         self.cells: Any = {} if size is None else [new() for _ in range(size)]
 
+    def reset(self) -> None:
+        where = self.cells if isinstance(self.cells, dict) else range(len(self.cells))
+        for index in where:
+            self.cells[index] = self.new()
+
     def check(self, index: Any) -> None:
         if isinstance(self.cells, dict):
             assert index in self.cells, "a direct register outside an entry"

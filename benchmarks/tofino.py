@@ -67,7 +67,11 @@ def source_of(entry: dict[str, Any], fetched: Path | None) -> Path | None:
 def compare(entry: dict[str, Any], source: Path, compiler: Path | None, timeout: float) -> Row:
     """Ask the estimate, and the compiler if there is one."""
     defines: dict[str, int] = entry.get("defines", {})
-    found = tofino.estimate(programs.compile_p4(source, defines), entry["name"])
+    if (shipped := entry.get("shipped")) is not None:
+        document = programs.available()[shipped].json()
+    else:
+        document = programs.compile_p4(source, defines)
+    found = tofino.estimate(document, entry["name"])
     errors = [each for each in found.findings if each.severity is tofino.Severity.ERROR]
     reason = errors[0].text if errors else ""
     verdict, compiled, taken = None, None, None
@@ -115,9 +119,7 @@ def main(
     says = {None: "–", True: "fits", False: "does not fit"}
     for row in rows:
         numbers = " / ".join("–" if each is None else str(each) for each in row.stages)
-        table.add_row(
-            row.name, says[row.estimated], says[row.compiled], numbers, row.reason[:120]
-        )
+        table.add_row(row.name, says[row.estimated], says[row.compiled], numbers, row.reason[:120])
     out.print(table)
     if compiler is not None:
         out.print(f"{sum(row.equal for row in rows)} of {len(rows)} verdicts are equal.")

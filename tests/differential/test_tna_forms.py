@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.networks import switch_traffic
-from support.tna.compare import BesideSlots, BesideTree
-from support.tna.jobs import P4, TnaSlots, TnaTree
+from support.tna import RECIRCULATION_PORT
+from support.tna.compare import BesideHarvest, BesideSlots, BesideTree
+from support.tna.jobs import P4, TnaHarvest, TnaSlots, TnaTree
 from support.traffic import contribution, job_of, resealed, traffic
 
 from innet import programs
@@ -40,12 +41,9 @@ def beside(jobs: list[Job], seed: int = 0, folder: Path = P4) -> BesideSlots:
     return BesideSlots(tna, Switch.load(program("slots", 32), "interpret"), 32, jobs)
 
 
-def random_packets(rng: np.random.Generator, job: Job, chunks: int, first: int = 0):
+def random_packets(rng: np.random.Generator, job: Job, chunks: int, layout: Layout = LAYOUT):
     """``support.traffic``, with right checksums: the TNA form checks none."""
-    return [
-        (port, resealed(LAYOUT, data))
-        for port, data in traffic(rng, [LAYOUT], job, chunks, first_chunk=first)
-    ]
+    return [(port, resealed(layout, data)) for port, data in traffic(rng, [layout], job, chunks)]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -187,3 +185,39 @@ def test_switches_of_a_tree_in_a_bad_network(
         both.compare_state()
         ends += both.ends
     assert ends
+
+
+def harvests(job: Job, seed: int = 0) -> BesideHarvest:
+    v1model = Switch.load(program("harvest", 64), "interpret")
+    return BesideHarvest(TnaHarvest(seed, SLOT_BITS=10), v1model, 64, [job])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_64_values_in_pairs_in_several_passes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    job = job_of(int(rng.integers(1, 7)))
+    both = harvests(job, seed)
+    sent = [each for each in random_packets(rng, job, 16, Layout(64, "raw")) if rng.random() > 0.1]
+    both.feed(sent)
+    both.compare_state()
+    assert both.added > 15
+    assert both.answered > 15
+
+
+def test_a_packet_that_a_newer_chunk_overtakes_between_two_passes() -> None:
+    """It is dropped, and changes nothing."""
+    layout = Layout(64, "raw")
+    job = job_of(1, slots=1)
+    tna = TnaHarvest(SLOT_BITS=10)
+    for line in job.commands():
+        tna.command(line)
+    rng = np.random.default_rng(0)
+    older, newer = (contribution(rng, layout, job, 0, chunk, 1) for chunk in (0, 2))
+    [(port, between)] = tna.one_pass(*older)
+    assert port == RECIRCULATION_PORT
+    [(_, answer)] = tna.process(*newer)
+    assert answer[46:] == newer[1][46:]
+    assert tna.process(port, between) == []
+    [counter] = tna.counters.values()
+    assert counter == {10: 1}
+    assert tna.process(*newer)[0][1][46:] == newer[1][46:]

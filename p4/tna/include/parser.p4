@@ -4,11 +4,29 @@
 #ifndef INNET_TNA_PARSER_P4
 #define INNET_TNA_PARSER_P4
 
+#ifdef TWO_PASSES
+const bit<9> RECIRCULATION = 68; // the port of pipe 0 that leads back into it
+#endif
+
 parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
                      out ingress_intrinsic_metadata_t intrinsic) {
     state start {
         packet.extract(intrinsic);
         packet.advance(PORT_METADATA_SIZE);
+#ifdef TWO_PASSES
+        transition select(intrinsic.ingress_port) {
+            RECIRCULATION: parse_harvest;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_harvest {
+        packet.extract(hdr.harvest);
+        transition parse_ethernet;
+    }
+
+    state parse_ethernet {
+#endif
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_INNET: parse_innet;
@@ -39,6 +57,9 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
 #endif
 #if PER_PASS >= 32
             (0 &&& 0xfc, 0 &&& 0xfe, 24 &&& 0xfff8): check_flags;
+#endif
+#if PER_PASS >= 64
+            (0 &&& 0xfc, 0 &&& 0xfe, 32 &&& 0xffe0): check_flags;
 #endif
             default: accept;
         }

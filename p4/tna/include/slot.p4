@@ -11,6 +11,10 @@
 #define SEEN_VALUES(i) (0, 1, (32w1 << i) &&& (32w1 << i), i, _): choose_read();
 #define CHILDREN(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M) REPEAT_24_31(M)
 
+#ifndef FIRST_OPERATION
+#define FIRST_OPERATION VALUES_OR // which keeps nothing
+#endif
+
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Register<bit<16>, index_t>(2 * SLOTS) count;
     Register<bit<16>, index_t>(2 * SLOTS) exponent;
@@ -137,7 +141,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         }
         actions = { choose; choose_read; }
         const entries = {
-            (1, _, _, _, _): choose(VALUES_OR, 0);
+            (1, _, _, _, _): choose(FIRST_OPERATION, 0);
             (0, 0, _, _, _): choose_read();
             CHILDREN(SEEN_VALUES)
             (0, 1, _, _, OPERATION_SUM): choose(VALUES_SUM, 0);

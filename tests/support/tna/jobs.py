@@ -79,6 +79,10 @@ class TnaSlots(TnaJob):
         self.find("admission").add((port, owner, worker), "admit", data)
 
 
+class TnaHarvest(TnaSlots):
+    PROGRAM = "harvest"
+
+
 class TnaTree(TnaJob):
     PROGRAM = "tree"
 

@@ -255,14 +255,15 @@ class TnaSwitch:
         while waiting:
             at, data, passes = waiting.popleft()
             assert passes <= PASSES, "the packet does not leave the switch"
-            for out, answer in self._pass(at, data):
+            for out, answer in self.one_pass(at, data):
                 if out == RECIRCULATION_PORT:
                     waiting.append((out, answer, passes + 1))
                 else:
                     sent.append((out, answer))
         return sent
 
-    def _pass(self, port: int, frame: bytes) -> list[Packet]:
+    def one_pass(self, port: int, frame: bytes) -> list[Packet]:
+        """What leaves the pipe, by its own port as well."""
         parser, control, deparser = self.blocks[:3]
         try:
             made, payload = self._parse(parser, frame, {"ingress_port": port})
@@ -272,6 +273,7 @@ class TnaSwitch:
         made["for_tm"] = self._intrinsic("ingress_intrinsic_metadata_for_tm_t")
         made["for_deparser"].drop_ctl = 0
         made["for_tm"].ucast_egress_port = made["for_tm"].mcast_grp_a = None
+        made["for_tm"].bypass_egress = 0
         self._run(control, made)
         if made["for_deparser"].drop_ctl & 1:
             return []
@@ -281,6 +283,8 @@ class TnaSwitch:
             copies.append((made["for_tm"].ucast_egress_port, 0))
         if made["for_tm"].mcast_grp_a is not None:
             copies += self.groups[made["for_tm"].mcast_grp_a]
+        if made["for_tm"].bypass_egress:
+            return [(port, data) for port, _ in copies]
         return [answer for copy in copies for answer in self._egress(*copy, data)]
 
     def _egress(self, port: int, replication: int, frame: bytes) -> list[Packet]:

@@ -205,7 +205,8 @@ class Block:
 
 
 @cache
-def _translated(source: Path, parameters: tuple[tuple[str, int], ...]) -> Translator:
+def _translated(source: Path, changed: int, parameters: tuple[tuple[str, int], ...]) -> Translator:
+    """``changed``: when the source was; its includes are not watched."""
     return Translator(parsed(source, dict(parameters)))
 
 
@@ -218,7 +219,7 @@ class TnaSwitch:
     """
 
     def __init__(self, source: Path, seed: int = 0, **parameters: int) -> None:
-        program = _translated(source, tuple(sorted(parameters.items())))
+        program = _translated(source, source.stat().st_mtime_ns, tuple(sorted(parameters.items())))
         self.program = program
         self.types = program.types
         self.zeroed = "pa_auto_init_metadata" in program.annotations

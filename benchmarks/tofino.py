@@ -4,8 +4,8 @@
 
 The list is ``benchmarks/tofino_programs.toml``. Programs of other repositories are read from
 ``DIR/OWNER/NAME``, checkouts at the commits that the list names; nothing is fetched. A verdict is
-equal if both say that the program fits, or both that it does not. Without ``--with`` only the estimates
-are shown. ``p4c-bm2-ss`` compiles the programs for the estimate.
+equal if both say that the program fits, or both that it does not. Without ``--with`` only the
+estimates are shown. ``p4c-bm2-ss`` compiles the programs for the estimate.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ def main(
     table = Table(box=None)
     for title in ("program", "estimate", "compiler", "stages", "reason"):
         table.add_column(title)
-    says = {None: "–", True: "fits", False: "does not fit"}
+    says = {None: "-", True: "fits", False: "does not fit"}
     for row in rows:
-        numbers = " / ".join("–" if each is None else str(each) for each in row.stages)
+        numbers = " / ".join("-" if each is None else str(each) for each in row.stages)
         table.add_row(row.name, says[row.estimated], says[row.compiled], numbers, row.reason[:120])
     out.print(table)
     if compiler is not None:

@@ -155,9 +155,9 @@ def test_the_bench_finds_mistakes(file: str, right: str, wrong: str, tmp_path: P
         run()
 
 
-@pytest.mark.parametrize("loses_registers", [False, True])
 @pytest.mark.parametrize(
-    ("shape", "seed"), [({"racks": 2}, 3), ({"racks": 2}, 4), ({"depth": 3}, 4)]
+    ("shape", "seed", "loses_registers"),
+    [({"racks": 2}, 3, False), ({"racks": 2}, 4, True), ({"depth": 3}, 4, True)],
 )
 def test_switches_of_a_tree_in_a_bad_network(
     shape: dict[str, int], seed: int, loses_registers: bool

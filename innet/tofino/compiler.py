@@ -2,7 +2,7 @@
 
 The compiler is part of p4c (``backends/tofino``) and is built there with ``ENABLE_TOFINO``. With
 ``-g`` it writes ``resources.json`` and ``phv.json``, whose schemas lie in its sources
-(``compiler_interfaces/schemas``). Versions 2.x of both are read here.
+(``compiler_interfaces/schemas``). Read here: 2.x of the first, 2.1 to 3.x of the second.
 """
 
 from __future__ import annotations
@@ -166,7 +166,12 @@ def compile_for_tofino(
                 f"{compiler.name} ended with status {done.returncode} and no error of the program "
                 f"{shown}:\n{tail}"
             )
-        usages, layout = read_reports(Path(scratch))
+        if not (paths := _report_paths(Path(scratch))):
+            raise ProgramError(
+                f"{version} accepted {shown}, but wrote no report PIPE/logs/resources.json, which "
+                f"-g asks for. It wrote {_listed(Path(scratch))}. Give another p4c-barefoot."
+            )
+        usages, layout = _largest(paths)
     return Verdict(shown, version, usages, (), layout)
 
 
@@ -201,9 +206,22 @@ def read_reports(folder: Path) -> tuple[tuple[Usage, ...], tuple[tuple[str, ...]
     Raises:
         ProgramError: a report is missing or is not as its schema says.
     """
-    paths = sorted(folder.glob("*/logs/resources.json"))
-    if not paths:
-        raise ProgramError(f"the Tofino compiler wrote no resources.json below {folder}.")
+    if not (paths := _report_paths(folder)):
+        raise ProgramError(f"{folder}: no report PIPE/logs/resources.json of the Tofino compiler.")
+    return _largest(paths)
+
+
+def _report_paths(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/logs/resources.json"))
+
+
+def _listed(folder: Path) -> str:
+    """The files below a folder, for an error that outlives it."""
+    names = sorted(str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file())
+    return ", ".join(names[:8] + ["..."] * (len(names) > 8)) or "no file"
+
+
+def _largest(paths: Sequence[Path]) -> tuple[tuple[Usage, ...], tuple[tuple[str, ...], ...]]:
     return max((_pipe(path) for path in paths), key=lambda found: len(found[1]))
 
 
@@ -217,7 +235,14 @@ def _pipe(path: Path) -> tuple[tuple[Usage, ...], tuple[tuple[str, ...], ...]]:
         ]
         blocks = [_blocks(stage) for stage in stages]
         containers = json.loads((path.parent / "phv.json").read_text("utf-8"))["containers"]
-        bits = sum(each["bit_width"] for each in containers if each["slices"])
+        bits = {
+            tagalong: sum(
+                each["bit_width"]
+                for each in containers
+                if each["slices"] and (each["container_type"] == "tagalong") == tagalong
+            )
+            for tagalong in (False, True)
+        }
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ProgramError(f"{path}: not a report of the Tofino compiler: {error!r}.") from None
     used = [bool(names) or any(counts) for names, counts in zip(tables, blocks, strict=True)]
@@ -229,7 +254,8 @@ def _pipe(path: Path) -> tuple[tuple[Usage, ...], tuple[tuple[str, ...], ...]]:
         Usage("logical tables", sum(map(len, tables)), available * PIPE.logical_tables),
         Usage("SRAM blocks", sram, available * PIPE.sram_blocks),
         Usage("TCAM blocks", tcam, available * PIPE.tcam_blocks),
-        Usage("header vector bits", bits, PIPE.header_vector_bits),
+        Usage("header vector bits", bits[False], PIPE.header_vector_bits),
+        Usage("header vector bits that no stage reaches", bits[True], PIPE.tagalong_bits),
     )
     return usages, tuple(tuple(each) for each in tables[:last])
 

@@ -27,6 +27,8 @@ class Pipe:
     tcam_entries: int = 512
     tcam_bits: int = 44
     containers: tuple[tuple[int, int], ...] = ((8, 64), (16, 96), (32, 64))  # of the whole pipe
+    # Of the whole pipe: containers that go around the stages (p4c, bf-p4c/specs/phv_spec.cpp).
+    tagalong_bits: int = 32 * 8 + 48 * 16 + 32 * 32
     egress_parser_bytes: int = 160
     resubmit_bytes: int = 8
 

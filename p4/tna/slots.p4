@@ -11,6 +11,8 @@
 
 #include "include/header.p4"
 
+// All fields are 0 when a packet arrives: the compiler promises that only if it is asked to.
+@pa_auto_init_metadata
 struct metadata_t {
     bit<1>  wellformed;
     bit<1>  admitted;
@@ -85,7 +87,7 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
 
     action sign() {
         meta.ends = hdr.innet.flags[5:5];
-        meta.marks = hdr.innet.flags & FLAG_ECN;
+        meta.marks = hdr.innet.flags & MARKS;
     }
 
     action publish(bit<8> flags) {

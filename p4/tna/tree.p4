@@ -12,8 +12,11 @@
 
 #include "include/header.p4"
 
+// All fields are 0 when a packet arrives: the compiler promises that only if it is asked to.
+@pa_auto_init_metadata
 struct metadata_t {
     bit<1>  wellformed;
+    bit<1>  has_bitmap;       // as sums and results have, and no worker's packets
     bit<1>  child_admitted;   // comes from below
     bit<1>  descends;         // a result from above
     bit<1>  inside;           // which has this switch in it
@@ -61,6 +64,7 @@ struct metadata_t {
 const bit<8> DROP_NOT_BELOW = 9;  // for workers that are not below the sender, or for nobody
 const bit<8> DROP_LOST_STATE   = 11; // the switch has lost its registers
 
+#define TAKES_RESULTS // from the switch above
 #include "include/parser.p4"
 #include "include/chunk.p4"
 #include "include/members.p4"
@@ -101,6 +105,7 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
             hdr.innet.owner: exact;
             hdr.innet.worker: exact;
             hdr.innet.flags[4:4]: exact @name("is_result"); // 0
+            meta.has_bitmap: exact; // of a worker 0; a switch has two entries
         }
         actions = { worker; below; @defaultonly NoAction; }
         const default_action = NoAction();
@@ -118,6 +123,7 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
         key = {
             intrinsic.ingress_port: exact;
             hdr.innet.owner: exact;
+            hdr.innet.worker: exact; // this switch
             hdr.innet.flags[4:4]: exact @name("is_result"); // 1
             hdr.innet.bitmap: ternary;
         }
@@ -183,7 +189,7 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
     }
 
     action sign() {
-        meta.marks = hdr.innet.flags & FLAG_ECN;
+        meta.marks = hdr.innet.flags & MARKS;
         meta.request = hdr.innet.flags & 0xE0;
     }
 

@@ -18,7 +18,7 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
         void apply(inout chunk_t held, out bit<1> newer) {
             newer = 0;
             if (held.owner != (int<32>)hdr.innet.owner
-                || held.sequence - (int<32>)hdr.innet.sequence < 0) {
+                || (int<32>)hdr.innet.sequence - held.sequence > 0) {
                 held.owner = (int<32>)hdr.innet.owner;
                 held.sequence = (int<32>)hdr.innet.sequence;
                 newer = 1;
@@ -28,7 +28,7 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
     RegisterAction<chunk_t, index_t, bit<32>>(chunk_newest) claim_newest = {
         void apply(inout chunk_t held, out bit<32> newest) {
             if (held.owner != (int<32>)hdr.innet.owner
-                || held.sequence - (int<32>)hdr.innet.sequence < 0) {
+                || (int<32>)hdr.innet.sequence - held.sequence > 0) {
                 held.owner = (int<32>)hdr.innet.owner;
                 held.sequence = (int<32>)hdr.innet.sequence;
             }
@@ -36,10 +36,38 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
         }
     };
 
+#ifdef TWO_PASSES
+    // A later pass reads the slot that the first one left, unless another chunk came in between.
+    RegisterAction<chunk_t, index_t, bit<1>>(chunk) find = {
+        void apply(inout chunk_t held, out bit<1> other) {
+            other = 0;
+            if (held.owner != (int<32>)hdr.innet.owner
+                || held.sequence != (int<32>)hdr.innet.sequence) {
+                other = 1;
+            }
+        }
+    };
+    action do_claim() { meta.newer = claim.execute(INDEX); }
+    action do_find() { meta.newer = find.execute(INDEX); }
+    table claim_or_find {
+        key = { meta.later_pass: exact; }
+        actions = { do_claim; do_find; @defaultonly NoAction; }
+        const entries = { 0: do_claim(); 1: do_find(); }
+        const default_action = NoAction();
+    }
+
+    apply {
+        claim_or_find.apply();
+        if (meta.later_pass == 0) {
+            meta.newest = claim_newest.execute(INDEX);
+        }
+    }
+#else
     apply {
         meta.newer = claim.execute(INDEX);
         meta.newest = claim_newest.execute(INDEX);
     }
+#endif
 }
 
 #endif

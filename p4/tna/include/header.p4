@@ -20,6 +20,8 @@ typedef bit<(SLOT_BITS + 1)> index_t; // two versions of each slot
 #define REPEAT_8_15(M) M(8) M(9) M(10) M(11) M(12) M(13) M(14) M(15)
 #define REPEAT_16_23(M) M(16) M(17) M(18) M(19) M(20) M(21) M(22) M(23)
 #define REPEAT_24_31(M) M(24) M(25) M(26) M(27) M(28) M(29) M(30) M(31)
+#define REPEAT_32_47(M) M(32) M(33) M(34) M(35) M(36) M(37) M(38) M(39) M(40) M(41) M(42) M(43) M(44) M(45) M(46) M(47)
+#define REPEAT_48_63(M) M(48) M(49) M(50) M(51) M(52) M(53) M(54) M(55) M(56) M(57) M(58) M(59) M(60) M(61) M(62) M(63)
 #if PER_PASS == 8
 #define REPEAT(M) REPEAT_0_7(M)
 #elif PER_PASS == 16
@@ -28,8 +30,10 @@ typedef bit<(SLOT_BITS + 1)> index_t; // two versions of each slot
 #define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M)
 #elif PER_PASS == 32
 #define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M) REPEAT_24_31(M)
+#elif PER_PASS == 64
+#define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M) REPEAT_24_31(M) REPEAT_32_47(M) REPEAT_48_63(M)
 #else
-#error "a pass takes 8, 16, 24 or 32 values"
+#error "a pass takes 8, 16, 24 or 32 values, or 64 in pairs"
 #endif
 
 const bit<16> ETHERTYPE_INNET = 0x88B5; // IEEE 802 local experimental
@@ -41,9 +45,12 @@ const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
 const bit<8> OPERATION_MAX = 3;
 
-const bit<8> FLAG_ECN     = 8;
-const bit<8> FLAG_RESULT  = 16;
-const bit<8> FLAG_PARTIAL = 32;
+const bit<8> FLAG_OVERFLOW = 1;
+const bit<8> FLAG_ECN      = 8;
+const bit<8> FLAG_RESULT   = 16;
+const bit<8> FLAG_PARTIAL  = 32;
+
+const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // the flags that a slot keeps for its result
 
 // What the register actions of the values do.
 const bit<3> VALUES_UNTOUCHED = 0;
@@ -51,6 +58,7 @@ const bit<3> VALUES_OR        = 1; // overwrites, if the chunk is new
 const bit<3> VALUES_SUM       = 2;
 const bit<3> VALUES_MAX       = 3;
 const bit<3> VALUES_READ      = 4;
+const bit<3> VALUES_START     = 5; // of pairs, whose OR cannot overwrite
 
 header ethernet_t {
     bit<48> destination;
@@ -82,7 +90,22 @@ header values_t {
     REPEAT(VALUE_FIELD)
 }
 
+#ifdef TWO_PASSES
+// What a packet carries from one pass to the next, in front of everything.
+header harvest_t {
+    bit<16> slot;      // in the whole pool
+    bit<16> group;     // that gets the result; 0: one worker
+    bit<7>  padding;
+    bit<9>  port;      // of this worker
+    bit<5>  padding_too;
+    bit<3>  operation; // what the pass before did with the values
+}
+#endif
+
 struct headers_t {
+#ifdef TWO_PASSES
+    harvest_t  harvest;
+#endif
     ethernet_t ethernet;
     innet_t    innet;
     values_t   values;

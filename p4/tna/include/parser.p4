@@ -1,13 +1,32 @@
 // Parsers and deparsers. What nobody of innet would send is found by the parser: `wellformed` stays 0.
+// TAKES_RESULTS: switches may send sums and results, so that the control looks at these flags and bitmaps.
 
 #ifndef INNET_TNA_PARSER_P4
 #define INNET_TNA_PARSER_P4
+
+#ifdef TWO_PASSES
+const bit<9> RECIRCULATION = 68; // the port of pipe 0 that leads back into it
+#endif
 
 parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
                      out ingress_intrinsic_metadata_t intrinsic) {
     state start {
         packet.extract(intrinsic);
         packet.advance(PORT_METADATA_SIZE);
+#ifdef TWO_PASSES
+        transition select(intrinsic.ingress_port) {
+            RECIRCULATION: parse_harvest;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_harvest {
+        packet.extract(hdr.harvest);
+        transition parse_ethernet;
+    }
+
+    state parse_ethernet {
+#endif
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_INNET: parse_innet;
@@ -28,11 +47,43 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
         transition select(hdr.innet.operation, hdr.innet.slot_version, hdr.innet.elements) {
             (0, _, _): accept;
             (_, _, 0): accept;
-            (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xffe0): wellformed; // up to 31 elements
-            (0 &&& 0xfc, 0 &&& 0xfe, 32): wellformed;
+            (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xfff8): check_flags; // up to 7 elements
+            (0 &&& 0xfc, 0 &&& 0xfe, PER_PASS): check_flags;
+#if PER_PASS >= 16
+            (0 &&& 0xfc, 0 &&& 0xfe, 8 &&& 0xfff8): check_flags;
+#endif
+#if PER_PASS >= 24
+            (0 &&& 0xfc, 0 &&& 0xfe, 16 &&& 0xfff8): check_flags;
+#endif
+#if PER_PASS >= 32
+            (0 &&& 0xfc, 0 &&& 0xfe, 24 &&& 0xfff8): check_flags;
+#endif
+#if PER_PASS >= 64
+            (0 &&& 0xfc, 0 &&& 0xfe, 32 &&& 0xffe0): check_flags;
+#endif
             default: accept;
         }
     }
+
+    state check_flags {
+#ifdef TAKES_RESULTS
+        transition select(hdr.innet.bitmap) {
+            0: wellformed;
+            default: with_bitmap;
+        }
+    }
+
+    state with_bitmap {
+        meta.has_bitmap = 1;
+        transition wellformed;
+    }
+#else
+        transition select(hdr.innet.flags) {
+            0 &&& FLAG_RESULT: wellformed;
+            default: accept;
+        }
+    }
+#endif
 
     state wellformed {
         meta.wellformed = 1;
@@ -64,7 +115,8 @@ parser EgressParser(packet_in packet, out egress_headers_t hdr, out egress_metad
     }
 }
 
-// Addresses of the next hop; the replication id of a multicast copy names whom it is for.
+// Addresses of the next hop. The replication id of a multicast copy is one more than the index of the worker
+// that it goes to, since that of other packets is 0.
 control Egress(inout egress_headers_t hdr, inout egress_metadata_t meta,
                in egress_intrinsic_metadata_t intrinsic,
                in egress_intrinsic_metadata_from_parser_t from_parser,
@@ -85,7 +137,7 @@ control Egress(inout egress_headers_t hdr, inout egress_metadata_t meta,
     apply {
         deliver.apply();
         if (intrinsic.egress_rid != 0) {
-            hdr.innet.worker = intrinsic.egress_rid;
+            hdr.innet.worker = intrinsic.egress_rid - 1;
         }
     }
 }

@@ -7,8 +7,13 @@
 // looked for by its number.
 #define SEEN(i) (0, 1, (32w1 << i) &&& (32w1 << i), i)
 #define SEEN_COUNT(i) SEEN(i): do_count_read();
+#define SEEN_EXPONENT(i) SEEN(i): do_exponent_read();
 #define SEEN_VALUES(i) (0, 1, (32w1 << i) &&& (32w1 << i), i, _): choose_read();
 #define CHILDREN(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M) REPEAT_24_31(M)
+
+#ifndef FIRST_OPERATION
+#define FIRST_OPERATION VALUES_OR // which keeps nothing
+#endif
 
 control Slot(inout headers_t hdr, inout metadata_t meta) {
     Register<bit<16>, index_t>(2 * SLOTS) count;
@@ -52,7 +57,6 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         const default_action = NoAction();
     }
 
-    // A maximum: who repeats changes nothing.
     RegisterAction<bit<16>, index_t, bit<16>>(exponent) exponent_start = {
         void apply(inout bit<16> held, out bit<16> result) {
             held = hdr.innet.exponent;
@@ -74,12 +78,18 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     action do_exponent_raise() { hdr.innet.exponent = exponent_raise.execute(INDEX); }
     action do_exponent_read() { hdr.innet.exponent = exponent_read.execute(INDEX); }
     table update_exponent {
-        key = { meta.fresh: ternary; meta.open: ternary; }
+        key = {
+            meta.fresh: ternary;
+            meta.open: ternary;
+            meta.before: ternary;
+            meta.child: ternary;
+        }
         actions = { do_exponent_start; do_exponent_raise; do_exponent_read; @defaultonly NoAction; }
         const entries = {
-            (1, _): do_exponent_start();
-            (0, 1): do_exponent_raise();
-            (0, _): do_exponent_read();
+            (1, _, _, _): do_exponent_start();
+            (0, 0, _, _): do_exponent_read();
+            CHILDREN(SEEN_EXPONENT)
+            (0, 1, _, _): do_exponent_raise();
         }
         const default_action = NoAction();
     }
@@ -96,12 +106,22 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             result = held;
         }
     };
+    RegisterAction<bit<8>, index_t, bit<8>>(marks) marks_read = {
+        void apply(inout bit<8> held, out bit<8> result) {
+            result = held;
+        }
+    };
     action do_marks_start() { hdr.innet.flags = marks_start.execute(INDEX); }
     action do_marks_add() { hdr.innet.flags = marks_add.execute(INDEX); }
+    action do_marks_read() { hdr.innet.flags = marks_read.execute(INDEX); }
     table update_marks {
-        key = { meta.fresh: exact; }
-        actions = { do_marks_start; do_marks_add; @defaultonly NoAction; }
-        const entries = { 1: do_marks_start(); 0: do_marks_add(); }
+        key = { meta.fresh: ternary; meta.open: ternary; }
+        actions = { do_marks_start; do_marks_add; do_marks_read; @defaultonly NoAction; }
+        const entries = {
+            (1, _): do_marks_start();
+            (0, 1): do_marks_add();
+            (0, _): do_marks_read();
+        }
         const default_action = NoAction();
     }
 
@@ -121,7 +141,7 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         }
         actions = { choose; choose_read; }
         const entries = {
-            (1, _, _, _, _): choose(VALUES_OR, 0);
+            (1, _, _, _, _): choose(FIRST_OPERATION, 0);
             (0, 0, _, _, _): choose_read();
             CHILDREN(SEEN_VALUES)
             (0, 1, _, _, OPERATION_SUM): choose(VALUES_SUM, 0);

@@ -34,7 +34,13 @@ def stage(number, tables=(), alus=0, sram=0, tcam=0):
 
 
 STAGES = [stage(1, ["a", "b"], alus=4, sram=6), stage(0, ["admit"], tcam=2), stage(2), stage(3)]
-PHV = {"containers": [{"bit_width": 32, "slices": [{}]}, {"bit_width": 16, "slices": []}] * 3}
+
+
+def container(width, slices=1, kind="normal"):
+    return {"bit_width": width, "container_type": kind, "slices": [{}] * slices}
+
+
+PHV = {"containers": [container(32), container(16, 0), container(16, 1, "tagalong")] * 3}
 
 
 def report(folder, stages=STAGES, phv=PHV, pipe="pipe"):
@@ -102,6 +108,7 @@ def test_an_accepted_program(compiler, tmp_path):
         "SRAM blocks": (6, 960),
         "TCAM blocks": (2, 288),
         "header vector bits": (96, 4096),
+        "header vector bits that no stage reaches": (48, 2048),
     }
 
 
@@ -134,8 +141,14 @@ def test_the_compiler_is_called_with_the_source_and_its_definitions(compiler, tm
 def test_compilers_that_cannot_be_used(compiler, tmp_path, monkeypatch):
     with pytest.raises(ProgramError, match=r"p4c-barefoot did not finish .*forward.p4 in 0\.2 s"):
         tofino.compile_for_tofino(FORWARD, compiler=compiler("exec sleep 60"), timeout=0.2)
-    with pytest.raises(ProgramError, match=r"wrote no resources\.json"):
+    with pytest.raises(ProgramError, match=r"9\.13\.4 accepted .*wrote no file\. Give") as caught:
         tofino.compile_for_tofino(FORWARD, compiler=compiler("exit 0"))
+    assert "/tmp" not in str(caught.value).replace(str(tmp_path), "")
+    other = compiler('mkdir "$OUT/pipe"; touch "$OUT/pipe/context.json"')
+    with pytest.raises(ProgramError, match=r"It wrote pipe/context\.json\. Give"):
+        tofino.compile_for_tofino(FORWARD, compiler=other)
+    with pytest.raises(ProgramError, match=r"no report PIPE/logs/resources\.json"):
+        tofino.read_reports(tmp_path / "nothing")
     (broken := tmp_path / "none").write_text("no program")
     broken.chmod(0o755)
     with pytest.raises(InputError, match="cannot be run"):

@@ -1,0 +1,223 @@
+"""The TNA forms of the programs (p4/tna) answer as the v1model programs do, packet by packet.
+
+``support.tna`` executes the TNA sources; the v1model programs run on the built-in switch.
+``support/tna/compare.py`` lists what may differ.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.networks import switch_traffic
+from support.tna import RECIRCULATION_PORT
+from support.tna.compare import BesideHarvest, BesideSlots, BesideTree
+from support.tna.jobs import P4, TnaHarvest, TnaSlots, TnaTree
+from support.traffic import contribution, job_of, resealed, traffic
+
+from innet import programs
+from innet.protocol.admission import Job, Member
+from innet.switch import Switch, ir, load_program
+from innet.wire import Endpoint, Layout
+
+LAYOUT = Layout(32, "raw")
+
+
+@cache
+def program(name: str, values: int) -> ir.Program:
+    return load_program(programs.find(name, values).json())
+
+
+@cache
+def bad_tree(seed: int, **shape: int):
+    return switch_traffic("tree", 32, seed, framing="raw", **shape)
+
+
+def beside(jobs: list[Job], seed: int = 0, folder: Path = P4) -> BesideSlots:
+    tna = TnaSlots(seed=seed, folder=folder, PER_PASS=32, SLOT_BITS=10)
+    return BesideSlots(tna, Switch.load(program("slots", 32), "interpret"), 32, jobs)
+
+
+def random_packets(rng: np.random.Generator, job: Job, chunks: int, layout: Layout = LAYOUT):
+    """``support.traffic``, with right checksums: the TNA form checks none."""
+    return [(port, resealed(layout, data)) for port, data in traffic(rng, [layout], job, chunks)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_loss_repeats_reordering_partial_results_and_mangled_packets(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    job = job_of(int(rng.integers(1, 7)))
+    both = beside([job], seed)
+    sent = [each for each in random_packets(rng, job, 24) if rng.random() > 0.1]
+    for place in rng.integers(0, len(sent) - 1, len(sent) // 4):
+        sent[place], sent[place + 1] = sent[place + 1], sent[place]
+    both.feed(sent)
+    both.compare_state()
+    assert both.added > 20
+    assert both.answered > 20
+
+
+def test_several_jobs_with_the_same_slot_numbers() -> None:
+    rng = np.random.default_rng(1)
+    jobs = [
+        Job([Member(3 * n + i, Endpoint.of_worker(i)) for i in range(1, 4)],
+            number=number, epoch=1, slot_base=16 * n, slots=slots, group=n + 1)
+        for n, (number, slots) in enumerate([(1, 16), (2, 8), (2**15, 16)])
+    ]  # fmt: skip
+    both = beside(jobs)
+    sent = [each for job in jobs for each in random_packets(rng, job, 12)]
+    # From another job's port, and with another job's slots.
+    sent += [(int(rng.integers(1, 10)), data) for _, data in sent[:40]]
+    both.feed([sent[i] for i in rng.permutation(len(sent))])
+    both.compare_state()
+    assert both.added > 60
+
+
+def test_another_epoch_finds_what_the_last_one_left() -> None:
+    rng = np.random.default_rng(2)
+    job = job_of(3)
+    both = beside([job])
+    both.feed(random_packets(rng, job, 12))
+    later = job_of(3, epoch=4)
+    both.jobs = [later]
+    for table in both.tna.tables.values():
+        if table.name == "admission":
+            table.clear()
+    both.v1model.command("table_clear SlotsIngress.admission.admission")
+    for line in later.commands():
+        if "admission" in line:
+            both.tna.command(line)
+            both.v1model.command(line)
+    both.feed(random_packets(rng, job, 3))  # of the epoch before
+    both.feed(random_packets(rng, later, 12))
+    both.compare_state()
+
+
+@pytest.mark.parametrize("ahead", [1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1])
+@pytest.mark.parametrize("held", [0, 5, 2**31 - 1, 2**31, 2**32 - 1])
+def test_serial_arithmetic_at_its_ends(held: int, ahead: int) -> None:
+    job = job_of(2, slots=1)
+    both = beside([job])
+    rng = np.random.default_rng(held + ahead)
+    for chunk in (held, held + ahead):
+        sequence = (chunk + 1) % 2**32
+        port, frame = contribution(rng, LAYOUT, job, 0, 0, 1)
+        changed = bytearray(frame)
+        changed[22:26] = sequence.to_bytes(4)
+        both.one(port, resealed(LAYOUT, bytes(changed)))
+    both.compare_state()
+
+
+def test_sums_at_the_ends_of_int32() -> None:
+    """They stay there, whatever comes later; the v1model program wraps and flags."""
+    job = job_of(3)
+    both = beside([job])
+    rng = np.random.default_rng(3)
+    for chunk, first in enumerate([2**31 - 1, -(2**31), 2**30, -(2**30) - 1, 0]):
+        for worker, value in enumerate((first, first, -first)):
+            port, frame = contribution(rng, LAYOUT, job, worker, chunk, 1)
+            words = np.full(32, np.clip(value, -(2**31), 2**31 - 1), ">i4").tobytes()
+            both.one(port, resealed(LAYOUT, frame[:46] + words))
+    both.compare_state()
+    assert both.ends == 32 * 4
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("slots.p4", "@pa_auto_init_metadata", ""),
+        ("slots.p4", "CLOSED, 0, _, _): answer", "CLOSED, 0, _, _): publish"),
+        ("include/parser.p4", "intrinsic.egress_rid - 1", "intrinsic.egress_rid"),
+        ("include/chunk.p4", "- held.sequence > 0", "- held.sequence >= 0"),
+        ("include/values.p4", "if (held != MOST && held != LEAST)", "if (held != MOST)"),
+        ("include/slot.p4", "max(held, hdr.innet.exponent)", "hdr.innet.exponent"),
+        ("include/slot_members.p4", "held.signature | CLOSED", "held.signature"),
+    ],
+)  # fmt: skip
+def test_the_bench_finds_mistakes(file: str, right: str, wrong: str, tmp_path: Path) -> None:
+    folder = tmp_path / "p4" / "tna"
+    shutil.copytree(P4, folder)
+    shutil.copytree(P4.parent / "include", tmp_path / "p4" / "include")
+    text = (folder / file).read_text()
+    assert right in text
+    (folder / file).write_text(text.replace(right, wrong))
+
+    def run() -> None:
+        for seed in range(4):
+            both = beside([job_of(4)], seed, folder)
+            both.feed(random_packets(np.random.default_rng(seed), both.jobs[0], 24))
+            both.compare_state()
+
+    with pytest.raises(AssertionError):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("shape", "seed", "loses_registers"),
+    [({"racks": 2}, 3, False), ({"racks": 2}, 4, True), ({"depth": 3}, 4, True)],
+)
+def test_switches_of_a_tree_in_a_bad_network(
+    shape: dict[str, int], seed: int, loses_registers: bool
+) -> None:
+    """What each switch of a v1model network saw, given to both programs."""
+    plan, seen = bad_tree(seed, **shape)
+    ends = 0
+    for switch in plan.switches:
+        both = BesideTree(
+            TnaTree(PER_PASS=32, SLOT_BITS=10),
+            Switch.load(program("tree", 32), "interpret"),
+            32,
+            switch.commands,
+            plan.job.slot_base,
+        )
+        sent = [(port, resealed(LAYOUT, data)) for port, data in seen[switch.name]]
+        half = len(sent) // 2
+        both.feed(sent[:half])
+        both.compare_state()
+        assert both.added > 10
+        assert both.answered > 10
+        if loses_registers:
+            both.lose_registers()
+        both.feed(sent[half:])
+        both.compare_state()
+        ends += both.ends
+    assert ends
+
+
+def harvests(job: Job, seed: int = 0) -> BesideHarvest:
+    v1model = Switch.load(program("harvest", 64), "interpret")
+    return BesideHarvest(TnaHarvest(seed, SLOT_BITS=10), v1model, 64, [job])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_64_values_in_pairs_in_several_passes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    job = job_of(int(rng.integers(1, 7)))
+    both = harvests(job, seed)
+    sent = [each for each in random_packets(rng, job, 16, Layout(64, "raw")) if rng.random() > 0.1]
+    both.feed(sent)
+    both.compare_state()
+    assert both.added > 15
+    assert both.answered > 15
+
+
+def test_a_packet_that_a_newer_chunk_overtakes_between_two_passes() -> None:
+    """It is dropped, and changes nothing."""
+    layout = Layout(64, "raw")
+    job = job_of(1, slots=1)
+    tna = TnaHarvest(SLOT_BITS=10)
+    for line in job.commands():
+        tna.command(line)
+    rng = np.random.default_rng(0)
+    older, newer = (contribution(rng, layout, job, 0, chunk, 1) for chunk in (0, 2))
+    [(port, between)] = tna.one_pass(*older)
+    assert port == RECIRCULATION_PORT
+    [(_, answer)] = tna.process(*newer)
+    assert answer[46:] == newer[1][46:]
+    assert tna.process(port, between) == []
+    [counter] = tna.counters.values()
+    assert counter == {10: 1}
+    assert tna.process(*newer)[0][1][46:] == newer[1][46:]

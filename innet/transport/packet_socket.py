@@ -39,8 +39,8 @@ def open_interface(interface: str, ethertype: int | None = None) -> socket.socke
     """A packet socket of ``interface``, for a switch's port or a host.
 
     A switch's receives all that passes the interface but what the socket itself sends: also what
-    other programs and the kernel send there, as simple_switch does, whose packets come from libpcap.
-    Scripts inject packets that way, on the switch's end of a cable.
+    other programs and the kernel send there. simple_switch does so, as libpcap does. Scripts inject
+    packets that way, on the switch's end of a cable.
 
     Args:
         interface: its name in this network namespace.

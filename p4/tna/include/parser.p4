@@ -37,16 +37,15 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
     state parse_innet {
         packet.extract(hdr.innet);
         transition select(hdr.innet.magic, hdr.innet.version) {
-            (INNET_MAGIC, INNET_VERSION): parse_values;
+            (INNET_MAGIC, INNET_VERSION): check_innet;
             default: reject;
         }
     }
 
-    state parse_values {
-        packet.extract(hdr.values);
+    state check_innet {
         transition select(hdr.innet.operation, hdr.innet.slot_version, hdr.innet.elements) {
-            (0, _, _): accept;
-            (_, _, 0): accept;
+            (0, _, _): parse_values;
+            (_, _, 0): parse_values;
             (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xfff8): check_flags; // up to 7 elements
             (0 &&& 0xfc, 0 &&& 0xfe, PER_PASS): check_flags;
 #if PER_PASS >= 16
@@ -61,7 +60,7 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
 #if PER_PASS >= 64
             (0 &&& 0xfc, 0 &&& 0xfe, 32 &&& 0xffe0): check_flags;
 #endif
-            default: accept;
+            default: parse_values;
         }
     }
 
@@ -80,13 +79,19 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
 #else
         transition select(hdr.innet.flags) {
             0 &&& FLAG_RESULT: wellformed;
-            default: accept;
+            default: parse_values;
         }
     }
 #endif
 
     state wellformed {
         meta.wellformed = 1;
+        transition parse_values;
+    }
+
+    // Last: asking about fields in front of the values, after them, ended in an internal error of the compiler.
+    state parse_values {
+        packet.extract(hdr.values);
         transition accept;
     }
 }

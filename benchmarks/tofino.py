@@ -113,6 +113,8 @@ def main(
             )
         rows.append(compare(entry, source, compiler, timeout))
         out.print(f"{entry['name']} ...", style="dim")
+        if json_file is not None:  # after each, since one may take many minutes
+            json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     table = Table(box=None)
     for title in ("program", "estimate", "compiler", "stages", "reason"):
         table.add_column(title)
@@ -126,8 +128,6 @@ def main(
         accepted = [row for row in rows if row.compiled and row.estimated]
         near = sum(row.near for row in accepted)
         out.print(f"Stages differ by at most one in {near} of {len(accepted)} that both accept.")
-    if json_file is not None:
-        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Verdict:
     Attributes:
         program: its source, or a name.
         compiler: name and version.
-        usages: resources of the pipe that uses most stages; empty if it was refused.
+        usages: resources of the pipe that uses most stages; empty if there is no report of it.
         refusals: why it was refused; empty if it was not.
         layout: the tables in each stage that is used.
     """
@@ -172,7 +172,16 @@ def compile_for_tofino(
                 f"-g asks for. It wrote {_listed(Path(scratch))}. Give another p4c-barefoot."
             )
         usages, layout = _largest(paths)
-    return Verdict(shown, version, usages, (), layout)
+    return Verdict(shown, version, usages, tuple(_too_many(usages)), layout)
+
+
+def _too_many(usages: Sequence[Usage]) -> Iterator[Refusal]:
+    """The compiler ends without an error where it has placed tables in stages that a pipe has not;
+    its assembler then refuses (``bf-asm/stage.cpp``).
+    """
+    for each in usages:
+        if each.resource == "stages" and not each.fits:
+            yield Refusal(f"it takes {each.used} stages, a pipe has {each.available}")
 
 
 def _version(compiler: Path) -> str:
@@ -190,7 +199,8 @@ def _refusals(said: str) -> Iterator[Refusal]:
     seen = set()
     for found in _LINE.finditer(said):
         where = f"{found['file']}:{found['line']}" if found["file"] else ""
-        refusal = Refusal(found["text"].strip().rstrip(":"), where)
+        text = found["text"].strip() or said[found.end() :].lstrip().split("\n", 1)[0].strip()
+        refusal = Refusal(text.rstrip(":"), where)
         if refusal not in seen:
             seen.add(refusal)
             yield refusal

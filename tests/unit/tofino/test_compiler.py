@@ -6,6 +6,7 @@ A script stands for the compiler here. ``test_tna.py`` runs the real one where i
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +17,9 @@ from innet.core.errors import InputError, MissingToolError, ProgramError
 from innet.programs import p4_directory
 
 FORWARD = p4_directory() / "examples" / "forward.p4"
+REPORTS = Path(__file__).parents[2] / "golden" / "tofino"
+"""What p4c-barefoot 9.13.4 wrote of p4/tna/slots.p4 (8 values) and p4/tna/tree.p4 (32), cut down
+to the parts that are read."""
 
 
 def stage(number, tables=(), alus=0, sram=0, tcam=0):
@@ -118,6 +122,40 @@ def test_a_refused_program(compiler):
     assert verdict.refusals == (
         tofino.Refusal("y: 4 comparisons", "forward.p4:12"),
         tofino.Refusal("PHV allocation was not successful"),
+    )
+
+
+def test_real_reports():
+    usages, layout = tofino.read_reports(REPORTS / "slots-8")
+    assert used(usages) == {
+        "stages": (6, 12),
+        "stateful ALUs": (16, 48),
+        "logical tables": (27, 192),
+        "SRAM blocks": (62, 960),
+        "TCAM blocks": (10, 288),
+        "header vector bits": (1032, 4096),
+        "header vector bits that no stage reaches": (416, 2048),
+    }
+    assert [len(tables) for tables in layout] == [4, 2, 5, 6, 5, 5]
+    assert "SlotsIngress.values.combine7" in layout[4]
+
+
+def test_a_program_in_more_stages_than_there_are(compiler):
+    path = compiler(f'cp -r {REPORTS}/tree-32/. "$OUT"')
+    verdict = tofino.compile_for_tofino(FORWARD, compiler=path)
+    assert not verdict.fits
+    assert verdict.refusals == (tofino.Refusal("it takes 14 stages, a pipe has 12"),)
+    assert used(verdict.usages)["stages"] == (14, 12)
+
+
+def test_an_error_whose_text_begins_on_the_next_line(compiler):
+    path = compiler(
+        "echo 'forward.p4(50): [--Werror=target-error] error: ' >&2\n"
+        "echo 'Conditions in an action must be simple' >&2\necho 'Try to move it' >&2\nexit 1"
+    )
+    verdict = tofino.compile_for_tofino(FORWARD, compiler=path)
+    assert verdict.refusals == (
+        tofino.Refusal("Conditions in an action must be simple", "forward.p4:50"),
     )
 
 

@@ -32,13 +32,16 @@ class Row:
     """One program.
 
     Attributes:
-        estimated, compiled: whether it fits; None where nobody was asked.
+        estimated: whether the estimate says that the compiler takes it as it is written.
+        room: whether the estimate says that a pipe has room for it, in a form for TNA if need be.
+        compiled: whether the compiler takes it; None where it was not asked.
         stages: by the estimate, then by the compiler.
         reason: why the compiler refuses it, else why the estimate does.
     """
 
     name: str
-    estimated: bool | None
+    estimated: bool
+    room: bool
     compiled: bool | None
     stages: tuple[int | None, int | None]
     reason: str
@@ -73,6 +76,7 @@ def compare(entry: dict[str, Any], source: Path, compiler: Path | None, timeout:
         document = programs.compile_p4(source, defines)
     found = tofino.estimate(document, entry["name"])
     errors = [each for each in found.findings if each.severity is tofino.Severity.ERROR]
+    errors += found.translation
     reason = errors[0].text if errors else ""
     verdict, compiled, taken = None, None, None
     if compiler is not None:
@@ -87,7 +91,7 @@ def compare(entry: dict[str, Any], source: Path, compiler: Path | None, timeout:
             refusal = verdict.refusals[0]
             reason = f"{refusal.text} ({refusal.where})" if refusal.where else refusal.text
     estimated = _stages(found.usages)
-    return Row(entry["name"], found.fits, compiled, (estimated, taken), reason)
+    return Row(entry["name"], found.accepted, found.fits, compiled, (estimated, taken), reason)
 
 
 def _stages(usages: tuple[tofino.Usage, ...]) -> int | None:
@@ -116,12 +120,13 @@ def main(
         if json_file is not None:  # after each, since one may take many minutes
             json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1))
     table = Table(box=None)
-    for title in ("program", "estimate", "compiler", "stages", "reason"):
+    for title in ("program", "room", "estimate", "compiler", "stages", "reason"):
         table.add_column(title)
-    says = {None: "-", True: "fits", False: "does not fit"}
+    says = {None: "-", True: "yes", False: "no"}
     for row in rows:
         numbers = " / ".join("-" if each is None else str(each) for each in row.stages)
-        table.add_row(row.name, says[row.estimated], says[row.compiled], numbers, row.reason[:120])
+        verdicts = says[row.room], says[row.estimated], says[row.compiled]
+        table.add_row(row.name, *verdicts, numbers, row.reason[:120])
     out.print(table)
     if compiler is not None:
         out.print(f"{sum(row.equal for row in rows)} of {len(rows)} verdicts are equal.")

@@ -297,7 +297,7 @@ def _show(estimate: Estimate | None, verdict: Verdict | None, *, stages: bool) -
 
     colors = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "blue"}
     _show_usages(estimate, verdict)
-    for finding in () if estimate is None else estimate.findings:
+    for finding in () if estimate is None else (*estimate.findings, *estimate.translation):
         out.print(f"[{colors[finding.severity]}]{finding.severity.value}[/]: ", end="")
         _line(f"{finding.resource}: {finding.text}.")
         if finding.remedy:
@@ -316,6 +316,8 @@ def _show(estimate: Estimate | None, verdict: Verdict | None, *, stages: bool) -
     if estimate is not None:
         says = "fits" if estimate.fits else "does not fit"
         _line(f"{estimate.program} {says}, by this estimate (which is not the vendor's compiler).")
+        if estimate.fits and estimate.translation:
+            _line("As written, for v1model, p4c's Tofino compiler would refuse it: see above.")
     if verdict is not None:
         says = "accepted" if verdict.fits else "refused"
         _line(f"{verdict.program} is {says} by {verdict.compiler}.")

@@ -10,7 +10,7 @@ from innet.switch import ir
 from innet.switch.engine import backward_jumps
 from innet.switch.frontend.loader import load_program
 from innet.switch.ir.simplify import simplify
-from innet.tofino import stages, stateful_alu
+from innet.tofino import stages, stateful_alu, translation
 from innet.tofino.accesses import (
     ControlFlow,
     Location,
@@ -111,7 +111,8 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     Raises:
         ProgramError: the document is not such a program.
     """
-    program, source = simplify(load_program(document)), Source(document)
+    written, source = load_program(document), Source(document)
+    program = simplify(written)
     flows = [ControlFlow(program, pipeline) for pipeline in (program.ingress, program.egress)]
     found = [each for flow in flows for each in register_accesses(program, flow)]
     counts = {
@@ -171,7 +172,13 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         for stage in placed.stages
     )
     title = name or program.name
-    return Estimate(title, usages, tuple(dict.fromkeys(findings)), layout)
+    refused = translation.untranslatable(
+        written,
+        source,
+        [ControlFlow(written, pipeline) for pipeline in (written.ingress, written.egress)],
+        parser_bytes(written),
+    )
+    return Estimate(title, usages, tuple(dict.fromkeys(findings)), layout, tuple(refused))
 
 
 def _pieces(program: ir.Program, flow: ControlFlow, found: Sequence[RegisterAccess]) -> Pieces:

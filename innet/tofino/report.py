@@ -127,12 +127,15 @@ class Estimate:
 
     Attributes:
         layout: the registers and the tables in each stage that is used.
+        translation: why p4c's Tofino compiler would refuse the program as it is written, for
+            v1model, whether its pipe has room or not; see ``innet.tofino.translation``.
     """
 
     program: str
     usages: tuple[Usage, ...]
     findings: tuple[Finding, ...]
     layout: tuple[tuple[str, ...], ...]
+    translation: tuple[Finding, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -140,6 +143,11 @@ class Estimate:
         return all(usage.fits for usage in self.usages) and not any(
             finding.severity is Severity.ERROR for finding in self.findings
         )
+
+    @property
+    def accepted(self) -> bool:
+        """Whether p4c's Tofino compiler would take the program as it is written for v1model."""
+        return self.fits and not self.translation
 
     def used(self, resource: str) -> int:
         """How much of ``resource`` is used; KeyError if it is not among the usages."""
@@ -160,15 +168,17 @@ class Estimate:
                 }
                 for each in self.usages
             ],
-            "findings": [
-                {
-                    "severity": each.severity.value,
-                    "resource": each.resource,
-                    "text": each.text,
-                    "remedy": each.remedy,
-                    "where": each.where,
-                }
-                for each in self.findings
-            ],
+            "findings": [_listed(each) for each in self.findings],
+            "translation": [_listed(each) for each in self.translation],
             "stages": [list(stage) for stage in self.layout],
         }
+
+
+def _listed(finding: Finding) -> dict[str, str]:
+    return {
+        "severity": finding.severity.value,
+        "resource": finding.resource,
+        "text": finding.text,
+        "remedy": finding.remedy,
+        "where": finding.where,
+    }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from innet import tofino
 
 P4 = Path(__file__).parents[3] / "p4"
 COMPILER = "p4c-barefoot"
@@ -40,18 +40,19 @@ def test_reasons_for_drops_are_those_of_the_other_programs():
 
 
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
-@pytest.mark.parametrize(("program", "most"), [("slots", 6), ("tree", 10)])
-def test_the_compiler_takes_them(program, most, tmp_path):
-    subprocess.run(
-        [
-            COMPILER, "--target", "tofino", "--arch", "tna", "-g", "-DPER_PASS=8",
-            "-o", str(tmp_path), str(P4 / "tna" / f"{program}.p4"),
-        ],
-        check=True,
-        timeout=900,
-        capture_output=True,
-    )  # fmt: skip
-    report = json.loads((tmp_path / "pipe" / "logs" / "resources.json").read_text())
-    stages = report["resources"]["mau"]["mau_stages"]
-    used = [bool(stage["rams"]["srams"]) for stage in stages]
-    assert 0 < len(stages) - used[::-1].index(True) <= most
+@pytest.mark.parametrize(
+    ("program", "defines", "stages", "alus"),
+    [
+        ("slots", {"PER_PASS": 8}, 6, 16),
+        ("slots", {"PER_PASS": 32}, 12, 40),
+        ("tree", {"PER_PASS": 8}, 9, 17),
+        ("tree", {"PER_PASS": 16}, 10, 25),
+        ("harvest", {}, 12, 40),
+    ],
+    ids=["slots-8", "slots-32", "tree-8", "tree-16", "harvest-64"],
+)
+def test_the_compiler_takes_them(program, defines, stages, alus):
+    verdict = tofino.compile_for_tofino(P4 / "tna" / f"{program}.p4", defines)
+    assert verdict.refusals == ()
+    used = {each.resource: each.used for each in verdict.usages}
+    assert (used["stages"], used["stateful ALUs"]) == (stages, alus)

@@ -373,3 +373,51 @@ def test_a_loop_in_an_action_does_not_fit():
     assert {each.severity for each in reasons} == {Severity.ERROR}
     assert "I.search has a loop; each statement" in reasons[2].text
     assert not found.fits
+
+
+class TestTranslation:
+    """What p4c's Tofino compiler refuses of a program for v1model, whether there is room or not."""
+
+    def test_each_rule_that_a_program_breaks(self):
+        found = of("written_broken")
+        assert found.fits
+        assert not found.accepted
+        texts = [each.text for each in found.translation]
+        for text, said in zip(
+            (
+                "166 bytes deep",
+                "data.sum is verified under a condition",
+                "WrittenIngress.unused has cells of 24 bits",
+                "a hash has an offset",
+                "a hash has a range that is no power of 2",
+                "the actions of WrittenIngress.counted use several counter arrays",
+                "the default action of WrittenIngress.counted uses an array",
+                "an action has a condition in it",
+                "WrittenIngress.read_first accesses 2 registers",
+            ),
+            texts,
+            strict=True,
+        ):
+            assert text in said
+        [where] = [each.where for each in found.translation if "of 24 bits" in each.text]
+        line = line_of("register<bit<WIDTH>>", "budget_written.p4")
+        assert where == f"budget_written.p4:{line}"
+
+    def test_the_same_in_forms_that_are_taken(self):
+        found = of("written_whole")
+        assert found.translation == ()
+        assert found.accepted
+
+    def test_a_recirculation(self):
+        assert "recirculate_preserving_field_list" in str(of("pairs_harvest").translation)
+
+    def test_a_program_with_no_room_is_not_accepted(self):
+        assert not of("pool_64").accepted
+
+    def test_the_command_says_it(self):
+        path = PROGRAMS / "budget_written_broken.json"
+        result = CliRunner().invoke(app, ["p4", "check", str(path)])
+        assert result.exit_code == 0
+        assert "As written, for v1model, p4c's Tofino compiler would refuse it" in result.stdout
+        document = json.loads(CliRunner().invoke(app, ["p4", "check", str(path), "--json"]).stdout)
+        assert "several counter arrays" in str(document["translation"])

@@ -186,9 +186,10 @@ def _too_many(usages: Sequence[Usage]) -> Iterator[Refusal]:
 
 def _version(compiler: Path) -> str:
     try:
-        said = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
+        done = subprocess.run(  # noqa: S603 - the user's own compiler, no shell
             [str(compiler), "--version"], capture_output=True, text=True, timeout=60, check=False
-        ).stdout
+        )
+        said = done.stdout + done.stderr  # it writes to the second
     except (OSError, subprocess.TimeoutExpired):
         said = ""
     found = re.search(r"\d+(?:\.\d+)+\S*", said)

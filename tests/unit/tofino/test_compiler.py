@@ -62,7 +62,7 @@ def compiler(tmp_path):
     def make(script):
         path = tmp_path / "p4c-barefoot"
         path.write_text(
-            '#!/bin/bash\n[ "$1" = --version ] && { echo p4c; echo "9.13.4 (x)"; exit; }\n'
+            '#!/bin/bash\n[ "$1" = --version ] && { echo Version 9.13.4 >&2; exit; }\n'
             'while [ $# -gt 1 ]; do [ "$1" = -o ] && OUT=$2; shift; done\n' + script
         )
         path.chmod(0o755)

@@ -39,6 +39,7 @@ def test_reasons_for_drops_are_those_of_the_other_programs():
     assert here.items() <= usual.items()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
 @pytest.mark.parametrize(
     ("program", "defines", "stages", "alus"),

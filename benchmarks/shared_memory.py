@@ -10,7 +10,8 @@ ScaleCom three times as fast.
 Then one process does the parts of each codec's all-reduce one after the other, so that it never
 waits for another one: the codecs of all workers, the switch's program, and as many copies as
 packets are written and copied. Two cores cannot be done with their sum sooner than in half of it.
-And two threads copy as many arrays as gradients, sums and residuals are: no implementation does less.
+And two threads copy as many arrays as gradients, sums and residuals are: no implementation moves
+less.
 """
 
 from __future__ import annotations

@@ -43,13 +43,15 @@ class _Member:
 
     Attributes:
         action: its message.
-        handles: of its equal members in the switch.
+        handles: of its equal members in the switch: one, or as many as its highest weight.
+        weights: in the groups that it is in, by their ids.
     """
 
     action: Any
     name: str
     arguments: tuple[int, ...]
     handles: list[int]
+    weights: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -142,14 +144,10 @@ class ActionProfiles:
             member.action = _copied(entry.action)
             member.name, member.arguments = action.name, arguments
             return lambda: self.write_member(MODIFY, before, False)
-        users = [
-            group_id
-            for group_id, group in profile.groups.items()
-            if any(each.member_id == number for each in group.message.members)
-        ]
-        if users:
+        if member.weights:
             raise StatusError(
-                Code.FAILED_PRECONDITION, f"member {number} of {name} is in group {users[0]}"
+                Code.FAILED_PRECONDITION,
+                f"member {number} of {name} is in group {next(iter(member.weights))}",
             )
         for handle in reversed(member.handles):
             self._control.act_prof_delete_member(name, handle)
@@ -199,7 +197,7 @@ class ActionProfiles:
                 raise _mixed(name)
             handle = self._control.act_prof_create_group(name)
             group = _Group(handle, _copied(entry), [])
-            self._fill(profile, group, self._slots(profile, entry))
+            self._put(profile, number, group, entry)
             profile.groups[number] = group
             profile.group_ids[handle] = number
             return lambda: self.write_group(DELETE, entry, False)
@@ -210,10 +208,13 @@ class ActionProfiles:
             self._check_group(profile, entry)
             if entry.max_size != before.max_size:
                 raise invalid(f"the max_size of group {number} of {name} stays {before.max_size}")
-            self._fill(profile, group, self._slots(profile, entry))
+            self._put(profile, number, group, entry)
             group.message = _copied(entry)
             return lambda: self.write_group(MODIFY, before, False)
         self._control.act_prof_delete_group(name, group.handle)
+        for each in before.members:
+            del profile.members[each.member_id].weights[number]
+            self._trim(profile, profile.members[each.member_id])
         del profile.groups[number], profile.group_ids[group.handle]
         return (lambda: self.write_group(INSERT, before, False)) if want_undo else None
 
@@ -284,15 +285,28 @@ class ActionProfiles:
             raise invalid(f"watch_port {port} is no port of this switch")
         return port
 
-    def _slots(self, profile: _Profile, entry: Any) -> list[_Slot]:
-        """The parts of a checked group; members get as many equals as their weights ask for."""
+    def _put(self, profile: _Profile, number: int, group: _Group, entry: Any) -> None:
+        """Give a group the members of a checked message, as many equals as their weights say."""
         slots = []
+        touched = {each.member_id for each in group.message.members}
         pairs = zip(entry.members, self._weights(profile, entry.members), strict=True)
         for each, weight in pairs:
+            touched.add(each.member_id)
             member = profile.members[each.member_id]
+            member.weights[number] = weight
             self._multiply(profile, member, weight)
             slots.append(_Slot(tuple(member.handles[:weight]), self._watched(each)))
-        return slots
+        self._fill(profile, group, slots)
+        for gone in touched - {each.member_id for each in entry.members}:
+            profile.members[gone].weights.pop(number, None)
+        for member_id in sorted(touched):
+            self._trim(profile, profile.members[member_id])
+
+    def _trim(self, profile: _Profile, member: _Member) -> None:
+        """Remove equals of a member that no group's weight asks for any longer."""
+        needed = max(member.weights.values(), default=1)
+        while len(member.handles) > needed:
+            self._control.act_prof_delete_member(profile.info.name, member.handles.pop())
 
     def _multiply(self, profile: _Profile, member: _Member, weight: int) -> None:
         while len(member.handles) < weight:

@@ -479,6 +479,7 @@ class TableEntries:
     def write_counter(self, kind: int, message: Any, want_undo: bool) -> Undo | None:
         """An update of a DirectCounterEntry."""
         only_modify(kind, "a direct counter")
+        self._require_entry(message, "counter")
         table, entry = self._of_resource(message.table_entry, "counter")
         name = table.counter.preamble.name
         before = self._control.counter_read(name, entry.handle)
@@ -494,6 +495,7 @@ class TableEntries:
         only_modify(kind, "a direct meter")
         if message.HasField("counter_data"):
             raise unimplemented("meters count no packets by color here")
+        self._require_entry(message, "meter")
         table, entry = self._of_resource(message.table_entry, "meter")
         name = table.meter.preamble.name
         before = self._control.meter_get_rates(name, entry.handle)
@@ -510,6 +512,7 @@ class TableEntries:
 
     def read_counters(self, wanted: Any) -> Iterator[Any]:
         """DirectCounterEntry messages."""
+        self._require_entry(wanted, "counter")
         for table, entry in self._resources(wanted.table_entry, "counter"):
             message = p4.DirectCounterEntry(table_entry=self.key_message(table, entry))
             values = self._control.counter_read(table.counter.preamble.name, entry.handle)
@@ -520,12 +523,17 @@ class TableEntries:
         """DirectMeterEntry messages."""
         if wanted.HasField("counter_data"):
             raise unimplemented("meters count no packets by color here")
+        self._require_entry(wanted, "meter")
         for table, entry in self._resources(wanted.table_entry, "meter"):
             message = p4.DirectMeterEntry(table_entry=self.key_message(table, entry))
             rates = self._control.meter_get_rates(table.meter.preamble.name, entry.handle)
             if rates:
                 message.config.CopyFrom(meter_config(table.meter, rates))
             yield message
+
+    def _require_entry(self, message: Any, kind: str) -> None:
+        if not message.HasField("table_entry"):
+            raise invalid(f"the table_entry of a direct {kind} must be set")
 
     def _of_resource(self, wanted: Any, kind: str) -> tuple[TableInfo, RuntimeEntry]:
         table = self._index.find("table", self._index.tables, wanted.table_id)

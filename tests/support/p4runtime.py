@@ -116,6 +116,8 @@ class Client:
             if field.name == "table_entry":
                 entity.table_entry.counter_data.SetInParent()
                 entity.table_entry.meter_config.SetInParent()
+            if field.name.startswith("direct"):
+                getattr(entity, field.name).table_entry.SetInParent()
             wanted = [entity]
             if field.name == "packet_replication_engine_entry":
                 wanted = [p4.Entity(), p4.Entity()]

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 pytest.importorskip("grpc", reason="gRPC is not installed")
 
-from support.p4runtime import DELETE, INSERT, MODIFY, Client, p4info_of
+from support.p4runtime import DELETE, INSERT, MODIFY, Client, id_of, p4info_of
 
 from innet.core.errors import InnetError
 from innet.p4runtime.messages import p4
@@ -39,6 +39,11 @@ def refused(call, *arguments, **options):
 
 def base(a=0, b=0, c=0, d=0, e=0, f=0):
     return (a << 104 | b << 96 | c << 84 | d << 80 | e << 72 | f).to_bytes(15, "big")
+
+
+def packet(address):
+    """For switch_ageing: 8 bytes."""
+    return bytes(3) + address.to_bytes(4, "big") + bytes(1)
 
 
 def marks(client, packet):
@@ -92,6 +97,37 @@ class TestMatchKinds:
         assert c.read(table_entry=c.entry("I.routes", {})) == entries
         assert c.read(table_entry=c.entry("I.vrfs", {1: b"\x01"})) == [entry]
 
+    def test_keys_at_the_edge_of_what_is_allowed(self, priorities):
+        c = priorities
+        for match in (
+            {1: ("range", b"\x03", b"\x03")},
+            {1: ("range", b"\x00", b"\x0f\xfe")},
+            {},
+        ):
+            entry = c.entry("I.ranges", match, c.action("I.set", b"\x01"), priority=1)
+            c.write(INSERT, table_entry=entry)
+            key = c.entry("I.ranges", match, priority=1)
+            assert entry in c.read(table_entry=key)
+        every = {1: ("ternary", b"\xff\xff", b"\xff\xff"), 2: b"\x07"}
+        entry = c.entry("I.ternaries", every, c.action("I.set", b"\x01"), priority=2**31 - 1)
+        c.write(INSERT, table_entry=entry)
+        assert entry in c.read(table_entry=c.entry("I.ternaries", {}))
+
+    def test_a_field_twice_is_invalid(self, io):
+        entry = io.entry("I.vrfs", {1: b"\1"}, io.action("I.set_vrf", b"a"))
+        entry.match.add(field_id=1).exact.value = b"\1"
+        assert refused(io.write, INSERT, table_entry=entry) is Code.INVALID_ARGUMENT
+
+    def test_an_optional_value_before_anything(self, priorities):
+        c = priorities
+        exact = {1: ("optional", b"\x05"), 3: b"\x01"}
+        for match, priority, value in (({3: b"\x01"}, 5, b"\1"), (exact, 9, b"\2")):
+            action = c.action("I.set", value)
+            c.write(INSERT, table_entry=c.entry("I.optionals", match, action, priority=priority))
+        assert [marks(c, base(b=b))[2] for b in (5, 6)] == [2, 1]
+        c.write(DELETE, table_entry=c.entry("I.optionals", exact, priority=9))
+        assert [marks(c, base(b=b))[2] for b in (5, 6)] == [1, 1]
+
     @pytest.mark.parametrize(
         ("table", "match", "priority"),
         [
@@ -101,6 +137,9 @@ class TestMatchKinds:
             ("I.ternaries", {1: ("ternary", b"\x10", b"\x10")}, 1),  # an exact field is missing
             ("I.ternaries", {1: b"\x10", 2: b"\x07"}, 1),  # not its kind
             ("I.ternaries", {2: b"\x07", 9: b"\x07"}, 1),  # no such field
+            ("I.ternaries", {2: b"\x07"}, 0),  # everything, and no priority
+            ("I.optionals", {1: ("optional", b"\x05"), 3: b"\x01"}, 0),
+            ("I.ternaries", {}, 1),  # no field at all
             ("I.ranges", {1: ("range", b"\x03", b"\x02")}, 1),
             ("I.ranges", {1: ("range", b"\x00", b"\x0f\xff")}, 1),  # everything
             ("I.mixed", {2: ("lpm", b"\x12\x00", 0), 3: b"\x80"}, 1),
@@ -143,6 +182,29 @@ class TestActions:
         assert refused(io.write, INSERT, table_entry=entry) is Code.PERMISSION_DENIED
         entry = io.entry("I.sources", {1: b"\1"}, io.action("I.learn"))
         assert refused(io.write, INSERT, table_entry=entry) is Code.PERMISSION_DENIED
+
+    def test_scopes_of_entries_and_of_the_default(self):
+        info = p4info_of("p4runtime_io")
+        (routes,) = (each for each in info.tables if each.preamble.name == "I.routes")
+        only = {id_of(info, "I.flood"): 1, id_of(info, "I.drop"): 2}
+        for ref in routes.action_refs:
+            ref.scope = only.get(ref.id, 0)
+        c = Client("p4runtime_io", info)
+
+        def default(action, *values):
+            entry = c.entry("I.routes", {}, c.action(action, *values), is_default_action=True)
+            return c.write(MODIFY, table_entry=entry)
+
+        def insert(action, *values):
+            return c.write(
+                INSERT, table_entry=c.entry("I.routes", {1: b"x"}, c.action(action, *values))
+            )
+
+        default("I.forward", b"\1")
+        default("I.drop")
+        assert refused(default, "I.flood", b"\1") is Code.PERMISSION_DENIED
+        assert refused(insert, "I.drop") is Code.PERMISSION_DENIED
+        insert("I.flood", b"\1")
 
     def test_an_insert_needs_an_action_and_a_modify_does_not(self, io):
         entry = io.entry("I.vrfs", {1: b"\1"})
@@ -195,7 +257,102 @@ class TestUpdates:
         ]
 
 
+# One table of each match kind: program, table, match, priority, action.
+KINDS = {
+    "exact": ("p4runtime_io", "I.vrfs", {1: b"\1"}, 0, ("I.set_vrf", b"a")),
+    "lpm": (
+        "switch_ageing", "I.lpm_table", {1: ("lpm", b"\xaa\xf0\0\0", 12)}, 0, ("I.tally", b"\1"),
+    ),
+    "ternary": (
+        "fuzz_priorities", "I.ternaries", {1: ("ternary", b"\x10", b"\x10"), 2: b"\7"}, 7,
+        ("I.set", b"\1"),
+    ),
+    "optional": (
+        "fuzz_priorities", "I.optionals", {1: ("optional", b"\5"), 3: b"\1"}, 7, ("I.set", b"\1"),
+    ),
+    "range": ("fuzz_priorities", "I.ranges", {1: ("range", b"\2", b"\x0b\xff")}, 7, ("I.set", b"\1")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestEveryKindOfTable:
+    """The same life of an entry in a table of each match kind."""
+
+    def made(self, kind):
+        name, table, match, priority, (action, value) = KINDS[kind]
+        c = Client(name)
+        made = c.entry(table, match, c.action(action, value), priority=priority)
+        made.controller_metadata = 0xAB
+        return c, table, made
+
+    def test_insert_read_modify_delete(self, kind):
+        c, table, entry = self.made(kind)
+        c.write(INSERT, table_entry=entry)
+        assert refused(c.write, INSERT, table_entry=entry) is Code.ALREADY_EXISTS
+        key = p4.TableEntry()
+        key.CopyFrom(entry)
+        key.ClearField("action")
+        key.ClearField("controller_metadata")
+        for wanted in (c.entry(table, {}), key):
+            found = [each for each in c.read(table_entry=wanted) if not each.is_const]
+            assert found == [entry]
+        entry.action.action.params[0].value = b"b"
+        c.write(MODIFY, table_entry=entry)
+        assert [each for each in c.read(table_entry=key) if not each.is_const] == [entry]
+        c.write(DELETE, table_entry=key)
+        assert c.read(table_entry=key) == []
+        assert refused(c.write, DELETE, table_entry=key) is Code.NOT_FOUND
+        assert refused(c.write, MODIFY, table_entry=entry) is Code.NOT_FOUND
+
+    def test_a_batch_goes_on_behind_its_errors(self, kind):
+        c, table, entry = self.made(kind)
+        before = c.everything()
+        entity = p4.Entity(table_entry=entry)
+        codes = c.batch(*((each, entity) for each in (DELETE, INSERT, INSERT, DELETE)))
+        assert codes == [Code.NOT_FOUND, Code.OK, Code.ALREADY_EXISTS, Code.OK]
+        assert c.everything() == before
+        assert c.read(table_entry=entry) == []
+        assert table
+
+    def test_ids_that_are_nowhere(self, kind):
+        c, table, entry = self.made(kind)
+        right = entry.table_id
+        for number in (0, right + 1, 0xFF000000, entry.action.action.action_id):
+            entry.table_id = number
+            assert refused(c.write, INSERT, table_entry=entry) is Code.INVALID_ARGUMENT
+            if number:
+                wanted = p4.TableEntry(table_id=number)
+                assert refused(c.read, table_entry=wanted) is Code.INVALID_ARGUMENT
+        entry.table_id = right
+        for number in (0, entry.action.action.action_id ^ 0x5A5A, 0xFF000000, right):
+            entry.action.action.action_id = number
+            assert refused(c.write, INSERT, table_entry=entry) is Code.INVALID_ARGUMENT
+        assert [each for each in c.read(table_entry=c.entry(table, {})) if not each.is_const] == []
+
+
 class TestDefaults:
+    def test_are_apart_from_the_key_of_zeros(self, io):
+        default = io.entry("I.vrfs", {}, io.action("I.set_vrf", b"a"), is_default_action=True)
+        zeros = io.entry("I.vrfs", {1: b"\0"}, io.action("I.set_vrf", b"b"))
+        io.write(MODIFY, table_entry=default)
+        io.write(INSERT, table_entry=zeros)
+        io.write(MODIFY, table_entry=default)
+        assert io.read(table_entry=io.entry("I.vrfs", {})) == [zeros]
+        wanted = io.entry("I.vrfs", {}, is_default_action=True)
+        assert io.read(table_entry=wanted) == [default]
+        io.write(DELETE, table_entry=zeros)
+        assert io.read(table_entry=wanted) == [default]
+
+    def test_a_constant_one_is_read_and_stays(self, io):
+        wanted = io.entry("I.sources", {}, is_default_action=True)
+        (found,) = io.read(table_entry=wanted)
+        assert found.action.action == io.action("I.learn")
+        for action in ("I.learn", "NoAction"):
+            entry = io.entry("I.sources", {}, io.action(action), is_default_action=True)
+            assert refused(io.write, MODIFY, table_entry=entry) is Code.PERMISSION_DENIED
+        assert refused(io.write, MODIFY, table_entry=wanted) is Code.PERMISSION_DENIED
+        assert io.read(table_entry=wanted) == [found]
+
     def test_is_changed_and_reset(self, priorities):
         c = priorities
         wanted = p4.TableEntry(table_id=c.id("I.optionals"), is_default_action=True)
@@ -244,7 +401,8 @@ class TestDirectCounters:
         assert found.table_entry == key
         wanted.data.byte_count = 9
         io.write(MODIFY, direct_counter_entry=wanted)
-        (found,) = io.read(direct_counter_entry=p4.DirectCounterEntry())
+        every = p4.DirectCounterEntry(table_entry=p4.TableEntry())
+        (found,) = io.read(direct_counter_entry=every)
         assert (found.data.packet_count, found.data.byte_count) == (0, 9)
         assert entry.table_id == found.table_entry.table_id
 
@@ -267,6 +425,37 @@ class TestDirectCounters:
         entry.meter_counter_data.SetInParent()
         assert refused(io.write, INSERT, table_entry=entry) is Code.UNIMPLEMENTED
 
+    @pytest.mark.parametrize("engine", ["interpret", "jit"])
+    def test_count_the_packets_of_their_entry(self, engine):
+        c = Client("switch_ageing", engine=engine)
+        for prefix in (b"\x0a", b"\x0b"):
+            match = {1: ("lpm", prefix + bytes(3), 8)}
+            c.write(INSERT, table_entry=c.entry("I.lpm_table", match, c.action("I.tally", b"\1")))
+        c.switch.process([(1, packet(address=0x0A000001)), (1, packet(address=0x0A000002) + b"x")])
+        c.switch.process([(1, packet(address=0x0B000001)), (1, packet(address=0x0C000001))])
+        counts = {b"\x0a": (2, 17), b"\x0b": (1, 8)}
+        for prefix, wanted in counts.items():
+            key = c.entry("I.lpm_table", {1: ("lpm", prefix + bytes(3), 8)})
+            asked = p4.DirectCounterEntry(table_entry=key)
+            (found,) = c.read(direct_counter_entry=asked)
+            assert (found.data.packet_count, found.data.byte_count) == wanted
+            key.counter_data.SetInParent()
+            (entry,) = c.read(table_entry=key)
+            assert entry.counter_data == found.data
+
+    def test_the_table_entry_must_be_set(self, io):
+        self.insert(io)
+        bare = p4.DirectCounterEntry()
+        assert refused(io.read, direct_counter_entry=bare) is Code.INVALID_ARGUMENT
+        assert refused(io.write, MODIFY, direct_counter_entry=bare) is Code.INVALID_ARGUMENT
+
+    def test_default_entries_have_none(self, io):
+        entry = io.entry("I.routes", {}, io.action("I.drop"), is_default_action=True)
+        asked = p4.DirectCounterEntry(table_entry=entry)
+        assert refused(io.write, MODIFY, direct_counter_entry=asked) is Code.UNIMPLEMENTED
+        entry.counter_data.packet_count = 3
+        assert refused(io.write, MODIFY, table_entry=entry) is Code.UNIMPLEMENTED
+
 
 class TestIdleTimeouts:
     def test_are_kept_to_the_nanosecond_and_reported(self, ageing):
@@ -283,6 +472,52 @@ class TestIdleTimeouts:
         (idle,) = c.switch.take_idle_timeouts() or [None]
         entry.ClearField("action")
         assert c.pipeline.idle_entries(idle.table, idle.handles) == [entry]
+
+    def idle(self, c, seconds):
+        """The handles that are idle at a time."""
+        c.switch.state.clock = seconds * 1_000_000
+        return [handle for each in c.switch.take_idle_timeouts() for handle in each.handles]
+
+    def test_an_entry_that_stays_idle_is_reported_again(self, ageing):
+        c = ageing
+        entry = c.entry("I.small_table", {1: b"\1"}, c.action("I.mark", b"\1"))
+        entry.idle_timeout_ns = 2 * 10**9
+        c.write(INSERT, table_entry=entry)
+        told = [second for second in range(1, 9) if self.idle(c, second)]
+        assert told[0] in (2, 3)
+        assert 1 < len(told) < 6
+
+    def test_another_time_out_starts_anew(self, ageing):
+        c = ageing
+        entry = c.entry("I.small_table", {1: b"\1"}, c.action("I.mark", b"\1"))
+        entry.idle_timeout_ns = 30 * 10**9
+        c.write(INSERT, table_entry=entry)
+        assert not any(self.idle(c, second) for second in range(1, 5))
+        entry.idle_timeout_ns = 4 * 10**9
+        c.write(MODIFY, table_entry=entry)
+        assert c.read(table_entry=c.entry("I.small_table", {})) == [entry]
+        told = [second for second in range(5, 12) if self.idle(c, second)]
+        assert told[0] in (8, 9)
+        # The same time-out again: the time goes on.
+        other = Client("switch_ageing")
+        other.write(INSERT, table_entry=entry)
+        assert not any(self.idle(other, second) for second in range(1, 4))
+        other.write(MODIFY, table_entry=entry)
+        told = [second for second in range(4, 12) if self.idle(other, second)]
+        assert told[0] in (4, 5)
+
+    def test_a_hit_starts_anew(self, ageing):
+        c = ageing
+        entry = c.entry("I.small_table", {1: b"\1"}, c.action("I.mark", b"\1"))
+        entry.idle_timeout_ns = 3 * 10**9
+        c.write(INSERT, table_entry=entry)
+        assert not any(self.idle(c, second) for second in (1, 2))
+        c.switch.process([(1, b"\1" + packet(0)[1:])])
+        wanted = c.entry("I.small_table", {})
+        wanted.time_since_last_hit.SetInParent()
+        assert c.read(table_entry=wanted)[0].time_since_last_hit.elapsed_ns < 10**9
+        told = [second for second in range(3, 9) if self.idle(c, second)]
+        assert told[0] in (5, 6)
 
     def test_an_index_inherits_none(self, ageing):
         c = ageing

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import queue
+import select
 import socket
 import threading
 import time
@@ -87,6 +88,8 @@ class ThriftServer:
         self._log = log
         self._pending: queue.SimpleQueue[_Pending] = queue.SimpleQueue()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._bells = select.poll()
+        self._bells.register(self._bell, select.POLLIN)
         self._closing = False
         self._clients: set[socket.socket] = set()
         self._listener = listener or socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -117,17 +120,28 @@ class ThriftServer:
         """Make it readable, though no call waits."""
         os.eventfd_write(self._bell, 1)
 
-    def run_calls(self) -> None:
-        """Carry out the calls that wait. Called by the thread that runs the switch."""
+    @property
+    def is_woken(self) -> bool:
+        """Whether calls wait, or ``wake`` was called, since the last ``run_calls``."""
+        return bool(self._bells.poll(0))
+
+    def run_calls(self) -> bool:
+        """Carry out the calls that wait. Called by the thread that runs the switch.
+
+        Returns:
+            Whether there were any.
+        """
         try:
             os.eventfd_read(self._bell)
         except BlockingIOError:
-            return
+            return False
+        found = False
         while True:
             try:
                 call = self._pending.get_nowait()
             except queue.Empty:
-                return
+                return found
+            found = True
             if not call.answer.set_running_or_notify_cancel():
                 continue  # no client waits for it any more
             self._run(call)

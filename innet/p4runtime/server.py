@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +35,7 @@ from innet.switch import Switch
 _SERVICE = "p4.v1.P4Runtime"
 _LONGEST_MESSAGE = 64 << 20
 _MOST_RPCS = 512
-_ANSWER_SECONDS = 120.0
+_WAIT_SECONDS = 120.0
 _START_SECONDS = 10.0
 _ENTITIES = 1000  # of one ReadResponse
 _READ_BYTES = 1 << 20
@@ -110,6 +112,14 @@ def _file(path: str) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
 
 
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """The loop that serves gRPC: uvloop's where it is installed, as it takes a third less time."""
+    if find_spec("uvloop") is None:
+        return asyncio.new_event_loop()
+    found: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
+    return found
+
+
 class P4RuntimeServer:
     """Serves a device at an address.
 
@@ -139,14 +149,14 @@ class P4RuntimeServer:
     ) -> None:
         self._device = device
         self._log = log
-        self._calls = CallQueue(wake)
+        credentials = None if tls is None else tls.credentials()
+        self._loop = new_event_loop()
+        self._calls = CallQueue(self._loop, wake)
         self._arbitration = Arbitration(device.device_id)
         self._committed: Pipeline | None = None
         self._saved: Pipeline | None = None
         self._begun = time.time_ns() - time.monotonic_ns()
         self._streams: set[Stream] = set()
-        credentials = None if tls is None else tls.credentials()
-        self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         started = _Started()
         self._thread = threading.Thread(
@@ -257,7 +267,7 @@ class P4RuntimeServer:
             self._streams.discard(stream)
             stream.end(None)
             with contextlib.suppress(StatusError):  # the switch ends
-                self._calls.submit(self._leave(controller))
+                self._calls.submit(self._leave(controller)).add_done_callback(_note)
 
     async def _read_stream(
         self, requests: AsyncIterator[bytes], controller: Controller, stream: Stream
@@ -272,10 +282,10 @@ class P4RuntimeServer:
                     raise invalid("that is no StreamMessageRequest") from None
                 if len(waiting) >= _IN_FLIGHT:
                     _, waiting = await asyncio.wait(
-                        waiting, return_when=asyncio.FIRST_COMPLETED, timeout=_ANSWER_SECONDS
+                        waiting, return_when=asyncio.FIRST_COMPLETED, timeout=_WAIT_SECONDS
                     )
                 steps = self._take(request, controller)
-                future = asyncio.wrap_future(self._calls.submit(steps))
+                future = self._calls.submit(steps)
                 if request.WhichOneof("update") == "arbitration":
                     await future
                 else:
@@ -296,16 +306,7 @@ class P4RuntimeServer:
 
     async def _carried_out(self, steps: Steps, context: Any, *, is_atomic: bool = False) -> Any:
         try:
-            call = self._calls.submit(steps, is_atomic=is_atomic)
-            return await asyncio.wait_for(asyncio.wrap_future(call), _ANSWER_SECONDS)
-        except TimeoutError:
-            text = f"the switch did not come to it in {_ANSWER_SECONDS:g} s"
-            return await self._abort(StatusError(Code.DEADLINE_EXCEEDED, text), context)
-        except asyncio.CancelledError:
-            if self._closing.is_set():
-                ends = StatusError(Code.UNAVAILABLE, "the switch ends")
-                return await self._abort(ends, context)
-            raise
+            return await self._calls.submit(steps, is_atomic=is_atomic)
         except Exception as error:
             if not isinstance(error, InnetError):
                 self._log("error", f"a request of P4Runtime failed: {error!r}")

@@ -30,6 +30,7 @@ from innet.transport.system_calls import (
 _NO_MEMORY = -1
 _NO_PORT = -1
 _EACH_SEPARATELY = 1  # packets are not joined to one message
+_NOTHING = PacketBatch.empty()
 _MOST_TURNS = 64  # batches without a look at the clock and at ``descriptor``
 
 
@@ -134,6 +135,8 @@ class PortForwarding:
                 self._send(left)
         elif moved.error:
             self._ports.fail(moved.place, moved.error)
+        if moved.first == moved.received:
+            return _NOTHING
         return self._ports.rows(moved.first, moved.received)
 
 

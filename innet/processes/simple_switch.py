@@ -239,21 +239,22 @@ class SimpleSwitch:
         # Before the first call is answered: who asks where to subscribe wants later changes.
         self._announce_ports()
         poll = time.monotonic() + _POLL_SECONDS
+        woken = False
         try:
             while self._running:
                 timeout = self._timeout(poll)
                 forwarding = self._forwarding if self._is_compiled() else None
-                if forwarding is None:
-                    pass
-                elif self._ports.woken and forwarding.behind > _MANY_CHANGES:
-                    # More may follow. Look-ups are prepared once for all, or when a packet comes.
-                    timeout = min(timeout, _QUIET_SECONDS)
+                if forwarding is not None and not (woken and forwarding.behind > _MANY_CHANGES):
+                    self._forward(forwarding.run(self._server.fileno(), timeout))
+                    woken = self._server.is_woken
                 else:
-                    bell = self._server.fileno()
-                    self._forward(forwarding.run(bell, timeout))
-                    timeout = 0.0
-                self._forward(self._ports.receive(timeout))
-                if self._ports.woken:
+                    if forwarding is not None:
+                        # More may follow. Look-ups are prepared once for all, or when a packet
+                        # comes.
+                        timeout = min(timeout, _QUIET_SECONDS)
+                    self._forward(self._ports.receive(timeout))
+                    woken = self._ports.woken
+                if woken:
                     self._answer_calls()
                 if time.monotonic() >= poll:
                     poll = time.monotonic() + _POLL_SECONDS
@@ -304,8 +305,7 @@ class SimpleSwitch:
 
     def _answer_calls(self) -> None:
         self._set_clock()
-        self._server.run_calls()
-        if self.switch is not None:
+        if self._server.run_calls() and self.switch is not None:
             self._is_timed = self._needs_times or self.switch.traffic_manager.has_limits
         self.log.flush()
 

@@ -193,6 +193,7 @@ class Ports:
         self._epoll = select.epoll()
         self._ports: dict[int, int] = {}  # by file descriptor
         self._stride = 0
+        self._compiled: CompiledPorts | None = None
         try:
             for port, interface in interfaces.items():
                 self.interfaces[port] = interface
@@ -206,12 +207,14 @@ class Ports:
     def _open(self, port: int, opened: socket.socket | None = None) -> None:
         """Receive what passes a port's interface."""
         sock = opened or open_interface(self.interfaces[port])
+        self._compiled = None
         self._sockets[port] = sock
         self._ports[sock.fileno()] = port
         self._epoll.register(sock.fileno(), select.EPOLLIN)
 
     def _close(self, port: int) -> None:
         sock = self._sockets.pop(port, None)
+        self._compiled = None
         if sock is not None:
             self._lost += _lost_at_the_end(sock)
             del self._ports[sock.fileno()]
@@ -220,6 +223,7 @@ class Ports:
 
     def _changed(self) -> None:
         """Make room for the frames of the present interfaces, and find their places."""
+        self._compiled = None
         self._places = np.full(max(self._sockets, default=0) + 1, -1, np.int64)
         self._places[list(self._sockets)] = np.arange(len(self._sockets))
         stride = room_for_frames(*self._sockets.values())
@@ -306,17 +310,19 @@ class Ports:
 
     def compiled(self) -> CompiledPorts:
         """For compiled code, valid until the interfaces change."""
-        sockets = [(sock.fileno(), port) for port, sock in self._sockets.items()]
-        return CompiledPorts(
-            self._epoll.fileno(),
-            np.array(sockets, np.int64).reshape(-1, 2),
-            self._places,
-            _PER_PORT,
-            self._frames,
-            self._port,
-            _NO_NAMES,
-            self._outbox.transmission,
-        )
+        if self._compiled is None:
+            sockets = [(sock.fileno(), port) for port, sock in self._sockets.items()]
+            self._compiled = CompiledPorts(
+                self._epoll.fileno(),
+                np.array(sockets, np.int64).reshape(-1, 2),
+                self._places,
+                _PER_PORT,
+                self._frames,
+                self._port,
+                _NO_NAMES,
+                self._outbox.transmission,
+            )
+        return self._compiled
 
     def lose(self, count: int) -> None:
         """Count packets for which an interface's queue had no room."""

@@ -270,7 +270,9 @@ KINDS = {
     "optional": (
         "fuzz_priorities", "I.optionals", {1: ("optional", b"\5"), 3: b"\1"}, 7, ("I.set", b"\1"),
     ),
-    "range": ("fuzz_priorities", "I.ranges", {1: ("range", b"\2", b"\x0b\xff")}, 7, ("I.set", b"\1")),
+    "range": (
+        "fuzz_priorities", "I.ranges", {1: ("range", b"\2", b"\x0b\xff")}, 7, ("I.set", b"\1"),
+    ),
 }  # fmt: skip
 
 

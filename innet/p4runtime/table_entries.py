@@ -98,10 +98,16 @@ class TableEntries:
         key, priority = self._key(table, entry)
         if kind == INSERT:
             return self._insert(table, entry, key, priority, want_undo)
-        found = self._find(table, key, priority)
+        state = self._switch.state.tables[table.position]
+        try:
+            handle = state.handle_of(key, priority)
+        except ControlError as error:
+            raise _no_entry(table, error) from None
+        # The whole entry is made only where it is needed, as it takes as long as all else.
+        found = state.get(handle) if want_undo or table.profile else None
         if kind == DELETE:
-            return self._delete(table, found, want_undo)
-        return self._modify(table, entry, found, want_undo)
+            return self._delete(table, handle, found, want_undo)
+        return self._modify(table, entry, handle, found, want_undo)
 
     def _insert(
         self, table: TableInfo, entry: Any, key: Key, priority: int, want_undo: bool
@@ -130,17 +136,24 @@ class TableEntries:
         return lambda: self.write(DELETE, copied, False)
 
     def _modify(
-        self, table: TableInfo, entry: Any, found: RuntimeEntry, want_undo: bool
+        self,
+        table: TableInfo,
+        entry: Any,
+        handle: int,
+        found: RuntimeEntry | None,
+        want_undo: bool,
     ) -> Undo | None:
         self._check_resources(table, entry)
-        before = self._message(table, found, everything=True) if want_undo else None
+        before = None
+        if want_undo:
+            assert found is not None
+            before = self._message(table, found, everything=True)
         if entry.HasField("action"):
-            had = found.action
             kept = self._target(table, entry.action)
-            self._switch.state.tables[table.position].modify(found.handle, kept)
-            if isinstance(kept, ProfileRef):
-                self._profiles.release(table, had)
-        self._set_resources(table, entry, found.handle, is_new=False)
+            self._switch.state.tables[table.position].modify(handle, kept)
+            if found is not None:
+                self._profiles.release(table, found.action)
+        self._set_resources(table, entry, handle, is_new=False)
         if before is None:
             return None
         if not entry.HasField("counter_data"):
@@ -149,14 +162,19 @@ class TableEntries:
             before.ClearField("action")
         return lambda: self.write(MODIFY, before, False)
 
-    def _delete(self, table: TableInfo, found: RuntimeEntry, want_undo: bool) -> Undo | None:
-        before = self._message(table, found, everything=True) if want_undo else None
-        state = self._control.table_state(table.name)
-        self._switch.state.time()  # sweeps that are due come before it
-        state.delete(found.handle)
+    def _delete(
+        self, table: TableInfo, handle: int, found: RuntimeEntry | None, want_undo: bool
+    ) -> Undo | None:
+        before = None
+        if want_undo:
+            assert found is not None
+            before = self._message(table, found, everything=True)
+        self._time_of(table)
+        self._switch.state.tables[table.position].delete(handle)
         if extras := self._extras.get(table.id):
-            extras.pop(found.handle, None)
-        self._profiles.release(table, found.action)
+            extras.pop(handle, None)
+        if found is not None:
+            self._profiles.release(table, found.action)
         return None if before is None else lambda: self.write(INSERT, before, False)
 
     def _write_default(
@@ -299,11 +317,9 @@ class TableEntries:
 
     def _find(self, table: TableInfo, key: Key, priority: int) -> RuntimeEntry:
         try:
-            return self._control.table_state(table.name).find_key(key, priority)
+            return self._switch.state.tables[table.position].find_key(key, priority)
         except ControlError as error:
-            if error.reason is Refusal.BAD_KEY:
-                raise not_found(f"table {table.name} has no entry with this key") from None
-            raise
+            raise _no_entry(table, error) from None
 
     # ── Reading ──
 
@@ -563,6 +579,13 @@ class TableEntries:
                         yield table, entry
 
 
+def _no_entry(table: TableInfo, error: ControlError) -> Exception:
+    """What is raised of the error of a search."""
+    if error.reason is Refusal.BAD_KEY:
+        return not_found(f"table {table.name} has no entry with this key")
+    return error
+
+
 # ----------------------------------------------------------------------------
 # Matches.
 
@@ -584,6 +607,11 @@ def key_of(owner: str, fields: Sequence[Field], places: dict[int, int], given: A
             raise invalid(f"{field.name} is given twice")
         if field.kind == LPM:
             found[place], prefix = _lpm(field, match)
+        elif field.kind == EXACT and field.codec.is_plain and (data := match.exact.value):
+            value = int.from_bytes(data, "big")  # as ``_match`` does it, for the most frequent
+            if value >> field.codec.width:
+                field.codec.decode(data, field.name)  # which raises
+            found[place] = (value & field.static, field.every)
         else:
             found[place] = _match(field, match)
     if None in found:

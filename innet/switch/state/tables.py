@@ -212,12 +212,19 @@ class TableState:
 
     def find_key(self, key: Key, priority: int) -> RuntimeEntry:
         """The entry with this key; ControlError if there is none."""
+        return self._entry(self._find_row(key, priority))
+
+    def handle_of(self, key: Key, priority: int) -> int:
+        """The handle of the entry with this key; ControlError if there is none."""
+        return self._handle(self._find_row(key, priority))
+
+    def _find_row(self, key: Key, priority: int) -> int:
         row = self.columns.find(self.columns.pack(*key, priority))
         if not row:
             raise ControlError(
                 f"table {self.table.name} has no entry with this match", Refusal.BAD_KEY
             )
-        return self._entry(row)
+        return row
 
     def entries_with_timeouts(
         self,

@@ -120,7 +120,7 @@ class Digests:
         return min((e.due for e in self._enabled.values() if e.due is not None), default=None)
 
     def acknowledge(self, message: Any) -> None:
-        """A DigestListAck; NOT a list that is known: nothing happens.
+        """A DigestListAck; nothing happens for a list that is not known.
 
         Raises:
             StatusError: there is no such digest.

@@ -89,6 +89,25 @@ def test_what_ends_a_stream(arbitration):
     assert code(arbitration.update, b, update(9)) is Code.RESOURCE_EXHAUSTED
 
 
+def test_a_stream_that_ends_makes_room(arbitration):
+    all_of_them = [Controller(number) for number in range(MOST_CONTROLLERS)]
+    for number, each in enumerate(all_of_them):
+        (*_, last) = told(arbitration.update(each, update(1000 - number)))
+        assert last == (number, Code.ALREADY_EXISTS if number else Code.OK, 1000)
+    late = Controller("late")
+    assert code(arbitration.update, late, update(1)) is Code.RESOURCE_EXHAUSTED
+    assert arbitration.leave(late) == []
+    arbitration.leave(all_of_them.pop())
+    assert told(arbitration.update(late, update(1))) == [("late", Code.ALREADY_EXISTS, 1000)]
+
+
+def test_a_write_without_an_election_id_is_no_primarys(arbitration):
+    request = p4.WriteRequest(device_id=3)
+    assert code(arbitration.require_primary, request) is Code.PERMISSION_DENIED
+    arbitration.update(Controller("a"), update(1))
+    assert code(arbitration.require_primary, request) is Code.PERMISSION_DENIED
+
+
 def test_roles_are_apart(arbitration):
     a, b = Controller("a"), Controller("b")
     arbitration.update(a, update(5))

@@ -223,6 +223,66 @@ class TestReplication:
         assert io.read(packet_replication_engine_entry=wanted) == []
         assert io.switch.state.replication.nodes == {}
 
+    def test_replicas_come_and_go(self, io):
+        """Instances that share ports, and ports that share an instance; a port as a number, too."""
+        copies = self.flooded(io)
+        entry = self.group(5, (1, 7), (2, 2))
+        io.write(INSERT, packet_replication_engine_entry=entry)
+        assert copies() == [(1, True), (2, False)]
+        for more in ([(3, 7), (4, 4)], [(3, 7)], []):
+            entry = self.group(5, (1, 7), (2, 2), *more)
+            io.write(MODIFY, packet_replication_engine_entry=entry)
+            wanted = [(1, True), (2, False), *((port, rid == 7) for port, rid in more)]
+            assert copies() == wanted
+            found = io.read(packet_replication_engine_entry=self.group(5))
+            assert found == [entry]
+        numbers = self.group(5)
+        for port, instance in ((1, 7), (1, 2), (2, 2)):
+            numbers.multicast_group_entry.replicas.add(egress_port=port, instance=instance)
+        io.write(MODIFY, packet_replication_engine_entry=numbers)
+        assert copies() == [(1, False), (1, True), (2, False)]
+        assert io.read(packet_replication_engine_entry=self.group(5)) == [numbers]
+
+    def test_groups_of_clone_sessions_are_no_groups_of_controllers(self, io):
+        session = p4.PacketReplicationEngineEntry()
+        session.clone_session_entry.session_id = 7
+        session.clone_session_entry.replicas.add(port=b"\2", instance=2)
+        group, other = self.group(66, (1, 1)), self.group(7, (1, 1), (1, 2), (2, 2))
+        for each in (group, session, other):
+            io.write(INSERT, packet_replication_engine_entry=each)
+        every = p4.PacketReplicationEngineEntry()
+        every.multicast_group_entry.SetInParent()
+        assert io.read(packet_replication_engine_entry=every) == [other, group]
+        every.clone_session_entry.SetInParent()
+        assert io.read(packet_replication_engine_entry=every) == [session]
+        one = p4.PacketReplicationEngineEntry()
+        one.clone_session_entry.session_id = 8
+        assert io.read(packet_replication_engine_entry=one) == []
+
+    def test_clones_leave_by_each_replica_beside_the_packet(self):
+        c = Client("fuzz_clone")
+
+        def left(session):
+            """(port, instance) of what leaves, for a program that clones to a session."""
+            out = c.switch.process([(1, bytes([1, session, 0, 0]))])
+            return sorted((port, int.from_bytes(data[-2:], "big")) for port, data in out)
+
+        entry = p4.PacketReplicationEngineEntry()
+        entry.clone_session_entry.session_id = 9
+        entry.clone_session_entry.replicas.add(egress_port=4, instance=1)
+        c.write(INSERT, packet_replication_engine_entry=entry)
+        assert left(9) == [(2, 0), (4, 1)]
+        entry.clone_session_entry.replicas.add(egress_port=3, instance=2)
+        c.write(MODIFY, packet_replication_engine_entry=entry)
+        assert left(9) == [(2, 0), (3, 2), (4, 1)]
+        assert left(8) == [(2, 0)]
+        c.write(DELETE, packet_replication_engine_entry=entry)
+        assert left(9) == [(2, 0)]
+        for number in (0, 40_000):
+            entry.clone_session_entry.session_id = number
+            code = refused(c.write, INSERT, packet_replication_engine_entry=entry)
+            assert code is Code.INVALID_ARGUMENT
+
     def test_backups_step_in(self, io):
         entry = self.group(5, (2, 7, (3, 1), (4, 7)))
         io.write(INSERT, packet_replication_engine_entry=entry)
@@ -332,6 +392,18 @@ class TestDigests:
         assert self.learn(io, 5, now=5 * self.SECOND) == []
         assert self.learn(io, 5, now=6 * self.SECOND) == [[5]]
 
+    def test_another_config_and_a_new_beginning(self, io):
+        self.enable(io)
+        assert self.learn(io, 5, 5) == [[5], [5]]
+        config = {"ack_timeout_ns": 10 * self.SECOND}
+        entry = self.enable(io, MODIFY, **config)
+        assert io.read(digest_entry=p4.DigestEntry()) == [entry]
+        assert self.learn(io, 5, 5) == [[5]]  # told once from now on
+        assert self.learn(io, 5) == []
+        io.write(DELETE, digest_entry=entry)
+        self.enable(io, **config)
+        assert self.learn(io, 5) == [[5]]  # what was told before is forgotten
+
     def test_only_enabled_ones(self, io):
         assert self.learn(io, 5) == []
         entry = self.enable(io)
@@ -355,6 +427,30 @@ class TestPackets:
 
     def test_out(self, io):
         assert self.out(io, (2, b"\x05"), (1, b"\x01\x02")) == b"\x81\x05abc"
+
+    def test_every_value_goes_out_and_comes_in(self, io):
+        """In any order, with any leading zeros."""
+        for port in (*range(0, 512, 7), 511):
+            for flags in range(0, 128, 9):
+                front = (port << 7 | flags).to_bytes(2, "big")
+                metadata = [(1, bytes([port >> 8, port & 255])), (2, bytes([flags]))]
+                assert self.out(io, *metadata) == front + b"abc"
+                assert self.out(io, metadata[1], (1, b"\0" + metadata[0][1])) == front + b"abc"
+                message = packet_in(io.pipeline.index, front + b"abc")
+                values = {each.metadata_id: each.value for each in message.metadata}
+                shortest = metadata[0][1].lstrip(b"\0") or b"\0"
+                assert values == {1: shortest, 2: bytes([flags])}
+                assert message.payload == b"abc"
+
+    def test_without_controller_headers_packets_pass_as_they_are(self):
+        info = p4info_of("p4runtime_io")
+        info.ClearField("controller_packet_metadata")
+        c = Client("p4runtime_io", info)
+        assert self.out(c) == b"abc"
+        assert packet_in(c.pipeline.index, b"abc") == p4.PacketIn(payload=b"abc")
+        with pytest.raises(StatusError) as error:
+            self.out(c, (1, b"\1"))
+        assert error.value.code is Code.INVALID_ARGUMENT
 
     @pytest.mark.parametrize(
         "metadata",

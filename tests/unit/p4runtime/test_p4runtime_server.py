@@ -93,6 +93,20 @@ def removed_entities(info):
     yield MODIFY, p4.Entity(table_entry=removed)
 
 
+def frame(number):
+    """What comes in of a packet out that leaves at the CPU port: all but its first two bytes."""
+    return bytes(10) + number.to_bytes(2, "big") + b"\x88\xb5" + bytes(900)
+
+
+def reflected(number):
+    """The message with such a packet."""
+    message = p4.StreamMessageRequest()
+    message.packet.payload = bytes(2) + frame(number)
+    message.packet.metadata.add(metadata_id=1, value=b"\xff")
+    message.packet.metadata.add(metadata_id=2, value=b"\0")
+    return message
+
+
 def code_of(call, *arguments, **options):
     """The code with which an update without gRPC is refused."""
     with pytest.raises(StatusError) as error:
@@ -121,6 +135,18 @@ class TestConfig:
             config = controller.get_config(kind).config
             assert [each.name for each, _ in config.ListFields()] == fields
             assert config.cookie.cookie == 7
+
+    def test_a_config_comes_back_as_it_was_given(self, controller):
+        data = json.dumps(program(IO)).encode() + b" " * 40_000
+        controller.set_config(IO, data=data, cookie=3)
+        assert controller.get_config().config.p4_device_config == data
+        request = controller.identified(p4.SetForwardingPipelineConfigRequest())
+        request.action = p4.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+        request.config.p4info.CopyFrom(p4info_of(IO))
+        request.config.p4_device_config = data
+        response = p4.SetForwardingPipelineConfigResponse
+        controller.call("SetForwardingPipelineConfig", request, response)
+        assert not controller.get_config().config.HasField("cookie")
 
     def test_bmv2s_own_wrapping_is_taken(self, controller):
         data = P4DeviceConfig(reassign=True, device_data=json.dumps(program(IO)).encode())
@@ -271,6 +297,42 @@ class TestWrites:
             next(responses)
         assert [e.canonical_code for e in details(error.value)] == [Code.INVALID_ARGUMENT, 0]
 
+    def test_a_read_sees_no_half_of_what_another_controller_does(self, ready):
+        """A member comes before its entry and goes after it: no read finds the entry alone."""
+        c = Client("switch_profiles")
+        ready.set_config("switch_profiles")
+        member = p4.ActionProfileMember(action_profile_id=c.id("I.members"), member_id=9)
+        member.action.CopyFrom(c.action("I.plain", b"\1"))
+        entry = c.entry("I.plain_table", {1: b"\7"})
+        entry.action.action_profile_member_id = 9
+        both = [p4.Entity(action_profile_member=member), p4.Entity(table_entry=entry)]
+        wanted = [
+            p4.Entity(action_profile_member=p4.ActionProfileMember()),
+            p4.Entity(table_entry=p4.TableEntry(table_id=entry.table_id)),
+        ]
+        errors = []
+
+        def write():
+            try:
+                for _ in range(40):
+                    for each in both:
+                        ready.write((INSERT, each))
+                    for each in reversed(both):
+                        ready.write((DELETE, each))
+            except grpc.RpcError as error:  # told by the test's thread
+                errors.append(error)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        seen = set()
+        while thread.is_alive():
+            seen.add(tuple(each.WhichOneof("entity") for each in ready.read(*wanted)))
+        thread.join(60)
+        assert errors == []
+        allowed = {(), ("action_profile_member",), ("action_profile_member", "table_entry")}
+        assert seen
+        assert seen <= allowed
+
     def test_thrift_and_grpc_change_the_same_switch(self, process, ready, names):
         ready.write((INSERT, vrf(names, b"\1")))
         port = process.switch.thrift_port
@@ -301,6 +363,12 @@ class TestStream:
             other.send(b"\xff\xff")
             assert code(other.receive) is grpc.StatusCode.INVALID_ARGUMENT
 
+    def test_an_election_id_of_another_ends_it(self, process, controller):
+        with Controller(process.port, election_id=1) as second:
+            assert code(second.arbitrate) is grpc.StatusCode.INVALID_ARGUMENT
+        controller.set_config(IO)  # the first one goes on
+        assert controller.arbitrate(1).status.code == Code.OK
+
     def test_packets_out_and_in(self, process, ready, names):
         update = names.entry("I.vrfs", {}, names.action("I.set_vrf", b"v"), is_default_action=True)
         route = names.entry("I.routes", {1: b"v"}, names.action("I.to_controller", b"\5"))
@@ -315,6 +383,35 @@ class TestStream:
         # two bytes, but its first bytes are read as one.
         found = ready.receive().packet
         assert found.payload == frame[2:]
+
+    def test_packets_come_to_the_primary_alone(self, process, ready, names):
+        with Controller(process.port, election_id=0) as backup:
+            assert backup.arbitrate().status.code == Code.ALREADY_EXISTS
+            for number in range(3):
+                ready.send(reflected(number))
+                assert ready.receive().packet.payload == frame(number)
+            backup.send(reflected(9))
+            assert backup.receive().error.canonical_code == Code.PERMISSION_DENIED
+            refused = code(backup.write, (INSERT, vrf(names, b"\1")))
+            assert refused is grpc.StatusCode.PERMISSION_DENIED
+            ready.close()
+            # Nobody follows by itself: the specification wants an id as high as any before.
+            assert backup.receive().arbitration.status.code == Code.NOT_FOUND
+            refused = code(backup.write, (INSERT, vrf(names, b"\1")))
+            assert refused is grpc.StatusCode.PERMISSION_DENIED
+            assert backup.arbitrate(1).status.code == Code.OK
+            backup.write((INSERT, vrf(names, b"\1")))
+            backup.send(reflected(4))
+            assert backup.receive().packet.payload == frame(4)
+
+    def test_a_client_with_one_thread_writes_between_packets(self, ready, names):
+        for number in range(200):
+            ready.send(reflected(number))
+        for number in range(200):
+            assert ready.receive().packet.payload == frame(number)
+            kind = DELETE if number % 2 else INSERT
+            ready.write((kind, vrf(names, b"\1")))
+        assert entries(ready) == []
 
     def test_packets_that_cannot_be(self, process, ready):
         message = p4.StreamMessageRequest()

@@ -489,6 +489,19 @@ class TestIdleTimeouts:
         assert told[0] in (2, 3)
         assert 1 < len(told) < 6
 
+    def test_entries_that_are_idle_together_come_in_one_message(self, ageing):
+        c = ageing
+        made = []
+        for number in range(3):
+            entry = c.entry("I.small_table", {1: bytes([number])}, c.action("I.mark", b"\1"))
+            entry.idle_timeout_ns = 2 * 10**9
+            c.write(INSERT, table_entry=entry)
+            entry.ClearField("action")
+            made.append(entry)
+        c.switch.state.clock = 3_000_000
+        (idle,) = c.switch.take_idle_timeouts()
+        assert c.pipeline.idle_entries(idle.table, idle.handles) == made
+
     def test_another_time_out_starts_anew(self, ageing):
         c = ageing
         entry = c.entry("I.small_table", {1: b"\1"}, c.action("I.mark", b"\1"))

@@ -32,6 +32,7 @@ from support.switch_cases import program
 
 from innet.bmv2 import shell
 from innet.core.errors import InputError, NetworkError
+from innet.p4runtime import server
 from innet.p4runtime.messages import P4DeviceConfig, p4
 from innet.p4runtime.server import Tls
 from innet.p4runtime.status import Code, StatusError
@@ -453,6 +454,19 @@ def test_capabilities_tell_the_version(controller):
     assert asked(p4.CapabilitiesRequest(), timeout=60).p4runtime_api_version == "1.5.0"
 
 
+def test_without_uvloop_pythons_own_loop_serves(monkeypatch):
+    monkeypatch.setattr(server, "find_spec", lambda _: None)
+    made = Process()
+    try:
+        with Controller(made.port) as controller:
+            assert controller.arbitrate().status.code == Code.OK
+            controller.set_config(IO)
+            assert entries(controller) == []
+        assert type(made.switch._p4runtime._loop).__module__.startswith("asyncio")
+    finally:
+        made.close()
+
+
 class TestHostility:
     def test_bytes_that_are_no_messages(self, ready):
         kinds = {
@@ -484,12 +498,12 @@ class TestHostility:
         for _ in range(2000):
             ready.send(message)
         ready.set_config(IO)  # comes through
-        server = process.switch._p4runtime
+        streams = process.switch._p4runtime._streams
         end = time.monotonic() + 60
-        while not any(stream.dropped for stream in server._streams):
+        while not any(stream.dropped for stream in streams):
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert all(stream._bytes <= 8 << 20 for stream in server._streams)
+        assert all(stream._bytes <= 8 << 20 for stream in streams)
 
     def test_sixteen_controllers_with_changing_mastership(self, process, ready, names):
         errors = []

@@ -107,6 +107,7 @@ def reduce_loop(
     has_epochs: bool = True,
     checked: bool = False,
     threads: int = 1,
+    may_defer: bool = False,
 ) -> Loop:
     """Sum gradients, in up to ``attempts`` attempts.
 
@@ -125,6 +126,7 @@ def reduce_loop(
         has_epochs: whether ``NewEpoch`` can be requested.
         checked: the gradients have been checked already.
         threads: threads that run the codecs of large gradients.
+        may_defer: segments may be ``innet.core.reduce_op.FloatSegment``.
 
     Raises:
         StalledError: the last attempt stalled; or a worker was late and the others cannot continue
@@ -139,7 +141,11 @@ def reduce_loop(
             ranks = {worker: rank for rank, worker in enumerate(present)}
             exchanges: dict[int, Exchange] = {
                 worker: codecs[worker].exchange(
-                    gradient, len(present), rank=ranks[worker], checked=checked
+                    gradient,
+                    len(present),
+                    rank=ranks[worker],
+                    checked=checked,
+                    may_defer=may_defer,
                 )
                 for worker, gradient in left.items()
             }

@@ -239,6 +239,7 @@ class Worker(NotCopyable):
             self.plan.job.present,
             attempts=self._attempts,
             has_epochs=self._renew is not None,
+            may_defer=True,
         )
         try:
             with decoding_by(self._shared_decoding()):

@@ -319,9 +319,16 @@ class CodecByLayer(Codec):
                 group.codec.check(group.take(gradient))
 
     def exchange(
-        self, gradient: Floats, workers: int, *, rank: int | None = None, checked: bool = False
+        self,
+        gradient: Floats,
+        workers: int,
+        *,
+        rank: int | None = None,
+        checked: bool = False,
+        may_defer: bool = False,
     ) -> Stages:
         """See ``Codec.exchange``: the groups' exchanges, round by round together."""
+        del may_defer  # the groups' segments are joined
         if not checked:
             check_gradient(gradient, self._worker)
         self.check(gradient)

@@ -146,6 +146,7 @@ class Codec(NotCopyable):
         self._one_in = _MANY if KEEPS_ZEROS in carrier.capabilities.requires else None
         self._busy = False
         self._may_overflow = False
+        self._defers = False
         self._seed_and_layers = f"seed {context.seed}"
         if context.layers is not None:
             self._seed_and_layers += f", layers {context.layers}"
@@ -247,7 +248,13 @@ class Codec(NotCopyable):
         self.error_feedback.check(gradient)
 
     def exchange(
-        self, gradient: Floats, workers: int, *, rank: int | None = None, checked: bool = False
+        self,
+        gradient: Floats,
+        workers: int,
+        *,
+        rank: int | None = None,
+        checked: bool = False,
+        may_defer: bool = False,
     ) -> Stages:
         """One all-reduce, without I/O.
 
@@ -264,6 +271,8 @@ class Codec(NotCopyable):
                 needed if other workers have left.
             checked: the caller has called ``check_gradient``. Otherwise the codec does, or its
                 error feedback.
+            may_defer: segments may be ``FloatSegment``: the gradient does not change before the
+                exchange has ended.
 
         Raises:
             GradientError: see ``check_gradient`` and ``check``; nothing has changed.
@@ -283,6 +292,10 @@ class Codec(NotCopyable):
             seen = check_gradient(gradient, self._context.worker, one_in)
         self.check(gradient)
         self.selector.rank = rank
+        # Error feedback may use the memory of the values once they are chosen.
+        self._defers = (
+            may_defer and self.carrier.takes_floats and self.error_feedback.name == "none"
+        )
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
         self._busy = True
@@ -532,6 +545,8 @@ class Codec(NotCopyable):
 
     def _contribution(self, scaling: Scaling, selection: Selection, shared: bool) -> Contribution:
         """The integers of a selection, checked, as carriers rely on their form."""
+        if self._defers and (later := scaling.defer(selection)) is not None:
+            return replace(later, shared=True) if shared else later
         local = scaling.contribute(selection)
         if scaling.scale:
             count = local.size if local.indices is None else local.indices.size
@@ -559,6 +574,9 @@ class Codec(NotCopyable):
         carried = local.size if total.indices is None else total.indices.size
         check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
         who = f"values from quantizer {self.quantizer.name!r}"
+        if total.sums is not None:
+            check_array(total.sums, _FLOAT32, size, f"values from carrier {self.carrier.name!r}")
+            return total.sums, None
         if total.indices is None or not self.quantizer.capabilities.provides >= _ELEMENTWISE:
             restored = scaling.restore(total.dense(kernels, local.size), size)
             check_array(restored, _FLOAT32, size, who)
@@ -680,9 +698,9 @@ def check_answers(segments: list[Segment], answers: list[Ints]) -> None:
     """Refuse answers that do not have the segments' lengths, by an InputError."""
     matching = len(answers) == len(segments)
     for segment, answer in zip(segments, answers, strict=False):
-        matching &= answer.shape == segment.words.shape and answer.dtype == _INT32
+        matching &= answer.shape == (segment.size,) and answer.dtype == _INT32
     if not matching:
-        sent = [segment.words.shape for segment in segments]
+        sent = [(segment.size,) for segment in segments]
         received = [answer.shape for answer in answers]
         raise InputError(
             f"the network answered {received} to segments of {sent} int32 words; all workers "

@@ -23,7 +23,7 @@ from innet.codecs.decode_once import Decoding
 from innet.codecs.layers import Shapes
 from innet.core.errors import CompositionError, StateError
 from innet.core.numbers import is_int
-from innet.core.reduce_op import Segment
+from innet.core.reduce_op import FloatSegment, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
@@ -197,19 +197,25 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A worker's integers: ``integers`` (m,) at ``indices`` (m,) of ``size``; None for all.
+    """A worker's integers: ``words`` (m,) at ``indices`` (m,) of ``size``; None for all.
 
-    ``size`` is the gradient's size times ``limbs``, the number of integers per element. ``shared``:
-    the indices are the same on all workers. ``bound``: the largest magnitude of any worker's
-    integers, if the quantizer knows it.
+    ``words`` may be a ``FloatSegment``, of which they are made later; ``integers`` are the words
+    themselves. ``size`` is the gradient's size times ``limbs``, the number of integers per element.
+    ``shared``: the indices are the same on all workers. ``bound``: the largest magnitude of any
+    worker's integers, if the quantizer knows it.
     """
 
     size: int
     indices: Ints | None
-    integers: Ints
+    words: Ints | FloatSegment
     limbs: int = 1
     shared: bool = False
     bound: int | None = None
+
+    @property
+    def integers(self) -> Ints:
+        """The integers, shape (m,). Of a ``FloatSegment`` as long as its values are unchanged."""
+        return self.words.words if isinstance(self.words, FloatSegment) else self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +227,13 @@ class Total:
         details: by name.
         indices: shape (m,), int32, ascending: indices of the integers, all others are zero; None
             for all indices, as many as the contributions' size.
+        sums: shape (m,), float32: what the integers stand for, if that was made as they arrived.
     """
 
     integers: Ints
     details: dict[str, Any] = field(default_factory=dict)
     indices: Ints | None = None
+    sums: Floats | None = None
 
     def dense(self, kernels: Kernels, size: int) -> Ints:
         """All integers as a dense array of that size."""
@@ -472,6 +480,13 @@ class Scaling(ABC):
         integers = self.quantize(selection.values)
         return Contribution(selection.size, selection.indices, integers, bound=self.bound)
 
+    def defer(self, selection: Selection) -> Contribution | None:
+        """``contribute`` by a ``FloatSegment``, whose integers are made as they are sent; None if
+        integers are made in another way, or these here cannot be made later.
+        """
+        del selection
+        return None
+
     def represented(self, contribution: Contribution) -> Floats | None:
         """The dequantized integers of this worker, for each value of the selection, if the error
         should be fed back; otherwise None.
@@ -535,9 +550,11 @@ class Carrier(Part[P]):
 
     Attributes:
         capabilities: unless the class says otherwise, it sends int32 words in one round.
+        takes_floats: it can send a ``FloatSegment`` as it is.
     """
 
     kind = "carrier"
+    takes_floats: ClassVar[bool] = False
     capabilities = Capabilities(requires={INT32: "the switch adds 32-bit integers."}, rounds=(0, 1))
 
     @abstractmethod

@@ -7,7 +7,7 @@ the switch combines the same segment of all workers, word by word.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +31,68 @@ class Segment:
 
     operation: ReduceOp
     words: NDArray[np.int32]
+
+    @property
+    def size(self) -> int:
+        """How many words there are."""
+        return len(self.words)
+
+
+class FloatSegment(Segment):
+    """Fixed-point words to be summed, which are made of floats where and when they are needed.
+
+    Who sends the words can make them of the floats as each packet leaves, and floats of the sums as
+    they arrive, instead of before and after all packets. The words of both ways are the same.
+
+    Args:
+        values: shape (n,), float32, C-contiguous and writable; not changed meanwhile.
+        scale: a word is ``values * scale``, rounded half to even in float64.
+        step: a sum of words stands for ``words * step``, rounded to float32.
+        quantize: makes the words of the values and the scale.
+
+    Attributes:
+        sums: shape (n,), float32: what the sums stand for, once they have arrived, if it was made
+            on the way; else None.
+    """
+
+    __slots__ = ("_quantize", "_words", "scale", "step", "sums", "values")
+
+    def __init__(
+        self,
+        values: NDArray[np.float32],
+        scale: float,
+        step: float,
+        quantize: Callable[[NDArray[np.float32], float], NDArray[np.int32]],
+    ) -> None:
+        for name, each in (
+            ("operation", ReduceOp.SUM), ("values", values), ("scale", scale), ("step", step),
+            ("sums", None), ("_quantize", quantize), ("_words", None),
+        ):  # fmt: skip
+            object.__setattr__(self, name, each)
+
+    values: NDArray[np.float32]
+    scale: float
+    step: float
+    sums: NDArray[np.float32] | None
+    _quantize: Callable[[NDArray[np.float32], float], NDArray[np.int32]]
+    _words: NDArray[np.int32] | None
+
+    def arrived(self, sums: NDArray[np.float32]) -> None:
+        """Note what the sums stand for."""
+        object.__setattr__(self, "sums", sums)
+
+    @property
+    def size(self) -> int:
+        return self.values.size
+
+    @property
+    def words(self) -> NDArray[np.int32]:
+        """All words; made at the first call, when the values must be unchanged."""
+        if self._words is None:
+            words = self._quantize(self.values, self.scale)
+            object.__setattr__(self, "_words", words)
+            return words
+        return self._words
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def load(path: Path) -> Outcome:
         contribution=Contribution(
             size=int(numbers["size"]),
             indices=arrays.get("own_indices"),
-            integers=arrays["own_integers"],
+            words=arrays["own_integers"],
             limbs=int(numbers["limbs"]),
             shared=bool(numbers["shared"]),
         ),

@@ -16,7 +16,14 @@ from innet.core.numba_cache import njit
 from innet.protocol.counters import Stats
 from innet.protocol.timers import PACE_REORDERING, SLOTS, TIMERS, TimerState, hear, overtake
 from innet.wire import CONGESTED, HEADER, Flag
-from innet.wire.compiled import check_frame, check_headers, read_checked, write_values
+from innet.wire.compiled import (
+    check_frame,
+    check_headers,
+    read_checked,
+    read_floats,
+    write_floats,
+    write_values,
+)
 from innet.wire.layout import offset_of
 
 Member: TypeAlias = NDArray[np.int64]
@@ -102,7 +109,7 @@ def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int
 
 _TAKE = (
     f"i8(Tuple((u1[:,::1], i4[::1])), Tuple((i8[:,::1], i8[::1])), Tuple(({SLOTS}, {TIMERS})),"
-    " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1])), Tuple((i8[::1], f8[::1])))"
+    " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1], f4[::1], f8[::1])), Tuple((i8[::1], f8[::1])))"
 )
 
 
@@ -119,7 +126,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     rules, member = terms
     (chunk, state, queue), timers = slots
     sends, first_sent, _, _, resend_at, give_up_at, _, _ = timers
-    operation, elements, words, who = chunks
+    operation, elements, words, who, sums, numbers = chunks
     stats, clock = notes
     at = rules[0, 1]
     window = len(chunk)
@@ -143,6 +150,9 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
         stats[verdict] += 1
         return 0
     stats[_ANSWER] += 1
+    if len(sums) > 0:  # while the words are in the cache
+        first = index * words.shape[1]
+        read_floats(words[index], numbers[1], sums[first : first + words.shape[1]])
     who[index] = _long(header, _AT_BITMAP)
     flags = np.int64(header[_AT_FLAGS])
     stats[_FLAGS] |= flags
@@ -187,7 +197,8 @@ def take(
         slots: (window,): int64 chunk, uint8 state, and int64 the queue of slots whose chunks may be
             sent; and their timers, which stop when a chunk is answered.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
-            (chunks, V) int32 values, and (chunks,) uint32 bitmaps.
+            (chunks, V) int32 values, (chunks,) uint32 bitmaps, and float32 what all values stand
+            for, or empty. And float64 (2,), the second of which is how much a 1 stands for.
         notes: int64, see ``Stats``, added to. And float64 (5,): the time; the longest wait for
             which a chunk of the first window is measured, since longer ones are due to late peers;
             the longest such wait of a chunk that was sent once, raised; and of the answered chunk
@@ -275,7 +286,7 @@ def begin(
     return count
 
 
-_MESSAGE = "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1]))"
+_MESSAGE = "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1], f4[::1], f8[::1]))"
 
 
 @njit(f"void(u1[::1], u1[::1], i8, i8, {_MESSAGE})", cache=True, nogil=True)
@@ -289,7 +300,7 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
 ) -> None:
     """Write the frame of the chunk in a slot; the arguments are those of ``fill``."""
     chunks, base = where
-    words, operation, elements = message
+    words, operation, elements, floats, numbers = message
     at = len(head) - _HEADER_BYTES
     values = (len(frame) - len(head)) // 4
     for byte in range(len(head)):
@@ -307,7 +318,11 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
     frame[at + _AT_ELEMENTS] = elements[index] >> 8
     frame[at + _AT_ELEMENTS + 1] = elements[index] & 0xFF
     begin = index * values
-    write_values(frame, at, words[begin : min(begin + values, len(words))])
+    if len(floats) > 0:
+        end = min(begin + values, len(floats))
+        write_floats(frame, at, floats[begin:end], numbers[0])
+    else:
+        write_values(frame, at, words[begin : min(begin + values, len(words))])
 
 
 _FILL = f"void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), {_MESSAGE})"
@@ -328,8 +343,9 @@ def fill(
         head: all headers, with 0 in the checksum and in the fields that differ between chunks.
         which: (k,) int64 slots, and uint8 flags of each frame.
         where: (window,) int64, the chunk in each slot; and the first chunk of the all-reduce.
-        message: int32 words of all chunks, without padding of the last one; and (chunks,): uint8
-            operation and uint16 elements of each.
+        message: int32 words of all chunks, without padding of the last one; (chunks,): uint8
+            operation and uint16 elements of each; float32 of which words are made instead, or
+            empty; and float64 (2,), the first of which is their scale.
     """
     slots, flags = which
     for row in range(len(slots)):

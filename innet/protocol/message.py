@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from innet.core import buffers
 from innet.core.errors import InputError, StateError
 from innet.core.numbers import is_int
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment, ThinSegment
 
 
 def sequence_of(chunk: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -39,6 +39,8 @@ def serial_distance(sequence: int, reference: int) -> int:
 
 _INT32 = np.dtype(np.int32)
 _OPERATIONS = frozenset(ReduceOp)
+_NO_WORDS = np.empty(0, np.int32)
+_NO_FLOATS = np.empty(0, np.float32), np.empty(0, np.float32), np.zeros(2)
 _CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one often the same
 
 
@@ -76,7 +78,8 @@ class Message:
     """The words that one worker sends, and the array of results.
 
     A chunk never spans two segments; the last chunk of a segment is padded with zeros. The words of
-    a single segment are not copied; those of several are.
+    a single segment are not copied; those of several are. Those of a single ``FloatSegment`` are
+    made chunk by chunk, and so is what their sums stand for, unless ``settle`` is called.
 
     Args:
         segments: what to combine.
@@ -84,7 +87,11 @@ class Message:
 
     Attributes:
         chunks: number of chunks.
-        words: int32, all chunks in order; padding of the very last one may be missing.
+        words: int32, all chunks in order; padding of the very last one may be missing. Empty while
+            they are made chunk by chunk.
+        floats: what words are made of chunk by chunk, shape (n,), and what the results stand for,
+            filled in as they arrive; and shape (2,), float64, the scale and the step. Empty arrays
+            where words are given.
         combined: shape (chunks, values), int32: the results; undefined before they arrive.
         operation: shape (chunks,), uint8, a ReduceOp each.
         elements: shape (chunks,), uint16, how many values of a chunk are filled.
@@ -97,19 +104,36 @@ class Message:
         _check_list(segments, Segment)
         for index, segment in enumerate(segments):
             _check(index, segment)
-        shape = tuple([(int(segment.operation), len(segment.words)) for segment in segments])
+        shape = tuple([(int(segment.operation), segment.size) for segment in segments])
         self._cut = _cut(shape, values)
         self.chunks = self._cut.first[-1]
         self._values = values
+        self._float_segment: FloatSegment | None = None
+        self.floats = _NO_FLOATS
         self._results: NDArray[np.int32] = buffers.empty(self.chunks * values, np.int32)
         self.combined = self._results.reshape(self.chunks, values)
         self.operation, self.elements = self._cut.operation, self._cut.elements
         if len(segments) != 1:
             self.words = self._joined(segments, values)
+        elif isinstance(segments[0], FloatSegment):
+            self._make_floats(segments[0])
         elif (words := segments[0].words).flags.carray:
             self.words = words
         else:  # compiled code takes no others
             self.words = np.require(words, requirements=["C", "A", "W"])
+
+    def _make_floats(self, segment: FloatSegment) -> None:
+        """Have words and what results stand for made chunk by chunk."""
+        self.words = _NO_WORDS
+        self._float_segment = segment
+        sums: NDArray[np.float32] = buffers.empty(segment.size, np.float32)
+        self.floats = segment.values, sums, np.array([segment.scale, segment.step])
+
+    def settle(self) -> None:
+        """Make all words now, and leave it to others what the results stand for."""
+        if self._float_segment is not None:
+            self.words = self._float_segment.words
+            self._float_segment, self.floats = None, _NO_FLOATS
 
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
         """The words of all segments, each padded with zeros to complete chunks."""
@@ -121,7 +145,12 @@ class Message:
         return words
 
     def results(self) -> list[NDArray[np.int32]]:
-        """One array per segment, without padding: views of ``combined``."""
+        """One array per segment, without padding: views of ``combined``.
+
+        A ``FloatSegment`` whose sums were made on the way is told so.
+        """
+        if self._float_segment is not None:
+            self._float_segment.arrived(self.floats[1])
         values, flat = self._values, self._results
         return [
             flat[first * values : first * values + length]
@@ -166,7 +195,8 @@ class ThinMessage(Message):
         self.chunks = self._cut.first[-1]
         self.combined = np.empty((self.chunks, 0), np.int32)
         self.operation, self.elements = self._cut.operation, self._cut.elements
-        self.words = np.empty(0, np.int32)
+        self.words, self.floats = _NO_WORDS, _NO_FLOATS
+        self._float_segment = None
 
     def results(self) -> list[NDArray[np.int32]]:
         """Nothing is in thin packets.
@@ -192,6 +222,8 @@ def _check_operation(index: int, operation: object) -> None:
 
 
 def _check(index: int, segment: Segment) -> None:
+    if isinstance(segment, FloatSegment):
+        return
     if not (isinstance(segment, Segment) and isinstance(segment.words, np.ndarray)):
         raise InputError(
             f"segment {index} is {segment!r}; expected an innet.core.reduce_op.Segment "

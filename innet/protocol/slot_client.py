@@ -125,7 +125,8 @@ class ClientState(NamedTuple):
     Attributes:
         terms, slots, chunks, notes: arguments of ``innet.protocol.compiled.take``.
         head: header of frames, see ``innet.protocol.compiled.fill``.
-        words: words of all chunks, likewise.
+        message: words of all chunks, their operations and elements, and what words are made of,
+            likewise.
         waiting: number of chunks that wait for their results.
         held: no new chunks may be sent.
         halts: flags of results that return control to Python before more is sent.
@@ -137,7 +138,7 @@ class ClientState(NamedTuple):
     chunks: tuple[Any, ...]
     notes: tuple[Any, ...]
     head: NDArray[np.uint8]
-    words: NDArray[np.int32]
+    message: tuple[Any, ...]
     waiting: int
     held: bool
     halts: int
@@ -284,6 +285,11 @@ class SlotClient:
         )
         self.late, self._held = (), False
 
+    def settle(self) -> None:
+        """Have all words of the all-reduce made now; see ``Message.settle``."""
+        if self._message is not None:
+            self._message.settle()
+
     @property
     def done(self) -> bool:
         """Whether no result is outstanding: before the first start, after all results, or after an
@@ -383,8 +389,11 @@ class SlotClient:
             self._head,
             (slots, flags),
             (self._chunk, self._base),
-            (message.words, message.operation, message.elements),
-        )
+            (
+                message.words, message.operation, message.elements,
+                message.floats[0], message.floats[2],
+            ),
+        )  # fmt: skip
         self.counters.sent += len(frames)
         self.counters.bytes_sent += len(frames) * self._wire_size
         self.counters.retransmissions += len(again)
@@ -485,7 +494,8 @@ class SlotClient:
     def _chunks_asked(self) -> tuple[NDArray[Any], ...]:
         """The state of this all-reduce for ``take``."""
         message = _NOTHING if self._message is None else self._message
-        return message.operation, message.elements, message.combined, self._who
+        _, sums, numbers = message.floats
+        return message.operation, message.elements, message.combined, self._who, sums, numbers
 
     def _took(self, answers: int, received: int, size: int) -> None:
         """Add the counts of compiled code for ``received`` packets of ``size`` bytes."""
@@ -526,6 +536,7 @@ class SlotClient:
         """The state that compiled code needs to receive results and send chunks."""
         self._ready_notes(now)
         message = _NOTHING if self._message is None else self._message
+        floats, _, numbers = message.floats
         asks = self.all_or_none and not self._held
         return ClientState(
             self._terms,
@@ -533,7 +544,7 @@ class SlotClient:
             self._chunks_asked(),
             self._notes,
             self._head,
-            message.words,
+            (message.words, message.operation, message.elements, floats, numbers),
             self._waiting,
             self._held,
             _PARTIAL if asks else 0,

@@ -400,6 +400,7 @@ _MANY = 1 << 40  # what has its length elsewhere: nothing here asks for it
 
 _bytes, _shorts, _bools = viewer("u1"), viewer("u2"), viewer("?")
 _ints, _words, _signed, _floats = viewer("i8"), viewer("u4"), viewer("i4"), viewer("f8")
+_singles = viewer("f4")
 _byte_rows, _rules, _value_rows = viewer("u1", 2), viewer("i8", 2), viewer("i4", 2)
 _links, _hosts, _switches, _flows = viewer(LINK), viewer(HOST), viewer(SWITCH), viewer(FLOW)
 _clients, _programs, _slots = viewer(CLIENT), viewer(PROGRAM), viewer(SLOT)
@@ -1106,6 +1107,8 @@ def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
             _signed(client.words, client.word_count),
             _bytes(client.operation, client.chunks),
             _shorts(client.elements, client.chunks),
+            _singles(0, 0),
+            _floats(0, 0),
         ),
     )
     written(state, here.up, row)
@@ -1187,6 +1190,8 @@ def _take(state: Any, host: int, row: int, now: int) -> None:
             _shorts(client.elements, client.chunks),
             _value_rows(client.combined, client.chunks, client.values),
             _words(client.who, client.chunks),
+            _singles(0, 0),
+            _floats(0, 0),
         ),
         (stats, clock),
     )

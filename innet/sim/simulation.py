@@ -847,11 +847,12 @@ class Simulation:
         """Hand a client's state over to compiled code."""
         end = self._ends[host]
         assert isinstance(end, SlotClient), "others are not compiled"
+        end.settle()
         client = self._kept[host] = end.compiled_state(self._last / SECOND)
         self._memory.hosts["waiting"][host] = client.waiting
         there = self._memory.clients[host]
         (rules, member), ((chunk, state, queue), timers) = client.terms, client.slots
-        operation, elements, combined, who = client.chunks
+        operation, elements, combined, who, _, _ = client.chunks
         there["rules"], there["rule_count"] = address_of(rules), len(rules)
         there["member"], there["window"] = address_of(member), len(chunk)
         there["chunk"], there["state"] = address_of(chunk), address_of(state)
@@ -862,7 +863,8 @@ class Simulation:
         there["values"], there["who"] = combined.shape[1], address_of(who)
         there["stats"], there["clock"] = map(address_of, client.notes)
         there["head"], there["head_bytes"] = address_of(client.head), len(client.head)
-        there["words"], there["word_count"] = address_of(client.words), len(client.words)
+        words = client.message[0]
+        there["words"], there["word_count"] = address_of(words), len(words)
         there["held"], there["halts"], there["last"] = client.held, client.halts, client.last
 
     # ------------------------------------------------------------------ memory

@@ -2,10 +2,10 @@
 
 The switch makes it for a job (a memfd, sealed, as that of the rings) and hands it to each worker
 that gets rings. It does not look into it. There are some entries. One worker claims an entry,
-decodes, writes the words and the result into it, and says so; the others wait for that, compare the
-words with theirs, and copy the result. Whatever fails, a worker decodes for itself: the entry is
-being written for something else, its writer has died or takes too long, the words differ in any
-bit, the result does not fit or is not valid. So results are those of each worker by itself.
+decodes, writes the words and the result into it, and wakes the others, who wait for that (futex),
+compare the words with theirs, and copy the result. Whatever fails, a worker decodes for itself: the
+entry is being written for something else, its writer has died or takes too long, the words differ
+in any bit, the result does not fit or is not valid. So results are those of each worker by itself.
 
 An entry whose writer died is never used again, as nobody can know whether it still writes. The
 memory goes with the job.
@@ -13,6 +13,10 @@ memory goes with the job.
 
 from __future__ import annotations
 
+import ctypes
+import platform
+import struct
+import sys
 import time
 import zlib
 from collections.abc import Callable, Hashable
@@ -36,9 +40,14 @@ _HEAD = 4096  # bytes before the data of an entry
 _MOST = 16  # arrays
 _STATE, _COUNTS = 0, 16  # words of 64 bits in the head: label and whether it is done; lengths
 _PATIENCE, _PER_WORD = 0.02, 1e-7  # seconds
-_TURN = 1e-4  # seconds between two looks
+_TURN = 1e-4  # seconds between two looks, where there is no futex
 _SAMPLES = 512  # words in a label
 _OTHERS = 1  # cores of workers that wait, for whoever decodes
+
+# futex(2) has no function in the C library, and its number depends on the processor.
+_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}.get(platform.machine())
+_WAIT, _WAKE, _ALL = 0, 1, 0x7FFF_FFFF
+_syscall: Any = ctypes.CDLL(None).syscall if sys.platform == "linux" else None
 
 
 @njit(cache=True, nogil=True)
@@ -55,6 +64,25 @@ def _publish(address: int, word: int) -> None:
 @njit(cache=True, nogil=True)
 def _claim(address: int, expected: int, word: int) -> bool:
     return bool(compare_exchange(address, expected, word))
+
+
+def _wake(state: int) -> None:
+    """Wake all who wait at the word at an address."""
+    if _FUTEX is not None and _syscall is not None:
+        _syscall(ctypes.c_long(_FUTEX), ctypes.c_void_p(state), _WAKE, _ALL)
+
+
+def _wait_while(state: int, word: int, seconds: float) -> int:
+    """Sleep until the word at an address is no longer ``word``, or time is up; returns it."""
+    until = time.monotonic() + seconds
+    while (found := _look(state)) == word and (left := until - time.monotonic()) > 0:
+        if _FUTEX is None or _syscall is None:
+            time.sleep(min(left, _TURN))
+            continue
+        span = struct.pack("qq", int(left), int(left % 1 * 1e9))
+        low = ctypes.c_uint32(word & 0xFFFF_FFFF)  # where the address points: little-endian
+        _syscall(ctypes.c_long(_FUTEX), ctypes.c_void_p(state), _WAIT, low, span)
+    return found
 
 
 class DecodeOncePerHost:
@@ -93,24 +121,21 @@ class DecodeOncePerHost:
         state = self._base + begin
         working, done = label << 1, label << 1 | 1
         found = _look(state)
-        if found not in (working, done):
-            # The lowest bit of an entry that nobody writes is set, or it was never written.
-            if (found == 0 or found & 1) and _claim(state, found, working):
-                try:
-                    with while_others_wait(_OTHERS):
-                        result = decode()
-                    self._write(begin, words, result)
-                except BaseException:
-                    _publish(state, 0)  # nobody writes there any more
-                    raise
-                _publish(state, done)
-                return result
-            found = _look(state)
-        until = time.monotonic() + _PATIENCE + _PER_WORD * sum(each.size for each in words)
-        while found == working and time.monotonic() < until:
-            time.sleep(_TURN)
-            found = _look(state)
-        if found == done:
+        # The lowest bit of an entry that nobody writes is set, or it was never written.
+        free = found == 0 or (found & 1 and found != done)
+        if free and _claim(state, found, working):
+            left = 0  # nobody writes there any more
+            try:
+                with while_others_wait(_OTHERS):
+                    result = decode()
+                self._write(begin, words, result)
+                left = done
+            finally:
+                _publish(state, left)
+                _wake(state)
+            return result
+        patience = _PATIENCE + _PER_WORD * sum(each.size for each in words)
+        if _wait_while(state, working, patience) == done:
             copied = self._read(begin, words)
             if copied is not None and _look(state) == done and valid(copied):
                 self.saved += 1

@@ -261,11 +261,10 @@ def _send_queued(
     stats, clock = state.notes
     (chunk, doing, queue), timers = state.slots
     queued = stats[_QUEUED]
-    operation, elements, _, _ = state.chunks
     rows, size = frames.shape
     no_flags, order = np.zeros(rows, np.uint8), np.arange(rows)
     length, nobody = np.full(rows, size, np.int32), np.empty((0, 16), np.uint8)
-    where, message = (chunk, state.terms[1][4]), (state.words, operation, elements)
+    where, message = (chunk, state.terms[1][4]), state.message
     sent = 0
     while sent < queued and counts[_ERROR] == 0:
         end = min(queued - sent, rows)
@@ -348,8 +347,7 @@ def _write_queued(
     stats, clock = state.notes
     (chunk, doing, queue), timers = state.slots
     queued = stats[_QUEUED]
-    operation, elements, _, _ = state.chunks
-    where, message = (chunk, state.terms[1][4]), (state.words, operation, elements)
+    where, message = (chunk, state.terms[1][4]), state.message
     for slot in queue[:queued]:
         doing[slot] = _UNDER_WAY
     start(timers, chunk, queue[:queued], clock[0], state.last)

@@ -29,6 +29,7 @@ _CHECKSUM = 15  # which 16-bit word of the innet header
 _HEADER_BYTES = HEADER.itemsize
 
 _shorts_of, _words_of = part_viewer("u2"), part_viewer("u4")
+_ROUNDER = 6755399441055744.0  # as in innet.kernels.cpu.fixed_point
 
 
 @njit("int64(uint64)", cache=True, nogil=True)
@@ -52,26 +53,60 @@ def swapped(word: Any) -> Any:
     )
 
 
+@njit("u8(u1[::1], i8)", cache=True, nogil=True)
+def _header_sum(frame: Bytes, offset: int) -> Any:
+    """The sum of the words of the innet header."""
+    total = np.uint64(0)
+    for word in _words_of(frame, offset, _HEADER_BYTES // 4):
+        total += np.uint64(word)
+    return total
+
+
+@njit("void(u1[::1], i8, i8, u8)", cache=True, nogil=True)
+def _finish(frame: Bytes, offset: int, values: int, total: Any) -> None:
+    """Fill a frame with zeros behind so many values, and write the checksum of the ``total``."""
+    begin = offset + _HEADER_BYTES
+    words = _words_of(frame, begin, (len(frame) - begin) // 4)
+    for index in range(values, len(words)):
+        words[index] = 0
+    header = _shorts_of(frame, offset, _HEADER_BYTES // 2)
+    header[_CHECKSUM] = np.uint16(~_folded(total))
+
+
 @njit("void(u1[::1], i8, i4[::1])", cache=True, nogil=True)
 def write_values(frame: Bytes, offset: int, values: NDArray[np.int32]) -> None:
     """Write ``values`` into a frame whose innet header, with checksum 0, begins at ``offset``.
 
     The rest of the frame is filled with zeros. The checksum is written last.
     """
-    total = np.uint64(0)
-    for word in _words_of(frame, offset, _HEADER_BYTES // 4):
-        total += np.uint64(word)
-    begin = offset + _HEADER_BYTES
-    words = _words_of(frame, begin, (len(frame) - begin) // 4)
+    total = _header_sum(frame, offset)
+    words = _words_of(frame, offset + _HEADER_BYTES, len(values))
     given = _words_of(values, 0, len(values))
     for index in range(len(given)):
         word = swapped(given[index])
         words[index] = word
         total += np.uint64(word)
-    for index in range(len(given), len(words)):
-        words[index] = 0
-    header = _shorts_of(frame, offset, _HEADER_BYTES // 2)
-    header[_CHECKSUM] = np.uint16(~_folded(total))
+    _finish(frame, offset, len(values), total)
+
+
+@njit("void(u1[::1], i8, f4[::1], f8)", cache=True, nogil=True)
+def write_floats(frame: Bytes, offset: int, values: NDArray[np.float32], scale: float) -> None:
+    """``write_values`` of ``values`` times ``scale``, rounded as ``Kernels.quantize`` does."""
+    total = _header_sum(frame, offset)
+    words = _words_of(frame, offset + _HEADER_BYTES, len(values))
+    for index in range(len(values)):
+        integer = np.int32((np.float64(values[index]) * scale + _ROUNDER) - _ROUNDER)
+        word = swapped(np.uint32(integer))
+        words[index] = word
+        total += np.uint64(word)
+    _finish(frame, offset, len(values), total)
+
+
+@njit("void(i4[::1], f8, f4[::1])", cache=True, nogil=True)
+def read_floats(words: NDArray[np.int32], step: float, values: NDArray[np.float32]) -> None:
+    """What words of fixed-point numbers stand for, as ``Kernels.dequantize`` does."""
+    for index in range(len(values)):
+        values[index] = np.float32(np.float64(words[index]) * step) + np.float32(0)  # not -0.0
 
 
 @njit("void(u1[:,::1], u1[::1], u1[:,::1], i4[:,::1])", cache=True, nogil=True)
@@ -183,9 +218,7 @@ def read_checked(frame: Bytes, offset: int, values: NDArray[np.int32]) -> bool:
     Returns:
         Whether its checksum is right. If not, all ``values`` are 0.
     """
-    total = np.uint64(0)
-    for word in _words_of(frame, offset, _HEADER_BYTES // 4):
-        total += np.uint64(word)
+    total = _header_sum(frame, offset)
     taken = _words_of(frame, offset + _HEADER_BYTES, len(values))
     words = _words_of(values, 0, len(values))
     for index in range(len(words)):

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from innet import kernels
 from innet.protocol.counters import Verdict
 from innet.protocol.message import serial_distance
 from innet.wire import CONGESTED, Flag, Refusal, parse
 
 IDLE, QUEUED, WAITING = range(3)
+REFERENCE = kernels.get("reference")
+STEP = 1e-3  # what a 1 stands for
 
 
 @dataclass
@@ -93,6 +96,9 @@ def _accept(found, header, values, congested, where):
     slot = int(header["slot"])
     chunk = int(slots["chunk"][slot])
     chunks["words"][chunk - base] = values
+    first = (chunk - base) * len(values)
+    sums = chunks["sums"][first : first + len(values)]
+    sums[:] = REFERENCE.dequantize(values[: len(sums)], STEP)
     chunks["who"][chunk - base] = header["bitmap"]
     flags = Flag(int(header["flags"]))
     found.flags |= flags

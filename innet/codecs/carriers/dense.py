@@ -16,7 +16,7 @@ from innet.codecs.parts import (
     Stopwatch,
     Total,
 )
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
@@ -25,6 +25,7 @@ class Dense(Carrier[Settings]):
     """What SwitchML sends."""
 
     name = "dense"
+    takes_floats = True
     capabilities = Capabilities(
         provides=frozenset({ONE_VALUE_PER_WORD}),
         requires={INT32: "the switch adds 32-bit integers."},
@@ -40,6 +41,11 @@ class Dense(Carrier[Settings]):
         self, contribution: Contribution, answers: list[Ints], workers: int, watch: Stopwatch
     ) -> CarrySteps:
         del answers, workers
+        floats = contribution.words
+        if isinstance(floats, FloatSegment) and contribution.indices is None:
+            (summed,) = yield [floats]
+            watch.enter("decode")
+            return Total(summed, sums=floats.sums)
         integers = yield from sum_dense(contribution, self.context.kernels, watch)
         return Total(integers)
 

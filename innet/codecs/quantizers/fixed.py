@@ -9,13 +9,14 @@ from innet.codecs.parts import (
     KEEPS_ZEROS,
     ONE_INTEGER_PER_ELEMENT,
     Capabilities,
+    Contribution,
     Floats,
     Ints,
     Quantizer,
     Scaling,
     Selection,
 )
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
@@ -79,6 +80,13 @@ class FixedScaling(Scaling):
         self.scale = bound / largest if largest else 0.0
         self.step = largest / bound
         self.finite = always_finite(self.step)
+
+    def defer(self, selection: Selection) -> Contribution | None:
+        values = selection.values
+        if not self.scale or selection.indices is not None or not values.flags.carray:
+            return None
+        later = FloatSegment(values, self.scale, self.step, self._kernels.quantize)
+        return Contribution(selection.size, None, later, bound=self.bound)
 
     def quantize(self, values: Floats) -> Ints:
         return self._kernels.quantize(values, self.scale)

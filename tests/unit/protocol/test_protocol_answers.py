@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.naive_answers import fields_of, taken
+from support.naive_answers import REFERENCE, STEP, fields_of, taken
 from support.naive_answers import overtaken as naively_overtaken
 from support.naive_wire import packed
 
@@ -113,6 +113,9 @@ def test_taken_as_naively(framing, seed, base):
     slots = slots_by_chance(rng, base, end)
     chunks = chunks_by_chance(rng, end - base, layout.values)
     packets = results_by_chance(rng, layout, 30, member, slots, chunks)
+    # Of a quarter, what the values stand for is not wanted; the last chunk may be shorter.
+    wanted = (end - base) * layout.values - int(rng.integers(layout.values))
+    chunks["sums"] = np.full(wanted if rng.random() < 0.75 else 0, 0.25, np.float32)
     naive_slots, naive_chunks = fields_of(slots), fields_of(chunks)
     expected = taken(layout, packets, member.tolist(), naive_slots, naive_chunks, CLOCK)
     stats = np.zeros(Stats.LENGTH, np.int64)
@@ -120,8 +123,9 @@ def test_taken_as_naively(framing, seed, base):
     clock = np.array([*CLOCK, -1.0, -np.inf, -1.0])
     terms = rules(layout), member
     answers = take(
-        frames_of(packets), terms, as_compiled(slots), tuple(chunks.values()), (stats, clock)
-    )
+        frames_of(packets), terms, as_compiled(slots),
+        (*chunks.values(), np.array([9.0, STEP])), (stats, clock),
+    )  # fmt: skip
     assert answers == expected.verdicts.count(Verdict.ANSWER)
     assert stats[: len(Verdict)].tolist() == [expected.verdicts.count(each) for each in Verdict]
     refused = stats[Stats.REFUSED : Stats.REFUSED + len(Refusal)]
@@ -171,8 +175,14 @@ def test_filled_as_naively(framing, seed, base):
     which = rng.permutation(np.flatnonzero((slots >= base) & (slots < base + count)))
     chunks = chunks_by_chance(rng, count, layout.values)
     words = rng.integers(-(2**31), 2**31, count * layout.values).astype(np.int32)
-    padded = words.copy()
     missing = int(rng.integers(layout.values))
+    scale, floats = 3.7e9, np.empty(0, np.float32)
+    given_words = words[: len(words) - missing].copy()
+    if rng.random() < 0.5:  # the words are made of floats
+        floats = rng.uniform(-0.5, 0.5, len(given_words)).astype(np.float32)
+        words[: len(floats)] = REFERENCE.quantize(floats, scale)
+        given_words = np.empty(0, np.int32)
+    padded = words.copy()
     padded[len(words) - missing :] = 0
     flags = rng.integers(0, 256, len(which)).astype(np.uint8)
     fields = {"job": 513, "epoch": 3, "worker": 2, "message": 999}
@@ -184,7 +194,7 @@ def test_filled_as_naively(framing, seed, base):
         head[0, : layout.values_offset].copy(),
         (which, flags),
         (slots, base),
-        (words[: len(words) - missing].copy(), chunks["operation"], chunks["elements"]),
+        (given_words, chunks["operation"], chunks["elements"], floats, np.array([scale, 9.0])),
     )
     chunk = slots[which]
     fields |= {"sequence": sequence_of(chunk), "slot": which, "flags": flags}

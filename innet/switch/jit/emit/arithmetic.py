@@ -142,7 +142,12 @@ def truncated(value: Value, width: int) -> str:
     text = value.at(bits)
     if width == bits or (value.low >= 0 and value.high <= mask):
         return text
-    return f"({text} & {literal(mask)})" if bits == 64 else f"low_bits({text}, {width})"
+    return _masked(text, width) if bits == 64 else f"low_bits({text}, {width})"
+
+
+def _masked(text: str, width: int) -> str:
+    """The low bits of an int64."""
+    return f"low32({text})" if width == 32 else f"({text} & {literal((1 << width) - 1)})"
 
 
 def compare(operator: str, left: Value, right: Value) -> str:
@@ -243,7 +248,7 @@ def _low_bits(value: Value, mask: int) -> Value:
         text = value.at(bits)
         if width >= bits:
             return text
-        return f"({text} & {literal(mask)})" if bits == 64 else f"low_bits({text}, {width})"
+        return _masked(text, width) if bits == 64 else f"low_bits({text}, {width})"
 
     return Value(at(64), 0, mask, at)
 

@@ -11,7 +11,7 @@ from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value, affine, literal, truncated
-from innet.switch.jit.emit.layout import Layout, RegisterLayout
+from innet.switch.jit.emit.layout import ArrayVariable, Layout, RegisterLayout
 from innet.switch.jit.lowered import WIDTH
 from innet.switch.state.entries import (
     NO_ACTION,
@@ -47,6 +47,8 @@ class Expressions:
 
     Attributes:
         hit_time: source of the time that a look-up notes for the entry that it hits.
+        summed_once: arrays whose sum is the same for all copies of a packet, while those are
+            written; and whether a checksum needs it.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Expressions:
         self.hash_value = hash_value
         self.registers = registers
         self.hit_time = "clock"
+        self.summed_once: dict[ArrayVariable, bool] = {}
 
     # ── Integers ──
 

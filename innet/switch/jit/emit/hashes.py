@@ -23,7 +23,7 @@ from innet.switch.jit.emit.headers import (
     header_parts,
     varbit_bits,
 )
-from innet.switch.jit.emit.layout import SHORTEST_RUN
+from innet.switch.jit.emit.layout import SHORTEST_RUN, ArrayVariable
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.traits import ALGORITHMS, CUSTOM_CRCS, stateful_hashes
 from innet.switch.state.hashes import RESULT_BITS
@@ -216,9 +216,7 @@ def _add_words(
     while position < len(members):
         count = _elements(expressions, members, position) if end % 16 == 0 else 0
         if count:
-            with writer.lanes(count):
-                element = _element(expressions, members[position], "k")
-                writer.line(f"{name} += {element}")
+            _add_lanes(writer, expressions, name, members[position], count)
             end += _width(expressions.program, members[position : position + count])
             position += count
             continue
@@ -228,6 +226,32 @@ def _add_words(
         position += 1
     if terms:
         writer.line(f"{name} += {' + '.join(terms)}")
+
+
+def _add_lanes(
+    writer: Writer, expressions: Expressions, name: str, first: Input, count: int
+) -> None:
+    """Add elements of an array to the variable ``name``."""
+    assert isinstance(first, ir.FieldRef)
+    array = expressions.layout.array(first.header, first.field)
+    assert array is not None
+    element = _element(expressions, first, "k")
+    if array not in expressions.summed_once or count < array.count:
+        with writer.lanes(count):
+            writer.line(f"{name} += {element}")
+        return
+    expressions.summed_once[array] = True
+    kept = sum_of(array)
+    with writer.block(f"if {kept} < 0:"):
+        writer.line(f"{kept} = 0")
+        with writer.lanes(count):
+            writer.line(f"{kept} += {element}")
+    writer.line(f"{name} += {kept}")
+
+
+def sum_of(array: ArrayVariable) -> str:
+    """The variable with the sum of an array's elements; negative where it is not known yet."""
+    return f"{array.name}_sum"
 
 
 def _elements(expressions: Expressions, members: tuple[Input, ...], first: int) -> int:

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ from innet.switch.ir.tree import mentions, walk
 from innet.switch.jit import codegen, lowered
 from innet.switch.jit.analysis import live_fields, passthrough_runs, written_fields
 from innet.switch.jit.emit.expressions import Expressions, Value, find_overflowing_fields
-from innet.switch.jit.emit.hashes import emit_hash, hash_arguments
+from innet.switch.jit.emit.hashes import emit_hash, hash_arguments, sum_of
 from innet.switch.jit.emit.headers import emit_clear_varbits
 from innet.switch.jit.emit.layout import ArrayVariable, Layout, RegisterLayout
 from innet.switch.jit.emit.lookups import lookup_arguments
@@ -362,7 +363,10 @@ class PlainLoop(PacketLoop):
         arrays = self._arrays_saved_between_copies()
         for array in arrays:
             line(f"{array.name}_kept = {array.name}.copy()")
-        with self.writer.block("for copy_number in range(first_copy, last_copy):"):
+        with (
+            self._sums(arrays),
+            self.writer.block("for copy_number in range(first_copy, last_copy):"),
+        ):
             for name in saved:
                 line(f"{name} = {name}_kept")
             for array in arrays:
@@ -377,6 +381,22 @@ class PlainLoop(PacketLoop):
             self.update()
             self.deparse("produced * out_stride")
             self.send("i - 1")
+
+    @contextmanager
+    def _sums(self, changed: list[ArrayVariable]) -> Iterator[None]:
+        """What is written inside sums each array once for all copies, unless they change it."""
+        if self.program.standard.mcast_grp is None:
+            yield
+            return
+        before = len(self.writer.lines)
+        self.expressions.summed_once = {
+            each: False for each in self.layout.arrays if each not in changed
+        }
+        yield
+        used = [each for each, needed in self.expressions.summed_once.items() if needed]
+        self.expressions.summed_once = {}
+        indent = "    " * self.writer.depth
+        self.writer.lines[before:before] = [f"{indent}{sum_of(each)} = -1" for each in used]
 
     def _saved_between_copies(self) -> list[str]:
         """Variables that egress changes and that the next copy needs as after ingress."""

@@ -36,6 +36,7 @@ __all__ = [  # what emitted code may import
     "load16",
     "load32",
     "load64",
+    "low32",
     "modulo",
     "opaque",
     "peek",
@@ -225,6 +226,18 @@ def _wrapped(operation: str) -> Any:
 
 wrapped_add, wrapped_subtract = _wrapped("add"), _wrapped("sub")
 wrapped_multiply = _wrapped("mul")
+
+
+def _low32(_typing: Any, _number: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.zext(builder.trunc(arguments[0], ir.IntType(32)), ir.IntType(64))
+
+    return types.int64(types.int64), emit
+
+
+# low32(number): number & 0xffffffff. LLVM computes what is cut to 32 bits with 32 bits, of which a
+# vector has twice as many; what is masked it computes with 64.
+low32: Any = intrinsic(_low32)
 
 
 def _opaque(_typing: Any, _number: Any) -> Any:

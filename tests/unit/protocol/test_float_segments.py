@@ -1,0 +1,128 @@
+"""Words that are made of floats as packets leave, and floats of sums as they arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from innet import kernels
+from innet.codecs import build_codec
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
+from innet.protocol import Membership, SlotClient, Timing
+from innet.protocol.message import Message
+from innet.wire import Endpoint, Flag, Layout, pack
+
+REFERENCE = kernels.get("reference")
+FLOATS = hnp.arrays(
+    np.float32,
+    st.integers(1, 70),
+    elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
+)
+LAYOUT = Layout(8)
+MEMBER = Membership(worker=0, workers=2, job=7, epoch=9, window=16)
+ME, SWITCH = Endpoint.of_worker(0), Endpoint.of_switch()
+
+
+def segment_of(values: np.ndarray, workers: int = 2) -> FloatSegment:
+    """With the scale of quantizer ``fixed``, if nobody's values are larger."""
+    largest, bound = float(np.abs(values).max()), (2**31 - 1) // workers
+    scale, step = (bound / largest, largest / bound) if largest else (1.0, 1.0)
+    return FloatSegment(values, scale, step, REFERENCE.quantize)
+
+
+def started(segment: Segment) -> SlotClient:
+    client = SlotClient(LAYOUT, MEMBER, source=ME, switch=SWITCH, timing=Timing())
+    client.start([segment], 0.0)
+    return client
+
+
+@given(FLOATS)
+def test_frames_are_those_of_quantized_words(values: np.ndarray) -> None:
+    later = segment_of(values)
+    words = REFERENCE.quantize(values, later.scale)
+    frames = started(later).outgoing(0.0)
+    np.testing.assert_array_equal(frames, started(Segment(ReduceOp.SUM, words)).outgoing(0.0))
+    assert later._words is None, "no array of all words was made"
+
+
+@given(FLOATS, st.randoms(use_true_random=False))
+def test_sums_are_those_of_dequantized_words(values: np.ndarray, random) -> None:
+    """In whatever order results come."""
+    later = segment_of(values)
+    client = started(later)
+    client.outgoing(0.0)
+    chunks = -(-values.size // 8)
+    sums = np.zeros((chunks, 8), np.int32)
+    rng = np.random.default_rng(random.randrange(2**32))
+    sums.reshape(-1)[: values.size] = rng.integers(-(2**31), 2**31, values.size)
+    order = list(range(chunks))
+    random.shuffle(order)
+    for chunk in order:
+        assert later.sums is None
+        client.receive(result(chunk, sums[chunk], values.size), 0.0)
+    (words,) = client.results()
+    np.testing.assert_array_equal(words, sums.reshape(-1)[: values.size])
+    expected = REFERENCE.dequantize(words, later.step)
+    np.testing.assert_array_equal(later.sums.view(np.int32), expected.view(np.int32))
+
+
+def result(chunk: int, values: np.ndarray, size: int) -> np.ndarray:
+    return pack(
+        LAYOUT, SWITCH, ME, values[np.newaxis], operation=ReduceOp.SUM, job=7, epoch=9,
+        sequence=chunk + 1, slot=chunk % 16, slot_version=chunk // 16 % 2, flags=Flag.RESULT,
+        bitmap=3, worker=0, count=2, elements=min(8, size - 8 * chunk),
+    )  # fmt: skip
+
+
+def test_a_result_with_a_wrong_checksum_leaves_nothing() -> None:
+    later = segment_of(np.arange(1, 9, dtype=np.float32))
+    client = started(later)
+    client.outgoing(0.0)
+    torn = result(0, np.full(8, 5, np.int32), 8)
+    torn[0, -1] ^= 1
+    assert client.receive(torn, 0.0) == 0
+    assert client.receive(result(0, np.arange(8, dtype=np.int32), 8), 0.0) == 1
+    client.results()
+    np.testing.assert_array_equal(
+        later.sums, REFERENCE.dequantize(np.arange(8, dtype=np.int32), later.step)
+    )
+
+
+def test_settled_words_are_all_there_and_the_sums_are_left_to_others() -> None:
+    later = segment_of(np.linspace(-1, 1, 20, dtype=np.float32))
+    message = Message([later], 8)
+    assert message.words.size == 0
+    message.settle()
+    message.settle()
+    np.testing.assert_array_equal(message.words, REFERENCE.quantize(later.values, later.scale))
+    message.results()
+    assert later.sums is None
+
+
+def test_beside_other_segments_words_are_made_first() -> None:
+    later = segment_of(np.linspace(-1, 1, 5, dtype=np.float32))
+    message = Message([later, Segment(ReduceOp.OR, np.ones(3, np.int32))], 4)
+    np.testing.assert_array_equal(message.words[:5], later.words)
+    assert message.words[8:11].tolist() == [1, 1, 1]
+    message.results()
+    assert later.sums is None
+
+
+def test_a_codec_defers_only_if_its_caller_lets_it() -> None:
+    gradient = np.linspace(-3, 5, 100, dtype=np.float32)
+    for spec, may_defer, defers in (
+        ("dense", True, True), ("dense", False, False), ("lhc", True, False), ("topk", True, False),
+        ({"preset": "dense", "quantizer": "optimistic"}, True, True),
+        ("powersgd", True, False),  # its residual may use the same memory
+    ):  # fmt: skip
+        steps = build_codec(spec).exchange(gradient, 2, may_defer=may_defer)
+        segments, seen = next(steps), False
+        try:
+            while True:
+                seen |= any(isinstance(each, FloatSegment) for each in segments)
+                segments = steps.send([each.words for each in segments])
+        except StopIteration:
+            pass
+        assert seen is defers, spec

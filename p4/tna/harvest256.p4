@@ -108,43 +108,24 @@ control HarvestIngress(inout headers_t hdr, inout metadata_t meta,
 
     action sign() { meta.marks = hdr.innet.flags & MARKS; }
 
-    // What this pass does.
-    action arrive() { meta.ends = hdr.innet.flags[5:5]; }
-    action add_last() { meta.last_part = 1; }
-    action skip() { meta.finds = 1; }
-    action skip_last() {
-        meta.finds = 1;
-        meta.last_part = 1;
-    }
-    action read_high() {
-        meta.finds = 1;
-        meta.operation = VALUES_SUM;
+    // A pass that reads starts from 0. The parser has told what else it does.
+    action clear() {
         PAIRS(PAIR_CLEAR_LOW)
         PAIRS(PAIR_CLEAR_HIGH)
     }
+    action clear_low() { PAIRS(PAIR_CLEAR_LOW) }
     action prepend() {
         hdr.values.setValid();
-        meta.finds = 1;
-        meta.operation = VALUES_SUM;
         PAIRS(PAIR_CLEAR_LOW)
         PAIRS(PAIR_CLEAR_HIGH)
     }
-    action read_low() {
-        meta.finds = 1;
-        meta.operation = VALUES_OR;
-        PAIRS(PAIR_CLEAR_LOW)
-    }
-    table plan {
-        key = { hdr.harvest.step: ternary; hdr.harvest.part: ternary; }
-        actions = { arrive; add_last; skip; skip_last; read_high; prepend; read_low; @defaultonly NoAction; }
+    table prepare {
+        key = { hdr.harvest.step: exact; }
+        actions = { clear; clear_low; prepend; @defaultonly NoAction; }
         const entries = {
-            (STEP_ARRIVE, _): arrive();
-            (STEP_ADD, PARTS - 1): add_last();
-            (STEP_SKIP, PARTS - 1): skip_last();
-            (STEP_SKIP, _): skip();
-            (STEP_HIGH, _): read_high();
-            (STEP_LOW, _): read_low();
-            (STEP_PREPEND, _): prepend();
+            STEP_HIGH: clear();
+            STEP_LOW: clear_low();
+            STEP_PREPEND: prepend();
         }
         const default_action = NoAction();
     }
@@ -275,7 +256,7 @@ control HarvestIngress(inout headers_t hdr, inout metadata_t meta,
     apply {
         admission.apply();
         sign();
-        plan.apply();
+        prepare.apply();
         if (meta.wellformed == 1 && meta.admitted == 1 && meta.outside == 0) {
             if (meta.finds == 1) {
                 meta.add = 0;
@@ -289,18 +270,11 @@ control HarvestIngress(inout headers_t hdr, inout metadata_t meta,
                 members.apply(hdr, meta);
                 slot.apply(hdr, meta);
                 as_if_open();
-                if (meta.finds == 1) {
-                    if (meta.other == 1 || meta.before != hdr.harvest.bitmap) {
-                        meta.overtaken = 1;
-                        meta.operation = VALUES_UNTOUCHED;
-                    }
-                } else {
-                    if (hdr.innet.bitmap == hdr.harvest.bitmap) {
-                        meta.complete = 1;
-                    }
-                    if (hdr.innet.bitmap != meta.joined) {
-                        meta.late = 1;
-                    }
+                if (hdr.innet.bitmap == hdr.harvest.bitmap) {
+                    meta.complete = 1;
+                }
+                if (hdr.innet.bitmap != meta.joined) {
+                    meta.late = 1;
                 }
                 values.apply(hdr, meta);
             } else {

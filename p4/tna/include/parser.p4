@@ -25,27 +25,61 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
     }
 
 #if PARTS > 1
-    // What a pass before has let in is not looked at again. Where another part is put in front of the values, these
-    // stay behind.
+    // What a pass before has let in is not looked at again.
     state parse_harvest {
         packet.extract(hdr.harvest);
         meta.wellformed = 1;
-        transition select(hdr.harvest.step) {
-            STEP_PREPEND: parse_header;
-            default: parse_all;
+        transition select(hdr.harvest.step, hdr.harvest.part) {
+            (STEP_ADD, PARTS - 1): last_part;
+            (STEP_ADD, _): parse_all;
+            (STEP_SKIP, PARTS - 1): skip_last_part;
+            (STEP_SKIP, _): skip;
+            (STEP_HIGH, _): read_high;
+            (STEP_LOW, _): read_low;
+            default: prepend;
         }
     }
 
-    state parse_header {
-        packet.extract(hdr.ethernet);
-        packet.extract(hdr.innet);
-        transition accept;
+    state last_part {
+        meta.last_part = 1;
+        transition parse_all;
+    }
+
+    state skip_last_part {
+        meta.last_part = 1;
+        transition skip;
+    }
+
+    state skip {
+        meta.finds = 1;
+        transition parse_all;
+    }
+
+    state read_high {
+        meta.finds = 1;
+        meta.operation = VALUES_SUM;
+        transition parse_all;
+    }
+
+    state read_low {
+        meta.finds = 1;
+        meta.operation = VALUES_OR;
+        transition parse_all;
     }
 
     state parse_all {
         packet.extract(hdr.ethernet);
         packet.extract(hdr.innet);
         packet.extract(hdr.values);
+        transition accept;
+    }
+
+    // Another part is put in front of the values, which are payload.
+    state prepend {
+        meta.finds = 1;
+        meta.operation = VALUES_SUM;
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.innet);
         transition accept;
     }
 
@@ -120,10 +154,20 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
     }
 #else
         transition select(hdr.innet.flags) {
+#if PARTS > 1
+            FLAG_PARTIAL &&& (FLAG_RESULT | FLAG_PARTIAL): ask;
+#endif
             0 &&& FLAG_RESULT: wellformed;
             default: parse_values;
         }
     }
+#if PARTS > 1
+
+    state ask {
+        meta.ends = 1;
+        transition wellformed;
+    }
+#endif
 #endif
 
     state wellformed {

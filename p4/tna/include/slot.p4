@@ -176,6 +176,9 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             choose_operation.apply();
             update_bitmap.apply();
             compare();
+        } else if (meta.other == 1 || meta.before != hdr.harvest.bitmap) {
+            meta.overtaken = 1;
+            meta.operation = VALUES_UNTOUCHED;
         }
 #else
         update_count.apply();

@@ -372,9 +372,7 @@ class BesideHarvest256(BesideHarvest):
         counted_by_tna = counter.copy()
         got = self.tna.one_pass(*between)
         if packet is not None and packet.reads_more and got:
-            [(port, data)] = got
-            assert port == RECIRCULATION_PORT
-            got = self.tna.one_pass(port, data)
+            got = self.tna.one_pass(RECIRCULATION_PORT, self._recirculated(got))
         self._compare_reasons(counter - counted_by_tna, refused)
         self.dropped += int(refused.any())
         self.overtaken += int(refused[10])
@@ -399,15 +397,19 @@ class BesideHarvest256(BesideHarvest):
                 self.ends += sum(value in (MOST, LEAST) for value in sums)
             return
         assert answers == []
-        [(port, packet.between)] = got
-        assert port == RECIRCULATION_PORT
+        packet.between = self._recirculated(got)
         packet.reads_more = packet.passes == self.PARTS and self._step(packet) == self.STEP_HIGH
         if packet.reads_more and eager:
-            [(port, packet.between)] = self.tna.one_pass(port, packet.between)
-            assert port == RECIRCULATION_PORT
+            got = self.tna.one_pass(RECIRCULATION_PORT, packet.between)
+            packet.between = self._recirculated(got)
             packet.reads_more = False
         packet.real = self.recirculated.pop()
         self.inside.append(packet)
+
+    @staticmethod
+    def _recirculated(got: list[Packet]) -> bytes:
+        assert [port for port, _ in got] == [RECIRCULATION_PORT]
+        return got[0][1]
 
     def _step(self, packet: Inside) -> int:
         """What the next pass of the TNA form does: p4/tna/include/header.p4."""

@@ -303,10 +303,10 @@ class Inside:
 
 
 class BesideHarvest256(BesideHarvest):
-    """Pass by pass: packets between two passes wait in ``inside`` until ``go_on`` takes one of them.
+    """Pass by pass: packets between two passes wait in ``inside`` until ``go_on`` takes one.
 
     A packet that adds nothing to a sum or maximum, and any of an OR, takes one pass more in the TNA
-    form: ``eager`` packets take it at once, others just before the next pass of the v1model program.
+    form: ``eager`` packets take it at once, others just before the v1model program's next pass.
 
     Marks are kept in the last part alone; those of late packets are not.
     """
@@ -454,8 +454,9 @@ class BesideHarvest256(BesideHarvest):
         changed = bytearray(answer)
         changed[CHECKSUM] = packet.frame[CHECKSUM]
         changed[FLAGS] = answer[FLAGS] & ~MARKS | packet.marks
-        parts = [self.values[self._cell(packet.index, part)] for part in range(self.PARTS)]
-        changed[VALUES:] = struct.pack(f">{self.layout.values}i", *sum(parts, []))
+        for part in range(self.PARTS):
+            sums = self.values[self._cell(packet.index, part)]
+            struct.pack_into(f">{len(sums)}i", changed, VALUES + 4 * self.PER_PART * part, *sums)
         return bytes(changed)
 
     def _compare_signatures(self, signatures: list[int]) -> None:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.tofino [--with p4c-barefoot] [--fetched DIR] [--json FILE] [--list FILE]
 
-The list is ``benchmarks/tofino_programs.toml``, or that of ``--list``. Programs of other repositories are read from
-``DIR/OWNER/NAME``, checkouts at the commits that the list names; nothing is fetched. A verdict is
-equal if both say that the program fits, or both that it does not. Without ``--with`` only the
-estimates are shown. ``p4c-bm2-ss`` compiles the programs for the estimate.
+The list is ``benchmarks/tofino_programs.toml``, or that of ``--list``. Programs of other
+repositories are read from ``DIR/OWNER/NAME``, checkouts at the commits that the list names; nothing
+is fetched. A verdict is equal if both say that the program fits, or both that it does not. Without
+``--with`` only the estimates are shown. ``p4c-bm2-ss`` compiles the programs for the estimate.
 """
 
 from __future__ import annotations

@@ -279,6 +279,27 @@ def test_256_values_with_others_between_the_passes(seed: int) -> None:
     assert both.ends > 0
 
 
+def test_256_values_of_packets_that_nobody_sends() -> None:
+    """The parser looks at the header of the first pass, up to the ends of what is sent."""
+    rng = np.random.default_rng(9)
+    job = job_of(1)
+    both = wide_harvests([job])
+    port, frame = contribution(rng, WIDE, job, 0, 0, 1)
+    for at, wrong in (
+        (17, b"\0"), (17, b"\4"),  # operation
+        (28, b"\2"),  # slot version
+        (29, b"\x10"),  # a result
+        (38, b"\0\0"), (38, b"\1\1"), (38, b"\xff\xff"),  # elements
+    ):  # fmt: skip
+        changed = frame[:at] + wrong + frame[at + len(wrong) :]
+        both.arrive(port, resealed(WIDE, changed))
+    assert (both.dropped, both.inside) == (7, [])
+    for chunk, elements in enumerate((1, 63, 64, 65, 127, 128, 255, 256)):
+        both.one(*contribution(rng, WIDE, job, 0, chunk, 1, elements))
+    assert both.answered == 8
+    both.compare_state()
+
+
 def test_256_values_of_two_jobs_with_the_same_slot_numbers() -> None:
     rng = np.random.default_rng(5)
     jobs = [

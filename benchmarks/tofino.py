@@ -1,11 +1,11 @@
 """The estimate of a Tofino 1 beside p4c's Tofino compiler, on the programs of a list.
 
-    python -m benchmarks.tofino [--with p4c-barefoot] [--fetched DIR] [--json FILE]
+    python -m benchmarks.tofino [--with p4c-barefoot] [--fetched DIR] [--json FILE] [--list FILE]
 
-The list is ``benchmarks/tofino_programs.toml``. Programs of other repositories are read from
-``DIR/OWNER/NAME``, checkouts at the commits that the list names; nothing is fetched. A verdict is
-equal if both say that the program fits, or both that it does not. Without ``--with`` only the
-estimates are shown. ``p4c-bm2-ss`` compiles the programs for the estimate.
+The list is ``benchmarks/tofino_programs.toml``, or that of ``--list``. Programs of other
+repositories are read from ``DIR/OWNER/NAME``, checkouts at the commits that the list names; nothing
+is fetched. A verdict is equal if both say that the program fits, or both that it does not. Without
+``--with`` only the estimates are shown. ``p4c-bm2-ss`` compiles the programs for the estimate.
 """
 
 from __future__ import annotations
@@ -103,12 +103,13 @@ def main(
     fetched: Annotated[Path | None, typer.Option()] = None,
     timeout: Annotated[float, typer.Option()] = 900.0,
     json_file: Annotated[Path | None, typer.Option("--json")] = None,
+    programs_file: Annotated[Path, typer.Option("--list")] = _LIST,
 ) -> None:
     """The estimate beside the compiler."""
     out = Console()
     compiler = None if with_compiler is None else tofino.find_compiler(with_compiler)
     rows = []
-    for entry in tomllib.loads(_LIST.read_text("utf-8"))["program"]:
+    for entry in tomllib.loads(programs_file.read_text("utf-8"))["program"]:
         source = source_of(entry, fetched)
         if source is None:
             raise InputError(

@@ -14,7 +14,7 @@
 #include <core.p4>
 #include <tna.p4>
 
-#define TWO_PASSES
+#define SEVERAL_PASSES
 #define PER_PASS 64
 #define FIRST_OPERATION VALUES_START
 
@@ -46,7 +46,8 @@ struct metadata_t {
     bit<8>  marks;
     bit<3>  operation;        // of the values
     bit<32> keep;             // not for pairs
-    bit<1>  later_pass;
+    bit<1>  finds;            // a later pass, which only finds what the first one left
+    bit<1>  other;            // it finds another chunk
     bit<1>  last_pass;
 }
 
@@ -206,7 +207,7 @@ control HarvestIngress(inout headers_t hdr, inout metadata_t meta,
         hdr.harvest.setInvalid();
     }
     table leave {
-        key = { meta.newer: ternary; meta.last_pass: ternary; hdr.harvest.group: ternary; }
+        key = { meta.other: ternary; meta.last_pass: ternary; hdr.harvest.group: ternary; }
         actions = { refuse; once_more; send_to_all; send_to_one; }
         const entries = {
             (1, _, _): refuse(DROP_OVERTAKEN);
@@ -218,15 +219,15 @@ control HarvestIngress(inout headers_t hdr, inout metadata_t meta,
 
     apply {
         if (hdr.harvest.isValid()) {
-            meta.later_pass = 1;
+            meta.finds = 1;
             resume.apply();
         } else {
             admission.apply();
             sign();
         }
-        if (meta.later_pass == 1 || meta.wellformed == 1 && meta.admitted == 1 && meta.outside == 0) {
+        if (meta.finds == 1 || meta.wellformed == 1 && meta.admitted == 1 && meta.outside == 0) {
             chunk.apply(hdr, meta);
-            if (meta.later_pass == 0) {
+            if (meta.finds == 0) {
                 if (meta.newest == hdr.innet.sequence) {
                     meta.fresh = meta.newer;
                     members.apply(hdr, meta);
@@ -238,11 +239,11 @@ control HarvestIngress(inout headers_t hdr, inout metadata_t meta,
                     meta.stale = 1;
                 }
             }
-            if (meta.stale == 0 && (meta.later_pass == 0 || meta.newer == 0)) {
+            if (meta.stale == 0 && meta.other == 0) {
                 values.apply(hdr, meta);
             }
         }
-        if (meta.later_pass == 1) {
+        if (meta.finds == 1) {
             leave.apply();
         } else {
             route.apply();

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from support.networks import switch_traffic
 from support.tna import RECIRCULATION_PORT
-from support.tna.compare import BesideHarvest, BesideSlots, BesideTree
-from support.tna.jobs import P4, TnaHarvest, TnaSlots, TnaTree
-from support.traffic import contribution, job_of, resealed, traffic
+from support.tna.compare import BesideHarvest, BesideHarvest256, BesideSlots, BesideTree
+from support.tna.jobs import P4, TnaHarvest, TnaHarvest256, TnaSlots, TnaTree
+from support.traffic import Packet, contribution, job_of, resealed, traffic
 
 from innet import programs
 from innet.protocol.admission import Job, Member
@@ -125,6 +125,17 @@ def test_sums_at_the_ends_of_int32() -> None:
     assert both.ends == 32 * 4
 
 
+def mutated(tmp_path: Path, file: str, right: str, wrong: str) -> Path:
+    """A copy of p4/tna with a mistake."""
+    folder = tmp_path / "p4" / "tna"
+    shutil.copytree(P4, folder)
+    shutil.copytree(P4.parent / "include", tmp_path / "p4" / "include")
+    text = (folder / file).read_text()
+    assert right in text
+    (folder / file).write_text(text.replace(right, wrong))
+    return folder
+
+
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
@@ -138,12 +149,7 @@ def test_sums_at_the_ends_of_int32() -> None:
     ],
 )  # fmt: skip
 def test_the_bench_finds_mistakes(file: str, right: str, wrong: str, tmp_path: Path) -> None:
-    folder = tmp_path / "p4" / "tna"
-    shutil.copytree(P4, folder)
-    shutil.copytree(P4.parent / "include", tmp_path / "p4" / "include")
-    text = (folder / file).read_text()
-    assert right in text
-    (folder / file).write_text(text.replace(right, wrong))
+    folder = mutated(tmp_path, file, right, wrong)
 
     def run() -> None:
         for seed in range(4):
@@ -221,3 +227,179 @@ def test_a_packet_that_a_newer_chunk_overtakes_between_two_passes() -> None:
     [counter] = tna.counters.values()
     assert counter == {10: 1}
     assert tna.process(*newer)[0][1][46:] == newer[1][46:]
+
+
+# ---------------------------------------------------------------- 256 values
+
+WIDE = Layout(256, "raw")
+QUARTER = 46 + 4 * 64  # headers and the values of one pass
+
+
+def wide_harvests(jobs: list[Job], seed: int = 0, folder: Path = P4) -> BesideHarvest256:
+    v1model = Switch.load(program("harvest", 256), "interpret")
+    return BesideHarvest256(TnaHarvest256(seed, folder, SLOT_BITS=10), v1model, jobs)
+
+
+def wide_packets(rng: np.random.Generator, job: Job, chunks: int) -> list[Packet]:
+    """Without those that end behind the first quarter, or have more bytes: they have a test."""
+    sent = random_packets(rng, job, chunks, WIDE)
+    return [(port, data) for port, data in sent if len(data) in {*range(QUARTER), WIDE.frame_size}]
+
+
+def interleaved(
+    both: BesideHarvest256, sent: list[Packet], rng: np.random.Generator, restart: bool = False
+) -> None:
+    """Others arrive, and go on, between any two passes of a packet; some are lost there."""
+    for place, packet in enumerate(sent):
+        both.arrive(*packet, eager=bool(rng.integers(2)))
+        while both.inside and rng.random() < 0.8:
+            number = int(rng.integers(len(both.inside)))
+            if rng.random() < 0.02:
+                both.lose(number)
+            else:
+                both.go_on(number, eager=bool(rng.integers(2)))
+        if restart and place == len(sent) // 2:
+            both.lose_registers()
+    while both.inside:
+        both.go_on(int(rng.integers(len(both.inside))), eager=bool(rng.integers(2)))
+    both.compare_state()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_256_values_with_others_between_the_passes(seed: int) -> None:
+    """Loss, repeats, reordering, partial results, mangled packets; a slot that is used again."""
+    rng = np.random.default_rng(seed)
+    job = job_of(int(rng.integers(2, 6)), slots=2)
+    both = wide_harvests([job], seed)
+    sent = [each for each in wide_packets(rng, job, 8) if rng.random() > 0.1]
+    interleaved(both, sent, rng, restart=seed % 2 == 1)
+    assert both.added > 50
+    assert both.answered > 8
+    assert both.overtaken > 0
+    assert both.ends > 0
+
+
+def test_256_values_of_packets_that_nobody_sends() -> None:
+    """The parser looks at the header of the first pass, up to the ends of what is sent."""
+    rng = np.random.default_rng(9)
+    job = job_of(1)
+    both = wide_harvests([job])
+    port, frame = contribution(rng, WIDE, job, 0, 0, 1)
+    for at, wrong in (
+        (17, b"\0"), (17, b"\4"),  # operation
+        (28, b"\2"),  # slot version
+        (29, b"\x10"),  # a result
+        (38, b"\0\0"), (38, b"\1\1"), (38, b"\xff\xff"),  # elements
+    ):  # fmt: skip
+        changed = frame[:at] + wrong + frame[at + len(wrong) :]
+        both.arrive(port, resealed(WIDE, changed))
+    assert (both.dropped, both.inside) == (7, [])
+    for chunk, elements in enumerate((1, 63, 64, 65, 127, 128, 255, 256)):
+        both.one(*contribution(rng, WIDE, job, 0, chunk, 1, elements))
+    assert both.answered == 8
+    both.compare_state()
+
+
+def test_256_values_of_two_jobs_with_the_same_slot_numbers() -> None:
+    rng = np.random.default_rng(5)
+    jobs = [
+        Job([Member(3 * n + i, Endpoint.of_worker(i)) for i in range(1, 4)],
+            number=number, epoch=1, slot_base=2 * n, slots=2, group=n + 1)
+        for n, number in enumerate([1, 2**15])
+    ]  # fmt: skip
+    both = wide_harvests(jobs)
+    sent = [each for job in jobs for each in wide_packets(rng, job, 4)]
+    interleaved(both, [sent[i] for i in rng.permutation(len(sent))], rng)
+    assert both.added > 50
+    assert both.answered > 3
+
+
+def test_256_values_of_a_job_that_ends_between_two_passes() -> None:
+    """Every pass asks for admission, and a packet that is not admitted any more changes nothing."""
+    rng = np.random.default_rng(6)
+    job = job_of(1)
+    for passes in (1, 4, 6):
+        both = wide_harvests([job])
+        both.arrive(*contribution(rng, WIDE, job, 0, 0, 1))
+        for _ in range(passes - 1):
+            both.go_on(0)
+        both.tna.find("admission").clear()
+        both.v1model.command("table_clear SlotsIngress.admission.admission")
+        both.go_on(0)
+        assert (both.dropped, both.inside) == (1, [])
+        both.compare_state()
+
+
+@pytest.mark.parametrize("operation", [1, 2, 3])
+def test_passes_of_a_packet_with_256_values(operation: int) -> None:
+    """Four to be added, seven to return; eight, where the fourth has not read high words."""
+    rng = np.random.default_rng(7)
+    job = job_of(2)
+    tna = TnaHarvest256(SLOT_BITS=10)
+    for line in job.commands():
+        tna.command(line)
+
+    def passes(packet: Packet) -> tuple[int, int]:
+        """How many, and the bytes recirculated without the header of 10 between passes."""
+        out, number, carried = tna.one_pass(*packet), 1, 0
+        while out and out[0][0] == RECIRCULATION_PORT:
+            [(port, between)] = out
+            carried += len(between) - 10
+            out, number = tna.one_pass(port, between), number + 1
+        return number, carried
+
+    first, second = (contribution(rng, WIDE, job, worker, 0, operation) for worker in (0, 1))
+    down = 814 + 558 + 302
+    back = 302 + 302 + 2 * 558 + 2 * 814 + 1070
+    assert passes(first) == (4, down)
+    more = operation == 2
+    assert passes(second) == (11 + more, down + back + 302 * more)
+    assert passes(second) == (12, down + back + 302)
+
+
+def test_256_values_too_few_or_too_many() -> None:
+    """The TNA form does not know the length: it adds whole quarters, as if the packet had been lost
+    behind them; and what comes behind the values stays behind the result's.
+    """
+    rng = np.random.default_rng(8)
+    job = job_of(1)
+    tna = TnaHarvest256(SLOT_BITS=10)
+    for line in job.commands():
+        tna.command(line)
+    port, frame = contribution(rng, WIDE, job, 0, 0, 1)
+    for quarters in (1, 2, 3):
+        assert tna.process(port, frame[: QUARTER + 256 * (quarters - 1) + 5]) == []
+    assert tna.registers["HarvestIngress.slot.count"].cells[16] == 0
+    [(_, answer)] = tna.process(port, frame)
+    assert answer[46:] == frame[46:]
+    assert int.from_bytes(answer[36:38]) == 1  # count
+    longer = contribution(rng, WIDE, job, 0, 1, 1)
+    [(_, answer)] = tna.process(port, longer[1] + b"behind")
+    assert answer[46:] == longer[1][46:] + b"behind"
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("harvest256.p4", "meta.add = 0;", ""),
+        ("harvest256.p4", "hdr.harvest.port: exact", "intrinsic.ingress_port: exact"),
+        ("harvest256.p4", "present(STEP_SKIP, 0)", "present(STEP_ADD, 0)"),
+        ("include/slot.p4", "meta.other == 1 || meta.before !=", "meta.before !="),
+        ("include/slot.p4", "|| meta.before != hdr.harvest.bitmap", ""),
+        ("include/parser.p4", "(STEP_ADD, PARTS - 1): last_part", "(STEP_ADD, 1): last_part"),
+    ],
+)  # fmt: skip
+def test_the_bench_finds_mistakes_between_passes(
+    file: str, right: str, wrong: str, tmp_path: Path
+) -> None:
+    folder = mutated(tmp_path, file, right, wrong)
+
+    def run() -> None:
+        for seed in range(4):
+            rng = np.random.default_rng(seed)
+            job = job_of(4, slots=1)
+            both = wide_harvests([job], seed, folder)
+            interleaved(both, wide_packets(rng, job, 6), rng, restart=True)
+
+    with pytest.raises(AssertionError):
+        run()

@@ -11,8 +11,8 @@ struct chunk_t {
 }
 
 control Chunk(in headers_t hdr, inout metadata_t meta) {
-    Register<chunk_t, index_t>(2 * SLOTS) chunk;
-    Register<chunk_t, index_t>(2 * SLOTS) chunk_newest;
+    Register<chunk_t, index_t>(CELLS) chunk;
+    Register<chunk_t, index_t>(CELLS) chunk_newest;
 
     RegisterAction<chunk_t, index_t, bit<1>>(chunk) claim = {
         void apply(inout chunk_t held, out bit<1> newer) {
@@ -36,8 +36,8 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
         }
     };
 
-#ifdef TWO_PASSES
-    // A later pass reads the slot that the first one left, unless another chunk came in between.
+#ifdef SEVERAL_PASSES
+    // A pass that only finds: is it still the chunk of a pass before?
     RegisterAction<chunk_t, index_t, bit<1>>(chunk) find = {
         void apply(inout chunk_t held, out bit<1> other) {
             other = 0;
@@ -48,9 +48,9 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
         }
     };
     action do_claim() { meta.newer = claim.execute(INDEX); }
-    action do_find() { meta.newer = find.execute(INDEX); }
+    action do_find() { meta.other = find.execute(INDEX); }
     table claim_or_find {
-        key = { meta.later_pass: exact; }
+        key = { meta.finds: exact; }
         actions = { do_claim; do_find; @defaultonly NoAction; }
         const entries = { 0: do_claim(); 1: do_find(); }
         const default_action = NoAction();
@@ -58,7 +58,7 @@ control Chunk(in headers_t hdr, inout metadata_t meta) {
 
     apply {
         claim_or_find.apply();
-        if (meta.later_pass == 0) {
+        if (meta.finds == 0) {
             meta.newest = claim_newest.execute(INDEX);
         }
     }

@@ -11,10 +11,25 @@
 #define SLOT_BITS 10
 #endif
 
-#define SLOTS (1 << SLOT_BITS)
-#define INDEX (meta.slot[SLOT_BITS - 1:0] ++ hdr.innet.slot_version[0:0])
+#ifndef PARTS
+#define PARTS 1
+#endif
 
-typedef bit<(SLOT_BITS + 1)> index_t; // two versions of each slot
+#define SLOTS (1 << SLOT_BITS)
+#define VALUES (PARTS * PER_PASS)
+#define CELLS (2 * SLOTS * PARTS) // two versions of each slot, part by part
+#define SLOT_INDEX (meta.slot[SLOT_BITS - 1:0] ++ hdr.innet.slot_version[0:0])
+
+typedef bit<(SLOT_BITS + 1)> slot_index_t; // of slot and version
+#if PARTS == 1
+#define INDEX SLOT_INDEX
+typedef slot_index_t index_t; // of slot, version and part
+#elif PARTS == 4
+#define INDEX (hdr.harvest.part[1:0] ++ meta.slot[SLOT_BITS - 1:0] ++ hdr.innet.slot_version[0:0])
+typedef bit<(SLOT_BITS + 3)> index_t;
+#else
+#error "the values of a packet are one part, or four"
+#endif
 
 #define REPEAT_0_7(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
 #define REPEAT_8_15(M) M(8) M(9) M(10) M(11) M(12) M(13) M(14) M(15)
@@ -90,8 +105,26 @@ header values_t {
     REPEAT(VALUE_FIELD)
 }
 
-#ifdef TWO_PASSES
 // What a packet carries from one pass to the next, in front of everything.
+#if PARTS > 1
+const bit<3> STEP_ARRIVE  = 0; // add the first part
+const bit<3> STEP_ADD     = 1; // add the next
+const bit<3> STEP_SKIP    = 2; // too late: add nothing
+const bit<3> STEP_HIGH    = 3; // read the high words of a part
+const bit<3> STEP_LOW     = 4; // read its low words
+const bit<3> STEP_PREPEND = 5; // put a part in front, and read its high words
+
+header harvest_t {
+    bit<32> bitmap;      // of the result
+    bit<7>  padding;
+    bit<9>  port;        // of the sender
+    bit<8>  part;        // whose cells this pass uses
+    bit<8>  flags;       // of the result
+    bit<8>  to_all;      // not only to the sender
+    bit<5>  padding_too;
+    bit<3>  step;        // what this pass does
+}
+#elif defined(SEVERAL_PASSES)
 header harvest_t {
     bit<16> slot;      // in the whole pool
     bit<16> group;     // that gets the result; 0: one worker
@@ -103,7 +136,7 @@ header harvest_t {
 #endif
 
 struct headers_t {
-#ifdef TWO_PASSES
+#ifdef SEVERAL_PASSES
     harvest_t  harvest;
 #endif
     ethernet_t ethernet;

@@ -21,7 +21,7 @@ struct members_t {
 // start: a newer chunk, or a result from above. close: a contribution that asks for what is there.
 // keep: a result that lacks workers, but has this switch in it: who of those below is in stands there.
 #define MEMBERS(copy, width, field, what) \
-    Register<members_t, index_t>(2 * SLOTS) copy; \
+    Register<members_t, index_t>(CELLS) copy; \
     RegisterAction<members_t, index_t, bit<width>>(copy) copy##_start = { \
         void apply(inout members_t held, out bit<width> result) { \
             result = 0; \

@@ -23,7 +23,7 @@ struct pair_t {
 // Sum and maximum give the high word, OR the low one. With values of 0 a sum reads the high word; with 0 and
 // the high word itself an OR reads the low one.
 #define PAIR_REGISTER(i, j) \
-    Register<pair_t, index_t>(2 * SLOTS) pair##i; \
+    Register<pair_t, index_t>(CELLS) pair##i; \
     RegisterAction<pair_t, index_t, int<32>>(pair##i) start##i = { \
         void apply(inout pair_t held, out int<32> result) { \
             held.low = (int<32>)hdr.values.v##i; \

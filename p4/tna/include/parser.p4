@@ -4,7 +4,7 @@
 #ifndef INNET_TNA_PARSER_P4
 #define INNET_TNA_PARSER_P4
 
-#ifdef TWO_PASSES
+#ifdef SEVERAL_PASSES
 const bit<9> RECIRCULATION = 68; // the port of pipe 0 that leads back into it
 #endif
 
@@ -13,17 +13,89 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
     state start {
         packet.extract(intrinsic);
         packet.advance(PORT_METADATA_SIZE);
-#ifdef TWO_PASSES
+#ifdef SEVERAL_PASSES
         transition select(intrinsic.ingress_port) {
             RECIRCULATION: parse_harvest;
+#if PARTS > 1
+            default: arrive;
+#else
             default: parse_ethernet;
+#endif
         }
     }
 
+#if PARTS > 1
+    // What a pass before has let in is not looked at again.
+    state parse_harvest {
+        packet.extract(hdr.harvest);
+        meta.wellformed = 1;
+        transition select(hdr.harvest.step, hdr.harvest.part) {
+            (STEP_ADD, PARTS - 1): last_part;
+            (STEP_ADD, _): parse_all;
+            (STEP_SKIP, PARTS - 1): skip_last_part;
+            (STEP_SKIP, _): skip;
+            (STEP_HIGH, _): read_high;
+            (STEP_LOW, _): read_low;
+            default: prepend;
+        }
+    }
+
+    state last_part {
+        meta.last_part = 1;
+        transition parse_all;
+    }
+
+    state skip_last_part {
+        meta.last_part = 1;
+        transition skip;
+    }
+
+    state skip {
+        meta.finds = 1;
+        transition parse_all;
+    }
+
+    state read_high {
+        meta.finds = 1;
+        meta.operation = VALUES_SUM;
+        transition parse_all;
+    }
+
+    state read_low {
+        meta.finds = 1;
+        meta.operation = VALUES_OR;
+        transition parse_all;
+    }
+
+    state parse_all {
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.innet);
+        packet.extract(hdr.values);
+        transition accept;
+    }
+
+    // Another part is put in front of the values, which are payload.
+    state prepend {
+        meta.finds = 1;
+        meta.operation = VALUES_SUM;
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.innet);
+        transition accept;
+    }
+
+    state arrive {
+        hdr.harvest.setValid();
+        hdr.harvest.port = intrinsic.ingress_port;
+        hdr.harvest.step = STEP_ARRIVE;
+        hdr.harvest.part = 0;
+        transition parse_ethernet;
+    }
+#else
     state parse_harvest {
         packet.extract(hdr.harvest);
         transition parse_ethernet;
     }
+#endif
 
     state parse_ethernet {
 #endif
@@ -47,7 +119,7 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
             (0, _, _): parse_values;
             (_, _, 0): parse_values;
             (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xfff8): check_flags; // up to 7 elements
-            (0 &&& 0xfc, 0 &&& 0xfe, PER_PASS): check_flags;
+            (0 &&& 0xfc, 0 &&& 0xfe, VALUES): check_flags;
 #if PER_PASS >= 16
             (0 &&& 0xfc, 0 &&& 0xfe, 8 &&& 0xfff8): check_flags;
 #endif
@@ -59,6 +131,10 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
 #endif
 #if PER_PASS >= 64
             (0 &&& 0xfc, 0 &&& 0xfe, 32 &&& 0xffe0): check_flags;
+#endif
+#if PARTS > 1
+            (0 &&& 0xfc, 0 &&& 0xfe, 64 &&& 0xffc0): check_flags;
+            (0 &&& 0xfc, 0 &&& 0xfe, 128 &&& 0xff80): check_flags;
 #endif
             default: parse_values;
         }
@@ -78,10 +154,20 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
     }
 #else
         transition select(hdr.innet.flags) {
+#if PARTS > 1
+            FLAG_PARTIAL &&& (FLAG_RESULT | FLAG_PARTIAL): ask;
+#endif
             0 &&& FLAG_RESULT: wellformed;
             default: parse_values;
         }
     }
+#if PARTS > 1
+
+    state ask {
+        meta.ends = 1;
+        transition wellformed;
+    }
+#endif
 #endif
 
     state wellformed {

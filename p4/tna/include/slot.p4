@@ -16,30 +16,30 @@
 #endif
 
 control Slot(inout headers_t hdr, inout metadata_t meta) {
-    Register<bit<16>, index_t>(2 * SLOTS) count;
-    Register<bit<16>, index_t>(2 * SLOTS) exponent;
-    Register<bit<8>, index_t>(2 * SLOTS) marks;
+    Register<bit<16>, slot_index_t>(2 * SLOTS) count;
+    Register<bit<16>, slot_index_t>(2 * SLOTS) exponent;
+    Register<bit<8>, slot_index_t>(2 * SLOTS) marks;
 
-    RegisterAction<bit<16>, index_t, bit<16>>(count) count_start = {
+    RegisterAction<bit<16>, slot_index_t, bit<16>>(count) count_start = {
         void apply(inout bit<16> held, out bit<16> result) {
             held = meta.weight;
             result = held;
         }
     };
-    RegisterAction<bit<16>, index_t, bit<16>>(count) count_add = {
+    RegisterAction<bit<16>, slot_index_t, bit<16>>(count) count_add = {
         void apply(inout bit<16> held, out bit<16> result) {
             held = held + meta.weight;
             result = held;
         }
     };
-    RegisterAction<bit<16>, index_t, bit<16>>(count) count_read = {
+    RegisterAction<bit<16>, slot_index_t, bit<16>>(count) count_read = {
         void apply(inout bit<16> held, out bit<16> result) {
             result = held;
         }
     };
-    action do_count_start() { hdr.innet.count = count_start.execute(INDEX); }
-    action do_count_add() { hdr.innet.count = count_add.execute(INDEX); }
-    action do_count_read() { hdr.innet.count = count_read.execute(INDEX); }
+    action do_count_start() { hdr.innet.count = count_start.execute(SLOT_INDEX); }
+    action do_count_add() { hdr.innet.count = count_add.execute(SLOT_INDEX); }
+    action do_count_read() { hdr.innet.count = count_read.execute(SLOT_INDEX); }
     table update_count {
         key = {
             meta.fresh: ternary;
@@ -57,26 +57,26 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         const default_action = NoAction();
     }
 
-    RegisterAction<bit<16>, index_t, bit<16>>(exponent) exponent_start = {
+    RegisterAction<bit<16>, slot_index_t, bit<16>>(exponent) exponent_start = {
         void apply(inout bit<16> held, out bit<16> result) {
             held = hdr.innet.exponent;
             result = held;
         }
     };
-    RegisterAction<bit<16>, index_t, bit<16>>(exponent) exponent_raise = {
+    RegisterAction<bit<16>, slot_index_t, bit<16>>(exponent) exponent_raise = {
         void apply(inout bit<16> held, out bit<16> result) {
             held = max(held, hdr.innet.exponent);
             result = held;
         }
     };
-    RegisterAction<bit<16>, index_t, bit<16>>(exponent) exponent_read = {
+    RegisterAction<bit<16>, slot_index_t, bit<16>>(exponent) exponent_read = {
         void apply(inout bit<16> held, out bit<16> result) {
             result = held;
         }
     };
-    action do_exponent_start() { hdr.innet.exponent = exponent_start.execute(INDEX); }
-    action do_exponent_raise() { hdr.innet.exponent = exponent_raise.execute(INDEX); }
-    action do_exponent_read() { hdr.innet.exponent = exponent_read.execute(INDEX); }
+    action do_exponent_start() { hdr.innet.exponent = exponent_start.execute(SLOT_INDEX); }
+    action do_exponent_raise() { hdr.innet.exponent = exponent_raise.execute(SLOT_INDEX); }
+    action do_exponent_read() { hdr.innet.exponent = exponent_read.execute(SLOT_INDEX); }
     table update_exponent {
         key = {
             meta.fresh: ternary;
@@ -94,26 +94,26 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         const default_action = NoAction();
     }
 
-    RegisterAction<bit<8>, index_t, bit<8>>(marks) marks_start = {
+    RegisterAction<bit<8>, slot_index_t, bit<8>>(marks) marks_start = {
         void apply(inout bit<8> held, out bit<8> result) {
             held = meta.marks;
             result = held;
         }
     };
-    RegisterAction<bit<8>, index_t, bit<8>>(marks) marks_add = {
+    RegisterAction<bit<8>, slot_index_t, bit<8>>(marks) marks_add = {
         void apply(inout bit<8> held, out bit<8> result) {
             held = held | meta.marks;
             result = held;
         }
     };
-    RegisterAction<bit<8>, index_t, bit<8>>(marks) marks_read = {
+    RegisterAction<bit<8>, slot_index_t, bit<8>>(marks) marks_read = {
         void apply(inout bit<8> held, out bit<8> result) {
             result = held;
         }
     };
-    action do_marks_start() { hdr.innet.flags = marks_start.execute(INDEX); }
-    action do_marks_add() { hdr.innet.flags = marks_add.execute(INDEX); }
-    action do_marks_read() { hdr.innet.flags = marks_read.execute(INDEX); }
+    action do_marks_start() { hdr.innet.flags = marks_start.execute(SLOT_INDEX); }
+    action do_marks_add() { hdr.innet.flags = marks_add.execute(SLOT_INDEX); }
+    action do_marks_read() { hdr.innet.flags = marks_read.execute(SLOT_INDEX); }
     table update_marks {
         key = { meta.fresh: ternary; meta.open: ternary; }
         actions = { do_marks_start; do_marks_add; do_marks_read; @defaultonly NoAction; }
@@ -166,12 +166,28 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
     action compare() { meta.difference = meta.before_signature ^ meta.chunk_signature; }
 
     apply {
+#if PARTS > 1
+        if (meta.last_part == 1) {
+            update_count.apply();
+            update_exponent.apply();
+            update_marks.apply();
+        }
+        if (meta.finds == 0) {
+            choose_operation.apply();
+            update_bitmap.apply();
+            compare();
+        } else if (meta.other == 1 || meta.before != hdr.harvest.bitmap) {
+            meta.overtaken = 1;
+            meta.operation = VALUES_UNTOUCHED;
+        }
+#else
         update_count.apply();
         update_exponent.apply();
         update_marks.apply();
         choose_operation.apply();
         update_bitmap.apply();
         compare();
+#endif
     }
 }
 

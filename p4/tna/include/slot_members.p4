@@ -17,7 +17,7 @@ struct members_t {
 
 // start: a newer chunk. close: a contribution that asks for what is there.
 #define MEMBERS(copy, width, field, give) \
-    Register<members_t, index_t>(2 * SLOTS) copy; \
+    Register<members_t, index_t>(CELLS) copy; \
     RegisterAction<members_t, index_t, bit<width>>(copy) copy##_start = { \
         void apply(inout members_t held, out bit<width> result) { \
             result = 0; \
@@ -82,9 +82,16 @@ control Members(in headers_t hdr, inout metadata_t meta) {
     MEMBERS(members_open, 1, open, GIVE_OPEN)
 
     apply {
-        members_update.apply();
+        members_update.apply(); // a pass that only finds adds nobody: meta.add is 0
+#if PARTS > 1
+        if (meta.finds == 0) {
+            members_signature_update.apply();
+            members_open_update.apply();
+        }
+#else
         members_signature_update.apply();
         members_open_update.apply();
+#endif
     }
 }
 

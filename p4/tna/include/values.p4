@@ -9,7 +9,7 @@ const int<32> LEAST = -0x80000000;
 // A sum that would leave int32 stays at the end that it has reached, also when later ones would bring it
 // back: the overflow is in the value itself, since there is no second output for a flag.
 #define VALUE_REGISTER(i) \
-    Register<int<32>, index_t>(2 * SLOTS) value##i; \
+    Register<int<32>, index_t>(CELLS) value##i; \
     RegisterAction<int<32>, index_t, int<32>>(value##i) read##i = { \
         void apply(inout int<32> held, out int<32> result) { \
             result = held; \

@@ -19,7 +19,8 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from innet.switch import Switch
 from innet.wire import Layout
 
 from .jobs import TnaJob
+from .switch import RECIRCULATION_PORT
 
 Packet = tuple[int, bytes]
 
@@ -114,8 +116,9 @@ class Beside:
             cells[:] = 0
         for register in self.tna.registers.values():
             register.reset()
-        for index in self.values:
-            self.values[index] = [0] * self.layout.values
+        for index, values in self.values.items():
+            self.values[index] = [0] * len(values)
+        for index in self.marks:
             self.marks[index] = self.all_marks[index] = 0
 
     def _compare_reasons(self, by_tna: Counter[int], refused: np.ndarray) -> None:
@@ -192,7 +195,8 @@ class Beside:
         assert tna["exponent"] == self.registers["exponent"].tolist()
         for index, marks in self.marks.items():
             assert tna["marks"][index] == marks
-            assert self.held(index) == self.values[index]
+        for index, values in self.values.items():
+            assert self.held(index) == values
 
     def _chunks(self) -> list[int]:
         """Job, epoch and sequence number of each slot."""
@@ -274,6 +278,194 @@ class BesideHarvest(BesideSlots):
     @staticmethod
     def added_to(held: int, given: int) -> int:
         return max(LEAST, min(MOST, held + given))
+
+
+@dataclass
+class Inside:
+    """A packet between two passes: in the v1model program, and in the TNA form.
+
+    Attributes:
+        frame: as it came.
+        passes: that it has made, of the v1model program.
+        late: it came after its slot was closed.
+        marks: of the slot, when the packet was in the last part.
+        reads_more: the TNA form needs one pass more, to read the high words of the last part.
+    """
+
+    frame: bytes
+    real: Any
+    between: bytes
+    passes: int
+    index: int
+    late: bool
+    marks: int = 0
+    reads_more: bool = False
+
+
+class BesideHarvest256(BesideHarvest):
+    """Pass by pass: packets between two passes wait in ``inside`` until ``go_on`` takes one.
+
+    A packet that adds nothing to a sum or maximum, and any of an OR, takes one pass more in the TNA
+    form: ``eager`` packets take it at once, others just before the v1model program's next pass.
+
+    Marks are kept in the last part alone; those of late packets are not.
+    """
+
+    PARTS, PER_PART = 4, 64
+    STEP_HIGH = 3
+    values: dict[int, list[int]]  # of cells: slot, version and part
+
+    def __init__(self, tna: TnaJob, v1model: Switch, jobs: Sequence[Job]) -> None:
+        super().__init__(tna, v1model, self.PARTS * self.PER_PART, jobs)
+        self.inside: list[Inside] = []
+        self.overtaken = self.dropped = 0
+        self.engine: Any = v1model._engine
+        self.recirculated: list[Any] = []
+        recirculate = self.engine._recirculate
+
+        def wait(packet: Any) -> None:
+            recirculate(packet)
+            self.recirculated.append(self.engine._ingress.pop())
+
+        self.engine._recirculate = wait
+
+    def arrive(self, port: int, frame: bytes, *, eager: bool = True) -> None:
+        """The first pass of a packet."""
+        before = {name: cells.copy() for name, cells in self.registers.items()}
+        self._pass(None, (port, frame), (port, frame), before, eager=eager)
+
+    def go_on(self, number: int, *, eager: bool = True) -> None:
+        """The next pass of packet ``number`` of those inside."""
+        packet = self.inside.pop(number)
+        before = {name: cells.copy() for name, cells in self.registers.items()}
+        self.engine._ingress.append(packet.real)
+        # The empty packet makes the engine run; it is dropped as such.
+        self._pass(packet, (510, b""), (RECIRCULATION_PORT, packet.between), before, eager=eager)
+
+    def lose(self, number: int) -> None:
+        """Packet ``number`` is lost between two passes."""
+        del self.inside[number]
+
+    def one(self, port: int, frame: bytes) -> None:
+        """All passes of a packet, undisturbed."""
+        self.arrive(port, frame)
+        while self.inside:
+            self.go_on(len(self.inside) - 1)
+
+    def _pass(
+        self,
+        packet: Inside | None,
+        real: Packet,
+        between: Packet,
+        before: dict[str, np.ndarray],
+        *,
+        eager: bool,
+    ) -> None:
+        counted = self.refusals()
+        answers = self.v1model.process([real])
+        goes_on = bool(self.recirculated)
+        refused = self.refusals() - counted
+        refused[self.LATE] = 0
+        if packet is not None:
+            refused[2] -= 1  # the empty packet
+        [counter] = self.tna.counters.values()
+        counted_by_tna = counter.copy()
+        got = self.tna.one_pass(*between)
+        if packet is not None and packet.reads_more and got:
+            got = self.tna.one_pass(RECIRCULATION_PORT, self._recirculated(got))
+        self._compare_reasons(counter - counted_by_tna, refused)
+        self.dropped += int(refused.any())
+        self.overtaken += int(refused[10])
+        if refused.any():
+            assert (got, answers, goes_on) == ([], [], False)
+            return
+        if packet is None:
+            index = self._index(between[1])
+            late = self._is_late(between[1], before, index)
+            packet = Inside(between[1], None, b"", 0, index, late)
+        packet.passes += 1
+        if packet.passes <= self.PARTS:
+            self._add(packet, before)
+        else:
+            for name, cells in self.registers.items():
+                np.testing.assert_array_equal(cells, before[name], name)
+        if not goes_on:
+            assert got == [(out, self._as_tna_result(packet, each)) for out, each in answers]
+            self.answered += len(got)
+            if got:
+                sums = numbers(got[0][1], self.layout.values)
+                self.ends += sum(value in (MOST, LEAST) for value in sums)
+            return
+        assert answers == []
+        packet.between = self._recirculated(got)
+        packet.reads_more = packet.passes == self.PARTS and self._step(packet) == self.STEP_HIGH
+        if packet.reads_more and eager:
+            got = self.tna.one_pass(RECIRCULATION_PORT, packet.between)
+            packet.between = self._recirculated(got)
+            packet.reads_more = False
+        packet.real = self.recirculated.pop()
+        self.inside.append(packet)
+
+    @staticmethod
+    def _recirculated(got: list[Packet]) -> bytes:
+        assert [port for port, _ in got] == [RECIRCULATION_PORT]
+        return got[0][1]
+
+    def _step(self, packet: Inside) -> int:
+        """What the next pass of the TNA form does: p4/tna/include/header.p4."""
+        return packet.between[9] & 7
+
+    def _cell(self, index: int, part: int) -> int:
+        return index + part * len(self.registers["count"])
+
+    def _is_late(self, frame: bytes, before: dict[str, np.ndarray], index: int) -> bool:
+        [worker] = struct.unpack_from(">H", frame, INNET + 20)
+        held = int(before["worker_bitmap"][index])
+        return (
+            not self._is_fresh(0, frame, before, index)
+            and bool(held >> 32 & CLOSED)
+            and not held >> worker & 1
+        )
+
+    def _add(self, packet: Inside, before: dict[str, np.ndarray]) -> None:
+        """One of the first four passes."""
+        part = packet.passes - 1
+        at = self._cell(packet.index, part)
+        operation, _, _, flags, _ = of(packet.frame)
+        given = numbers(packet.frame, self.layout.values)[part * self.PER_PART :][: self.PER_PART]
+        fresh = self._is_fresh(0, packet.frame, before, at)
+        if fresh:
+            self.values[at] = given
+            self.added += 1
+        elif self._bitmap(self.registers, at) != self._bitmap(before, at):
+            held = self.values[at]
+            self.values[at] = [
+                self._combined(operation, *each) for each in zip(held, given, strict=True)
+            ]
+            self.added += 1
+        if part == self.PARTS - 1:
+            if fresh:
+                self.marks[packet.index] = 0
+            if not packet.late:
+                self.marks[packet.index] |= flags & MARKS
+            packet.marks = self.marks[packet.index]
+
+    def _as_tna_result(self, packet: Inside, answer: bytes) -> bytes:
+        changed = bytearray(answer)
+        changed[CHECKSUM] = packet.frame[CHECKSUM]
+        changed[FLAGS] = answer[FLAGS] & ~MARKS | packet.marks
+        for part in range(self.PARTS):
+            sums = self.values[self._cell(packet.index, part)]
+            struct.pack_into(f">{len(sums)}i", changed, VALUES + 4 * self.PER_PART * part, *sums)
+        return bytes(changed)
+
+    def _compare_signatures(self, signatures: list[int]) -> None:
+        """Message, operation, elements, closed."""
+        for cell, signature in zip(self.registers["worker_bitmap"], signatures, strict=True):
+            held = int(cell) >> 32
+            assert (held & 0xFFFF, held >> 28 & 7, held >> 17 & 0x7FF, held >> 16 & 1) == (
+                signature >> 16, signature >> 10 & 0x3F, signature >> 1 & 0x1FF, signature & 1,
+            )  # fmt: skip
 
 
 class BesideTree(Beside):

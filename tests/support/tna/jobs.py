@@ -83,6 +83,10 @@ class TnaHarvest(TnaSlots):
     PROGRAM = "harvest"
 
 
+class TnaHarvest256(TnaSlots):
+    PROGRAM = "harvest256"
+
+
 class TnaTree(TnaJob):
     PROGRAM = "tree"
 

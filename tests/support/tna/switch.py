@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,13 +78,39 @@ class Cells:
         self.struct = struct
 
 
+class Structs(Sequence[Struct]):
+    """The cells of an array of structs, which are made when they are asked for."""
+
+    def __init__(self, new: Callable[[], Struct], size: int) -> None:
+        self.new, self.size = new, size
+        self.made: dict[int, Struct] = {}
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        if (found := self.made.get(index)) is None:
+            if index >= self.size:
+                raise IndexError(index)
+            found = self.made[index] = self.new()
+        return found
+
+    def __setitem__(self, index: int, value: Struct) -> None:
+        self.made[index] = value
+
+
 class Register:
     def __init__(self, bench: TnaSwitch, cells: Cells, size: int | None) -> None:
         new = (lambda: 0) if cells.struct is None else (lambda: bench.new(cells.struct, zero=True))
         self.new = new
-        self.cells: Any = {} if size is None else [new() for _ in range(size)]
+        self.cells: Any = {}
+        if size is not None:
+            self.cells = [0] * size if cells.struct is None else Structs(new, size)
 
     def reset(self) -> None:
+        if isinstance(self.cells, Structs):
+            self.cells.made.clear()
+            return
         where = self.cells if isinstance(self.cells, dict) else range(len(self.cells))
         for index in where:
             self.cells[index] = self.new()

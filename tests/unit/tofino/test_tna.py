@@ -49,8 +49,9 @@ def test_reasons_for_drops_are_those_of_the_other_programs():
         ("tree", {"PER_PASS": 8}, 9, 17),
         ("tree", {"PER_PASS": 16}, 10, 25),
         ("harvest", {}, 12, 40),
+        ("harvest256", {}, 12, 40),
     ],
-    ids=["slots-8", "slots-32", "tree-8", "tree-16", "harvest-64"],
+    ids=["slots-8", "slots-32", "tree-8", "tree-16", "harvest-64", "harvest-256"],
 )
 def test_the_compiler_takes_them(program, defines, stages, alus):
     verdict = tofino.compile_for_tofino(P4 / "tna" / f"{program}.p4", defines)

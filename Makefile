@@ -78,9 +78,9 @@ mininet:
 
 # mypy takes one core for a minute, beside the tests; what it says is printed after them. Hundreds of
 # processes import innet, and each would compile it where the environment lets Python keep nothing.
-# Some tests wait for deadlines: with a process more than there are cores, none is idle meanwhile.
+# Some tests wait for deadlines: with two processes more than there are cores, none is idle meanwhile.
 test: export PYTHONDONTWRITEBYTECODE =
-test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 test: style mininet
 	@types=$$(mktemp); $(BIN)/python -m mypy >"$$types" 2>&1 & mypy=$$!; \
 	$(BIN)/python -m pytest -n auto --dist loadgroup; tests=$$?; \

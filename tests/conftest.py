@@ -14,6 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 # Test processes share the cores: threads of matrix kernels in each would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Numba colors each attempt to find a type, long before an error shows it.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
 # Small arrays leave a GPU idle; numba-cuda warns of it, and here warnings are errors.
 os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")
 

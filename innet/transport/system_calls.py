@@ -356,14 +356,16 @@ def _cut(
     data = arrival.data
     for start in range(0, received, segment):
         size = min(segment, received - start)
-        scratch[start : start + size] = data[row + start // segment, offset : offset + size]
+        for i in range(size):
+            scratch[start + i] = data[row + start // segment, offset + i]
     count = min((received + part - 1) // part, len(data) - row)
     width = data.shape[1] - offset
     for index in range(count):
         start = index * part
         size = min(part, received - start, width)
         arrival.length[row + index] = size
-        data[row + index, offset : offset + size] = scratch[start : start + size]
+        for i in range(size):
+            data[row + index, offset + i] = scratch[start + i]
     return count
 
 

@@ -38,7 +38,7 @@ def test_own_programs_are_there() -> None:
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_traffic(path: Path, seed: int) -> None:
-    options = {"largest": 3, "rounds": 2} if path.stem in ENDLESS else {}
+    options = {"largest": 3, "rounds": 2} if path.stem in ENDLESS else {"largest": 100}
     check_random_traffic(load_program(path), seed, **options)
 
 

@@ -287,7 +287,7 @@ def test_codecs_of_64_workers_over_a_bad_network(codec):
     still = Collective(workers=64, codec=codec, values_per_packet=64, window=8, seed=3)
     rng = np.random.default_rng(3)
     for _ in range(2):
-        inputs = [rng.laplace(size=1200).astype(np.float32) for _ in range(64)]
+        inputs = [rng.laplace(size=700).astype(np.float32) for _ in range(64)]
         total, report = network.all_reduce(inputs)
         assert report.exact
         np.testing.assert_array_equal(total, still.all_reduce(inputs)[0])

@@ -13,6 +13,8 @@ from innet.experiments.sweeps import Task
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'innet[dask]'")
 
+pytestmark = pytest.mark.xdist_group("dask")  # the processes of xdist would each start a cluster
+
 
 @pytest.fixture(scope="module")
 def cluster():

@@ -7,11 +7,11 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support import fork_server
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -37,13 +37,17 @@ def constant(text):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_tutorial(name, tmp_path):
-    """In a process of its own, as a reader's is; the tests' warnings are errors elsewhere."""
+    """In a process of its own, as a reader's is; the tests' warnings are errors elsewhere.
+
+    The process is forked: imports take longer than most of what tutorials do.
+    """
     if name == "train-ddp":
         pytest.importorskip("torch")
-    command = [sys.executable, ROOT / "docs/tools/notebooks.py", "--into", tmp_path, name]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=580, check=False
+    arguments = [str(ROOT / "docs/tools/notebooks.py"), "--into", str(tmp_path), name]
+    script = (
+        f"import runpy, sys; sys.argv = {arguments}; runpy.run_path(sys.argv[0], None, '__main__')"
     )
+    done = fork_server.run([sys.executable, "-c", script], tmp_path, timeout=580)
     assert done.returncode == 0, done.stderr
     (made,) = tmp_path.glob("*.md")
     now, page = made.read_text(), (TUTORIALS / f"{name}.md").read_text()

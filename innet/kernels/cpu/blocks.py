@@ -57,7 +57,9 @@ def _gather(integers: Ints, blocks: Ints, block: int, words: Ints) -> int:
     for j in range(blocks.size):
         first = int(blocks[j]) * block
         count = min(block, integers.size - first)
-        words[end : end + count] = integers[first : first + count]
+        at, source = np.uint64(end), np.uint64(first)
+        for i in range(np.uint64(count)):
+            words[at + i] = integers[source + i]
         end += count
     return end
 
@@ -68,5 +70,7 @@ def _scatter(blocks: Ints, words: Ints, block: int, dense: Ints) -> None:
     for j in range(blocks.size):
         first = int(blocks[j]) * block
         count = min(block, dense.size - first)
-        dense[first : first + count] = words[start : start + count]
+        at, source = np.uint64(first), np.uint64(start)
+        for i in range(np.uint64(count)):
+            dense[at + i] = words[source + i]
         start += count

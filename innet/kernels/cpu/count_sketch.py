@@ -71,7 +71,8 @@ def _add_blocks(x: Floats, scale: float, key: np.uint64, columns: int, sums: Lon
         add_signed_16(x, b * LANES, scale, z >> np.uint64(48), sums, position)
     if x.size % LANES:
         last = np.zeros(LANES, np.float32)
-        last[: x.size % LANES] = x[full * LANES :]
+        for i in range(x.size % LANES):
+            last[i] = x[full * LANES + i]
         z = _hash(full, key)
         add_signed_16(last, 0, scale, z >> np.uint64(48), sums, _first_column(z, columns))
 

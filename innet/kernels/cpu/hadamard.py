@@ -85,7 +85,8 @@ def _hadamard_inverse(  # noqa: PLR0917 - compiled code takes no keywords
         start = b * block
         part = integers[start : start + block]
         sums = scratch[: part.size]
-        sums[:] = part
+        for i in range(part.size):
+            sums[i] = part[i]
         _transform(sums)
         out = values[start : start + block]
         _flip(sums[: out.size], start, key)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from support import fork_server
 from support.service import SECONDS, SERVE, make_workers, service_process
 from typer.testing import CliRunner
 
@@ -54,9 +55,7 @@ def test_what_cannot_be_served():
         assert said in str(result.exception)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = "{}:{}".format(*taken.getsockname())
-        result = subprocess.run(
-            [*SERVE, "--listen", address], capture_output=True, text=True, timeout=240, check=False
-        )
+        result = fork_server.run([*SERVE, "--listen", address], Path.cwd())
         assert result.returncode == 1
         said = " ".join(result.stderr.split())
         assert f"cannot listen at {address}: Address already in use" in said

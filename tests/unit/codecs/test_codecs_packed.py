@@ -69,6 +69,7 @@ def bits_after_bits(fast, bits, size, seed):
 
 
 @pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
+@settings(max_examples=30)  # the reference takes its time
 @given(st.integers(1, 31), gradients.sizes(), gradients.seeds)
 def test_bits_after_bits(fast, bits, size, seed):
     bits_after_bits(fast, bits, size, seed)

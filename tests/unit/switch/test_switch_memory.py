@@ -179,14 +179,14 @@ def check(
         taken -= state.columns.versions.nbytes
         assert taken <= 2 * data, (len(state), taken / data)
 
-    for count in (100, 150, 600):
+    for count in (100, 150, 400):
         fill(state, count, rng, apart)
         compare()
     for entry in list(state)[::8]:
         state.delete(entry.handle)
     compare()
-    fill(state, 600, rng, apart)
-    for handle in rng.permutation([entry.handle for entry in state])[:350].tolist():
+    fill(state, 400, rng, apart)
+    for handle in rng.permutation([entry.handle for entry in state])[:250].tolist():
         state.delete(handle)
     compare()
 

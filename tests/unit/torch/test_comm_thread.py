@@ -9,6 +9,7 @@ import os
 import queue
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -285,14 +286,34 @@ def test_roll_calls_of_many(workers):
 # ---------------------------------------------------------------- where workers meet
 
 
+class UsedStore:
+    """A store that sets an event after each use of it."""
+
+    def __init__(self, store, used):
+        self._store = store
+        self._used = used
+
+    def __getattr__(self, name):
+        def use(*arguments):
+            found = getattr(self._store, name)(*arguments)
+            self._used.set()
+            return found
+
+        return use
+
+
 def meeting(store, settings, first=None):
-    """All workers' attempts to meet; a membership or an error each."""
+    """All workers' attempts to meet; a membership or an error each. The others come after ``first``
+    has looked into the store or written to it.
+    """
+    came = threading.Event()
 
     def attempt(worker):
         if first not in (None, worker):
-            time.sleep(0.05)
+            assert came.wait(60)
+        own = UsedStore(store, came) if worker == first else store
         try:
-            return join_store(store, worker, WORKERS, settings[worker])
+            return join_store(own, worker, WORKERS, settings[worker])
         except innet.core.errors.InnetError as error:
             return error
 

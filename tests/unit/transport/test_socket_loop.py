@@ -437,7 +437,7 @@ def test_of_frames_that_are_cut_within_their_headers_nothing_is_sent(segments):
 
 def test_time_in_which_a_worker_was_stopped_does_not_count(monkeypatch) -> None:
     """As by Ctrl-Z, and fg when its patience is over."""
-    end = new_worker(Timing(timeout=5.0, max_timeout=5.0, give_up=1.0, adaptive=False))
+    end = new_worker(Timing(timeout=5.0, max_timeout=5.0, give_up=0.2, adaptive=False))
     fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
     answer = result(np.random.default_rng(1), 0, **fields)
     with link(False) as (transport, switch), ThreadPoolExecutor() as pool:
@@ -448,9 +448,12 @@ def test_time_in_which_a_worker_was_stopped_does_not_count(monkeypatch) -> None:
 
         monkeypatch.setattr(transport, "watch", watched)
         loop = socket_loop(end, transport)
-        end.start([Segment(ReduceOp.SUM, np.arange(5, dtype=np.int32))], transport.now())
-        running = pool.submit(loop.run, transport.now())
-        time.sleep(2.0)
+        began = transport.now()
+        end.start([Segment(ReduceOp.SUM, np.arange(5, dtype=np.int32))], began)
+        running = pool.submit(loop.run, began)
+        while late or transport.now() < began + 0.4:
+            assert not running.done()
+            time.sleep(0.01)  # pytest's timeout ends it
         switch.send(answer[0, HEADERS:].tobytes())
         running.result()
     assert end.done

@@ -370,7 +370,9 @@ class PlainLoop(PacketLoop):
             for name in saved:
                 line(f"{name} = {name}_kept")
             for array in arrays:
-                line(f"{array.name}[:] = {array.name}_kept")
+                # A loop: what Numba says of arrays of other lengths takes it seconds to compile.
+                with self.writer.block(f"for element in range(len({array.name})):"):
+                    line(f"{array.name}[element] = {array.name}_kept[element]")
             with self.writer.block("if copies > 0:"):
                 line("leaves = replica_port[copy_number]")
                 rid = self.program.standard.egress_rid

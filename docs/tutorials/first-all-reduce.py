@@ -22,7 +22,7 @@ total, report = innet.all_reduce(gradients, codec="dense")
 print("sum     ", total[:4])
 print("float64 ", np.sum(gradients, axis=0, dtype=np.float64)[:4])
 print("exact   ", report.exact)
-print("packets ", report.packets_sent, "from each worker")
+print("packets ", report.packets_sent, "from all workers")
 print("bytes   ", report.bytes_sent, "from each worker")
 
 # %% [markdown]

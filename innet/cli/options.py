@@ -385,7 +385,8 @@ def _values(settings: Collection[Setting], given: Mapping[str, Any]) -> dict[str
             if len(value) > 1:
                 raise ConfigError(
                     f"--codec is given {len(value)} times; this runs one codec. `innet train` and "
-                    "`innet experiment throughput` compare several."
+                    "`innet experiment throughput` compare several, and `innet simulate --sweep "
+                    "codec=dense,lhc` simulates several."
                 )
             (value,) = value
         if value is None or value == []:

@@ -373,7 +373,11 @@ class P4Switch(Switch):
             time.sleep(0.02)
 
     def _not_ready(self) -> StalledError:
-        return StalledError(f"switch {self.name} was not ready within {self.deadline:g} s.")
+        return StalledError(
+            f"switch {self.name} was not ready within {self.deadline:g} s. Its process runs; on a "
+            "busy machine it may still compile the program, which it keeps for the next time: try "
+            "again."
+        )
 
     def command(self, line: str) -> str:
         """Run one command of simple_switch_CLI; returns what it prints.

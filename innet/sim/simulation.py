@@ -202,6 +202,8 @@ class Simulation:
         InputError: an engine that does not run in compiled code.
     """
 
+    _is_ready = False  # what a second thread runs is compiled
+
     def __init__(
         self,
         network: Network,
@@ -739,9 +741,16 @@ class Simulation:
             why = int(core.open_window(memory.states))
             if why != 0:
                 return why
-            other = self._threads.submit(core.run_share, memory.states, 1, 2)
-            core.run_share(memory.states, 0, 2)
-            other.result()
+            if self._is_ready:
+                other = self._threads.submit(core.run_share, memory.states, 1, 2)
+                core.run_share(memory.states, 0, 2)
+                other.result()
+            else:
+                # Compiled by this thread: Python waits for another one's end when it is
+                # interrupted, and compiling takes long.
+                core.run_share(memory.states, 0, 2)
+                core.run_share(memory.states, 1, 2)
+                self._is_ready = True
             if core.end_window(memory.states) != 0:
                 return NEEDS_PYTHON
         return REACHED

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from innet import programs, tofino
-from innet.core.errors import InnetError, InputError
+from innet.core.errors import InnetError, InputError, UnfinishedError
 
 _LIST = Path(__file__).with_name("tofino_programs.toml")
 _ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ class Row:
     Attributes:
         estimated: whether the estimate says that the compiler takes it as it is written.
         room: whether the estimate says that a pipe has room for it, in a form for TNA if need be.
-        compiled: whether the compiler takes it; None where it was not asked.
+        compiled: whether the compiler takes it; None where it was not asked or gave no answer.
         stages: by the estimate, then by the compiler.
         reason: why the compiler refuses it, else why the estimate does.
     """
@@ -82,7 +82,9 @@ def compare(entry: dict[str, Any], source: Path, compiler: Path | None, timeout:
     if compiler is not None:
         try:
             verdict = tofino.compile_for_tofino(source, defines, compiler, timeout=timeout)
-        except InnetError as error:  # it crashed, or took too long: it did not accept the program
+        except UnfinishedError as error:
+            reason = str(error)
+        except InnetError as error:  # it crashed: it did not accept the program
             compiled, reason = False, str(error).splitlines()[0]
     if verdict is not None:
         compiled = verdict.fits
@@ -130,7 +132,10 @@ def main(
         table.add_row(row.name, *verdicts, numbers, row.reason[:120])
     out.print(table)
     if compiler is not None:
-        out.print(f"{sum(row.equal for row in rows)} of {len(rows)} verdicts are equal.")
+        answers = sum(row.compiled is not None for row in rows)
+        out.print(f"{sum(row.equal for row in rows)} of {answers} verdicts are equal.")
+        if answers < len(rows):
+            out.print(f"The compiler gave no answer to {len(rows) - answers} others in time.")
         accepted = [row for row in rows if row.compiled and row.estimated]
         near = sum(row.near for row in accepted)
         out.print(f"Stages differ by at most one in {near} of {len(accepted)} that both accept.")

@@ -135,6 +135,10 @@ class ProgramError(InnetError):
     """A compiled P4 program that cannot be loaded."""
 
 
+class UnfinishedError(ProgramError, TimeoutError):
+    """A compiler took too long: nobody knows whether it takes the program."""
+
+
 class UnsupportedError(ProgramError):
     """A P4 construct that the switch model does not have."""
 

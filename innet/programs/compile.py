@@ -21,6 +21,7 @@ from innet.core.errors import (
     InputError,
     MissingToolError,
     ProgramError,
+    UnfinishedError,
     UnknownNameError,
 )
 from innet.core.files import atomic_write, missing
@@ -106,7 +107,8 @@ def run_compiler(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ProgramError(f"{compiler.name} did not finish {source} in {timeout:g} s.") from error
+        message = f"{compiler.name} did not finish {source} in {timeout:g} s."
+        raise UnfinishedError(message) from error
     except OSError as error:
         raise InputError(f"{compiler} cannot be run: {error.strerror or error}.") from error
 

@@ -143,7 +143,8 @@ def compile_for_tofino(
     Raises:
         InputError: the source or the compiler cannot be used.
         MissingToolError: no compiler.
-        ProgramError: it did not end in time, crashed, or wrote reports that cannot be read.
+        UnfinishedError: it did not end in time.
+        ProgramError: it crashed, or wrote reports that cannot be read.
     """
     compiler = compiler or find_compiler()
     kind = architecture(source)
@@ -161,10 +162,13 @@ def compile_for_tofino(
         if refusals := tuple(_refusals(said)):
             return Verdict(shown, version, (), refusals, ())
         if done.returncode != 0:
-            tail = "\n".join(said.strip().splitlines()[-5:]) or "(no message)"
+            tail = "\n".join(said.strip().splitlines()[-5:])
             raise ProgramError(
                 f"{compiler.name} ended with status {done.returncode} and no error of the program "
                 f"{shown}:\n{tail}"
+                if tail
+                else f"{compiler} ended with status {done.returncode} and said nothing about "
+                f"{shown}; is it p4c's Tofino compiler, p4c-barefoot?"
             )
         if not (paths := _report_paths(Path(scratch))):
             raise ProgramError(

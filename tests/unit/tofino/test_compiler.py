@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from innet import tofino
 from innet.cli.app import app
-from innet.core.errors import InputError, MissingToolError, ProgramError
+from innet.core.errors import InputError, MissingToolError, ProgramError, UnfinishedError
 from innet.programs import p4_directory
 
 FORWARD = p4_directory() / "examples" / "forward.p4"
@@ -177,8 +177,10 @@ def test_the_compiler_is_called_with_the_source_and_its_definitions(compiler, tm
 
 
 def test_compilers_that_cannot_be_used(compiler, tmp_path, monkeypatch):
-    with pytest.raises(ProgramError, match=r"p4c-barefoot did not finish .*forward.p4 in 0\.2 s"):
+    with pytest.raises(UnfinishedError, match=r"did not finish .*forward.p4 in 0\.2 s"):
         tofino.compile_for_tofino(FORWARD, compiler=compiler("exec sleep 60"), timeout=0.2)
+    with pytest.raises(ProgramError, match=r"status 4 and said nothing about .*; is it p4c's"):
+        tofino.compile_for_tofino(FORWARD, compiler=compiler("exit 4"))
     with pytest.raises(ProgramError, match=r"9\.13\.4 accepted .*wrote no file\. Give") as caught:
         tofino.compile_for_tofino(FORWARD, compiler=compiler("exit 0"))
     assert "/tmp" not in str(caught.value).replace(str(tmp_path), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from innet.cli.options import JsonOption, OutputOption, with_settings
-from innet.cli.output import out, say_if_slow, say_json
+from innet.cli.output import out, say_json
 from innet.core.errors import InnetError
 from innet.core.settings import AllReduceSettings
 
@@ -35,9 +35,8 @@ def allreduce(
         }
     )  # fmt: skip
     simulated = None if settings.network is None else network_of(settings.network)
-    compiling = "Compiling the switch program and the codec (kept for the next time) ..."
     # Errors are suppressed here because the all-reduce below raises them again.
-    with say_if_slow(compiling), contextlib.suppress(InnetError):
+    with contextlib.suppress(InnetError):
         collective.all_reduce([each.reshape(-1)[:_WARM_UP] for each in given], **network)
     total, report = collective.all_reduce(
         given,

@@ -23,7 +23,7 @@ from innet.cli import (
     simulate,
     switch,
 )
-from innet.cli.output import say_error
+from innet.cli.output import CompileNotice, say_error
 from innet.core.errors import (
     CompositionError,
     DivergedError,
@@ -31,6 +31,7 @@ from innet.core.errors import (
     InputError,
     OutputError,
 )
+from innet.core.waiting import hooks
 
 USAGE = 2  # exit status where what was typed cannot be used; as Typer has it
 FAILED = 1
@@ -163,6 +164,7 @@ def run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a "×" must not fail on an ASCII terminal
+    hooks.compiling = CompileNotice()
     try:
         app()
     except InnetError as error:

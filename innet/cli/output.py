@@ -7,6 +7,7 @@ import json
 import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,26 +24,51 @@ out = Console(emoji=False)
 err = Console(stderr=True, emoji=False)
 
 
+_COMPILING = "Compiling what this machine has not compiled yet (kept for the next time) ..."
+
+
 def say_error(message: str) -> None:
     """One message, as a person should see it."""
     err.print("[bold red]error:[/]", end=" ")
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-@contextlib.contextmanager
-def say_if_slow(message: str, seconds: float = 2.0, console: Console = err) -> Iterator[None]:
-    """Say on a terminal what is waited for, once the block has taken ``seconds``."""
-    if not console.is_terminal:  # scripts get the same output on a slow machine
-        yield
-        return
-    timer = threading.Timer(seconds, console.print, [message], {"markup": False})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # nothing is printed after the block
+class CompileNotice:
+    """Says once on a terminal that compiling is what takes so long.
+
+    Args:
+        seconds: from the begin of the first compilation; what is quicker is not worth a line.
+        console: the terminal. Scripts get the same output on a slow machine as on a fast one.
+    """
+
+    def __init__(self, seconds: float = 2.0, console: Console = err) -> None:
+        self._seconds = seconds
+        self._console = console
+        self._since: float | None = None
+        self._is_done = not console.is_terminal  # or about to be said
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """While something is compiled that is not on disk yet; may be nested."""
+        if self._is_done:
+            yield
+            return
+        if self._since is None:
+            self._since = time.monotonic()
+        left = self._since + self._seconds - time.monotonic()
+        timer = threading.Timer(max(0.0, left), self._say)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # nothing is printed after the block
+
+    def _say(self) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._console.print(_COMPILING, markup=False)
 
 
 def say_json(document: Any) -> None:

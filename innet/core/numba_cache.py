@@ -37,6 +37,7 @@ from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 
 from innet.core.process_lock import process_lock
+from innet.core.waiting import hooks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -143,7 +144,11 @@ def _by_one_process(dispatcher: Any) -> Callable[[Any], Any]:
     @wraps(work)
     def compile_once(signature: Any) -> Any:
         # Numba's own lock first: a thread that holds it may need this function.
-        with global_compiler_lock, kept.lock(signature, context):
+        with (
+            global_compiler_lock,
+            kept.lock(signature, context) as is_new,
+            hooks.compiling() if is_new else contextlib.nullcontext(),
+        ):
             return work(signature)
 
     return compile_once
@@ -229,17 +234,20 @@ class _Kept(FunctionCache):
         self._known: set[Any] = set()  # signatures that were looked for
 
     @contextlib.contextmanager
-    def lock(self, signature: Any, target: Any) -> Iterator[None]:
-        """Held while the function is compiled for ``signature``, which is not on disk yet."""
+    def lock(self, signature: Any, target: Any) -> Iterator[bool]:
+        """Held while the function is compiled for ``signature``, if it is not on disk yet; whether
+        it is not.
+        """
         with contextlib.ExitStack() as stack:
+            is_new = False
             if signature not in self._known:
                 self._known.add(signature)
-                if not self._is_on_disk(signature, target):
+                if is_new := not self._is_on_disk(signature, target):
                     with contextlib.suppress(OSError):
                         self._impl.locator.ensure_cache_path()
                     path = Path(self.cache_path, f"{self._impl.filename_base}.lock")
                     stack.enter_context(process_lock(path))
-            yield
+            yield is_new
 
     def _index_key(self, signature: Any, codegen: Any) -> Any:
         # Numba's own leaves out LLVM's level of optimisation and the decorator's options.

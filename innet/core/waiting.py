@@ -1,13 +1,29 @@
-"""A process that waits for others says so: once, on the logger ``innet``, which prints it."""
+"""A process that waits for others says so: once, on the logger ``innet``, which prints it. And a
+hook for whoever wants to say that something is compiled.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 PATIENCE = 2.0  # seconds
 _log = logging.getLogger("innet")
+
+
+class _Hooks:
+    """What a command may set.
+
+    Attributes:
+        compiling: makes a context for each compilation of what is not on disk yet.
+    """
+
+    compiling: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+hooks = _Hooks()
 
 
 class WaitNotice:

@@ -15,6 +15,7 @@ from typing import Any
 import numba
 
 from innet.core.errors import InputError, UnsupportedError
+from innet.core.waiting import hooks
 from innet.switch import ir
 from innet.switch.engine import allocate_registers
 from innet.switch.ir.tree import walk
@@ -57,8 +58,9 @@ def compile_source(source: str, path: Path) -> MachineCode:
             'or load the program with engine="interpret"'
         )
     module: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
-    exec(compile(source, str(path), "exec"), module)  # noqa: S102 - what innet emitted itself
-    return machine_code(module["process"], module["GROWTH"], module["ROW"])
+    with hooks.compiling():
+        exec(compile(source, str(path), "exec"), module)  # noqa: S102 - what innet emitted itself
+        return machine_code(module["process"], module["GROWTH"], module["ROW"])
 
 
 class _ByFingerprint:

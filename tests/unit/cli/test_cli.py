@@ -22,7 +22,7 @@ from innet import programs
 from innet.cli import INTERRUPTED, TERMINATED, main
 from innet.cli.app import app, status_of
 from innet.cli.options import with_parameters
-from innet.cli.output import say_if_slow, say_json
+from innet.cli.output import CompileNotice, say_json
 from innet.core.errors import (
     CompositionError,
     ConfigError,
@@ -50,16 +50,20 @@ def process(*arguments, **keywords):
     return subprocess.run(command, timeout=60, check=False, **keywords)
 
 
-def test_a_slow_step_says_what_it_waits_for():
+def test_on_a_terminal_compiling_is_said_once():
     terminal = Console(file=io.StringIO(), force_terminal=True, color_system=None)
-    with say_if_slow("too early", seconds=3600, console=terminal):
+    with CompileNotice(3600, terminal)():
         pass
     assert terminal.file.getvalue() == ""
-    with say_if_slow("Compiling [x] ...", seconds=0, console=terminal):
-        while "Compiling [x] ...\n" not in terminal.file.getvalue():
-            time.sleep(0.01)  # pytest's timeout ends it
+    notice = CompileNotice(0, terminal)
+    for _ in range(2):
+        with notice(), notice():
+            while "Compiling" not in terminal.file.getvalue():
+                time.sleep(0.01)  # pytest's timeout ends it
+    said = "Compiling what this machine has not compiled yet (kept for the next time) ...\n"
+    assert terminal.file.getvalue() == said
     script = Console(file=io.StringIO(), force_terminal=False)
-    with say_if_slow("not in a script", seconds=0, console=script):
+    with CompileNotice(0, script)():
         time.sleep(0.05)
     assert script.file.getvalue() == ""
 

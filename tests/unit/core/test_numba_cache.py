@@ -52,7 +52,7 @@ def package(tmp_path: Path) -> Path:
     core.mkdir(parents=True)
     for each in (folder, core):
         (each / "__init__.py").touch()
-    for name in ("numba_cache.py", "process_lock.py"):
+    for name in ("numba_cache.py", "process_lock.py", "waiting.py"):
         shutil.copy(ROOT / "innet" / "core" / name, core)
     (folder / "constants.py").write_text("STEP = 1\n")
     (folder / "called.py").write_text(CALLED)
@@ -227,6 +227,30 @@ if __name__ == "innet.caller":
         caller(-3)
     except ValueError as error:
         print(error.args[1], sum(caller.stats.cache_hits.values()))
+"""
+
+
+def test_who_wants_to_say_so_is_told_of_what_is_not_on_disk(package: Path) -> None:
+    (package / "caller.py").write_text(HOOKED)
+    assert run(package) == (2, 1)
+    assert run(package) == (2, 0)
+
+
+HOOKED = """
+from contextlib import contextmanager
+from innet.core import waiting
+from innet.core.numba_cache import njit
+told = []
+@contextmanager
+def compiling():
+    told.append(None)
+    yield
+waiting.hooks.compiling = compiling
+@njit(cache=True)
+def increment(x):
+    return x + 1
+if __name__ == "innet.caller":
+    print(increment(1), len(told))
 """
 
 

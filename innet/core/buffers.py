@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 _SMALL = 1 << 17  # bytes; the C library keeps memory of this size itself
-#: Bytes: pieces begin at a multiple, as writing past the caches asks for.
-LINE = 64
+_LINE = 64  # bytes; pieces begin at a multiple, as writing past the caches asks for
 _CACHED = 4 << 20  # bytes; what is larger has left a core's cache before it is read again
 _KEPT = 24  # unused pieces that are kept at the most; those that have waited longest are given up
 
@@ -88,5 +87,5 @@ def _take(needed: int) -> memoryview:
         if needed <= piece.nbytes <= 2 * needed:
             return piece
         _unused.append(piece)
-    room = np.empty(needed + LINE, np.uint8)
-    return room[-room.ctypes.data % LINE :][:needed].data
+    room = np.empty(needed + _LINE, np.uint8)
+    return room[-room.ctypes.data % _LINE :][:needed].data

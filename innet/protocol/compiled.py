@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
-from innet.kernels.cpu.intrinsics import put
 from innet.protocol.counters import Stats
 from innet.protocol.timers import PACE_REORDERING, SLOTS, TIMERS, TimerState, hear, overtake
 from innet.wire import CONGESTED, HEADER, Flag
@@ -21,6 +20,7 @@ from innet.wire.compiled import (
     check_frame,
     check_headers,
     read_checked,
+    read_floats,
     write_floats,
     write_values,
 )
@@ -46,7 +46,6 @@ _AT_SEQUENCE, _AT_SLOT, _AT_VERSION = (
 )
 _AT_FLAGS, _AT_WORKER, _AT_COUNT = offset_of("flags"), offset_of("worker"), offset_of("count")
 _AT_ELEMENTS, _AT_BITMAP = offset_of("elements"), offset_of("bitmap")
-_SCALE, _STEP, _PAST = range(3)  # of the numbers of floats
 _NAMES = ((_AT_JOB, _JOB), (_AT_EPOCH, _EPOCH), (_AT_WORKER, _WORKER))
 
 
@@ -114,30 +113,6 @@ _TAKE = (
 )
 
 
-@njit("void(i4[::1], i4[::1], f8[::1], f4[::1], i8)", cache=True, nogil=True)
-def _keep(
-    words: NDArray[np.int32],
-    place: NDArray[np.int32],
-    numbers: NDArray[np.float64],
-    sums: NDArray[np.float32],
-    first: int,
-) -> None:
-    """Write what words of fixed-point numbers stand for, as ``Kernels.dequantize`` does; past the
-    caches, the words to their place, too.
-    """
-    step, end = numbers[_STEP], min(first + len(words), len(sums))
-    if numbers[_PAST] > 0:
-        put(words, place, 0, len(words), True)
-        stretch = np.empty(len(words), np.float32)
-        for index in range(end - first):
-            stretch[index] = np.float32(np.float64(words[index]) * step) + np.float32(0)
-        put(stretch, sums, first, end, True)
-        return
-    values = sums[first:end]
-    for index in range(len(values)):
-        values[index] = np.float32(np.float64(words[index]) * step) + np.float32(0)  # not -0.0
-
-
 @njit(inline="always", nogil=True)
 def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     frame: NDArray[np.uint8],
@@ -156,9 +131,6 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     at = rules[0, 1]
     window = len(chunk)
     verdict, number, slot, index, is_read = _ANSWER, 0, 0, 0, False
-    # What is written past the caches is read from memory of its own before.
-    past = len(sums) > 0 and numbers[_PAST] > 0
-    here = who.view(np.int32)  # of that type, and nothing to be read
     header = frame[at : at + _HEADER_BYTES]
     if check_headers(frame, length, rules) == 0:
         # Of a frame that answers a chunk, values are read and summed at once. Where the sum is
@@ -168,8 +140,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
             slot = _short(header, _AT_SLOT)
             number = chunk[slot]
             index = number - member[4]
-            here = np.empty(words.shape[1], np.int32) if past else words[index]
-            is_read = read_checked(frame, at, here)
+            is_read = read_checked(frame, at, words[index])
     if not is_read:
         reason = check_frame(frame, length, rules)
         if reason != 0:
@@ -180,7 +151,8 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
         return 0
     stats[_ANSWER] += 1
     if len(sums) > 0:  # while the words are in the cache
-        _keep(here, words[index], numbers, sums, index * len(here))
+        first = index * words.shape[1]
+        read_floats(words[index], numbers[1], sums[first : first + words.shape[1]])
     who[index] = _long(header, _AT_BITMAP)
     flags = np.int64(header[_AT_FLAGS])
     stats[_FLAGS] |= flags
@@ -226,9 +198,7 @@ def take(
             sent; and their timers, which stop when a chunk is answered.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
             (chunks, V) int32 values, (chunks,) uint32 bitmaps, and float32 what all values stand
-            for, or empty. And float64 (3,), the second of which is how much a 1 stands for; with
-            the third, both kinds of values are written past the caches, where each row of them
-            begins at a multiple of 64 bytes.
+            for, or empty. And float64 (2,), the second of which is how much a 1 stands for.
         notes: int64, see ``Stats``, added to. And float64 (5,): the time; the longest wait for
             which a chunk of the first window is measured, since longer ones are due to late peers;
             the longest such wait of a chunk that was sent once, raised; and of the answered chunk
@@ -350,7 +320,7 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
     begin = index * values
     if len(floats) > 0:
         end = min(begin + values, len(floats))
-        write_floats(frame, at, floats[begin:end], numbers[_SCALE])
+        write_floats(frame, at, floats[begin:end], numbers[0])
     else:
         write_values(frame, at, words[begin : min(begin + values, len(words))])
 
@@ -375,7 +345,7 @@ def fill(
         where: (window,) int64, the chunk in each slot; and the first chunk of the all-reduce.
         message: int32 words of all chunks, without padding of the last one; (chunks,): uint8
             operation and uint16 elements of each; float32 of which words are made instead, or
-            empty; and float64 (3,), the first of which is their scale.
+            empty; and float64 (2,), the first of which is their scale.
     """
     slots, flags = which
     for row in range(len(slots)):

@@ -40,7 +40,7 @@ def serial_distance(sequence: int, reference: int) -> int:
 _INT32 = np.dtype(np.int32)
 _OPERATIONS = frozenset(ReduceOp)
 _NO_WORDS = np.empty(0, np.int32)
-_NO_FLOATS = np.empty(0, np.float32), np.empty(0, np.float32), np.zeros(3)
+_NO_FLOATS = np.empty(0, np.float32), np.empty(0, np.float32), np.zeros(2)
 _CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one often the same
 
 
@@ -90,9 +90,8 @@ class Message:
         words: int32, all chunks in order; padding of the very last one may be missing. Empty while
             they are made chunk by chunk.
         floats: what words are made of chunk by chunk, shape (n,), and what the results stand for,
-            filled in as they arrive; and shape (3,), float64, the scale, the step, and whether
-            results pass the caches, see ``innet.protocol.compiled.take``. Empty arrays where words
-            are given.
+            filled in as they arrive; and shape (2,), float64, the scale and the step. Empty arrays
+            where words are given.
         combined: shape (chunks, values), int32: the results; undefined before they arrive.
         operation: shape (chunks,), uint8, a ReduceOp each.
         elements: shape (chunks,), uint16, how many values of a chunk are filled.
@@ -128,9 +127,7 @@ class Message:
         self.words = _NO_WORDS
         self._float_segment = segment
         sums: NDArray[np.float32] = buffers.empty(segment.size, np.float32)
-        lines = self._values * sums.itemsize % buffers.LINE == 0
-        past = lines and all(map(buffers.passes_caches, (sums, self._results)))
-        self.floats = segment.values, sums, np.array([segment.scale, segment.step, past])
+        self.floats = segment.values, sums, np.array([segment.scale, segment.step])
 
     def settle(self) -> None:
         """Make all words now, and leave it to others what the results stand for."""

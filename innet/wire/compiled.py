@@ -102,6 +102,13 @@ def write_floats(frame: Bytes, offset: int, values: NDArray[np.float32], scale: 
     _finish(frame, offset, len(values), total)
 
 
+@njit("void(i4[::1], f8, f4[::1])", cache=True, nogil=True)
+def read_floats(words: NDArray[np.int32], step: float, values: NDArray[np.float32]) -> None:
+    """What words of fixed-point numbers stand for, as ``Kernels.dequantize`` does."""
+    for index in range(len(values)):
+        values[index] = np.float32(np.float64(words[index]) * step) + np.float32(0)  # not -0.0
+
+
 @njit("void(u1[:,::1], u1[::1], u1[:,::1], i4[:,::1])", cache=True, nogil=True)
 def fill(frames: Bytes, outer: Bytes, headers: Bytes, values: NDArray[np.int32]) -> None:
     """Write whole frames.

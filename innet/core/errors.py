@@ -87,17 +87,21 @@ class UnknownNameError(InputError):
         name: what was asked for.
         known: the names that exist; with dots where they are nested.
         of: what it was looked for in, as in "unknown action 'x' of table t".
+        own: how a name of the user's gets there, said where the name is like no other.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, of: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], *, of: str = "", own: str = ""
+    ) -> None:
         self.kind = kind
         self.name = name
         self.known = sorted(known)
         close = _close(str(name), self.known)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         where = f" of {of}" if of else ""
+        how = f" {own}" if own and not close else ""
         super().__init__(
-            f"unknown {kind} {name!r}{where}.{hint} Known{_listed(self.known, close)}."
+            f"unknown {kind} {name!r}{where}.{hint} Known{_listed(self.known, close)}.{how}"
         )
 
 

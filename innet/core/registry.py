@@ -99,7 +99,11 @@ class Registry(Generic[T]):
         if name not in self._loaded:
             self._read_entry_points()
             if name not in self._targets:
-                raise UnknownNameError(self.kind, name, self.names())
+                own = (
+                    f"Add your own by an entry point {self.group}, or in Python by register "
+                    "(innet help extending)."
+                )
+                raise UnknownNameError(self.kind, name, self.names(), own=own)
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 

@@ -10,6 +10,7 @@ Plain float32 sums, and those of 16 bits, take the time of a ring all-reduce.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -299,6 +300,9 @@ class TimedRing:
         elements: of the gradient.
         baseline: a name of ``RINGS``; "" for float32.
         seed: of what is drawn by chance.
+
+    Attributes:
+        took: seconds of this machine so far, compilation included.
     """
 
     def __init__(
@@ -313,9 +317,11 @@ class TimedRing:
         self._dtype = baseline.removeprefix("ring-") or "float32"
         self._seeds = itertools.count(seed << 32)
         self._known: dict[str, Taken] = {}
+        self.took = 0.0
 
     def take(self) -> dict[str, Taken]:
         """What the next all-reduce takes, by network."""
+        begun = time.perf_counter()
         seed = next(self._seeds)
         found = {}
         for name, network in self._networks.items():
@@ -323,6 +329,7 @@ class TimedRing:
             if is_steady(network):
                 self._known[name] = taken
             found[name] = taken
+        self.took += time.perf_counter() - begun
         return found
 
     def _simulate(self, network: Network, seed: int) -> Taken:

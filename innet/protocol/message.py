@@ -123,7 +123,7 @@ class Message:
             self.words = np.require(words, requirements=["C", "A", "W"])
 
     def _make_floats(self, segment: FloatSegment) -> None:
-        """Have words and what results stand for made chunk by chunk."""
+        """Make words and the floats of results chunk by chunk."""
         self.words = _NO_WORDS
         self._float_segment = segment
         sums: NDArray[np.float32] = buffers.empty(segment.size, np.float32)

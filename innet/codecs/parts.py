@@ -143,6 +143,8 @@ Floats = NDArray[np.float32]
 """An array of float32."""
 Ints = NDArray[np.int32]
 """An array of int32."""
+Longs = NDArray[np.int64]
+"""An array of int64."""
 CarrySteps = Generator[list[Segment], list[Ints], "Total"]
 """What `Carrier.carry` returns: yields segments, is sent combined words, returns the total."""
 SparseValues = tuple[Ints | None, Floats]
@@ -390,11 +392,28 @@ class Selector(Part[P]):
             selected: SparseValues = stop.value
             return selected
 
-    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
+    def chunks_of_sum(self, size: int, workers: int) -> Longs:
+        """Parts of memory + gradient of whose chunks ``choose_from_sum`` wants the largest, for
+        ``Kernels.add_scaled_argmax``: shape (p, 3), none by default.
+        """
+        del size, workers
+        return np.empty((0, 3), np.int64)
+
+    def choose_from_sum(
+        self, gradient: Floats, memory: Floats, workers: int, largest: Ints
+    ) -> SelectSumSteps:
         """``choose`` of memory + gradient. Override it if few of the sums are needed.
 
         If the values are None, the sums at the indices are sent.
+
+        Args:
+            gradient: shape (d,).
+            memory: shape (d,).
+            workers: number of workers that take part.
+            largest: the index of the largest magnitude of the sum in each of the chunks of
+                ``chunks_of_sum``, ascending.
         """
+        del largest
         total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
         selected = yield from self.choose(total, workers)
         check_selected(selected, total.size, f"selector {self.name!r}")

@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from innet.core.errors import StateError
@@ -62,9 +63,25 @@ def in_parts(work: Callable[[int, int], object], size: int, step: int) -> None:
         work(0, size)
         return
     each = -(-size // (parts * step)) * step
-    begins = range(0, size, each)
-    with parallel_map(len(begins)) as run:
-        list(run(lambda begin: work(begin, min(begin + each, size)), begins))
+    others = [
+        _helpers().submit(work, begin, min(begin + each, size)) for begin in range(each, size, each)
+    ]
+    try:
+        work(0, each)  # here, so that one thread less is woken
+    finally:
+        wait(others)  # they use the same arrays
+    for other in others:
+        other.result()
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    """Threads for parts. They are kept: to start one takes as long as a part of a millisecond."""
+    return ThreadPoolExecutor(cores(), "innet-part")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # a child has no threads
 
 
 class ExclusiveUse:

@@ -20,7 +20,7 @@ from typing import Protocol, cast
 
 from innet.core.errors import InputError, UnknownNameError
 from innet.kernels import gpu
-from innet.kernels.arrays import Doubles, Floats, Ints
+from innet.kernels.arrays import Doubles, Floats, Ints, Longs
 from innet.kernels.layout.bloom import Filter
 from innet.kernels.layout.count_sketch import CountLayout
 from innet.kernels.layout.lhc import SketchLayout
@@ -142,8 +142,22 @@ class Kernels(Protocol):
         """
         ...
 
-    def chunk_argmax_sum(self, x: Floats, y: Floats, chunk: int, /) -> Ints:
-        """``chunk_argmax`` of x + y, which may be infinite; the sum is not stored."""
+    def add_scaled_argmax(
+        self, x: Floats, y: Floats, weight: float, parts: Longs, /
+    ) -> tuple[Floats, int, Ints]:
+        """``add_scaled``, and ``chunk_argmax`` of parts of x + y, which may be infinite.
+
+        Args:
+            x: shape (n,).
+            y: shape (n,).
+            weight: of y in the sum that is returned.
+            parts: shape (p, 3): begin, end and length of a chunk of each part, ascending, none of
+                them empty.
+
+        Returns:
+            X + weight · y and the bits of its largest magnitude; the index of the largest |x + y|
+            of each chunk, ascending.
+        """
         ...
 
     def select_above_chunk_max(

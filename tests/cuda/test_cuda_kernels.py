@@ -201,8 +201,9 @@ def test_largest_of_chunks(data):
         largest = naive.chunk_argmax(x, chunk)
         assert_same(gpu.chunk_argmax(x, chunk), largest)
         gradient = vector(data, x.size)
-        of_sum = naive.chunk_argmax_sum(x, gradient, chunk)
-        assert_same(gpu.chunk_argmax_sum(x, gradient, chunk), of_sum)
+        for parts in gradients.parts_of(x.size):
+            of_sum = naive.add_scaled_argmax(x, gradient, 0.1, parts)
+            assert_same(gpu.add_scaled_argmax(x, gradient, 0.1, parts), of_sum)
         arguments = x, gradient, data.draw(st.sampled_from((0.0, 0.3, 1.0))), chunk
         assert_same(
             gpu.select_above_chunk_max(*arguments), naive.select_above_chunk_max(*arguments)

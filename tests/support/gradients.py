@@ -41,6 +41,15 @@ def densities() -> st.SearchStrategy[float]:
     return st.sampled_from((0.0, 0.001, 0.01, 0.05, 0.3, 1.0))
 
 
+def parts_of(size: int) -> tuple[NDArray[np.int64], ...]:
+    """Parts of so many elements with their chunks, for ``add_scaled_argmax``: none, all, some."""
+    if not size:
+        return (np.empty((0, 3), np.int64),)
+    third = max(1, size // 3)
+    some = [(0, third, 3), (min(third + 1, size - 1), size, 100)]
+    return tuple(np.array(each, np.int64) for each in ([(0, size, 16)], some))
+
+
 class Recipe(NamedTuple):
     """What a gradient looks like, but for its random numbers."""
 

@@ -121,7 +121,8 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
             if chosen.filter is not None:
                 items = kernels.bloom_query(union, size, chosen.filter)
             found, missing = kernels.lhc_peel(items, summed, size, layout)
-            return *found, missing
+            # Others get a copy of this, and there is mostly nothing missing.
+            return *found, missing if missing.any() else missing[:0]
 
         once = self.context.decoding or current_decoding()
         if once is None:
@@ -196,6 +197,6 @@ def _is_peeled(found: tuple[Ints, ...], size: int) -> bool:
     if len(found) != 3:
         return False
     listed, integers, missing = found
-    if listed.size != integers.size or missing.size != -(-size // 32):
+    if listed.size != integers.size or missing.size not in {0, -(-size // 32)}:
         return False
     return not listed.size or bool(listed.min() >= 0 and listed.max() < size)

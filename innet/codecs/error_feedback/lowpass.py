@@ -107,12 +107,15 @@ class LowPass(Residual):
         memory = self._so_far(gradient)
         # What is taken in where nothing is sent, before anybody knows where that is: so whether the
         # gradient is finite is seen in the reading that has to be, and while another one leads.
-        taken, bits = self.context.kernels.add_scaled(memory, gradient, float(self._beta))
+        # The memory is read once, for this and for what the selector looks for in the sum.
+        taken, bits, largest = self.context.kernels.add_scaled_argmax(
+            memory, gradient, float(self._beta), selector.chunks_of_sum(gradient.size, workers)
+        )
         if bits >= _INFINITY:
             self._check_sum(gradient, memory)
         self.residual, self._gradient = memory, gradient
         selector.observe(gradient)
-        indices, values = yield from selector.choose_from_sum(gradient, memory, workers)
+        indices, values = yield from selector.choose_from_sum(gradient, memory, workers, largest)
         if indices is not None:
             check_indices(indices, np.size(indices), gradient.size, f"selector {selector.name!r}")
         filtered = self._filtered = self._filter(memory, gradient, indices, taken, bits)

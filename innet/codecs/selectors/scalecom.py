@@ -20,6 +20,7 @@ from innet.codecs.parts import (
     Context,
     Floats,
     Ints,
+    Longs,
     Selector,
     SelectSteps,
     SelectSumSteps,
@@ -159,10 +160,22 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         indices = yield from self._follow(local, x.size, workers)
         return indices, x[indices]
 
-    def choose_from_sum(self, gradient: Floats, memory: Floats, workers: int) -> SelectSumSteps:
+    def chunks_of_sum(self, size: int, workers: int) -> Longs:
+        parts: list[tuple[int, int, int]] = []
+        if self._leads(workers) and not self._everything(size):
+            layers = self._division(size).layers
+            chunked = [(layer, code) for layer, code in layers if isinstance(code, ChunkCode)]
+            parts = [(layer.start, layer.stop, code.chunk) for layer, code in chunked]
+        return np.array(parts, np.int64).reshape(-1, 3)
+
+    def choose_from_sum(
+        self, gradient: Floats, memory: Floats, workers: int, largest: Ints
+    ) -> SelectSumSteps:
         if self._everything(gradient.size):
             return None, None
-        local = self._lead(memory, gradient) if self._leads(workers) else None
+        local = None
+        if self._leads(workers):
+            local = self._lead_from_sum(gradient, memory, largest)
         indices = yield from self._follow(local, gradient.size, workers)
         return indices, None
 
@@ -225,8 +238,8 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         warm = self._step < self.parameters.warmup
         return warm or size == 0 or not self._division(size).chosen
 
-    def _lead(self, x: Floats, y: Floats | None = None) -> list[Ints]:
-        """This worker's choice from x, or x + y, in each layer that is not sent completely.
+    def _lead(self, x: Floats) -> list[Ints]:
+        """This worker's choice from x in each layer that is not sent completely.
 
         Indices count from the layer's first element.
         """
@@ -234,12 +247,22 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
         chosen = []
         for layer, code in self._division(x.size).layers:
             if isinstance(code, SortedCode):
-                part = x[layer] if y is None else x[layer] + y[layer]
-                chosen.append(kernels.top_k(part, code.count)[0])
-            elif isinstance(code, ChunkCode) and y is None:
+                chosen.append(kernels.top_k(x[layer], code.count)[0])
+            elif isinstance(code, ChunkCode):
                 chosen.append(kernels.chunk_argmax(x[layer], code.chunk))
-            elif isinstance(code, ChunkCode) and y is not None:
-                chosen.append(kernels.chunk_argmax_sum(x[layer], y[layer], code.chunk))
+        return chosen
+
+    def _lead_from_sum(self, gradient: Floats, memory: Floats, largest: Ints) -> list[Ints]:
+        """``_lead`` of memory + gradient; ``largest`` are those of ``chunks_of_sum``."""
+        chosen, found = [], 0
+        for layer, code in self._division(gradient.size).layers:
+            if isinstance(code, SortedCode):
+                x = memory[layer] + gradient[layer]
+                chosen.append(self.context.kernels.top_k(x, code.count)[0])
+            elif isinstance(code, ChunkCode):
+                here = largest[found : found + code.count]
+                chosen.append(here - np.int32(layer.start) if layer.start else here)
+                found += code.count
         return chosen
 
     def _encode(self, chosen: list[Ints], size: int, words: Ints) -> None:

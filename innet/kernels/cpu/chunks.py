@@ -1,7 +1,8 @@
 """The largest element of each chunk, and the elements that reach the largest of their chunk.
 
 To find a chunk's largest element, magnitude and index are combined into one number, and the maximum
-of these is taken: in any order, in vectors, and without branches.
+of these is taken: in any order, in vectors, and without branches. Of sums, the maximum of the
+magnitudes is taken in windows of 16 elements, and then looked for.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ import numpy as np
 
 from innet.core import buffers
 from innet.core.numba_cache import njit
-from innet.kernels.arrays import Floats, Ints, Words
+from innet.kernels.arrays import Floats, Ints, Longs, Words, chunks_of
 from innet.kernels.cpu.bitmap import words_to_indices
 from innet.kernels.cpu.intrinsics import (
+    add_scaled_16,
     float_of_bits,
     largest_16,
+    largest_sum_16,
     magnitude_bits,
+    sum_flags_16,
     threshold_flags_16,
+    trailing_zeros,
 )
 
 _LAST = 0x7FFFFFFF  # no element has a larger index
+_WINDOW = 16
 
 
 def chunk_argmax(x: Floats, chunk: int, /) -> Ints:
@@ -29,11 +35,15 @@ def chunk_argmax(x: Floats, chunk: int, /) -> Ints:
     return indices
 
 
-def chunk_argmax_sum(x: Floats, y: Floats, chunk: int, /) -> Ints:
-    """See ``innet.kernels.Kernels.chunk_argmax_sum``."""
-    indices: Ints = buffers.empty(-(-x.size // chunk), np.int32)
-    _chunk_argmax_sum(x, y, chunk, indices)
-    return indices
+def add_scaled_argmax(
+    x: Floats, y: Floats, weight: float, parts: Longs, /
+) -> tuple[Floats, int, Ints]:
+    """See ``innet.kernels.Kernels.add_scaled_argmax``."""
+    total: Floats = buffers.empty(x.size, np.float32)
+    indices: Ints = buffers.empty(chunks_of(parts), np.int32)
+    past = buffers.passes_caches(total)
+    bits = _add_scaled_argmax(x, y, np.float32(weight), parts, total, past, indices)
+    return total, int(bits), indices
 
 
 @njit(cache=True, nogil=True)
@@ -54,14 +64,58 @@ def _chunk_argmax(x: Floats, chunk: int, indices: Ints) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _chunk_argmax_sum(x: Floats, y: Floats, chunk: int, indices: Ints) -> None:
-    for c in range(indices.size):
-        begin = c * chunk
-        first, second = x[begin : begin + chunk], y[begin : begin + chunk]
-        largest = np.int64(0)
-        for i in range(first.size):
-            largest = max(largest, _key(first[i] + second[i], i))
-        indices[c] = begin + _LAST - (largest & _LAST)
+def _add_scaled_argmax(  # noqa: PLR0917 - compiled functions are called by position
+    x: Floats,
+    y: Floats,
+    weight: np.float32,
+    parts: Longs,
+    total: Floats,
+    past: bool,
+    indices: Ints,
+) -> np.int32:
+    """Each chunk is looked at when it has been added up, while it is in the cache.
+
+    Returns the bits of the largest magnitude of the total.
+    """
+    maxima = np.zeros(16, np.int32)
+    full = x.size // 16 * 16
+    added = found = 0
+    for p in range(parts.shape[0]):
+        end, chunk = parts[p, 1], parts[p, 2]
+        for begin in range(parts[p, 0], end, chunk):
+            size = min(chunk, end - begin)
+            while added < min(begin + size, full):
+                add_scaled_16(x, y, added, weight, total, past, maxima)
+                added += 16
+            indices[found] = _argmax_of_sum(x, y, begin, size)
+            found += 1
+    while added < full:
+        add_scaled_16(x, y, added, weight, total, past, maxima)
+        added += 16
+    largest = maxima.max()
+    for i in range(full, x.size):
+        total[i] = x[i] + weight * y[i]
+        largest = max(largest, magnitude_bits(total[i]))
+    return np.int32(largest)
+
+
+@njit(cache=True, nogil=True)
+def _argmax_of_sum(x: Floats, y: Floats, begin: int, size: int) -> int:
+    """The first index of the largest magnitude of the sum in a chunk."""
+    if size < _WINDOW:
+        key = np.int64(0)
+        for i in range(size):
+            key = max(key, _key(x[begin + i] + y[begin + i], i))
+        return int(begin + _LAST - (key & _LAST))
+    last = begin + size - _WINDOW
+    largest = np.int32(0)
+    for i in range(begin, begin + size, _WINDOW):
+        largest = max(largest, largest_sum_16(x, y, min(i, last)))
+    for i in range(begin, begin + size, _WINDOW):
+        flags = sum_flags_16(x, y, min(i, last), largest)
+        if flags != np.uint64(0):
+            return int(min(i, last) + trailing_zeros(flags))
+    return begin
 
 
 # ----------------------------------------------------------------------------
@@ -71,7 +125,6 @@ def _chunk_argmax_sum(x: Floats, y: Floats, chunk: int, indices: Ints) -> None:
 # Chunks are short and of any length. So they are processed in windows of 16 elements, of which the
 # last overlaps the one before it; maxima and flags may be taken twice.
 
-_WINDOW = 16
 _LOW = np.uint64(0xFFFFFFFF)
 
 

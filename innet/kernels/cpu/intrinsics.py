@@ -89,6 +89,16 @@ if TYPE_CHECKING:
     def largest_16(x: Floats, start: int) -> np.int32:
         """The bits of the largest |x[start + l]| for l = 0 .. 15. Nothing checks the bounds."""
 
+    def largest_sum_16(x: Floats, y: Floats, start: int) -> np.int32:
+        """The bits of the largest |x + y| at start + l, for l = 0 .. 15. Nothing checks the
+        bounds.
+        """
+
+    def sum_flags_16(x: Floats, y: Floats, start: int, bits: np.int32) -> np.uint64:
+        """Bit l tells whether |x + y| has these bits at start + l, for l = 0 .. 15. Nothing checks
+        the bounds.
+        """
+
     def threshold_flags_16(
         x: Floats, y: Floats, start: int, weight: float, least: float
     ) -> np.uint64:
@@ -374,6 +384,27 @@ else:
             return _largest(builder, _magnitudes(builder, builder.load(pointer, align=4)))
 
         return types.int32(x, types.int64), emit
+
+    @intrinsic
+    def largest_sum_16(_typing, x, y, _start):
+        """A sum, an and with all but the signs, a maximum across the vector."""
+
+        def emit(context, builder, signature, arguments):
+            sums = _sums_at(context, builder, signature, arguments)
+            return _largest(builder, _magnitudes(builder, sums))
+
+        return types.int32(x, y, types.int64), emit
+
+    @intrinsic
+    def sum_flags_16(_typing, x, y, _start, _bits):
+        """A sum, an and with all but the signs, a comparison."""
+
+        def emit(context, builder, signature, arguments):
+            words = _magnitudes(builder, _sums_at(context, builder, signature, arguments))
+            flags = builder.icmp_signed("==", words, _everywhere(builder, arguments[3], 16))
+            return builder.zext(builder.bitcast(flags, _I16), _I64)
+
+        return types.uint64(x, y, types.int64, types.int32), emit
 
     @intrinsic
     def threshold_flags_16(_typing, x, y, _start, _weight, _least):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from innet.core import buffers
 from innet.core.numba_cache import njit
+from innet.core.threads import in_parts
 from innet.kernels.arrays import Ints, Words
 from innet.kernels.cpu.bitmap import (
     AT_ONCE,
@@ -37,6 +38,7 @@ Hashing = tuple[np.uint32, np.uint32, np.uint64, np.uint64, tuple[np.uint64, ...
 Hash = tuple[np.uint64, np.uint64, np.uint64]  # determines a block's cells and signs
 Strip = NDArray[np.uint64]  # shape (CELLS + hashes, n)
 States = NDArray[np.uint64]  # a word for each cell
+Range = tuple[int, int]  # its beginning and its end
 Graph = tuple[Ints, Hashing, States]  # the elements by number, and what their cells hold
 
 STRIP = 128  # elements hashed side by side; their strip stays in the L1 cache
@@ -255,6 +257,9 @@ _SIGN = np.uint64(6)
 _NUMBER = np.uint64(7)
 _RECOVERED = np.int32(-(2**31))  # the highest bit marks a recovered element
 _NONE = np.uint64(0)
+_UP, _DOWN, _AGAIN = range(3)  # cells are visited ascending, descending, or once more
+# Two threads take less time where each half is large, and what is between them small.
+_SPLIT_STARTS, _SPLIT_ITEMS = 32, 1 << 15
 
 
 def lhc_peel(
@@ -265,21 +270,19 @@ def lhc_peel(
     Scratch: 16 bytes per cell, 12 per element in the bitmap, and a copy of the bitmap; less than
     twice the gradient if the bitmap has fewer than a quarter of the elements.
     """
-    hashing = hashing_of(layout)
     # Number the elements in the order in which they will be peeled.
     items = words_to_indices(without_tail(bitmap, size))
     positions = buffers.empty(items.size if layout.coupled else 0, np.int32)
-    order = _sorted(items, layout, positions)
+    order, ends = _sorted(items, layout, positions)
     # Peel; the fast way if no cell holds too many elements.
-    states = buffers.empty(layout.cells, np.uint64)
     values = buffers.empty(order.size, np.int32)
-    recovered = 0
-    if items.size < _MOST and _occupy(order, hashing, sketch, states):
-        recovered = _peel(
-            order, hashing, states, buffers.empty(layout.cells + 1, np.uint64), values
-        )
-    else:
-        _peel_any(order, hashing, states, sketch.copy(), values)
+    recovered = -1
+    if items.size < _MOST:
+        recovered = _peel_fast(order, ends, layout, sketch, values)
+    if recovered < 0:
+        order &= ~_RECOVERED  # one half may have been peeled
+        states = buffers.empty(layout.cells, np.uint64)
+        _peel_any(order, hashing_of(layout), states, sketch.copy(), values)
     # Note what is missing, and put the values back into the order of the elements.
     missing = buffers.zeros(-(-size // 32), np.uint32)
     if recovered < order.size:
@@ -291,19 +294,21 @@ def lhc_peel(
     return (items, integers), missing.view(np.int32)
 
 
-def _sorted(items: Ints, layout: SketchLayout, positions: Ints) -> Ints:
-    """A copy of the elements sorted by first segment, ascending in each.
+def _sorted(items: Ints, layout: SketchLayout, positions: Ints) -> tuple[Ints, Ints]:
+    """A copy of the elements sorted by first segment, ascending in each; and where each segment
+    ends in it.
 
-    ``places``, one per element, become their positions in it. Plain hashing has one segment, and
-    leaves ``places`` as they are.
+    ``positions``, one per element, become their positions in it. Plain hashing has one segment,
+    and leaves ``positions`` as they are.
     """
     order = buffers.empty(items.size, np.int32)
-    if layout.coupled:
-        _first_segments(items, hashing_of(layout), positions)
-        _sort(items, np.zeros(layout.starts, np.int32), positions, order)
-    else:
+    if not layout.coupled:
         order[:] = items
-    return order
+        return order, np.array([items.size], np.int32)
+    ends = np.zeros(layout.starts, np.int32)
+    _first_segments(items, hashing_of(layout), positions)
+    _sort(items, ends, positions, order)
+    return order, ends
 
 
 @njit(cache=True, nogil=True)
@@ -314,7 +319,7 @@ def _first_segments(items: Ints, hashing: Hashing, segments: Ints) -> None:
 
 @njit(cache=True, nogil=True)
 def _sort(items: Ints, ends: Ints, positions: Ints, order: Ints) -> None:
-    """``places``, the elements' segments before; ``ends``, zero for each segment, are not kept."""
+    """``positions`` are the elements' segments before; ``ends`` are zero."""
     # Count the elements of each segment, and sum the counts to the segments' beginnings.
     for i in range(items.size):
         ends[np.uint64(positions[i])] += 1
@@ -332,9 +337,68 @@ def _sort(items: Ints, ends: Ints, positions: Ints, order: Ints) -> None:
         ends[segment] = position + 1
 
 
+def _peel_fast(order: Ints, ends: Ints, layout: SketchLayout, sketch: Ints, values: Ints) -> int:
+    """Peel, from both ends at once where a core is idle.
+
+    Then each half of the cells has a thread, which takes out the elements that have no cell in the
+    other half. What is left in between is peeled when both are done.
+
+    Returns:
+        How many elements were recovered; -1 if a cell holds too many.
+    """
+    hashing, count = hashing_of(layout), order.size
+    states = buffers.empty(layout.cells, np.uint64)
+    stack = buffers.empty(layout.cells + 2, np.uint64)
+    segment, later = layout.part * layout.lanes, layout.hashes - 1  # later segments of an element
+    middle = (layout.starts + later) // 2  # the first segment of the second half
+    half = middle * segment
+    splits = layout.starts >= _SPLIT_STARTS and count >= _SPLIT_ITEMS
+    # The elements between have cells in both halves.
+    between = (int(ends[middle - 1 - later]), int(ends[middle - 1])) if splits else (count, count)
+    recovered = []
+
+    def peel(begin: int, end: int) -> None:
+        """The halves from ``begin`` to ``end``, of two."""
+        own, way, room = (0, count), _UP, stack
+        shared, cells = between, (half * begin, half if end == 1 else layout.cells)
+        if end - begin == 2:
+            shared = count, count
+        elif begin == 0:
+            own, room = (0, between[0]), stack[: half + 1]
+        else:
+            own, way, room = (between[1], count), _DOWN, stack[half + 1 :]
+        fits = _occupy(order, own, shared, cells, hashing, sketch, states)
+        found = _peel(order, own, cells, way, hashing, states, room, values) if fits else -1
+        recovered.append(found)
+
+    if splits:
+        in_parts(peel, 2, 1)
+    else:
+        peel(0, 2)
+    if min(recovered) < 0:
+        return -1
+    if len(recovered) > 1:
+        # Of the cells that hold elements between, those with a single one were left alone.
+        near = half - later * segment, half + later * segment
+        recovered.append(_peel(order, (0, count), near, _AGAIN, hashing, states, stack, values))
+    return sum(recovered)
+
+
 @njit(cache=True, nogil=True)
-def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool:
-    """Fill in the states, whose earlier contents are ignored: each is initialized just in time.
+def _occupy(  # noqa: PLR0917 - compiled functions are called by position
+    order: Ints,
+    own: Range,
+    shared: Range,
+    cells: Range,
+    hashing: Hashing,
+    sketch: Ints,
+    states: States,
+) -> bool:
+    """Fill in the states of some cells, whose earlier contents are ignored: each is initialized
+    just in time.
+
+    The elements with the numbers ``own`` have all of their cells there. Those with the numbers
+    ``shared`` have others, too.
 
     Returns:
         Whether no cell holds too many elements.
@@ -343,9 +407,9 @@ def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool
     segment = int(hashing[0] << hashing[2])
     strip = new_strip(STRIP, hashing)
     words = np.empty((hashes, STRIP), np.uint64)
-    begun = 0
-    for start in range(0, order.size, STRIP):
-        count = min(STRIP, order.size - start)
+    begun = cells[0]
+    for start in range(own[0], own[1], STRIP):
+        count = min(STRIP, own[1] - start)
         load_strip(order, start, count, strip)
         hash_strip(strip, hashing)
         end = (int(first_segment(strip[Z0, count - 1], hashing)) + hashes) * segment
@@ -355,7 +419,14 @@ def _occupy(order: Ints, hashing: Hashing, sketch: Ints, states: States) -> bool
         _element_words(start, strip, words)
         if not _add_words(count, strip, words, hashing, states):
             return False
-    _clear_states(begun, states.size, sketch, states)
+    _clear_states(begun, cells[1], sketch, states)
+    for start in range(shared[0], shared[1], STRIP):
+        count = min(STRIP, shared[1] - start)
+        load_strip(order, start, count, strip)
+        hash_strip(strip, hashing)
+        _element_words(start, strip, words)
+        if not _add_words_within(cells, count, strip, words, states):
+            return False
     return True
 
 
@@ -389,11 +460,39 @@ def _add_words(count: int, strip: Strip, words: Words64, hashing: Hashing, state
 
 
 @njit(cache=True, nogil=True)
-def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: Ints) -> int:
-    """Peel until no cell holds a single element. Recovered elements are negative in ``order``.
+def _add_words_within(
+    cells: Range, count: int, strip: Strip, words: Words64, states: States
+) -> bool:
+    """``_add_words`` to those of the elements' cells that are among ``cells``."""
+    counted = _UNSEEN
+    first, size = np.uint64(cells[0]), np.uint64(cells[1] - cells[0])
+    for b in range(count):
+        for j in range(words.shape[0]):
+            cell = strip[CELLS + j, b]
+            if cell - first < size:
+                state = states[cell] + words[j, b]
+                states[cell] = state
+                counted &= state
+    return bool(counted != _NONE)
+
+
+@njit(cache=True, nogil=True)
+def _peel(  # noqa: PLR0917 - compiled functions are called by position
+    order: Ints,
+    own: Range,
+    cells: Range,
+    way: int,
+    hashing: Hashing,
+    states: States,
+    stack: States,
+    values: Ints,
+) -> int:
+    """Peel from some cells on until no cell holds a single element with a number in ``own``.
+    Recovered elements are negative in ``order``.
 
     A cell comes to hold a single element at most once, so that the stack cannot overflow. When few
-    elements wait on the stack, a few more cells are visited; so memory accesses stay near them.
+    elements wait on the stack, a few more cells are visited, the ``way`` that is said; so memory
+    accesses stay near them.
 
     A batch taken from the stack is hashed only after the previous batch has been taken out of its
     cells. By then the batch is in memory, and vectors of it are read without a stall.
@@ -405,17 +504,23 @@ def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: 
     strip = new_strip(_BATCH, hashing)
     words = np.empty((1 + hashes, _BATCH), np.uint64)
     waiting = np.zeros((2, _BATCH), np.uint64)
-    # An element alone in a cell before ``seen`` has no cell after the next segments.
+    # An element alone in a cell that was seen has no cell after the next segments.
     ahead = hashes * int(hashing[0] << hashing[2])
+    unseen = _NONE if way == _AGAIN else _UNSEEN
+    size = cells[1] - cells[0]
     seen = fetched = recovered = 0
     top = ready = _NONE
     while True:
         # Visit further cells while fewer elements than a batch wait.
-        while seen < states.size and top < np.uint64(_BATCH):
-            end = min(seen + _SWEPT, states.size)
-            top = _push_singles(seen, end, states, stack, top)
-            seen = end
-            fetched = _prefetch_region(fetched, seen + ahead, states, order, values)
+        while seen < size and top < np.uint64(_BATCH):
+            more = min(_SWEPT, size - seen)
+            begin = cells[1] - seen - more if way == _DOWN else cells[0] + seen
+            top = _push_singles(begin, begin + more, states, unseen, stack, top)
+            seen += more
+            more = min(seen + ahead, size) - fetched
+            begin = cells[1] - fetched - more if way == _DOWN else cells[0] + fetched
+            _prefetch_region(begin, begin + more, states, order, values)
+            fetched += more
         if top == _NONE and ready == _NONE:
             return recovered
         # Hash the batch that waits.
@@ -424,17 +529,19 @@ def _peel(order: Ints, hashing: Hashing, states: States, stack: States, values: 
         _signed_words(waiting, strip, words)
         # Take the next batch from the stack, then this one out of its cells.
         bottom = top - min(top, np.uint64(_BATCH))
-        taken = _pop_elements(bottom, top, stack, order, waiting)
+        taken = _pop_elements(bottom, top, stack, order, own, waiting)
         top = _subtract(ready, strip, words, hashing, values, states, stack, bottom)
         ready = taken
         recovered += int(ready)
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _push_singles(begin: int, end: int, states: States, stack: States, top: np.uint64) -> np.uint64:
+def _push_singles(  # noqa: PLR0917 - compiled functions are called by position
+    begin: int, end: int, states: States, unseen: np.uint64, stack: States, top: np.uint64
+) -> np.uint64:
     """Mark the cells as visited; push the words of those with a single element onto the stack."""
     for cell in range(np.uint64(begin), np.uint64(end)):
-        state = states[cell] - _UNSEEN
+        state = states[cell] - unseen
         states[cell] = state
         stack[top] = state
         top += np.uint64((state & _COUNT) == _NONE)
@@ -442,21 +549,23 @@ def _push_singles(begin: int, end: int, states: States, stack: States, top: np.u
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _pop_elements(
-    bottom: np.uint64, top: np.uint64, stack: States, order: Ints, waiting: Words64
+def _pop_elements(  # noqa: PLR0917 - compiled functions are called by position
+    bottom: np.uint64, top: np.uint64, stack: States, order: Ints, own: Range, waiting: Words64
 ) -> np.uint64:
     """Take the stack's elements from ``bottom`` on as the next batch, with their words, except
-    those already recovered from another cell; returns how many.
+    those already recovered from another cell and those that are not ``own``; returns how many.
     """
     ready = _NONE
+    first, count = np.uint64(own[0]), np.uint64(own[1] - own[0])
     for q in range(bottom, top):
         state = stack[q]
         number = (state & _LOW) >> _NUMBER
         item = order[number]
-        order[number] = item | _RECOVERED
+        mine = number - first < count
+        order[number] = item | (_RECOVERED if mine else np.int32(0))
         waiting[0, ready] = np.uint64(item)
         waiting[1, ready] = state
-        ready += np.uint64(item >= 0)
+        ready += np.uint64(mine and item >= 0)
     return ready
 
 
@@ -507,18 +616,16 @@ def _subtract(  # noqa: PLR0917 - compiled functions are called by position
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _prefetch_region(begin: int, end: int, states: States, order: Ints, values: Ints) -> int:
-    """Prefetch the states up to ``end`` and what belongs to them, since they will be visited in an
-    order that the processor cannot predict.
+def _prefetch_region(begin: int, end: int, states: States, order: Ints, values: Ints) -> None:
+    """Prefetch some states and what belongs to them, since they will be visited in an order that
+    the processor cannot predict.
     """
-    end = min(end, states.size)
     for cell in range(begin, end, 8):
         prefetch(states, cell)
     share = order.size / states.size
     for i in range(int(begin * share), int(end * share), 16):
         prefetch(order, i)
         prefetch(values, i)
-    return end
 
 
 @njit(cache=True, nogil=True)

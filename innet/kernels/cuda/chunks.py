@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
+from innet.kernels.arrays import Longs, chunks_of
 from innet.kernels.cuda.bitmap import bitmap_to_indices
 from innet.kernels.cuda.device import (
     Array,
@@ -19,7 +20,7 @@ from innet.kernels.cuda.device import (
     times,
     warps_for,
 )
-from innet.kernels.cuda.residual import sum_of
+from innet.kernels.cuda.residual import add_scaled, sum_of
 
 _MAGNITUDE = 0x7FFFFFFF
 _LAST = 2**31 - 1  # no index is larger
@@ -29,22 +30,30 @@ def chunk_argmax(x: Any, chunk: int, /) -> Any:
     """See ``innet.kernels.Kernels.chunk_argmax``."""
     words = floats(x).view(np.int32)
     indices = empty(-(-words.size // chunk))
-    _chunk_argmax[warps_for(indices.size)](words, chunk, indices)
+    _chunk_argmax[warps_for(indices.size)](words, 0, words.size, chunk, indices)
     return back(indices, x)
 
 
-def chunk_argmax_sum(x: Any, y: Any, chunk: int, /) -> Any:
-    """See ``innet.kernels.Kernels.chunk_argmax_sum``. Scratch: the sum."""
-    return back(chunk_argmax(sum_of(floats(x), floats(y)), chunk), x, y)
+def add_scaled_argmax(x: Any, y: Any, weight: float, parts: Longs, /) -> Any:
+    """See ``innet.kernels.Kernels.add_scaled_argmax``. Scratch: the sum."""
+    words = sum_of(floats(x), floats(y)).view(np.int32)
+    indices = empty(chunks_of(parts))
+    found = 0
+    for begin, end, chunk in parts.tolist():
+        chunks = -(-(end - begin) // chunk)
+        here = indices[found : found + chunks]
+        _chunk_argmax[warps_for(chunks)](words, begin, end, chunk, here)
+        found += chunks
+    return *add_scaled(x, y, weight), back(indices, x, y)
 
 
 @cuda.jit
-def _chunk_argmax(words: Array, chunk: int, indices: Array) -> None:
-    """A warp for each chunk."""
+def _chunk_argmax(words: Array, begin: int, end: int, chunk: int, indices: Array) -> None:
+    """A warp for each chunk of the words from ``begin`` to ``end``."""
     lane = cuda.grid(1) & 31
     for c in range(cuda.grid(1) >> 5, indices.size, cuda.gridsize(1) >> 5):
-        key = np.int64(-1)
-        for i in range(c * chunk + lane, min((c + 1) * chunk, words.size), 32):
+        key, first = np.int64(-1), begin + c * chunk
+        for i in range(first + lane, min(first + chunk, end), 32):
             # Of equal magnitudes the first has the largest key.
             part = (np.int64(words[i] & _MAGNITUDE) << np.int64(32)) | np.int64(_LAST - i)
             key = max(key, part)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.kernels.arrays import Floats, Ints
+from innet.kernels.arrays import Floats, Ints, Longs
 from innet.kernels.reference.residual import add_scaled
 
 
@@ -14,9 +14,16 @@ def chunk_argmax(x: Floats, chunk: int, /) -> Ints:
     return np.array([i + np.argmax(np.abs(x[i : i + chunk])) for i in starts], np.int32)
 
 
-def chunk_argmax_sum(x: Floats, y: Floats, chunk: int, /) -> Ints:
-    """See ``innet.kernels.Kernels.chunk_argmax_sum``."""
-    return chunk_argmax(add_scaled(x, y, 1.0)[0], chunk)
+def add_scaled_argmax(
+    x: Floats, y: Floats, weight: float, parts: Longs, /
+) -> tuple[Floats, int, Ints]:
+    """See ``innet.kernels.Kernels.add_scaled_argmax``."""
+    total, _ = add_scaled(x, y, 1.0)
+    found = [
+        chunk_argmax(total[begin:end], chunk) + np.int32(begin)
+        for begin, end, chunk in parts.tolist()
+    ]
+    return *add_scaled(x, y, weight), np.concatenate([np.empty(0, np.int32), *found])
 
 
 def select_above_chunk_max(

@@ -91,8 +91,8 @@ class Asking(Outside):
 class OfTheSum(First):
     """As a selector does that finds its places without the sum of gradient and memory."""
 
-    def choose_from_sum(self, gradient, memory, workers):
-        del gradient, memory, workers
+    def choose_from_sum(self, gradient, memory, workers, largest):
+        del gradient, memory, workers, largest
         yield from ()
         return np.array([2, 1 << 30], np.int32), None
 

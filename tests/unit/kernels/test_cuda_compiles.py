@@ -48,7 +48,7 @@ KERNELS = {
     "blocks._scatter": "iini",
     "bloom._fill": "insu",
     "bloom._members": "unnsu",
-    "chunks._chunk_argmax": "ini",
+    "chunks._chunk_argmax": "innni",
     "chunks._flag": "ffdfnu",
     "chunks._look_up": "fif",
     "count_sketch._add_up": "fdUnnL",

@@ -84,9 +84,9 @@ def test_sums(fast, data):
             taken, _ = naive.add_scaled(x, y, weight)
             filtered = naive.low_pass(x, y, weight, places, taken)
             assert_same(fast.low_pass(x, y, weight, places, taken.copy()), filtered)
-    for chunk in (3, 16, 100):
-        largest = naive.chunk_argmax_sum(x, y, chunk)
-        assert_same(fast.chunk_argmax_sum(x, y, chunk), largest)
+    for parts in gradients.parts_of(size):
+        largest = naive.add_scaled_argmax(x, y, 0.1, parts)
+        assert_same(fast.add_scaled_argmax(x, y, 0.1, parts), largest)
 
 
 @pytest.mark.parametrize("size", [1 << 20, (1 << 20) + 37])

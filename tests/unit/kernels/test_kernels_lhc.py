@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from innet import kernels
+from innet.core import threads
+from innet.core.threads import while_others_wait
 from innet.kernels import Filter, SketchLayout
 from innet.kernels.reference import lhc as reference
 
@@ -182,3 +184,41 @@ def test_sketches_with_too_many_elements_for_numbers(lanes, hashes, starts, item
     dense = np.zeros(5000, np.int32)
     dense[rng.choice(5000, items, replace=False)] = rng.integers(1, 2**31, items)
     assert_peels_as_the_oracle(dense, layout)
+
+
+@pytest.mark.parametrize(
+    ("layout", "least", "most"),
+    [
+        (SketchLayout(50, 4, 3, 4, 60), 0, 0),
+        (SketchLayout(24, 8, 5, 3, 70), 0, 0),
+        (SketchLayout(40, 4, 3, 4, 60), 5000, 8500),  # from both ends, and no further
+        (SketchLayout(50, 1, 3, 4, 40), 8500, 9000),  # cells hold too many elements
+        (SketchLayout(4, 4, 7, 4, 8), 9000, 9000),  # and nearly all elements are in between
+    ],
+)
+def test_two_halves_are_peeled_while_others_wait(layout, least, most, monkeypatch):
+    items = 9000
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr("innet.kernels.cpu.lhc._SPLIT_STARTS", 8)
+    monkeypatch.setattr("innet.kernels.cpu.lhc._SPLIT_ITEMS", 1000)
+    rng = np.random.default_rng(items)
+    dense = np.zeros(70_001, np.int32)
+    dense[rng.choice(dense.size, items, replace=False)] = rng.integers(-(2**31), 2**31, items)
+    with while_others_wait(1):
+        _, missing, _ = assert_peels_as_the_oracle(dense, layout)
+    assert least <= missing <= most
+
+
+def test_a_half_of_which_a_cell_holds_too_many(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr("innet.kernels.cpu.lhc._SPLIT_STARTS", 8)
+    monkeypatch.setattr("innet.kernels.cpu.lhc._SPLIT_ITEMS", 100)
+    layout = SketchLayout(9, 1, 3, 3, 40)
+    # All elements of one segment of the second half; of the others, one in eight.
+    first = (reference._places(np.arange(20_000), layout)[0] // layout.part)[0]
+    chosen = (first == 30) | (np.arange(20_000) % 80 == 0)
+    dense = np.where(chosen, np.arange(20_000) + 1, 0).astype(np.int32)
+    with while_others_wait(1):
+        _, missing, fullest = assert_peels_as_the_oracle(dense, layout)
+    assert fullest >= 32
+    assert 0 < missing < np.count_nonzero(dense)

@@ -58,7 +58,7 @@ CASES = {
     "add_scaled": lambda: cpu.add_scaled(X, Y, 0.1),
     "low_pass": lambda: cpu.low_pass(X, Y, 0.1, INDICES, X.copy()),
     "chunk_argmax": lambda: cpu.chunk_argmax(X, 2),
-    "chunk_argmax_sum": lambda: cpu.chunk_argmax_sum(X, Y, 2),
+    "add_scaled_argmax": lambda: cpu.add_scaled_argmax(X, Y, 0.1, np.array([[0, SIZE, 2]])),
     "select_above_chunk_max": lambda: cpu.select_above_chunk_max(X, Y, 1.0, 2),
     "absmin_count": lambda: cpu.absmin_count(X, 0.5),
     "moments": lambda: cpu.moments(X, 0.5, 0.5),

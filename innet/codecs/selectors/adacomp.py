@@ -7,8 +7,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
-from innet.codecs.parts import LEAVES_RESIDUAL, Capabilities, Context, Floats, Ints, Selector
+from innet.codecs.layers import Layers, slices
+from innet.codecs.parts import LEAVES_RESIDUAL, Capabilities, Context, Floats, Ints
+from innet.codecs.selectors.layered import LayeredSelector
 from innet.core.errors import ConfigError
 from innet.core.settings import Settings
 
@@ -36,7 +37,7 @@ class AdaCompSettings(Settings):
     bins: Annotated[tuple[Bin, ...], Field(strict=False)] | None = None
 
 
-class AdaComp(Selector[AdaCompSettings]):
+class AdaComp(LayeredSelector[AdaCompSettings]):
     """AdaComp (Chen et al., AAAI 2018, arXiv 1712.02679).
 
     x is G, the sum of the residual and the gradient dW. H = G + (scale_factor - 1) · dW. The
@@ -57,16 +58,12 @@ class AdaComp(Selector[AdaCompSettings]):
 
     def __init__(self, parameters: AdaCompSettings, context: Context) -> None:
         super().__init__(parameters, context)
-        self.layers = chosen_layers(parameters.layers, context.layers)
         if parameters.bins is not None and len(parameters.bins) != len(self.layers or ()):
             raise ConfigError(
                 f"selector 'adacomp': {len(parameters.bins)} bins for {len(self.layers or ())} "
                 "layers; give as many bins as layers."
             )
         self._gradient: Floats | None = None
-
-    def check(self, gradient: Floats) -> None:
-        check_layers(self.layers, gradient.size, self.context.worker)
 
     def observe(self, gradient: Floats) -> None:
         self._gradient = gradient

@@ -9,19 +9,17 @@ import numpy as np
 from pydantic import Field
 from scipy.special import ndtri
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers
+from innet.codecs.layers import Layers
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     Floats,
     Ints,
-    Selector,
 )
+from innet.codecs.selectors.layered import LayeredSelector
 from innet.codecs.selectors.threshold import (
     TINIEST,
-    select_by_layer,
     share_of,
     threshold_or_largest,
 )
@@ -49,7 +47,7 @@ class GaussianKSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class GaussianK(Selector[GaussianKSettings]):
+class GaussianK(LayeredSelector[GaussianKSettings]):
     """GaussianK-SGD (Shi, Chu, Cheung, See: Understanding top-k sparsification in distributed deep
     learning, 2019, arXiv 1911.08772).
 
@@ -68,15 +66,8 @@ class GaussianK(Selector[GaussianKSettings]):
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = GaussianKSettings
 
-    def __init__(self, parameters: GaussianKSettings, context: Context) -> None:
-        super().__init__(parameters, context)
-        self.layers = chosen_layers(parameters.layers, context.layers)
-
-    def check(self, gradient: Floats) -> None:
-        check_layers(self.layers, gradient.size, self.context.worker)
-
     def select(self, x: Floats) -> tuple[Ints, Floats]:
-        return select_by_layer(self.layers, x, self._of_layer)
+        return self.by_layer(x, self._of_layer)
 
     def _of_layer(self, layer: int, x: Floats) -> tuple[Ints, Floats]:
         del layer

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from innet.codecs.error_feedback.residual import loaded
-from innet.codecs.layers import Layers, Shape, Shapes, check_layers, chosen_layers
+from innet.codecs.layers import Layers, Shape, Shapes
 from innet.codecs.parts import (
     COEFFICIENTS,
     LEAVES_RESIDUAL,
@@ -23,12 +23,12 @@ from innet.codecs.parts import (
     Context,
     Floats,
     Ints,
-    Selector,
     SelectSteps,
     SparseValues,
     StepCounter,
 )
 from innet.codecs.quantizers.fixed import FixedScaling
+from innet.codecs.selectors.layered import LayeredSelector
 from innet.core.errors import StateError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
@@ -167,7 +167,7 @@ class PowerSgdSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
+class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings]):
     """PowerSGD (Vogels, Karimireddy, Jaggi: PowerSGD: Practical low-rank gradient compression for
     distributed optimization, NeurIPS 2019, https://arxiv.org/abs/1905.13727).
 
@@ -219,14 +219,13 @@ class PowerSgd(StepCounter[PowerSgdSettings], Selector[PowerSgdSettings]):
 
     def __init__(self, parameters: PowerSgdSettings, context: Context) -> None:
         super().__init__(parameters, context)
-        self.layers = chosen_layers(parameters.layers, context.layers)
         self._basis: Floats | None = None  # the last sums of Q, one after the other
         self._lefts: list[Floats | None] = []  # P of each layer while an all-reduce runs
         self._sent: Floats | None = None  # this worker's coefficients
         self._decoded: Floats | None = None  # what was expanded last
 
     def check(self, gradient: Floats) -> None:
-        check_layers(self.layers, gradient.size, self.context.worker)
+        super().check(gradient)
         if self._basis is not None and self._basis.size != self._length(gradient.size):
             raise StateError(
                 f"the factors of worker {self.context.worker}'s codec have {self._basis.size} "

@@ -7,19 +7,17 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers
+from innet.codecs.layers import Layers
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     Floats,
     Ints,
-    Selector,
 )
+from innet.codecs.selectors.layered import LayeredSelector
 from innet.codecs.selectors.threshold import (
     TINIEST,
-    select_by_layer,
     share_of,
     threshold_or_largest,
 )
@@ -47,7 +45,7 @@ class RedSyncSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class RedSync(Selector[RedSyncSettings]):
+class RedSync(LayeredSelector[RedSyncSettings]):
     """RedSync (Fang, Fu, Yang, Hsieh, 2018, arXiv 1808.04357), without its quantization.
 
     With the mean and the maximum of the magnitudes of a layer, the threshold is
@@ -69,15 +67,8 @@ class RedSync(Selector[RedSyncSettings]):
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = RedSyncSettings
 
-    def __init__(self, parameters: RedSyncSettings, context: Context) -> None:
-        super().__init__(parameters, context)
-        self.layers = chosen_layers(parameters.layers, context.layers)
-
-    def check(self, gradient: Floats) -> None:
-        check_layers(self.layers, gradient.size, self.context.worker)
-
     def select(self, x: Floats) -> tuple[Ints, Floats]:
-        return select_by_layer(self.layers, x, self._of_layer)
+        return self.by_layer(x, self._of_layer)
 
     def _of_layer(self, layer: int, x: Floats) -> tuple[Ints, Floats]:
         del layer

@@ -8,20 +8,18 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers
+from innet.codecs.layers import Layers
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     Floats,
     Ints,
-    Selector,
     StepCounter,
 )
+from innet.codecs.selectors.layered import LayeredSelector
 from innet.codecs.selectors.threshold import (
     TINIEST,
-    select_by_layer,
     share_of,
     threshold_or_largest,
 )
@@ -53,7 +51,7 @@ class SampledSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
+class Sampled(StepCounter[SampledSettings], LayeredSelector[SampledSettings]):
     """The sparsification of DGC (Lin et al., ICLR 2018, arXiv 1712.01887).
 
     The sample is every n-th element of a layer. The smallest magnitude of its top ``ratio`` is the
@@ -70,13 +68,6 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL, INCLUDES_LARGEST}))
     settings = SampledSettings
 
-    def __init__(self, parameters: SampledSettings, context: Context) -> None:
-        super().__init__(parameters, context)
-        self.layers = chosen_layers(parameters.layers, context.layers)
-
-    def check(self, gradient: Floats) -> None:
-        check_layers(self.layers, gradient.size, self.context.worker)
-
     def ratio(self) -> float:
         """The ratio of the next all-reduce."""
         steps, warmup = self.parameters.warmup_steps, self.parameters.warmup
@@ -86,7 +77,7 @@ class Sampled(StepCounter[SampledSettings], Selector[SampledSettings]):
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
         ratio = self.ratio()
-        return select_by_layer(self.layers, x, lambda _, part: self._of_layer(part, ratio))
+        return self.by_layer(x, lambda _, part: self._of_layer(part, ratio))
 
     def applied_indices(self, total: Floats) -> Ints | None:
         """All selected elements are applied. The warm-up advances by one step."""

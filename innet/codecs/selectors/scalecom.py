@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field, model_validator
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers, slices
+from innet.codecs.layers import Layers, slices
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     SAME_INDICES,
@@ -21,12 +21,12 @@ from innet.codecs.parts import (
     Floats,
     Ints,
     Longs,
-    Selector,
     SelectSteps,
     SelectSumSteps,
     SparseValues,
     StepCounter,
 )
+from innet.codecs.selectors.layered import LayeredSelector
 from innet.codecs.selectors.packed_indices import ChunkCode, IndexCode, SortedCode
 from innet.core.errors import ConfigError, InputError
 from innet.core.reduce_op import ReduceOp, Segment
@@ -88,7 +88,7 @@ class _Division(NamedTuple):
     chosen: bool
 
 
-class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
+class ScaleCom(StepCounter[ScaleComSettings], LayeredSelector[ScaleComSettings]):
     """In all-reduce t of N workers, worker t mod N leads. It chooses indices from its own x, and
     all workers use them. If workers have left, N counts those who take part, in their order.
 
@@ -117,7 +117,6 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
 
     def __init__(self, parameters: ScaleComSettings, context: Context) -> None:
         super().__init__(parameters, context)
-        self.layers = chosen_layers(parameters.layers, context.layers)
         self._rates = parameters.rates
         if parameters.flops is not None:
             self._rates = tuple(rate_of(each) for each in parameters.flops)
@@ -127,9 +126,6 @@ class ScaleCom(StepCounter[ScaleComSettings], Selector[ScaleComSettings]):
                 f"selector 'scalecom': {len(self._rates)} rates for {len(self.layers or ())} "
                 "layers; give as many rates as layers."
             )
-
-    def check(self, gradient: Floats) -> None:
-        check_layers(self.layers, gradient.size, self.context.worker)
 
     def leader(self, workers: int) -> int:
         """Position, among the workers who take part, of the leader of the next all-reduce."""

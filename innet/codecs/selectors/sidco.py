@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 from scipy.special import gammaincinv
 
-from innet.codecs.layers import Layers, check_layers, chosen_layers
+from innet.codecs.layers import Layers
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -24,9 +24,9 @@ from innet.codecs.parts import (
     Context,
     Floats,
     Ints,
-    Selector,
 )
-from innet.codecs.selectors.threshold import TINIEST, select_by_layer, threshold_or_largest
+from innet.codecs.selectors.layered import LayeredSelector
+from innet.codecs.selectors.threshold import TINIEST, threshold_or_largest
 from innet.core.errors import StateError
 from innet.core.numbers import is_int
 from innet.core.settings import Settings
@@ -150,7 +150,7 @@ class SidcoSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class Sidco(Selector[SidcoSettings]):
+class Sidco(LayeredSelector[SidcoSettings]):
     """SIDCo (Abdelmoniem et al., MLSys 2021, arXiv 2101.10761).
 
     A distribution is fitted to the magnitudes of a layer. The threshold is its quantile. With M
@@ -185,7 +185,6 @@ class Sidco(Selector[SidcoSettings]):
     def __init__(self, parameters: SidcoSettings, context: Context) -> None:
         super().__init__(parameters, context)
         self._most = max(1, math.ceil(-math.log2(parameters.ratio)))
-        self.layers = chosen_layers(parameters.layers, context.layers)
         layers = len(self.layers or (0,))
         self.stages = np.full(layers, min(parameters.stages, self._most))
         self._sums = np.zeros(layers)  # of selected / target, since the last adaptation
@@ -194,11 +193,8 @@ class Sidco(Selector[SidcoSettings]):
         self._errors = np.zeros((layers, self._most))
         self._corrections = np.ones(layers)  # of the share that is asked for
 
-    def check(self, gradient: Floats) -> None:
-        check_layers(self.layers, gradient.size, self.context.worker)
-
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        selected = select_by_layer(self.layers, x, self._of_layer)
+        selected = self.by_layer(x, self._of_layer)
         if x.size:
             self._count += 1
             if self._count == self.parameters.every:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.layers import Shapes, slices
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -75,30 +73,6 @@ def largest(kernels: Kernels, x: Floats) -> tuple[Ints, Floats]:
 
 # ----------------------------------------------------------------------------
 # What the selectors share that look for a threshold in each layer.
-
-
-def select_by_layer(
-    layers: Shapes | None, x: Floats, select: Callable[[int, Floats], tuple[Ints, Floats]]
-) -> tuple[Ints, Floats]:
-    """Select in each layer of x by itself.
-
-    Args:
-        layers: None for one layer.
-        x: the gradient, shape (d,).
-        select: given the layer's number and its elements, ascending indices in it and values.
-
-    Returns:
-        Ascending indices in x, and their values.
-    """
-    if not x.size:
-        return np.empty(0, np.int32), np.empty(0, np.float32)
-    found = []
-    for layer, part in enumerate(slices(layers, x.size)):
-        indices, values = select(layer, x[part])
-        found.append((indices + np.int32(part.start), values))
-    if len(found) == 1:
-        return found[0]
-    return np.concatenate([i for i, _ in found]), np.concatenate([v for _, v in found])
 
 
 def share_of(ratio: float, size: int) -> int:

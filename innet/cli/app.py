@@ -24,6 +24,7 @@ from innet.cli import (
     switch,
 )
 from innet.cli.output import CompileNotice, say_error
+from innet.core import own_code
 from innet.core.errors import (
     CompositionError,
     DivergedError,
@@ -155,8 +156,19 @@ def _options(
     show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="FILE",
+            help="A Python file or module with codecs, topologies or models of your own; may be "
+            "repeated. Or $INNET_IMPORT.",
+        ),
+    ] = None,
 ) -> None:
     """Gradients compressed by workers, summed by P4 switch programs, decoded by workers."""
+    del show  # it has ended the command
+    own_code.add(*(own or []))
 
 
 def run() -> int:

@@ -2,7 +2,8 @@
 
 A registry holds ``name -> "module:attribute"`` and imports the module when the name is first used,
 so that a part whose dependencies are missing costs nothing until it is asked for. Other
-distributions add to it by an entry point in the group that the registry names.
+distributions add to it by an entry point in the group that the registry names, and a user's own
+files by ``innet.core.own_code``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+from innet.core import own_code
 from innet.core.errors import ConfigError, InputError, UnknownNameError
 
 T = TypeVar("T")
@@ -100,8 +102,8 @@ class Registry(Generic[T]):
             self._read_entry_points()
             if name not in self._targets:
                 own = (
-                    f"Add your own by an entry point {self.group}, or in Python by register "
-                    "(innet help extending)."
+                    f"Add your own by innet --import FILE, by an entry point {self.group}, or in "
+                    "Python by register (innet help extending)."
                 )
                 raise UnknownNameError(self.kind, name, self.names(), own=own)
             self._loaded[name] = self._load(name)
@@ -143,6 +145,7 @@ class Registry(Generic[T]):
         return name in self._targets or name in self._loaded
 
     def _read_entry_points(self) -> None:
+        own_code.import_all()
         if self._entry_points_read:
             return
         self._entry_points_read = True

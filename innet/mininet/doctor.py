@@ -72,6 +72,14 @@ def findings() -> list[Finding]:
         _package("torch", "gradients by PyTorch", "pip install 'innet[torch]'"),
         _package("matplotlib", "plots", "pip install 'innet[plot]'"),
         _package(
+            "grpcio", "innet simple-switch-grpc", "pip install 'innet[p4runtime]'", module="grpc"
+        ),
+        _package(
+            "pynng",
+            "notifications of innet simple-switch over nanomsg",
+            "pip install 'innet[notifications]'",
+        ),
+        _package(
             "prometheus_client", "innet switch serve --metrics", "pip install 'innet[metrics]'"
         ),
         _package(
@@ -91,8 +99,8 @@ def _check(name: str, find: Callable[[], str], purpose: str, remedy: str) -> Fin
         return Finding(name, False, str(error), purpose, remedy)
 
 
-def _package(name: str, purpose: str, remedy: str) -> Finding:
-    spec = importlib.util.find_spec(name)
+def _package(name: str, purpose: str, remedy: str, module: str | None = None) -> Finding:
+    spec = importlib.util.find_spec(module or name)
     if spec is None or spec.origin is None:  # a folder of that name has no origin
         return Finding(name, False, "not installed", purpose, remedy)
     try:

@@ -55,7 +55,10 @@ def test_what_cannot_be_loaded_is_told_with_who_promised_it(things, name, reason
 def test_an_unknown_name_is_told_with_theirs(things):
     with pytest.raises(UnknownNameError, match=r"unknown thing 'thiers'.*Did you mean 'theirs'"):
         things.get("thiers")
-    with pytest.raises(UnknownNameError, match=r"Add your own by an entry point innet\.things, or"):
+    with pytest.raises(
+        UnknownNameError,
+        match=r"Add your own by innet --import FILE, by an entry point innet\.things, or",
+    ):
         things.get("hat")
 
 

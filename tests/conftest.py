@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -42,3 +43,26 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(5_000, 10, 30)  # tests that are about garbage collect it themselves
     gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """That of ``--dist loadgroup``, which forgets what is done.
+
+    xdist's goes through all that a process was ever given, each time that one of its tests ends:
+    seconds with ten thousand tests.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling  # noqa: PLC0415 - may not be installed
+
+    class Scheduling(LoadGroupScheduling):
+        def mark_test_complete(self, node, item_index, duration=0):
+            name = self.registered_collections[node][item_index]
+            scope = self._split_scope(name)
+            self.assigned_work[node][scope][name] = True
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+            self._reschedule(node)
+
+    return Scheduling(config, log)

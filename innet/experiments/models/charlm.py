@@ -83,8 +83,10 @@ def sequences(text: str, length: int, part: Part, *, seed: int, one_in: int) -> 
 
 def encode(text: str) -> NDArray[np.int64]:
     """Each character's place in the alphabet; of what is not in it, that of a question mark."""
-    positions = {character: index for index, character in enumerate(ALPHABET)}
-    return np.array([positions.get(character, _REST) for character in text], np.int64)
+    positions = np.full(128, _REST, np.int64)  # of each ASCII character; the alphabet has no other
+    positions[list(map(ord, ALPHABET))] = np.arange(len(ALPHABET))
+    characters = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    return np.where(characters < 128, positions[characters & 127], _REST)
 
 
 def _text() -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import math
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,9 @@ def load(part: Part = "test") -> Data:
     return sequences(_text(), LENGTH, part, seed=_SPLIT_SEED, one_in=_ONE_IN)
 
 
+@cache
 def _text() -> str:
+    """Finding its strings takes a second or two."""
     root = Path(torch.__file__).parent
     paths = [root / name for name in FILES]
     for folder in FOLDERS:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import Any
 
 from innet.switch import ir
@@ -268,6 +269,10 @@ def _of_action(
 ) -> list[RegisterAccess]:
     statements = program.actions[action].primitives
     done = [effects(program, statement) for statement in statements]
+    touching: dict[Location, list[int]] = defaultdict(list)
+    for position, (before, after) in enumerate(done):
+        for location in before | after:
+            touching[location].append(position)
     known: dict[Location, Any] = {}
     read: dict[int, list[int]] = {}
     written: dict[int, list[int]] = {}
@@ -302,7 +307,8 @@ def _of_action(
             if reading and position > reading[0]
             for which in _which_word(program, register, update.get(register), value)
         }
-        inside = _inside(program, statements, done, reading, writing) | given.keys()
+        inside = _inside(program, statements, done, touching, read=reading, written=writing)
+        inside |= given.keys()
         outputs = {
             which
             for position, which in given.items()
@@ -379,23 +385,34 @@ def _inside(
     program: ir.Program,
     statements: tuple[Any, ...],
     done: list[tuple[frozenset[Location], frozenset[Location]]],
+    touching: dict[Location, list[int]],
+    *,
     read: list[int],
     written: list[int],
 ) -> frozenset[int]:
     """The statements after the first read that compute a flag, or the value written last, from the
-    value read. ``done``: what each statement reads and writes.
+    value read. ``done``: what each statement reads and writes; ``touching``: the statements that
+    read or write a field.
     """
     if not read:
         return frozenset()
     found = set(done[read[0]][1])
     depends = []
-    for position in range(read[0] + 1, len(statements)):
+    # In their order, the statements that touch what was found.
+    waiting = _later(touching, found, read[0])
+    met = set(waiting)
+    while waiting:
+        position = heappop(waiting)
         before, after = done[position]
-        if not found.isdisjoint(before) and isinstance(statements[position], ir.Assign):
-            depends.append(position)
-            found |= after
-        else:
+        if found.isdisjoint(before) or not isinstance(statements[position], ir.Assign):
             found -= after
+            continue
+        depends.append(position)
+        for later in _later(touching, after - found, position):
+            if later not in met:
+                met.add(later)
+                heappush(waiting, later)
+        found |= after
     end = written[-1] if written and written[-1] > read[0] else -1
     wanted: set[Location] = set()
     inside = set()
@@ -407,6 +424,14 @@ def _inside(
             inside.add(position)
             wanted |= before
     return frozenset(inside)
+
+
+def _later(
+    touching: dict[Location, list[int]], locations: Set[Location], position: int
+) -> list[int]:
+    """The statements behind ``position`` that touch one of some fields, sorted."""
+    found = {each for location in locations for each in touching[location]}
+    return sorted(each for each in found if each > position)
 
 
 def is_flag(program: ir.Program, statement: Any) -> bool:

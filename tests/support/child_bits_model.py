@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import enum
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -126,6 +126,10 @@ Packet: TypeAlias = Up | Down
 Effect: TypeAlias = tuple[Slot, tuple[Packet, ...]]
 
 
+Received: TypeAlias = tuple[tuple[int, int], ...]
+"""What a worker has: (chunk, the sum)."""
+
+
 class Nodes(NamedTuple):
     """What all nodes hold.
 
@@ -133,13 +137,13 @@ class Nodes(NamedTuple):
         slots: of each switch.
         lives: of each switch: 0 if it holds the fence, as of the epoch's beginning; each loss of
             its registers adds 1. Below 0: it was not given the fence yet.
-        received: of each worker: (chunk, the sum).
+        received: of each worker.
         restarts: how often a switch has lost its registers.
     """
 
     slots: tuple[tuple[Slot, ...], ...]
     lives: tuple[int, ...]
-    received: tuple[tuple[tuple[int, int], ...], ...]
+    received: tuple[Received, ...]
     restarts: int
 
 
@@ -172,6 +176,9 @@ class ChildBits:
     fence_first: bool = field(default=True, kw_only=True)
     keeps_first: bool = field(default=False, kw_only=True)
     met: dict[tuple[Slot, int, Packet], Effect] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    delivered: dict[tuple[Nodes, int, int, int], Nodes] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -355,10 +362,15 @@ class ChildBits:
 
     # ---------------------------------------------------------------- a worker
 
-    def sent(self, nodes: Nodes, worker: int) -> list[int]:
-        """Chunks that a worker may have sent by now."""
-        have = {chunk for chunk, _ in nodes.received[worker]}
+    def sent(self, received: Received) -> list[int]:
+        """Chunks that a worker may have sent once it has received these."""
+        have = [chunk for chunk, _ in received]
         return [c for c in range(self.chunks) if c < self.window or c - self.window in have]
+
+    def awaited(self, received: Received) -> list[int]:
+        """Chunks that it may have sent, and has not received."""
+        have = [chunk for chunk, _ in received]
+        return [c for c in self.sent(received) if c not in have]
 
     def contribution(self, worker: int, chunk: int, request: int = 0) -> Up:
         return Up(*self.above[~worker], chunk, 1, self.value(worker, chunk), request)
@@ -367,7 +379,7 @@ class ChildBits:
         """A result reaches a worker, which takes it if it waits for it."""
         worker, chunk = ~packet.to, packet.chunk
         own = nodes.received[worker]
-        if chunk not in self.sent(nodes, worker) or any(chunk == each for each, _ in own):
+        if chunk not in self.awaited(own):
             return nodes
         received = list(nodes.received)
         received[worker] = tuple(sorted((*own, (chunk, packet.total))))
@@ -416,17 +428,21 @@ class ChildBits:
         held = nodes.slots[switch]
         slot, sent = self.arrive(held[place], nodes.lives[switch], packet)
         if slot != held[place]:
-            slots = list(nodes.slots)
-            slots[switch] = (*held[:place], slot, *held[place + 1 :])
-            nodes = nodes._replace(slots=tuple(slots))
+            nodes = self.put(nodes, switch, place, slot)
         return nodes, sent
 
-    def contributions(self, nodes: Nodes) -> Iterator[Up]:
-        """What workers may send at any time."""
-        for worker in range(self.workers):
-            for chunk in self.sent(nodes, worker):
-                for request in range(self.heights[ROOT] + 2 if self.partial else 1):
-                    yield self.contribution(worker, chunk, request)
+    def put(self, nodes: Nodes, switch: int, place: int, slot: Slot) -> Nodes:
+        """The same with another content of a slot."""
+        slots = list(nodes.slots)
+        held = slots[switch]
+        slots[switch] = (*held[:place], slot, *held[place + 1 :])
+        return Nodes(tuple(slots), nodes.lives, nodes.received, nodes.restarts)
+
+    def contributions(self, worker: int, received: Received) -> Iterator[Up]:
+        """What a worker may send at any time once it has received these."""
+        for chunk in self.sent(received):
+            for request in range(self.heights[ROOT] + 2 if self.partial else 1):
+                yield self.contribution(worker, chunk, request)
 
     def events(self, nodes: Nodes) -> Iterator[tuple[str, Nodes]]:
         """What may happen to a switch at any time: it loses its registers, or gets the fence."""
@@ -446,14 +462,13 @@ class ChildBits:
                 lives[switch] = 0
                 yield f"switch {switch} gets the fence", nodes._replace(lives=tuple(lives))
 
-    def matters(self, nodes: Nodes, packet: Packet) -> bool:
-        """Whether a packet may still change a node, or lead to one that does."""
-        if packet.to < 0:
-            return all(packet.chunk != chunk for chunk, _ in nodes.received[~packet.to])
+    def matters(self, nodes: Nodes, to: int, chunk: int) -> bool:
+        """Whether a chunk's packet to a node may still change a node, or lead to one that does."""
+        if to < 0:
+            return all(chunk != each for each, _ in nodes.received[~to])
         if nodes.restarts < self.restarts:
             return True
-        slot = nodes.slots[packet.to][self.place(packet.chunk)]
-        return packet.chunk + 1 >= slot.sequence
+        return chunk + 1 >= nodes.slots[to][self.place(chunk)].sequence
 
     # ---------------------------------------------------------------- the end of it
 
@@ -463,6 +478,15 @@ class ChildBits:
         for further in sent:
             nodes = self.deliver(nodes, further)
         return nodes
+
+    def _contribute(self, nodes: Nodes, worker: int, chunk: int, request: int) -> Nodes:
+        """A worker sends a chunk, with all that follows, none of it lost."""
+        key = nodes, worker, chunk, request
+        after = self.delivered.get(key)
+        if after is None:
+            after = self.deliver(nodes, self.contribution(worker, chunk, request))
+            self.delivered[key] = after
+        return after
 
     def finishes(self, nodes: Nodes, dead: int | None = None) -> bool:
         """Whether all workers but ``dead`` have all chunks, if what is under way is lost, and
@@ -476,9 +500,9 @@ class ChildBits:
             for worker in range(self.workers):
                 if worker == dead:
                     continue
-                for chunk in self.sent(nodes, worker):
+                for chunk in self.sent(nodes.received[worker]):
                     if all(chunk != each for each, _ in nodes.received[worker]):
-                        nodes = self.deliver(nodes, self.contribution(worker, chunk, request))
+                        nodes = self._contribute(nodes, worker, chunk, request)
             if all(len(own) == self.chunks or w == dead for w, own in enumerate(nodes.received)):
                 return True
             if nodes != before:
@@ -528,6 +552,178 @@ class CounterexampleError(Exception):
         self.steps = steps
 
 
+class _Slot:
+    """A slot's content in some life of its switch, and what comes of each packet there, by number.
+
+    Attributes:
+        tried, changing, sending: masks of packets: of all that came; that change the slot; that do
+            not and make the switch send something.
+        after: of those that change it: what is then there.
+        sent: a mask of what is sent.
+    """
+
+    def __init__(self) -> None:
+        self.tried = self.changing = self.sending = 0
+        self.after: dict[int, Slot] = {}
+        self.sent: dict[int, int] = {}
+
+
+class _Part(NamedTuple):
+    """What follows from what one node holds.
+
+    Attributes:
+        spent: the (node, chunk) whose packets change nothing any more.
+        slots: of a switch, for each chunk: the (node, chunk), and what is in the chunk's slot.
+        awaited: of a worker: the (node, chunk) that it still takes.
+        contributed: a mask of what a worker may send.
+    """
+
+    spent: tuple[tuple[int, int], ...]
+    slots: tuple[tuple[tuple[int, int], _Slot], ...] = ()
+    awaited: tuple[tuple[int, int], ...] = ()
+    contributed: int = 0
+
+
+class _Contents:
+    """Contents of all nodes that were reached.
+
+    Attributes:
+        parts: of the nodes.
+        covers: packets under way, none of which covers another one.
+        contributed: what workers may send.
+        after: of each packet that changes a node: what is then held, and a mask of what is sent.
+        events: what else may happen, and what is then held.
+    """
+
+    def __init__(self, nodes: Nodes, parts: list[_Part]) -> None:
+        self.nodes = nodes
+        self.parts = parts
+        self.covers: list[int] = []
+        self.contributed = 0
+        for part in parts:
+            self.contributed |= part.contributed
+        self.after: dict[int, tuple[_Contents, int]] = {}
+        self.events: list[tuple[str, _Contents]] = []
+
+
+class _Reachable:
+    """All contents that were met and all packets, with their numbers.
+
+    A set of packets is a number's bits, and what was found out of a slot's content and a packet is
+    used again for all other contents with the same slot.
+    """
+
+    def __init__(self, model: ChildBits) -> None:
+        self.model = model
+        self.packets: list[Packet] = []
+        self.to: defaultdict[tuple[int, int], int] = defaultdict(int)  # node, chunk: all for it
+        self._numbers: dict[Packet, int] = {}
+        self._slots: dict[tuple[int, int, Slot, int], _Slot] = {}
+        self._parts: dict[tuple[object, ...], _Part] = {}
+        self._contents: dict[Nodes, _Contents] = {}
+
+    def mask(self, sent: Iterable[Packet]) -> int:
+        bits = 0
+        for packet in sent:
+            number = self._numbers.get(packet)
+            if number is None:
+                number = self._numbers[packet] = len(self.packets)
+                self.packets.append(packet)
+                self.to[packet.to, packet.chunk] |= 1 << number
+            bits |= 1 << number
+        return bits
+
+    def contents(self, nodes: Nodes) -> _Contents:
+        found = self._contents.get(nodes)
+        if found is None:
+            parts = []
+            restarting = nodes.restarts < self.model.restarts
+            for switch, (held, life) in enumerate(zip(nodes.slots, nodes.lives, strict=True)):
+                key: tuple[object, ...] = switch, held, life, restarting
+                parts.append(self._parts.get(key) or self._part(key, nodes, switch))
+            for worker, received in enumerate(nodes.received):
+                key = ~worker, received
+                parts.append(self._parts.get(key) or self._part(key, nodes, ~worker))
+            found = self._contents[nodes] = _Contents(nodes, parts)
+        return found
+
+    def _part(self, key: tuple[object, ...], nodes: Nodes, node: int) -> _Part:
+        model, chunks = self.model, range(self.model.chunks)
+        spent = tuple((node, chunk) for chunk in chunks if not model.matters(nodes, node, chunk))
+        if node < 0:
+            received = nodes.received[~node]
+            awaited = tuple((node, chunk) for chunk in model.awaited(received))
+            contributed = self.mask(model.contributions(~node, received))
+            part = _Part(spent, awaited=awaited, contributed=contributed)
+        else:
+            slots = []
+            for chunk in chunks:
+                place = model.place(chunk)
+                slot = node, place, nodes.slots[node][place], nodes.lives[node]
+                slots.append(((node, chunk), self._slots.setdefault(slot, _Slot())))
+            part = _Part(spent, tuple(slots))
+        self._parts[key] = part
+        return part
+
+    def arrive(self, contents: _Contents, packets: int) -> tuple[int, int]:
+        """Packets reach the nodes, one of them each time: a mask of those that change something,
+        and of what the others make the switches send.
+        """
+        changing = sent = 0
+        for part in contents.parts:
+            for node in part.awaited:
+                changing |= packets & self.to[node]
+            for node, slot in part.slots:
+                here = packets & self.to[node]
+                if here & ~slot.tried:
+                    self._try(contents.nodes, slot, here & ~slot.tried)
+                changing |= here & slot.changing
+                for number in _ones(here & slot.sending):
+                    sent |= slot.sent[number]
+        return changing, sent
+
+    def _try(self, nodes: Nodes, slot: _Slot, packets: int) -> None:
+        slot.tried |= packets
+        for number in _ones(packets):
+            packet = self.packets[number]
+            held = nodes.slots[packet.to][self.model.place(packet.chunk)]
+            after, sent = self.model.arrive(held, nodes.lives[packet.to], packet)
+            slot.sent[number] = self.mask(sent)
+            if after != held:
+                slot.changing |= 1 << number
+                slot.after[number] = after
+            elif sent:
+                slot.sending |= 1 << number
+
+    def following(self, contents: _Contents, number: int) -> tuple[_Contents, int]:
+        """A packet that changes something arrives: what is then held, and a mask of what is sent.
+
+        Raises:
+            WrongSumError: a worker takes what it must not take.
+        """
+        found = contents.after.get(number)
+        if found is None:
+            packet, nodes = self.packets[number], contents.nodes
+            if packet.to < 0:
+                assert isinstance(packet, Down)
+                self.model.check(nodes, packet)
+                found = self.contents(self.model.takes(nodes, packet)), 0
+            else:
+                slot = contents.parts[packet.to].slots[packet.chunk][1]
+                place = self.model.place(packet.chunk)
+                nodes = self.model.put(nodes, packet.to, place, slot.after[number])
+                found = self.contents(nodes), slot.sent[number]
+            contents.after[number] = found
+        return found
+
+    def left(self, contents: _Contents, packets: int) -> int:
+        """``packets`` without those that can change nothing any more."""
+        for part in contents.parts:
+            for node in part.spent:
+                packets &= ~self.to[node]
+        return packets
+
+
 def explore(model: ChildBits, *, ends: bool = True) -> Explored:
     """Every interleaving, breadth first.
 
@@ -539,74 +735,60 @@ def explore(model: ChildBits, *, ends: bool = True) -> Explored:
         CounterexampleError: there is one in which a worker takes what it must not take.
     """
     found = Explored()
-    numbers: dict[Packet, int] = {}
-    packets: list[Packet] = []
-
-    def mask(sent: tuple[Packet, ...]) -> int:
-        bits = 0
-        for packet in sent:
-            if packet not in numbers:
-                numbers[packet] = len(packets)
-                packets.append(packet)
-            bits |= 1 << numbers[packet]
-        return bits
-
-    known: dict[Nodes, list[int]] = {}
-    start = model.start()
+    reachable = _Reachable(model)
     history: list[tuple[int, Packet | str]] = [(-1, "")]
-    waiting = deque([(start, 0, 0)])
+    waiting = deque([(reachable.contents(model.start()), 0, 0)])
     while waiting:
-        nodes, under_way, state = waiting.popleft()
-        covers = known.get(nodes, [])
-        if any(under_way & ~other == 0 for other in covers):
+        contents, under_way, state = waiting.popleft()
+        if any(under_way & ~other == 0 for other in contents.covers):
             continue
-        following: list[tuple[Nodes, int, Packet | str]] = [
-            (after, 0, what) for what, after in model.events(nodes)
-        ]
-        todo: list[Packet] = list(model.contributions(nodes))
-        todo += [packets[n] for n in _ones(under_way)]
-        while todo:
-            packet = todo.pop()
-            found.moves += 1
-            after, sent = model.arrives(nodes, packet)
-            if after is not nodes and after != nodes:
-                if isinstance(packet, Down) and packet.to < 0:
-                    try:
-                        model.check(nodes, packet)
-                    except WrongSumError as error:
-                        raise CounterexampleError(
-                            error, _steps(model, history, state, packet)
-                        ) from None
-                following.append((after, mask(sent), packet))
-            elif sent:
-                new = mask(sent) & ~under_way
-                under_way |= new
-                todo += [packets[n] for n in _ones(new)]
-        if not covers:
-            known[nodes] = covers
+        if not contents.covers:
+            found.reached.append(contents.nodes)
+            contents.events = [
+                (what, reachable.contents(after)) for what, after in model.events(contents.nodes)
+            ]
             if ends:
-                if not model.finishes(nodes):
-                    found.stuck.append(nodes)
-                found.stuck_without += [
-                    (nodes, dead)
-                    for dead in range(model.workers if model.partial and not model.restarts else 0)
-                    if not model.finishes(nodes, dead)
-                ]
-            if all(len(own) == model.chunks for own in nodes.received):
-                found.ends.append(nodes)
-        covers[:] = [other for other in covers if other & ~under_way]
-        covers.append(under_way)
+                _look_at_the_end(model, contents.nodes, found)
+        following: list[tuple[_Contents, int, Packet | str]] = [
+            (after, 0, what) for what, after in contents.events
+        ]
+        todo = contents.contributed | under_way
+        changing = 0
+        while todo:
+            found.moves += todo.bit_count()
+            now, sent = reachable.arrive(contents, todo)
+            changing |= now
+            todo = sent & ~under_way
+            under_way |= sent
+        for number in reversed(list(_ones(changing))):
+            packet = reachable.packets[number]
+            try:
+                following.append((*reachable.following(contents, number), packet))
+            except WrongSumError as error:
+                steps = _steps(model, history, state, packet)
+                raise CounterexampleError(error, steps) from None
+        contents.covers[:] = [other for other in contents.covers if other & ~under_way]
+        contents.covers.append(under_way)
         found.states += 1
         for after, sent, what in following:
-            left = under_way | sent
-            for number in _ones(left):
-                if not model.matters(after, packets[number]):
-                    left ^= 1 << number
-            if not any(left & ~other == 0 for other in known.get(after, ())):
+            left = reachable.left(after, under_way | sent)
+            if not any(left & ~other == 0 for other in after.covers):
                 history.append((state, what))
                 waiting.append((after, left, len(history) - 1))
-    found.reached, found.met = list(known), model.met
+    found.met = model.met
     return found
+
+
+def _look_at_the_end(model: ChildBits, nodes: Nodes, found: Explored) -> None:
+    if not model.finishes(nodes):
+        found.stuck.append(nodes)
+    found.stuck_without += [
+        (nodes, dead)
+        for dead in range(model.workers if model.partial and not model.restarts else 0)
+        if not model.finishes(nodes, dead)
+    ]
+    if all(len(own) == model.chunks for own in nodes.received):
+        found.ends.append(nodes)
 
 
 @cache

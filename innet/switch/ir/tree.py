@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _MEMBERS: dict[Any, tuple[str, ...] | None] = {}
+_PLAIN = frozenset((bool, bytes, int, str, type(None)))  # most of what fields hold
 
 
 def members(kind: Any) -> tuple[str, ...] | None:
@@ -22,13 +23,15 @@ def walk(node: Any) -> Iterator[Any]:
     pending = [node]
     while pending:
         current = pending.pop()
-        if isinstance(current, tuple):
-            pending.extend(reversed(current))
-            continue
         names = members(type(current))
         if names is not None:
             yield current
-            pending.extend(getattr(current, name) for name in reversed(names))
+            for name in reversed(names):
+                part = getattr(current, name)
+                if type(part) not in _PLAIN:
+                    pending.append(part)
+        elif isinstance(current, tuple):
+            pending.extend(reversed(current))
 
 
 def mentions(tree: Any, node: Any) -> bool:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -75,25 +74,29 @@ class ReferenceLifetimes(AnalysisPass):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class TypeInference(NopythonTypeInference):
-    """Numba's own, which finds out once what an operator does with operands of the same types."""
+    """Numba's own, which finds out once what a function or an operator does with operands of the
+    same types.
+    """
 
     def run_pass(self, state: Any) -> bool:
         # Numba compiles one function at a time, so no other thread infers types meanwhile.
-        resolve, kind = types.BaseFunction.get_call_type, vars(types)["BaseFunction"]
-        kind.get_call_type = _resolve_once(resolve)
+        kinds: tuple[Any, ...] = types.BaseFunction, types.Dispatcher
+        own = [kind.get_call_type for kind in kinds]
+        for kind, resolve in zip(kinds, own, strict=True):
+            kind.get_call_type = _resolve_once(resolve)
         try:
             return bool(super().run_pass(state))
         finally:
-            kind.get_call_type = resolve
+            for kind, resolve in zip(kinds, own, strict=True):
+                kind.get_call_type = resolve
 
 
-_OPERATORS = frozenset(each for each in vars(operator).values() if callable(each))
 _resolved: dict[Any, Any] = {}
 
 
 def _resolve_once(resolve: Callable[..., Any]) -> Callable[..., Any]:
     def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
-        if kws or function.typing_key not in _OPERATORS:
+        if kws:
             return resolve(function, context, args, kws)
         # The function's type names all that it may mean: one that is extended is another key.
         key = context, function, args

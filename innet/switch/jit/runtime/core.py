@@ -71,14 +71,17 @@ def inlined(function: Function) -> Function:
 # ── Bytes of packets ─────────────────────────────────────────────────────────────────────────────
 
 
-def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
-    """Where the elements of an array of type ``kind`` are."""
-    return context.make_array(kind)(context, builder, array).data
+def data_of(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    """Where the elements of an array of type ``kind`` are.
+
+    Numba's ``make_array`` would put the array into memory first, and take a millisecond for it.
+    """
+    return context.data_model_manager[kind].get(builder, array, "data")
 
 
 def _address(context: Any, builder: Any, signature: Any, arguments: Any, bits: int) -> Any:
     """The byte of an array (the first two arguments) as a pointer to ``bits`` bits."""
-    data = _data(context, builder, signature.args[0], arguments[0])
+    data = data_of(context, builder, signature.args[0], arguments[0])
     start = builder.bitcast(data, ir.IntType(8).as_pointer())
     return builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(bits).as_pointer())
 
@@ -140,7 +143,7 @@ def _copy(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _count:
             (signature.args[0], arguments[0], arguments[1]),
             (signature.args[2], arguments[2], arguments[3]),
         ):
-            start = builder.bitcast(_data(context, builder, kind, array), byte)
+            start = builder.bitcast(data_of(context, builder, kind, array), byte)
             pointers.append(builder.gep(start, [offset]))
         memcpy = builder.module.declare_intrinsic("llvm.memcpy", [byte, byte, ir.IntType(64)])
         builder.call(memcpy, [*pointers, arguments[4], ir.IntType(1)(0)])
@@ -160,7 +163,7 @@ def _get(_typing: Any, array: Any, _index: Any) -> Any:
     signature = types.int64(array, types.int64)
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = _data(context, builder, signature.args[0], arguments[0])
+        data = data_of(context, builder, signature.args[0], arguments[0])
         value = builder.load(builder.gep(data, [arguments[1]]))
         narrow = signature.args[0].dtype.bitwidth < 64
         return builder.zext(value, ir.IntType(64)) if narrow else value
@@ -172,7 +175,7 @@ def _put(_typing: Any, array: Any, _index: Any, _value: Any) -> Any:
     signature = types.void(array, types.int64, types.int64)
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = _data(context, builder, signature.args[0], arguments[0])
+        data = data_of(context, builder, signature.args[0], arguments[0])
         bits = signature.args[0].dtype.bitwidth
         value = arguments[2]
         if bits < 64:

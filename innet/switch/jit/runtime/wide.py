@@ -22,7 +22,7 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, models, register_model
 
-from innet.switch.jit.runtime.core import inlined
+from innet.switch.jit.runtime.core import data_of, inlined
 
 __all__ = [  # what emitted code may import
     "get_words",
@@ -251,7 +251,7 @@ def _get_words(_typing: Any, array: Any, _index: Any, count: Any) -> Any:
         return None
 
     def emit(context: Any, builder: Any, kind: Any, arguments: Any) -> Any:
-        data = context.make_array(kind.args[0])(context, builder, arguments[0]).data
+        data = data_of(context, builder, kind.args[0], arguments[0])
         pointers = (
             builder.gep(data, [builder.add(arguments[1], _WORD(i))])
             for i in range(_constant(count))
@@ -263,7 +263,7 @@ def _get_words(_typing: Any, array: Any, _index: Any, count: Any) -> Any:
 
 def _put_words(_typing: Any, array: Any, _index: Any, value: Any) -> Any:
     def emit(context: Any, builder: Any, kind: Any, arguments: Any) -> Any:
-        data = context.make_array(kind.args[0])(context, builder, arguments[0]).data
+        data = data_of(context, builder, kind.args[0], arguments[0])
         number = arguments[2].type
         for i in range(number.width // 64):
             moved = builder.lshr(arguments[2], number(number.width - 64 * (i + 1)))

@@ -23,7 +23,7 @@ from innet.cli import (
     simulate,
     switch,
 )
-from innet.cli.output import CompileNotice, say_error
+from innet.cli.output import TerminalNotice, say_error
 from innet.core import own_code
 from innet.core.errors import (
     CompositionError,
@@ -176,7 +176,7 @@ def run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a "×" must not fail on an ASCII terminal
-    hooks.compiling = CompileNotice()
+    hooks.compiling = TerminalNotice()
     try:
         app()
     except InnetError as error:

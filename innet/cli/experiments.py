@@ -149,7 +149,9 @@ def reproduce(
         str | None,
         typer.Argument(help="A codec; --list names them.", autocompletion=completing(_papers)),
     ] = None,
-    every: Annotated[bool, typer.Option("--list", help="List the codecs with claims.")] = False,
+    every: Annotated[
+        bool, typer.Option("--list", help="List the codecs with claims; of one, its claims.")
+    ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="All codecs with claims, and an HTML page of all claims.")
     ] = False,
@@ -167,11 +169,18 @@ def reproduce(
     It prints each claim, the paper's numbers and ours, what was not tried, and why. It does not
     repeat measurements that an earlier run with the same options left in the folder.
     """
-    from innet.experiments.papers import ReproduceOptions, papers
+    from innet.experiments.papers import ReproduceOptions, paper_of, papers
+    from innet.experiments.tables import plural
 
+    if every and codec is not None:
+        for claim in paper_of(codec).claims:
+            if about.casefold() in claim.claim.casefold():
+                out.print(f"- {claim.claim}", highlight=False, markup=False)
+        return
     if every:
         for name, paper in papers().items():
-            out.print(f"{name:14}{len(paper.claims)} claims  {paper.paper}", highlight=False)
+            claims = plural(len(paper.claims), "claim")
+            out.print(f"{name:14}{claims:11}{paper.paper}", highlight=False)
         return
     if everything and (codec is not None or as_json or about):
         raise InputError("--all is of all claims; leave the codec's name, --claim and --json out.")

@@ -5,11 +5,13 @@ hook for whoever wants to say that something is compiled.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 PATIENCE = 2.0  # seconds
+_COMPILING = "Compiling what this machine has not compiled yet (kept for the next time) ..."
 _log = logging.getLogger("innet")
 
 
@@ -24,6 +26,53 @@ class _Hooks:
 
 
 hooks = _Hooks()
+
+
+class CompileNotice:
+    """A ``hooks.compiling`` that says once that compiling is what takes so long.
+
+    Args:
+        say: gets the sentence.
+        seconds: from the begin of the first compilation; what is quicker is not worth a line.
+
+    Attributes:
+        is_done: it was said, or need not be.
+    """
+
+    def __init__(self, say: Callable[[str], object], seconds: float = PATIENCE) -> None:
+        self.is_done = False
+        self._say_it = say
+        self._seconds = seconds
+        self._since: float | None = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """While something is compiled that is not on disk yet; may be nested."""
+        if self.is_done:
+            yield
+            return
+        if self._since is None:
+            self._since = time.monotonic()
+        left = self._since + self._seconds - time.monotonic()
+        timer = threading.Timer(max(0.0, left), self._say)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # nothing is said after the block
+
+    def _say(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self._say_it(_COMPILING)
+
+
+def log_compiling() -> None:
+    """Have the logger ``innet`` say that something is compiled, unless a command says it."""
+    if hooks.compiling is nullcontext:
+        hooks.compiling = CompileNotice(_log.warning)
 
 
 class WaitNotice:

@@ -95,7 +95,8 @@ def run_jobs(
     if settings.pcap is not None:
         settings = settings.model_copy(update={"pcap": make_folder(settings.pcap)})
     with temporary_folder() as folder, contextlib.ExitStack() as running:
-        watch(f"starting {len(shared.switches)} switches and {len(shared.hosts)} hosts")
+        some = "switch" if len(shared.switches) == 1 else "switches"
+        watch(f"starting {len(shared.switches)} {some} and {len(shared.hosts)} hosts")
         topo = settings.mininet_topo(shared, folder)
         net = running.enter_context(network(topo, limited=settings.limited))
         if prepare is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -164,13 +165,26 @@ def compile_p4(
             silent = f"(no message; it ended with status {result.returncode})"
             hint = _HEADERS_REMEDY if "core.p4: No such file" in said else ""
             raise ProgramError(f"p4c refused {source}:\n{said or silent}{hint}")
-        if said:
+        if said := _without_includes(said, source):
             warn(said)
         made: dict[str, Any] = _without_fragments(json.loads(output.read_text("utf-8")))
         if p4info is not None and described.is_file():
             with atomic_write(p4info) as temporary:
                 temporary.write_bytes(described.read_bytes())
     return made
+
+
+def _without_includes(said: str, source: Path) -> str:
+    """p4c's warnings, without those of innet's own includes in a program of someone else's: not
+    every program needs every constant.
+    """
+    own = p4_directory().resolve()
+    if source.resolve().is_relative_to(own):
+        return said
+    # A warning begins with its place, and its lines are kept together.
+    warnings = re.split(r"(?m)^(?=\S[^\n]*\(\d+\):? ?\[--Wwarn)", said)
+    kept = [each for each in warnings if not each.startswith(f"{own}{os.sep}")]
+    return "".join(kept).strip()
 
 
 @dataclass(frozen=True, slots=True)

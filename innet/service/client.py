@@ -471,7 +471,7 @@ class Membership(NotCopyable):
             how = "was stopped" if "stopping" in message else "is gone"
             raise MembershipError(
                 f"the switch at {self.switch} {how} while worker {self.worker} was in job "
-                f"{self.job!r}; start it again, and renew the membership."
+                f"{self.job!r}; start it again unless innet does, and call renew() on all workers."
             )
         return message
 

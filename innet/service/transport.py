@@ -177,7 +177,8 @@ class ServiceTransport:
         if self._departures and now >= self._patience_ends(now):
             said = "; ".join(f"worker {who} {each.what}" for who, each in self._departures.items())
             raise MembershipError(
-                f"{said}, so the others wait in vain. Renew the membership and go on."
+                f"{said}, so the others wait in vain. Call renew() on those that are left, and "
+                "go on."
             )
         end = min(end, until)
         if channel in link.wait_for(end - now, channel):

@@ -49,6 +49,10 @@ class Names:
         counters = self.program.counters
         return counters[_find("counter", name, [each.name for each in counters])]
 
+    def register(self, name: str) -> ir.RegisterArray:
+        registers = self.program.registers
+        return registers[_find("register", name, [each.name for each in registers])]
+
     def key(self, table: ir.Table, name: str) -> int:
         """The position of a key field.
 
@@ -329,7 +333,23 @@ class WrongCounter:
         )
 
 
-Failure = WrongPacket | Refused | WrongCounter
+@dataclass(frozen=True, slots=True)
+class WrongRegister:
+    """A register's cell with another value than expected."""
+
+    line: int
+    check: stated.CheckRegister
+    got: int
+
+    def __str__(self) -> str:
+        check = self.check
+        return (
+            f"register {check.register}({check.index}): expected {check.relation} {check.value}, "
+            f"got {self.got}"
+        )
+
+
+Failure = WrongPacket | Refused | WrongCounter | WrongRegister
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,6 +519,7 @@ class _Run(ABC):
         | stated.SetDefault
         | stated.Remove
         | stated.CheckCounter
+        | stated.CheckRegister
         | stated.Command
         | stated.Wait,
     ) -> None:
@@ -515,6 +536,8 @@ class _Run(ABC):
                 self._remove(statement)
             case stated.CheckCounter():
                 self._check(statement)
+            case stated.CheckRegister():
+                self._check_register(statement)
             case stated.Command(line, text):
                 if printed := self._command(text):
                     self.printed.append((line, printed))
@@ -559,6 +582,11 @@ class _Run(ABC):
         got = size if check.unit == "bytes" else packets
         if check.unit is not None and not _RELATIONS[check.relation](got, check.value):
             self.failures.append(WrongCounter(check.line, check, got))
+
+    def _check_register(self, check: stated.CheckRegister) -> None:
+        got = self.control.register_read(self.names.register(check.register).name, check.index)
+        if not _RELATIONS[check.relation](got, check.value):
+            self.failures.append(WrongRegister(check.line, check, got))
 
     # ── Packets ──
 

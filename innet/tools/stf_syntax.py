@@ -124,6 +124,17 @@ class CheckCounter:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckRegister:
+    """``check_register NAME(INDEX) RELATION NUMBER``: a cell as an unsigned number."""
+
+    line: int
+    register: str
+    index: int
+    relation: Relation
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """Anything else: a command of simple_switch_CLI."""
 
@@ -131,7 +142,18 @@ class Command:
     text: str
 
 
-Statement = Add | SetDefault | Remove | Send | Expect | NoPacket | Wait | CheckCounter | Command
+Statement = (
+    Add
+    | SetDefault
+    | Remove
+    | Send
+    | Expect
+    | NoPacket
+    | Wait
+    | CheckCounter
+    | CheckRegister
+    | Command
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +175,7 @@ expect: PORT PATTERN* [END]
 no_packet:
 wait: [DURATION]
 check_counter: name "(" (NUMBER | WORD) ")" [UNIT RELATION NUMBER]
+check_register: name "(" NUMBER ")" RELATION NUMBER
 
 key: name ":" NUMBER [SEPARATOR NUMBER]
 call: "(" [argument ("," argument)*] ")"
@@ -185,6 +208,7 @@ _USAGE = {
     "no_packet": "no_packet",
     "wait": "wait [DURATION, such as 1.5ms]",
     "check_counter": "check_counter COUNTER(INDEX) [packets|bytes RELATION NUMBER]",
+    "check_register": "check_register REGISTER(INDEX) RELATION NUMBER",
 }
 """How each statement is written, by its keyword, which is also its rule of the grammar."""
 
@@ -346,6 +370,11 @@ class _Statements(Transformer[Token, Any]):
         return CheckCounter(
             self.line, counter, index, unit.lower(), relation.value, _integer(value)
         )
+
+    def check_register(
+        self, register: str, cell: Token, relation: Any, value: Token
+    ) -> CheckRegister:
+        return CheckRegister(self.line, register, _integer(cell), relation.value, _integer(value))
 
     def key(
         self, name: str, value: Token, separator: Token | None, second: Token | None

@@ -27,6 +27,7 @@ from innet.core.errors import (
     StalledError,
     StateError,
 )
+from innet.core.waiting import log_compiling
 from innet.records import Report
 from innet.torch.preflight import PreflightResult, preflight
 from innet.torch.reducers import Reducer
@@ -76,6 +77,7 @@ class CommThread:
     """
 
     def __init__(self, reducer: Reducer, *, deadline: float, seed: int = 0) -> None:
+        log_compiling()  # the first all-reduce may wait for it
         self.worker = reducer.worker
         self.workers = reducer.workers
         self._reducer = reducer

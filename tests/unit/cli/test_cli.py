@@ -22,7 +22,7 @@ from innet import programs
 from innet.cli import INTERRUPTED, TERMINATED, main
 from innet.cli.app import app, status_of
 from innet.cli.options import with_parameters
-from innet.cli.output import CompileNotice, say_json
+from innet.cli.output import TerminalNotice, say_json
 from innet.core.errors import (
     CompositionError,
     ConfigError,
@@ -52,10 +52,10 @@ def process(*arguments, **keywords):
 
 def test_on_a_terminal_compiling_is_said_once():
     terminal = Console(file=io.StringIO(), force_terminal=True, color_system=None)
-    with CompileNotice(3600, terminal)():
+    with TerminalNotice(3600, terminal)():
         pass
     assert terminal.file.getvalue() == ""
-    notice = CompileNotice(0, terminal)
+    notice = TerminalNotice(0, terminal)
     for _ in range(2):
         with notice(), notice():
             while "Compiling" not in terminal.file.getvalue():
@@ -63,7 +63,7 @@ def test_on_a_terminal_compiling_is_said_once():
     said = "Compiling what this machine has not compiled yet (kept for the next time) ...\n"
     assert terminal.file.getvalue() == said
     script = Console(file=io.StringIO(), force_terminal=False)
-    with CompileNotice(0, script)():
+    with TerminalNotice(0, script)():
         time.sleep(0.05)
     assert script.file.getvalue() == ""
 

@@ -451,9 +451,12 @@ class TestCommand:
     def test_the_list(self):
         shown = CliRunner().invoke(app, ["reproduce", "--list"])
         assert shown.exit_code == 0
-        assert [line.split()[0] for line in shown.stdout.splitlines() if "claims" in line] == list(
+        assert [line.split()[0] for line in shown.stdout.splitlines() if " claim" in line] == list(
             papers()
         )
+        shown = CliRunner().invoke(app, ["reproduce", "topk", "--list", "--claim", "Translation"])
+        claim = next(each.claim for each in papers()["topk"].claims if "translation" in each.claim)
+        assert shown.stdout.replace("\n", " ").strip() == f"- {claim}"
 
     @pytest.mark.parametrize(
         "arguments", [[], ["dense"], ["topk", "--seeds", "0"], ["topk", "--all"]]

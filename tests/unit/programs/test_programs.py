@@ -107,6 +107,16 @@ class TestTheCompilerItself:
         programs.compile_p4(Path("sources/one.p4"), p4c=p4c, warn=said.append)
         assert said == ["warning: reject is accept"]
 
+    def test_warnings_about_innets_includes_are_left_out(self, compiler):
+        said = []
+        place = f"{programs.p4_directory()}/include/headers.p4(34)"
+        unused = f"{place}: [--Wwarn=unused] warning: 'A' is unused\nconst bit<8> A = 2;\n      ^"
+        own = "one.p4(3): [--Wwarn=unused] warning: 'B' is unused\nconst bit<8> B = 2;\n      ^"
+        Path("said").write_text(f"{unused}\n{own}\n{unused}\n")
+        p4c = compiler(f"#!/bin/sh\ncat {Path('said').resolve()} >&2\n{self.WRITES}\n")
+        programs.compile_p4(Path("sources/one.p4"), p4c=p4c, warn=said.append)
+        assert said == [own]
+
     def test_bytes_of_the_source_that_are_no_text_are_quoted(self, compiler):
         p4c = compiler("#!/bin/sh\nprintf 'unexpected \\211PNG' >&2; exit 1\n")
         with pytest.raises(ProgramError, match="unexpected \ufffdPNG"):

@@ -61,6 +61,18 @@ def test_a_file_that_fails():
     ]
 
 
+def test_registers_are_compared():
+    text = "register_write I.words 2 7\n"
+    text += "check_register words(2) == 7\ncheck_register I.words(1) < 1\n"
+    assert run("switch_state", text).failures == ()
+    failures = run("switch_state", text + "check_register words(2) != 7\n").failures
+    assert [(each.line, str(each)) for each in failures] == [
+        (4, "register words(2): expected != 7, got 7")
+    ]
+    (failure,) = run("switch_state", "check_register words(9999) == 0\n").failures
+    assert "9999" in str(failure)
+
+
 class TestSyntax:
     def test_statements(self):
         text = """
@@ -102,6 +114,9 @@ class TestSyntax:
             1, "c.d", 5, "bytes", "<=", 16
         )
         assert parse("check_counter c($A)") == stf_syntax.CheckCounter(1, "c", "A", None, "==", 0)
+        assert parse("check_register a.b(0x3) != 9") == stf_syntax.CheckRegister(
+            1, "a.b", 3, "!=", 9
+        )
         assert parse("mc_node_create 0 1 2") == stf_syntax.Command(1, "mc_node_create 0 1 2")
 
     @pytest.mark.parametrize(
@@ -128,6 +143,8 @@ class TestSyntax:
             ("setdefault t c", ":15: expected '\\.', '\\(' or '\\[', found the end"),
             ("  check_counter c(1) packet == 3", ":22: expected packets or bytes or the end"),
             ("check_counter c(1) packets = 3", ":28: expected a relation"),
+            ("check_register r(1)", ":20: expected a relation .*, found the end"),
+            ("check_register r(A) == 1", ":18: expected a number, found 'A'"),
             ("wait 5", ":6: the wait is '5'; write it with its unit, such as 20us"),
             ("wait 5ms 3", ":10: expected the end of the line, found '3'"),
             ("wait ms", ":6: expected a duration or the end of the line, found 'ms'"),

@@ -50,7 +50,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt | environment
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | environment
-	@echo "Installing innet, PyTorch and the tools of the checks into $(VENV); this takes a few minutes."
+	@echo "Installing innet, PyTorch and the tools of the checks into $(VENV): about 2 GB, in a few minutes to a quarter of an hour. pip says nothing meanwhile."
 	@$(INSTALL) -e '.[plot,torch,data,dev]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.ready

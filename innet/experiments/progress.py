@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Self
 
@@ -23,6 +24,7 @@ from innet.records import Progress as Event
 from innet.records.simulation import SimulationProgress
 from innet.records.sweep import label
 
+_SECONDS_PER_LINE = 20.0  # of a simulation, where there is no terminal
 _LINES_PER_SWEEP = 40  # where there is no terminal
 _LINES_PER_RUN = 10  # where there is no terminal
 
@@ -138,10 +140,16 @@ class SimulationDisplay:
     """Shows how far a simulation is, and its simulated time; pass it as ``watch``.
 
     Args:
-        console: where to; where that is no terminal, nothing is shown.
+        console: where to: a bar on a terminal, a line now and then elsewhere.
+        every: seconds between two lines.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, every: float = _SECONDS_PER_LINE) -> None:
+        self._console = console
+        self._every = every
+        self._event: SimulationProgress | None = None
+        self._ended = threading.Event()
+        self._lines = threading.Thread(target=self._print_lines, daemon=True)
         self._bars = Progress(
             TextColumn("all-reduces"),
             BarColumn(bar_width=20),
@@ -156,18 +164,34 @@ class SimulationDisplay:
 
     def __enter__(self) -> Self:
         self._bars.start()
+        if not self._console.is_terminal:
+            self._lines.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
+        self._ended.set()
+        if self._lines.is_alive():
+            self._lines.join()
 
     def __call__(self, event: SimulationProgress) -> None:
+        self._event = event
         self._bars.update(
             self._task,
             completed=event.all_reduces,
             total=event.of,
             simulated=f"{tables.duration(event.seconds)} simulated",
         )
+
+    def _print_lines(self) -> None:
+        while not self._ended.wait(self._every):
+            event = self._event
+            if event is None:
+                said = "simulating; the first all-reduce compiles what this machine has not yet ..."
+            else:
+                said = f"simulated {event.all_reduces} of {event.of} all-reduces, "
+                said += f"{tables.duration(event.seconds)} ..."
+            self._console.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 class SweepDisplay:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
 from support.records import a_report
 
-from innet.experiments.progress import ProgressDisplay
+from innet.experiments.progress import ProgressDisplay, SimulationDisplay
 from innet.records import Progress, Step
+from innet.records.simulation import SimulationProgress
 
 
 def feed(display: ProgressDisplay, iterations: int, exact: bool = True, sent: bool = True) -> None:
@@ -86,3 +88,20 @@ def test_the_display_stops_when_the_run_fails(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(RuntimeError, match="broken"), display:
         raise RuntimeError("broken")
     assert stream.getvalue().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_a_simulation_says_how_far_it_is_where_there_is_no_terminal() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False, width=40)
+    with SimulationDisplay(console, every=0.01) as display:
+        while "compiles" not in console.file.getvalue():
+            time.sleep(0.01)  # pytest's timeout ends it
+        display(SimulationProgress(all_reduces=3, of=12, seconds=0.25))
+        while "of 12" not in console.file.getvalue():
+            time.sleep(0.01)
+    said = console.file.getvalue()
+    assert said.splitlines()[-1] == "simulated 3 of 12 all-reduces, 250 ms ..."
+    time.sleep(0.05)
+    assert console.file.getvalue() == said
+    with SimulationDisplay(console):
+        pass
+    assert console.file.getvalue() == said, "what is quick says nothing"

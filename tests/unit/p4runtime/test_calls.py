@@ -27,6 +27,12 @@ def failing():
     yield
 
 
+@pytest.fixture(autouse=True)
+def a_slice_is_long_enough(monkeypatch):
+    """Whatever else the machine does meanwhile."""
+    monkeypatch.setattr(calls, "_SLICE_SECONDS", 60.0)
+
+
 class Woken:
     """Counts how often the thread of the switch was woken."""
 
@@ -71,6 +77,7 @@ def test_requests_are_carried_out_in_order_and_answered():
 def test_packets_may_pass_in_a_long_request_unless_it_is_atomic(monkeypatch, is_atomic, most):
     """A clock that moves on by a slice at each stop."""
     now = [0.0]
+    monkeypatch.setattr(calls, "_SLICE_SECONDS", 0.005)
     monkeypatch.setattr(calls, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def long(done):

@@ -19,13 +19,16 @@ from innet.core import buffers
 from innet.kernels import CountLayout, Filter, Kernels, Limbs
 
 cpu = kernels.get("cpu")
+naive = kernels.get(
+    "reference"
+)  # for what the tests begin with: nothing is compiled before they run
 SIZE = 1 << 20  # large enough for results to come from memory that is kept
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal(SIZE).astype(np.float32)
 Y = rng.standard_normal(SIZE).astype(np.float32)
 ONES = np.ones(SIZE, np.float32)
-INTEGERS = cpu.quantize(X, 1e6)
+INTEGERS = naive.quantize(X, 1e6)
 DENSE = np.where(rng.random(SIZE) < 0.2, INTEGERS, np.int32(0))  # a fifth is not zero
 INDICES = np.flatnonzero(DENSE).astype(np.int32)
 VALUES = DENSE[INDICES]
@@ -33,10 +36,10 @@ LAYOUTS = {
     hashing: sketch_layout(INDICES.size, LhcSettings(hashing=hashing), 0)
     for hashing in ("coupled", "plain")
 }
-ENCODED = {hashing: cpu.lhc_encode(None, DENSE, SIZE, LAYOUTS[hashing]) for hashing in LAYOUTS}
+ENCODED = {hashing: naive.lhc_encode(None, DENSE, SIZE, LAYOUTS[hashing]) for hashing in LAYOUTS}
 BITMAP = ENCODED["plain"][0]
 LIMBS = Limbs(-30, 29, 2)
-SUMS = cpu.split_limbs(X, LIMBS)
+SUMS = naive.split_limbs(X, LIMBS)
 COLUMNS = CountLayout(5, SIZE // 100, 0)
 SHAPE = Filter(INDICES.size // 4, 6, 0)
 BLOCKS = np.arange(0, SIZE // 256, 3, dtype=np.int32)

@@ -30,15 +30,6 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("ci")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session):
-    """Before there are several processes: compile what the service's modules compile as they are
-    imported. Else each process does so in a fresh checkout, 15 seconds or more.
-    """
-    if getattr(session.config.option, "numprocesses", None):
-        import innet.service  # noqa: F401, PLC0415 - where tests run in one process, tests import it
-
-
 def pytest_collection():
     """Collecting makes millions of objects and hardly any garbage: do not search for it."""
     gc.disable()

@@ -1,4 +1,4 @@
-"""The conformance table of docs/p4runtime.md: each row names tests, and they exist."""
+"""The conformance table of docs/p4rt-checks.md: each row names tests, and they exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMPARED = 214  # cases of others' suites
 
 
 def rows(section="## Conformance"):
-    page = (ROOT / "docs" / "p4runtime.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "p4rt-checks.md").read_text(encoding="utf-8")
     table = page.partition(section)[2].partition("\n\n| ")[2].partition("\n\n")[0]
     lines = [line for line in table.splitlines() if not line.startswith("|---")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]

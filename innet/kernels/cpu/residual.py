@@ -7,16 +7,17 @@ import numpy as np
 from innet.core import buffers
 from innet.core.numba_cache import njit
 from innet.kernels.arrays import Floats, Ints
-from innet.kernels.cpu.intrinsics import add_scaled_16, magnitude_bits, prefetch
+from innet.kernels.cpu.chunks import add_scaled_argmax
+from innet.kernels.cpu.intrinsics import magnitude_bits, prefetch
 
+_NO_PARTS = np.empty((0, 3), np.int64)
 _AHEAD = 16  # elements to prefetch ahead; hides the latency of memory
 
 
 def add_scaled(x: Floats, y: Floats, weight: float, /) -> tuple[Floats, int]:
     """See ``innet.kernels.Kernels.add_scaled``."""
-    total: Floats = buffers.empty(x.size, np.float32)
-    past = buffers.passes_caches(total)
-    return total, int(_add_scaled(x, y, np.float32(weight), total, past))
+    total, bits, _ = add_scaled_argmax(x, y, weight, _NO_PARTS)
+    return total, bits
 
 
 def low_pass(
@@ -26,20 +27,6 @@ def low_pass(
     sums: Floats = buffers.empty(indices.size, np.float32)
     stays = np.float32(1) - np.float32(weight)
     return taken, sums, int(_low_pass(held, gradient, stays, indices, taken, sums))
-
-
-@njit(cache=True, nogil=True)
-def _add_scaled(x: Floats, y: Floats, weight: np.float32, total: Floats, past: bool) -> np.int32:
-    """Returns the bits of the largest magnitude."""
-    maxima = np.zeros(16, np.int32)
-    full = x.size // 16 * 16
-    for i in range(0, full, 16):
-        add_scaled_16(x, y, i, weight, total, past, maxima)
-    largest = maxima.max()
-    for i in range(full, x.size):
-        total[i] = x[i] + weight * y[i]
-        largest = max(largest, magnitude_bits(total[i]))
-    return np.int32(largest)
 
 
 @njit(cache=True, nogil=True)

@@ -51,7 +51,7 @@ from innet.codecs.scheduled import (
 )
 from innet.core.errors import CompositionError, InputError, OverflowedError, StateError
 from innet.core.not_copyable import NotCopyable
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.core.settings import validate
 
 _STATE_VERSION = 3
@@ -572,11 +572,11 @@ class Codec(NotCopyable):
         """The sum as float32, dense; and the values that may be non-zero, if known."""
         kernels = self._context.kernels
         carried = local.size if total.indices is None else total.indices.size
-        check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
         who = f"values from quantizer {self.quantizer.name!r}"
         if total.sums is not None:
             check_array(total.sums, _FLOAT32, size, f"values from carrier {self.carrier.name!r}")
             return total.sums, None
+        check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
         if total.indices is None or not self.quantizer.capabilities.provides >= _ELEMENTWISE:
             restored = scaling.restore(total.dense(kernels, local.size), size)
             check_array(restored, _FLOAT32, size, who)
@@ -698,7 +698,8 @@ def check_answers(segments: list[Segment], answers: list[Ints]) -> None:
     """Refuse answers that do not have the segments' lengths, by an InputError."""
     matching = len(answers) == len(segments)
     for segment, answer in zip(segments, answers, strict=False):
-        matching &= answer.shape == (segment.size,) and answer.dtype == _INT32
+        summed = isinstance(segment, FloatSegment) and segment.sums is not None
+        matching &= answer.shape == (0 if summed else segment.size,) and answer.dtype == _INT32
     if not matching:
         sent = [(segment.size,) for segment in segments]
         received = [answer.shape for answer in answers]

@@ -225,7 +225,7 @@ class Total:
     """The sum of the workers' contributions, and details for reports.
 
     Attributes:
-        integers: shape (m,), int32.
+        integers: shape (m,), int32; empty if there are ``sums``.
         details: by name.
         indices: shape (m,), int32, ascending: indices of the integers, all others are zero; None
             for all indices, as many as the contributions' size.

@@ -52,7 +52,8 @@ class FloatSegment(Segment):
 
     Attributes:
         sums: shape (n,), float32: what the sums stand for, once they have arrived, if it was made
-            on the way; else None.
+            on the way; else None. If it was, the sums themselves were not kept: the array in their
+            place is empty.
     """
 
     __slots__ = ("_quantize", "_words", "scale", "step", "sums", "values")

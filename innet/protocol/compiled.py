@@ -140,7 +140,8 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
             slot = _short(header, _AT_SLOT)
             number = chunk[slot]
             index = number - member[4]
-            is_read = read_checked(frame, at, words[index])
+            row = words[index % len(words)]
+            is_read = read_checked(frame, at, row)
     if not is_read:
         reason = check_frame(frame, length, rules)
         if reason != 0:
@@ -152,7 +153,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     stats[_ANSWER] += 1
     if len(sums) > 0:  # while the words are in the cache
         first = index * words.shape[1]
-        read_floats(words[index], numbers[1], sums[first : first + words.shape[1]])
+        read_floats(row, numbers[1], sums[first : first + words.shape[1]])
     who[index] = _long(header, _AT_BITMAP)
     flags = np.int64(header[_AT_FLAGS])
     stats[_FLAGS] |= flags
@@ -198,7 +199,8 @@ def take(
             sent; and their timers, which stop when a chunk is answered.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
             (chunks, V) int32 values, (chunks,) uint32 bitmaps, and float32 what all values stand
-            for, or empty. And float64 (2,), the second of which is how much a 1 stands for.
+            for, or empty. And float64 (2,), the second of which is how much a 1 stands for. Where
+            there are floats, the values may have fewer rows, which are used in turn.
         notes: int64, see ``Stats``, added to. And float64 (5,): the time; the longest wait for
             which a chunk of the first window is measured, since longer ones are due to late peers;
             the longest such wait of a chunk that was sent once, raised; and of the answered chunk

@@ -92,7 +92,8 @@ class Message:
         floats: what words are made of chunk by chunk, shape (n,), and what the results stand for,
             filled in as they arrive; and shape (2,), float64, the scale and the step. Empty arrays
             where words are given.
-        combined: shape (chunks, values), int32: the results; undefined before they arrive.
+        combined: shape (chunks, values), int32: the results; undefined before they arrive. Of words
+            that are made chunk by chunk it is one row, as what they stand for is kept instead.
         operation: shape (chunks,), uint8, a ReduceOp each.
         elements: shape (chunks,), uint16, how many values of a chunk are filled.
 
@@ -110,21 +111,28 @@ class Message:
         self._values = values
         self._float_segment: FloatSegment | None = None
         self.floats = _NO_FLOATS
-        self._results: NDArray[np.int32] = buffers.empty(self.chunks * values, np.int32)
-        self.combined = self._results.reshape(self.chunks, values)
         self.operation, self.elements = self._cut.operation, self._cut.elements
+        if len(segments) == 1 and isinstance(segments[0], FloatSegment):
+            self._make_floats(segments[0])
+            return
+        self._make_results()
         if len(segments) != 1:
             self.words = self._joined(segments, values)
-        elif isinstance(segments[0], FloatSegment):
-            self._make_floats(segments[0])
         elif (words := segments[0].words).flags.carray:
             self.words = words
         else:  # compiled code takes no others
             self.words = np.require(words, requirements=["C", "A", "W"])
 
+    def _make_results(self) -> None:
+        self._results: NDArray[np.int32] = buffers.empty(self.chunks * self._values, np.int32)
+        self.combined = self._results.reshape(self.chunks, self._values)
+
     def _make_floats(self, segment: FloatSegment) -> None:
         """Make words and the floats of results chunk by chunk."""
         self.words = _NO_WORDS
+        # The results of all chunks one after the other: to keep them would write as much memory
+        # again as their floats take.
+        self.combined = np.empty((1, self._values), np.int32)
         self._float_segment = segment
         sums: NDArray[np.float32] = buffers.empty(segment.size, np.float32)
         self.floats = segment.values, sums, np.array([segment.scale, segment.step])
@@ -134,6 +142,7 @@ class Message:
         if self._float_segment is not None:
             self.words = self._float_segment.words
             self._float_segment, self.floats = None, _NO_FLOATS
+            self._make_results()
 
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
         """The words of all segments, each padded with zeros to complete chunks."""
@@ -147,10 +156,11 @@ class Message:
     def results(self) -> list[NDArray[np.int32]]:
         """One array per segment, without padding: views of ``combined``.
 
-        A ``FloatSegment`` whose sums were made on the way is told so.
+        A ``FloatSegment`` whose sums were made on the way is given these; its array is empty.
         """
         if self._float_segment is not None:
             self._float_segment.arrived(self.floats[1])
+            return [_NO_WORDS]
         values, flat = self._values, self._results
         return [
             flat[first * values : first * values + length]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from innet import kernels
 from innet.codecs import build_codec
+from innet.codecs.codec import check_answers
+from innet.core.errors import InputError
 from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.message import Message
@@ -62,9 +65,9 @@ def test_sums_are_those_of_dequantized_words(values: np.ndarray, random) -> None
     for chunk in order:
         assert later.sums is None
         client.receive(result(chunk, sums[chunk], values.size), 0.0)
-    (words,) = client.results()
-    np.testing.assert_array_equal(words, sums.reshape(-1)[: values.size])
-    expected = REFERENCE.dequantize(words, later.step)
+    (kept,) = client.results()
+    assert kept.size == 0, "sums are kept as floats alone"
+    expected = REFERENCE.dequantize(sums.reshape(-1)[: values.size], later.step)
     np.testing.assert_array_equal(later.sums.view(np.int32), expected.view(np.int32))
 
 
@@ -97,7 +100,9 @@ def test_settled_words_are_all_there_and_the_sums_are_left_to_others() -> None:
     message.settle()
     message.settle()
     np.testing.assert_array_equal(message.words, REFERENCE.quantize(later.values, later.scale))
-    message.results()
+    assert message.combined.shape == (3, 8)
+    message.combined[:] = np.arange(24).reshape(3, 8)
+    assert message.results()[0].tolist() == list(range(20))
     assert later.sums is None
 
 
@@ -126,3 +131,15 @@ def test_a_codec_defers_only_if_its_caller_lets_it() -> None:
         except StopIteration:
             pass
         assert seen is defers, spec
+
+
+def test_answers_of_sums_that_were_made_are_empty() -> None:
+    later = segment_of(np.ones(5, np.float32))
+    nothing, words = np.empty(0, np.int32), np.ones(5, np.int32)
+    check_answers([later], [words])
+    with pytest.raises(InputError, match="the network answered"):
+        check_answers([later], [nothing])
+    later.arrived(np.ones(5, np.float32))
+    check_answers([later], [nothing])
+    with pytest.raises(InputError, match="the network answered"):
+        check_answers([later], [words])

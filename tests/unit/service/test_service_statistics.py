@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -41,16 +42,29 @@ def stalled(service, stack):
     return pair
 
 
-def test_packets_and_members_are_counted(service, stack):
-    with Observer(where(service)) as observer:
+def without_repeats(service, observer, stack):
+    """A job of two, the reports of an all-reduce in which no packet was sent twice, and what the
+    service had counted before it.
+
+    Loopback may deliver packets in another order when a process changes its processor. A worker
+    then takes some for lost and sends them again, and may leave before all answers have come.
+    """
+    for attempt in range(10):
         before = observer.statistics()
-        assert before["jobs"] == []
-        pair = joined(service, stack, 2, job="two")
-        # Nothing is lost here; a worker that repeats a packet because its machine is busy would
-        # get its sum twice, and may have left before the second arrives.
+        own = stack.enter_context(contextlib.ExitStack())
+        pair = joined(service, own, 2, job=f"job {attempt}")
         workers = make_workers(pair, timing=Timing(timeout=20, max_timeout=20, give_up=20))
         reports = [report for _, report in all_reduce(workers, [GRADIENT] * 2)]
-        assert [report.retransmissions for report in reports] == [0, 0]
+        if not any(report.retransmissions for report in reports):
+            return pair, reports, before
+        own.close()
+    raise AssertionError("packets were sent twice in each of 10 all-reduces")
+
+
+def test_packets_and_members_are_counted(service, stack):
+    with Observer(where(service)) as observer:
+        assert observer.statistics()["jobs"] == []
+        pair, reports, before = without_repeats(service, observer, stack)
         now = observer.statistics()
         sent = [report.packets_sent for report in reports]
         assert now["packets"]["in"] - before["packets"]["in"] == sum(sent)
@@ -59,7 +73,8 @@ def test_packets_and_members_are_counted(service, stack):
         )
         assert now["packets"]["bytes_in"] - before["packets"]["bytes_in"] == sum(sent) * 160
         (job,) = now["jobs"]
-        assert (job["name"], job["workers"], job["running"]) == ("two", 2, True)
+        assert (job["workers"], job["running"]) == (2, True)
+        assert job["name"].startswith("job ")
         assert job["epoch"] == pair[0].epoch
         assert (job["slots_open"], job["missing"], job["awaited"]) == (0, [], [])
         assert [member["packets_in"] for member in job["members"]] == sent

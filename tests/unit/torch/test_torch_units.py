@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 import innet.torch  # noqa: E402 - after importorskip: innet.torch needs PyTorch
+from innet.codecs import build_codec  # noqa: E402
 from innet.codecs.build import spec_of_unit  # noqa: E402
 from innet.codecs.checks import check_floats  # noqa: E402
 from innet.core.errors import (  # noqa: E402
@@ -25,7 +26,15 @@ from innet.core.errors import (  # noqa: E402
     UnknownNameError,
 )
 from innet.torch import DDPHook, HookState, comm_thread, ddp_hook  # noqa: E402
-from innet.torch.bucket_reduction import cut, layers  # noqa: E402
+from innet.torch.bucket_reduction import (  # noqa: E402
+    BucketReduction,
+    Stats,
+    Unit,
+    WaitingBucket,
+    cut,
+    joined,
+    layers,
+)
 from innet.torch.future import SettableFuture  # noqa: E402
 from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
 from innet.torch.tensors import DTYPES  # noqa: E402
@@ -56,6 +65,59 @@ def test_a_number_is_a_layer_and_a_parameter_without_elements_is_none():
     assert layers([(), (2, 3), (4, 0)], ["a", "b", "c"]) == {"a": (1,), "b": (2, 3)}
     assert layers([(), (2, 3), (4, 0)], ["a", "", "c"]) == [(1,), (2, 3)]
     assert layers([(0,)], ["a"]) is None
+
+
+def line_of(size: int) -> torch.Tensor:
+    """0, 1, ... from the beginning of a cache line on."""
+    room = torch.zeros(size + 16)
+    begin = -room.data_ptr() // 4 % 16
+    room[begin : begin + size] = torch.arange(size)
+    return room[begin : begin + size]
+
+
+def reduction_of(buffer: torch.Tensor, views: list[torch.Tensor], scale: float) -> BucketReduction:
+    unit = Unit(0, tuple(tuple(view.shape) for view in views), build_codec("dense"))
+    found = BucketReduction(unit, 2, scale, Stats())
+    bucket = WaitingBucket(buffer, SettableFuture())
+    for position, view in enumerate(views):
+        found.take(position, view, bucket)
+    return found
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_gradients_are_read_in_the_bucket_where_they_lie_in_order(scale, in_order):
+    buffer = line_of(10)
+    pieces = [(0, 6), (6, 6), (6, 10)] if in_order else [(4, 10), (0, 0), (0, 4)]
+    views = [buffer[begin:end] for begin, end in pieces]
+    views[0] = views[0].view(2, 3)
+    reduction = reduction_of(buffer, views, scale)
+    loaded = reduction.load()
+    np.testing.assert_array_equal(
+        loaded, np.concatenate([view.reshape(-1).numpy() for view in views]) / scale
+    )
+    copied = not np.shares_memory(loaded, buffer.numpy())
+    assert copied == (scale != 1 or not in_order)
+    assert buffer.tolist() == list(range(10)), "the bucket is unchanged until there is a result"
+    reduction.set_not_finite(())
+    assert buffer.isnan().all()
+
+
+def test_tensors_are_joined_only_where_they_are_one_piece_of_float32():
+    line = line_of(32)
+    assert joined([line[:16], line[16:]]).tolist() == list(range(32))
+    assert joined([line[16:16], line[16:20], line[20:32].view(3, 4)]).tolist() == list(
+        range(16, 32)
+    )
+    assert joined([]) is None
+    assert joined([line[:0]]) is None
+    assert joined([line[1:16], line[16:]]) is None, "not at a cache line"
+    assert joined([line[:8], line[16:]]) is None, "a gap"
+    assert joined([line[16:], line[:16]]) is None, "another order"
+    assert joined([line[::2]]) is None
+    assert joined([line.view(4, 8).T]) is None
+    assert joined([line.view(torch.int32)]) is None
+    assert joined([line[:16], line[16:].clone()]) is None
 
 
 def test_a_future_is_set_by_another_thread():

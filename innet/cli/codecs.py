@@ -139,7 +139,9 @@ def _show_part(kind: str, part: Any) -> None:
         table.add_row(parameter, str(default))
     if table.row_count:
         out.print(table)
-    out.print(f"Try it behind a codec's name: --codec dense:{kind}={part.name}", highlight=False)
+    # What a selector leaves out is lost without error feedback, which topk has.
+    codec = "topk" if kind == "selector" else "dense"
+    out.print(f"Try it behind a codec's name: --codec {codec}:{kind}={part.name}", highlight=False)
 
 
 def _paper(name: str) -> str:

@@ -379,9 +379,11 @@ def _class(kind: str, name: str) -> type[Any]:
 def _preset(name: str) -> dict[str, Any]:
     """All parts of a preset: those that it does not name are the default's."""
     if name not in PRESETS and (kind := _kind_of(name)):
+        # What a selector leaves out is lost without error feedback, which topk has.
+        codec = "topk" if kind == "selector" else _DEFAULT_PRESET
         raise ConfigError(
             f"{name!r} is no codec but a {kind}, one part of it; write it behind a codec's name, "
-            f"such as {_DEFAULT_PRESET}:{kind}={name}."
+            f"such as {codec}:{kind}={name}."
         )
     found: object = PRESETS.get(name)
     if not (isinstance(found, Mapping) and found.keys() <= PARTS.keys()):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from innet.allreduce.worker import Renew, Worker, connect
 from innet.codecs import ModelLayers, build_codec
+from innet.core.errors import InputError
 from innet.network import ClockedTransport
 from innet.processes.commandline import say
 from innet.processes.settings import SessionSettings
@@ -83,6 +84,7 @@ def worker_session(
                 plan, transport, None, epoch_requests(plan) if coordinated else None
             )
         return
+    _check_no_network(settings)
     codec = build_codec(settings.codec, layers=layers).describe()
     with join(
         settings.service,
@@ -100,6 +102,16 @@ def worker_session(
             membership.read_register,
             lambda late: membership.renew(settings.give_up, without=late),
         )
+
+
+def _check_no_network(settings: SessionSettings) -> None:
+    """Refuse settings of a network, by an InputError: a service has its own."""
+    for name in ("topology", "racks", "depth", "ports"):
+        if (value := getattr(settings, name)) is not None:
+            raise InputError(
+                f"{name} is {value!r}, and service {settings.service!r}: a job on a switch service "
+                f"has the service's switches. Leave {name} or service out."
+            )
 
 
 def ask(request: Message) -> Message:

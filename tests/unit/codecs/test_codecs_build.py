@@ -70,6 +70,7 @@ def test_descriptions(spec, description):
         ("lhcc", UnknownNameError, r"codec 'lhcc'\. Did you mean 'lhc'\? Known.*: .*dense"),
         ({"preset": "x"}, UnknownNameError, "Known.*: .*dense"),
         ("union", ConfigError, "'union' is no codec but a carrier,.* such as dense:carrier=union"),
+        ("sampled", ConfigError, "no codec but a selector,.* such as topk:selector=sampled"),
         ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Did you mean 'topk'.*all"),
         ({"quantizer": "float"}, UnknownNameError, "Known: .*fixed"),
         ({"carrier": "pigeon"}, UnknownNameError, "Known: .*dense, .*lhc"),

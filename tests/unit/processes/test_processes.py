@@ -272,6 +272,15 @@ def test_a_worker_of_a_service_that_is_alone(at):
         list(allreduce.run(WorkerSettings(worker=0, **at | {"key_file": None})))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("topology", "nope"), ("racks", 2), ("depth", 2), ("ports", 4)]
+)
+def test_a_network_beside_a_service_is_refused(at, name, value):
+    options = WorkerSettings(worker=0, **at, **{name: value})
+    with pytest.raises(InputError, match=f"{name} is {value!r}, and service .* Leave {name} or"):
+        list(allreduce.run(options))
+
+
 class Worker:
     """Whose all-reduce stalls."""
 

@@ -126,6 +126,8 @@ class Worker(NotCopyable):
         attempts: how often a stalled all-reduce is tried, each time in the next epoch.
         decode_once: workers that share memory with the switch decode equal words once for all of
             their machine; see ``innet.transport.job_memory``. Results are the same either way.
+        keep_integers: ``outcome`` has the sum's integers (``integer_sum``) of every codec. Without
+            it, those of dense gradients become floats as they arrive, which is faster.
 
     Attributes:
         plan: the current state of the job.
@@ -154,6 +156,7 @@ class Worker(NotCopyable):
         renew: Renew | None = None,
         attempts: int = 1,
         decode_once: bool = True,
+        keep_integers: bool = False,
     ) -> None:
         attempts = require_int(attempts, "the number of attempts")
         if attempts < 1 or (attempts > 1 and renew is None):
@@ -186,6 +189,7 @@ class Worker(NotCopyable):
         self._attempts = attempts
         self._bare = transport
         self._decode_once = decode_once
+        self._keep_integers = keep_integers
         self._decoding: DecodeOncePerHost | None = None
         self._completed = 0  # all-reduces
         self._failed: str | None = None
@@ -239,7 +243,7 @@ class Worker(NotCopyable):
             self.plan.job.present,
             attempts=self._attempts,
             has_epochs=self._renew is not None,
-            may_defer=True,
+            may_defer=not self._keep_integers,
         )
         try:
             with decoding_by(self._shared_decoding()):

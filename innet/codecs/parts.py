@@ -238,7 +238,16 @@ class Total:
     sums: Floats | None = None
 
     def dense(self, kernels: Kernels, size: int) -> Ints:
-        """All integers as a dense array of that size."""
+        """All integers as a dense array of that size.
+
+        Raises:
+            StateError: only what they stand for was kept.
+        """
+        if self.sums is not None:
+            raise StateError(
+                "the integers of this sum were not kept, as their floats were made when they "
+                "arrived; make the worker with Worker(keep_integers=True)."
+            )
         if self.indices is None:
             return self.integers
         return kernels.scatter(self.indices, self.integers, size)

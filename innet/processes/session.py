@@ -54,6 +54,7 @@ class WorkerSession(NamedTuple):
             layers=layers,
             seed=settings.seed,
             renew=self.renew,
+            keep_integers=settings.outcome is not None,
         )
 
 

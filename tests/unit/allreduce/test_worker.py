@@ -56,6 +56,23 @@ def all_reduce(pair, given):
         return list(pool.map(lambda each, x: each.all_reduce(x), pair, given))
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_integers_of_dense_sums_are_kept_on_request(plan, keep):
+    given = gradients()
+    with UdpSwitch(plan), workers(plan, "dense", keep_integers=keep) as pair:
+        results = all_reduce(pair, given)
+    expected, _ = innet.all_reduce(given, values_per_packet=32, seed=3)
+    for total, _ in results:
+        np.testing.assert_array_equal(total, expected)
+    for worker in pair:
+        if not keep:
+            with pytest.raises(StateError, match="not kept.*Worker\\(keep_integers=True\\)"):
+                _ = worker.outcome.integer_sum
+            continue
+        own = [each.outcome.contribution.integers for each in pair]
+        np.testing.assert_array_equal(worker.outcome.integer_sum, own[0] + own[1])
+
+
 @pytest.mark.parametrize("faults", [None, LOSSY], ids=["clean", "lossy"])
 @pytest.mark.parametrize("codec", ["dense", "lhc", "scalecom"])
 def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):

@@ -66,7 +66,7 @@ def test_integers_of_dense_sums_are_kept_on_request(plan, keep):
         np.testing.assert_array_equal(total, expected)
     for worker in pair:
         if not keep:
-            with pytest.raises(StateError, match="not kept.*Worker\\(keep_integers=True\\)"):
+            with pytest.raises(StateError, match=r"not kept.*Worker\(keep_integers=True\)"):
                 _ = worker.outcome.integer_sum
             continue
         own = [each.outcome.contribution.integers for each in pair]

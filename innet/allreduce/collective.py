@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -57,10 +57,11 @@ from innet.network import Faults, Recorder
 from innet.protocol import Timing
 from innet.records import Report
 from innet.sim import Network, network_of
-from innet.sim.captures import record_links
-from innet.sim.simulation import Counts
 from innet.topology import Emulation, Plan, Request, check_codec, check_conditions, make_plan
 from innet.wire import Flag, Framing
+
+if TYPE_CHECKING:
+    from innet.sim.simulation import Counts
 
 Frame = tuple[float, int, bytes]
 Scope: TypeAlias = Literal["job", "rack"]
@@ -746,6 +747,9 @@ class Collective(NotCopyable):
             require_int(limit, "the limit of packets")
         frames: list[Frame] = []
         if self.network.simulation is not None:
+            # It brings the simulator's compiled code, seconds for who has no simulated network.
+            from innet.sim.captures import record_links  # noqa: PLC0415
+
             with record_links(self.network.simulation, frames, limit):
                 yield frames
             return

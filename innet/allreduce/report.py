@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,8 +17,10 @@ from innet.codecs import Codec, Outcome
 from innet.protocol import Counters
 from innet.records import Report, Seconds, Simulated
 from innet.sim.network import SECOND
-from innet.sim.simulation import Counts
 from innet.topology import Plan
+
+if TYPE_CHECKING:
+    from innet.sim.simulation import Counts
 
 _BLOCK = 1 << 17  # elements; one of float64 is a megabyte
 

@@ -1,10 +1,14 @@
-"""Emulation of a plan in this process: built-in switches, links in memory, hosts."""
+"""Emulation of a plan in this process: built-in switches, links in memory, hosts.
+
+The simulator is imported where a network is simulated: its compiled code takes a second to load.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +19,6 @@ from innet.network import Faults, FaultyTransport, Host, Process, Transport, dri
 from innet.protocol import Timing
 from innet.sim import Network
 from innet.sim.network import OVERHEAD, SHORTEST
-from innet.sim.simulation import TIMING, Cable, Simulation
 from innet.switch import Switch
 from innet.switch.engine import cell_value
 from innet.switch.frontend.loader import load_text
@@ -24,6 +27,9 @@ from innet.switch.state.tables import RuntimeEntry
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
 from innet.topology.plan import Plan
 from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
+
+if TYPE_CHECKING:
+    from innet.sim.simulation import Cable, Simulation
 
 
 class Emulation:
@@ -109,6 +115,8 @@ class Emulation:
         self.simulation: Simulation | None = None
         self.starts: dict[int, float] = {}
         if network is not None:
+            from innet.sim.simulation import Simulation  # noqa: PLC0415
+
             cables = _cables(plan)
             self.simulation = Simulation(
                 network, plan.layout, self.switches, cables, len(plan.hosts), seed=seed
@@ -358,6 +366,8 @@ def usual_timing(plan: Plan, network: Network) -> Timing:
     A millisecond; more where links take longer than that for what a worker has under way.
     Otherwise workers would send again what only waits for its turn.
     """
+    from innet.sim.simulation import TIMING  # noqa: PLC0415
+
     rate = network.slowest
     frame = max(plan.layout.wire_size, SHORTEST) + OVERHEAD
     window = plan.window * 8 * frame / rate
@@ -367,6 +377,8 @@ def usual_timing(plan: Plan, network: Network) -> Timing:
 
 def _cables(plan: Plan) -> list[Cable]:
     """All links of a plan; the workers' come first."""
+    from innet.sim.simulation import Cable  # noqa: PLC0415
+
     attached = plan.attachments()
     cables = [
         Cable(attached[number].node, attached[number].port, number - 1)

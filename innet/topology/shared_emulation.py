@@ -10,7 +10,6 @@ from innet.core.reduce_op import Segment, ThinSegment
 from innet.network import Host
 from innet.protocol import Timing
 from innet.sim import Network
-from innet.sim.simulation import TIMING, Cable, Simulation
 from innet.switch import Switch
 from innet.switch.frontend.loader import load_text
 from innet.topology.aggregation import WorkerEnd, aggregation_of
@@ -62,6 +61,9 @@ class SharedEmulation:
         timing: Timing | None = None,
         seed: int = 0,
     ) -> None:
+        # Its compiled code takes a second to load.
+        from innet.sim.simulation import TIMING, Cable, Simulation  # noqa: PLC0415
+
         layout = shared.jobs[0].layout
         if any(plan.layout != layout for plan in shared.jobs):
             raise InputError("jobs on one network have packets of the same layout.")

@@ -47,7 +47,7 @@ def test_what_is_selected_is_compared_over_seeds(tmp_path):
 
 def test_baselines_in_torch_select_what_they_should():
     torch = pytest.importorskip("torch")
-    torch.manual_seed(0)  # twenty of the sample decide: one draw in some thirty is beyond the bounds
+    torch.manual_seed(0)  # twenty of the sample decide, so some draws are beyond the bounds
     x = np.random.default_rng(0).laplace(size=200_000).astype(np.float32)
     tensor = torch.from_numpy(x)
     largest = set(np.argsort(-np.abs(x))[:2000].tolist())

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
 
 import typer
+import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from innet import __version__
-from innet.cli import (
-    allreduce,
-    codecs,
-    doctor,
-    drop_in,
-    experiments,
-    folder_advice,
-    help_pages,
-    net,
-    p4,
-    simulate,
-    switch,
-)
+from innet.cli import folder_advice
 from innet.cli.output import TerminalNotice, say_error
 from innet.core import own_code
 from innet.core.errors import (
@@ -37,21 +28,132 @@ from innet.core.waiting import hooks
 USAGE = 2  # exit status where what was typed cannot be used; as Typer has it
 FAILED = 1
 
-# For --help: commands to try, and a page of docs/.
-_EXAMPLES: dict[str, tuple[str, str]] = {
-    "demo": ("innet demo", "guide"),
-    "train": ("innet train --codec topk:ratio=0.05 --codec qsgd --seeds 3", "training"),
-    "reproduce": ("innet reproduce gtopk --quick", "results"),
-    "allreduce": ("innet allreduce --codec lhc --density 0.01 --topology leaf-spine", "guide"),
-    "simulate": ("innet simulate --network 100g --model resnet50 --iterations 3", "simulate"),
-    "net": ("sudo innet net --topology fat-tree --switch bmv2", "mininet"),
-    "simple-switch": ("sudo innet simple-switch slots-32", "simple-switch"),
-    "simple-switch-grpc": ("sudo innet simple-switch-grpc slots-32", "p4runtime"),
-    "link-tools": ("innet link-tools --into bin", "simple-switch"),
-    "codecs": ("innet codecs --json", "codecs"),
-    "report": ("innet report innet-out/demo.json --plot demo.pdf", "guide"),
-    "doctor": ("innet doctor", "guide"),
-    "help": ("innet help slots", "shell"),
+
+class _Entry(NamedTuple):
+    """A command, without its module.
+
+    Attributes:
+        module: in ``innet.cli``; imported when the command is used, as settings and options of
+            all commands take longer to make than anything that one of them needs.
+        name: of its function, or of a group's Typer object.
+        summary: the first sentence of its help.
+        example: a command to try; empty for a group.
+        page: of docs/.
+        parses: whether the function reads its options itself.
+    """
+
+    module: str
+    name: str
+    summary: str
+    example: str = ""
+    page: str = ""
+    parses: bool = False
+
+
+_COMMANDS: Mapping[str, _Entry] = {
+    "demo": _Entry(
+        "experiments",
+        "demo",
+        "Train a small CNN on handwritten digits, its gradients summed by a P4 program.",
+        "innet demo",
+        "guide",
+    ),
+    "train": _Entry(
+        "experiments",
+        "train",
+        "Train a small model with any codec, beside plain float32 sums.",
+        "innet train --codec topk:ratio=0.05 --codec qsgd --seeds 3",
+        "training",
+    ),
+    "reproduce": _Entry(
+        "experiments",
+        "reproduce",
+        "Measure what a codec's paper claims, as far as that is possible here.",
+        "innet reproduce gtopk --quick",
+        "results",
+    ),
+    "allreduce": _Entry(
+        "allreduce",
+        "allreduce",
+        "Sum gradients over the emulated network, once, and report what it took.",
+        "innet allreduce --codec lhc --density 0.01 --topology leaf-spine",
+        "guide",
+    ),
+    "simulate": _Entry(
+        "simulate",
+        "simulate",
+        "Simulate an all-reduce, or a model's training iterations, packet by packet in time.",
+        "innet simulate --network 100g --model resnet50 --iterations 3",
+        "simulate",
+    ),
+    "net": _Entry(
+        "net",
+        "net",
+        "Sum gradients over a Mininet network (needs root), one process per worker.",
+        "sudo innet net --topology fat-tree --switch bmv2",
+        "mininet",
+    ),
+    "simple-switch": _Entry(
+        "drop_in",
+        "simple_switch",
+        "Run the built-in switch with simple_switch's options, interfaces and control plane.",
+        "sudo innet simple-switch slots-32",
+        "simple-switch",
+        parses=True,
+    ),
+    "simple-switch-grpc": _Entry(
+        "drop_in",
+        "simple_switch_grpc",
+        "Run the built-in switch with a P4Runtime server, as simple_switch_grpc.",
+        "sudo innet simple-switch-grpc slots-32",
+        "p4runtime",
+        parses=True,
+    ),
+    "link-tools": _Entry(
+        "drop_in",
+        "link_tools",
+        "Write launchers called simple_switch, simple_switch_grpc and simple_switch_CLI.",
+        "innet link-tools --into bin",
+        "simple-switch",
+    ),
+    "codecs": _Entry(
+        "codecs",
+        "codecs",
+        "List the codecs: what each sends of a gradient, and the paper that it is from.",
+        "innet codecs --json",
+        "codecs",
+    ),
+    "report": _Entry(
+        "experiments",
+        "report",
+        "Show the records of earlier runs again.",
+        "innet report innet-out/demo.json --plot demo.pdf",
+        "guide",
+    ),
+    "doctor": _Entry(
+        "doctor",
+        "doctor",
+        "Say what is installed, what it is for, and how to install what is missing.",
+        "innet doctor",
+        "guide",
+    ),
+    "help": _Entry(
+        "help_pages",
+        "help_topic",
+        "Show a page of the documentation, a command's help, or where a word is explained.",
+        "innet help slots",
+        "shell",
+    ),
+    "experiment": _Entry("experiments", "experiment_app", "Experiments that sweep over settings."),
+    "p4": _Entry("p4", "app", "P4 programs: list, export, copy examples, compile, check."),
+    "switch": _Entry(
+        "switch",
+        "app",
+        "Compiled P4 programs on the built-in switch: test, replay, measure, explain.",
+    ),
+}
+# Of commands of groups: one to try, and a page of docs/.
+_EXAMPLES: Mapping[str, tuple[str, str]] = {
     "experiment throughput": ("innet experiment throughput -w 2 -w 8 -c dense -c lhc", "measured"),
     "p4 list": ("innet p4 list", "slots"),
     "p4 export": ("innet p4 export slots-64 -o slots.json", "slots"),
@@ -87,62 +189,89 @@ class _Group(_PlainFlags, TyperGroup):
     """A command that has others."""
 
 
+_PARSES: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+}
+
+
+def _loaded(name: str) -> Any:
+    """The command, its module imported."""
+    entry = _COMMANDS[name]
+    found = getattr(importlib.import_module(f"innet.cli.{entry.module}"), entry.name)
+    if isinstance(found, typer.Typer):
+        for each in found.registered_commands:
+            example, page = _EXAMPLES[f"{name} {each.name}"]
+            _complete(each, example, page)
+        found.info.cls = _Group
+        command: Any = typer.main.get_group(found)
+        command.name = name
+        return command
+    alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    alone.command(name, **(_PARSES if entry.parses else {}))(found)
+    _complete(alone.registered_commands[0], entry.example, entry.page)
+    return typer.main.get_command(alone)
+
+
+def _complete(command: Any, example: str, page: str) -> None:
+    """A command's class, and what comes below its options."""
+    command.cls = _Command
+    command.epilog = f"Example: `{example}`\n\nMore: docs/{page}.md"
+
+
+class _Commands(Mapping[str, Any]):
+    """All commands by name, each made when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _loaded(name)  # or KeyError
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in _COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+class _Innet(_Group):
+    """``innet``: it lists its commands without their modules."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _Commands()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        commands = self.commands
+        self.commands = {
+            name: TyperCommand(name, help=each.summary, rich_markup_mode="markdown")
+            for name, each in _COMMANDS.items()
+        }
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = commands
+
+
 app = typer.Typer(
     name="innet",
-    cls=_Group,
+    cls=_Innet,
     help="Gradients compressed by workers, summed by P4 switch programs, decoded by workers.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(experiments.demo)
-app.command("train")(experiments.train)
-app.command("reproduce")(experiments.reproduce)
-app.command("allreduce")(allreduce.allreduce)
-app.command("simulate")(simulate.simulate)
-app.command("net")(net.net)
-app.command(
-    "simple-switch",
-    add_help_option=False,
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],
-    },
-)(drop_in.simple_switch)
-app.command(
-    "simple-switch-grpc",
-    add_help_option=False,
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],
-    },
-)(drop_in.simple_switch_grpc)
-app.command("link-tools")(drop_in.link_tools)
-app.command("codecs")(codecs.codecs)
-app.command("report")(experiments.report)
-app.command("doctor")(doctor.doctor)
-app.command("help")(help_pages.help_topic)
-app.add_typer(experiments.experiment_app, name="experiment", cls=_Group)
-app.add_typer(p4.app, name="p4", cls=_Group)
-app.add_typer(switch.app, name="switch", cls=_Group)
-
-
-def _completed(commands: list[Any], prefix: str = "") -> None:
-    """Every command gets its class and its examples."""
-    for each in commands:
-        name = each.name or each.callback.__name__
-        example, page = _EXAMPLES[prefix + name]
-        each.cls = _Command
-        each.epilog = f"Example: `{example}`\n\nMore: docs/{page}.md"
-
-
-_completed(app.registered_commands)
-for _each in app.registered_groups:
-    assert _each.typer_instance is not None
-    _completed(_each.typer_instance.registered_commands, f"{_each.name} ")
 
 
 def _version(value: bool) -> None:

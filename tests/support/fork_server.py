@@ -26,7 +26,13 @@ from pathlib import Path
 from typing import Any
 
 _PRELOADED = [
+    "innet.cli.allreduce",
     "innet.cli.app",
+    "innet.cli.experiments",
+    "innet.cli.net",
+    "innet.cli.p4",
+    "innet.cli.simulate",
+    "innet.cli.switch",
     "innet.experiments.comparison",
     "innet.experiments.demo",
     "innet.experiments.models",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,32 @@ def test_help_has_an_example_of_options_that_exist_and_a_page_that_exists(path):
     known = {name for each in COMMANDS[path].params for name in each.opts}
     assert {word for word in words if word.startswith("-")} <= known
     assert Path(page.removeprefix("More: ")).is_file()
+
+
+def test_innet_lists_each_command_with_its_own_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = plain(CliRunner().invoke(app, ["--help"]).stdout)
+    for name, command in typer.main.get_command(app).commands.items():
+        summary, *_ = command.help.split("\n\n")
+        assert f"│ {name} {plain(summary)} │" in shown
+
+
+def test_commands_are_listed_without_their_settings_and_options():
+    listed = subprocess.run(
+        [sys.executable, "-c", _HELP], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert "Commands" in listed.stdout
+    assert listed.stderr == ""
+
+
+_HELP = """
+import sys
+from innet.cli.app import run
+sys.argv = ["innet", "--help"]
+assert run() == 0
+late = {"innet.cli.options", "innet.core.settings", "numpy", "pydantic"} & sys.modules.keys()
+sys.stderr.write(" ".join(sorted(late)))
+"""
 
 
 @pytest.mark.parametrize("path", [(), *COMMANDS], ids=" ".join)

@@ -67,14 +67,15 @@ style: setup-dev
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -c 'from importlinter.cli import lint_imports_command as run; run()'
 
-# Networks of namespaces are tested where root can have Mininet; elsewhere their tests say why not.
+# Networks of namespaces are tested where root can have Mininet, and messages of simple_switch where
+# it can have libnanomsg; elsewhere their tests say why not.
 .PHONY: mininet
 mininet:
-	@if [ "$$(id -u)" = 0 ] && ! command -v mnexec >/dev/null && command -v apt-get >/dev/null; then \
+	@if [ "$$(id -u)" = 0 ] && ! { command -v mnexec && ldconfig -p | grep libnanomsg; } >/dev/null && command -v apt-get >/dev/null; then \
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  { timeout 120 apt-get update -qq && \
-	    timeout 300 apt-get install -qq -y --no-install-recommends mininet iproute2; } >/dev/null || \
-	  echo "Mininet could not be installed; the tests that need it are skipped."; fi
+	    timeout 300 apt-get install -qq -y --no-install-recommends mininet iproute2 libnanomsg5; } >/dev/null || \
+	  echo "Mininet and libnanomsg could not be installed; the tests that need them are skipped."; fi
 
 # mypy takes one core for a minute, beside the tests; what it says is printed after them. Hundreds of
 # processes import innet, and each would compile it where the environment lets Python keep nothing.

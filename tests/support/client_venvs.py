@@ -17,6 +17,15 @@ from pathlib import Path
 import pytest
 
 _SECONDS = 600
+# PTF, and p4runtime-shell with what its old gRPC code needs.
+SHELL_AND_PTF = (
+    "ptf==0.12.0",
+    "scapy==2.5.0",
+    "p4runtime-shell==0.0.6",
+    "protobuf==3.20.3",
+    "grpcio==1.85.3",
+    "setuptools==75.1.0",
+)
 
 
 def python_with(name, *requirements):
@@ -30,8 +39,11 @@ def python_with(name, *requirements):
         fcntl.flock(lock, fcntl.LOCK_EX)  # one process makes it, others wait
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=_SECONDS)
-            words = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            # Without a pip of its own, and without compiling what is never imported.
+            make = [sys.executable, "-m", "venv", "--without-pip", folder]
+            subprocess.run(make, check=True, timeout=_SECONDS)
+            words = [sys.executable, "-m", "pip", "--python", python, "install", "-q"]
+            words += ["--no-compile", "--disable-pip-version-check"]
             made = subprocess.run(
                 [*words, *requirements],
                 capture_output=True,

@@ -1,24 +1,30 @@
-"""A replica of a training with torchft over the switch, or with a loop of one's own.
+"""Replicas of trainings with torchft over the switch, or with a loop of one's own.
 
-    python tests/support/torchft_checks.py REPLICA LIGHTHOUSE PORT PORT FOLDER
+    python tests/support/torchft_checks.py
 
-Each replica writes losses and weights of both, and what the switch's reports say, to
-FOLDER/METHOD-REPLICA.json. The ports are those of the loops' stores.
+It forks them, since each would take seconds to import torch and torchft. Each line of its input is
+a task, as JSON: ``replicas`` with a list of arguments for each replica, ``environment``,
+``seconds`` after which all are killed, and perhaps ``successor``, the arguments of one that starts
+when another was killed. It answers with one line: how each replica ended.
 
-    python tests/support/torchft_checks.py REPLICA LIGHTHOUSE METHOD FOLDER
+A replica's arguments are REPLICA LIGHTHOUSE PORT PORT FOLDER: it writes losses and weights of both,
+and what the switch's reports say, to FOLDER/METHOD-REPLICA.json. The ports are those of the loops'
+stores.
 
-One of three replicas kills itself in the middle of its second sync, between two of its sums. The
-others go on. The one that starts as REPLICA 3 takes its place, with another model than theirs. All
-three write their weights and what each sync did.
+Or they are REPLICA LIGHTHOUSE METHOD FOLDER: one of three replicas kills itself in the middle of
+its second sync, between two of its sums. The others go on. The one that starts as REPLICA 3 takes
+its place, with another model than theirs. All three write their weights and what each sync did.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import sys
 import time
+import traceback
 from datetime import timedelta
 from pathlib import Path
 
@@ -122,11 +128,15 @@ class MortalGroup(SwitchProcessGroup):
 def meet(folder, replica, others):
     """Wait until the managers of these replicas are there: each is known to the lighthouse."""
     Path(folder, f"{replica}.there").touch()
-    deadline = time.monotonic() + SECONDS.total_seconds()
-    while not all(Path(folder, f"{each}.there").exists() for each in others):
-        assert time.monotonic() < deadline, "a replica did not start"
-        time.sleep(0.05)
+    wait_for(folder, [f"{each}.there" for each in others])
     time.sleep(0.3)  # for the last one's first heartbeat
+
+
+def wait_for(folder, names):
+    deadline = time.monotonic() + SECONDS.total_seconds()
+    while not all(Path(folder, name).exists() for name in names):
+        assert time.monotonic() < deadline, f"a replica did not write its file: {names}"
+        time.sleep(0.05)
 
 
 def with_death(mode, replica, lighthouse, folder):
@@ -136,6 +146,7 @@ def with_death(mode, replica, lighthouse, folder):
         with torch.no_grad():
             for each in net.parameters():
                 each.fill_(100)  # what it must not bring along
+        wait_for(folder, [f"{each}.alone" for each in range(DYING)])
     group = (MortalGroup if replica == DYING else SwitchProcessGroup)("lhc", SECONDS)
     manager, store = managed(replica, lighthouse, group, {"net": net, "optimizer": optimizer})
     if mode == "localsgd":
@@ -157,6 +168,7 @@ def with_death(mode, replica, lighthouse, folder):
             if together == TOGETHER:
                 break
             if replica != BACK and len(syncs) == ALONE:
+                Path(folder, f"{replica}.alone").touch()
                 meet(folder, replica, [BACK])
     found = {"syncs": syncs, "weights": [each.tolist() for each in net.state_dict().values()]}
     group.shutdown()
@@ -195,9 +207,7 @@ def by_hand(mode, replica, port):
     return {"losses": losses, "weights": [each.tolist() for each in net.state_dict().values()]}
 
 
-def main():
-    replica, lighthouse, *ports, folder = sys.argv[1:]
-    replica = int(replica)
+def run_replica(replica, lighthouse, *ports, folder):
     if len(ports) == 1:
         (mode,) = ports
         Path(folder, f"{mode}-{replica}.json").write_text(
@@ -212,7 +222,46 @@ def main():
         Path(folder, f"{mode}-{replica}.json").write_text(json.dumps(found))
 
 
+def forked(arguments, environment):
+    """The process of a replica."""
+    if (process := os.fork()) != 0:
+        return process
+    status = 1
+    try:
+        os.environ.update(environment)
+        replica, *words, folder = arguments
+        run_replica(int(replica), *words, folder=folder)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(status)  # torchft's threads wait for a lighthouse that is gone
+
+
+def run(task):
+    """The exit status of each replica, by its first argument."""
+    until = time.monotonic() + task["seconds"]
+    running = {forked(each, task["environment"]): each[0] for each in task["replicas"]}
+    ended = {}
+    while running:
+        process, how = os.waitpid(-1, os.WNOHANG)
+        if process:
+            status = os.waitstatus_to_exitcode(how)
+            ended[running.pop(process)] = status
+            successor = task.pop("successor", None) if status == -signal.SIGKILL else None
+            if successor is not None:
+                running[forked(successor, task["environment"])] = successor[0]
+        elif time.monotonic() > until:
+            for each in running:
+                os.kill(each, signal.SIGKILL)
+            task.pop("successor", None)
+        else:
+            time.sleep(0.02)
+    return ended
+
+
 if __name__ == "__main__":
-    main()
-    sys.stdout.flush()
-    os._exit(0)  # torchft's threads wait for a lighthouse that is gone
+    gc.collect()
+    gc.freeze()  # what replicas would look through, and so copy
+    for line in sys.stdin:
+        print(json.dumps(run(json.loads(line))), flush=True)

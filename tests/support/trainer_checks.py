@@ -1,15 +1,22 @@
-"""Checks of trainers with innet's hook, run by each of two ranks under torchrun.
+"""Checks of trainers with innet's hook, run by two ranks.
 
-    torchrun --standalone --nproc-per-node 2 tests/support/trainer_checks.py FOLDER NAME ...
+    python tests/support/trainer_checks.py FOLDER NAME ...
 
-Each rank writes what became of each check to FOLDER/RANK.json: "passed", or a traceback.
+The ranks are forked, which saves each of them the import of the trainers, and have the environment
+of torchrun. Each rank writes what became of each check to FOLDER/RANK.json: "passed", or a
+traceback.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import json
 import logging
 import os
+import signal
+import socket
 import sys
 import traceback
 import warnings
@@ -29,6 +36,8 @@ SAVED = 3  # steps of each of the two epochs; a training is saved between them
 CODEC = {"preset": "topk", "ratio": 0.05, "layers": {"*2.bias": "dense"}}
 OPTIONS = {"seed": 5, "unit_cap_mb": 0.001, "deadline": 60.0}
 CHECKS = {}
+RANKS = 2
+EXPECTED = []  # losses of a loop without a trainer
 
 
 def check(function):
@@ -251,9 +260,9 @@ def lightning_trains_as_a_loop_does():
         CommHookStrategy("topk", ddp_comm_hook=ddp_hook)
 
 
-def main() -> int:
+def run_rank(names: list[str]) -> int:
     found, status = {}, 0
-    for name in sys.argv[2:]:
+    for name in names:
         try:
             CHECKS[name]()
             found[name] = "passed"
@@ -267,16 +276,50 @@ def main() -> int:
     return status
 
 
+def forked(rank: int, port: int, names: list[str]) -> int:
+    """The process of a rank."""
+    if (process := os.fork()) != 0:
+        return process
+    status = 1
+    try:
+        where = {"RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        sizes = {"WORLD_SIZE": RANKS, "LOCAL_WORLD_SIZE": RANKS}
+        os.environ.update({name: str(value) for name, value in {**where, **sizes}.items()})
+        dist.init_process_group("gloo")
+        EXPECTED.extend(raw())
+        assert EXPECTED[-1] != EXPECTED[0]
+        if not (status := run_rank(names)):
+            dist.destroy_process_group()
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def launch(names: list[str]) -> int:
+    """An exit status; a rank that fails ends the others, who would wait for it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ranks = {forked(rank, port, names) for rank in range(RANKS)}
+    status = 0
+    while ranks and not status:
+        process, how = os.wait()
+        ranks.remove(process)
+        status = os.waitstatus_to_exitcode(how)
+    for process in ranks:
+        os.kill(process, signal.SIGKILL)
+    return status
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    for trainer in ("accelerate", "transformers.trainer", "lightning"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(trainer)
+    gc.collect()
+    gc.freeze()  # what ranks would look through, and so copy
     FOLDER = Path(sys.argv[1])
-    EXPECTED = raw()
-    assert EXPECTED[-1] != EXPECTED[0]
-    result = main()
-    if not result:
-        dist.destroy_process_group()
-    sys.stdout.flush()
-    os._exit(result)
+    sys.exit(launch(sys.argv[2:]))

@@ -10,7 +10,7 @@ pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 pytest.importorskip("grpc", reason="gRPC is not installed")
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
-from support.client_venvs import python_with, run
+from support.client_venvs import SHELL_AND_PTF, python_with, run
 from support.p4runtime import Process
 from support.switch_cases import PROGRAMS
 
@@ -80,9 +80,7 @@ sh.teardown()
 
 @pytest.mark.timeout(900)  # of which most makes the environment, once
 def test_p4runtime_shell(process):
-    python = python_with(
-        "p4runtime-shell", "p4runtime-shell==0.0.6", "protobuf==3.20.3", "grpcio==1.85.3"
-    )
+    python = python_with("ptf", *SHELL_AND_PTF)
     said = run(python, _SHELL, process.port, p4info(FORWARD), FORWARD)
     assert [line[2:] for line in said.splitlines() if line.startswith("= ")] == [
         'entry "\\004"',

@@ -14,19 +14,11 @@ pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 pytest.importorskip("grpc", reason="gRPC is not installed")
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
-from support.client_venvs import python_with
+from support.client_venvs import SHELL_AND_PTF, python_with
 from support.p4runtime import Process
 
 ROOT = Path(__file__).parents[2]
 FORWARD = ROOT / "p4" / "examples" / "forward.json"
-REQUIREMENTS = (
-    "ptf==0.12.0",
-    "scapy==2.5.0",
-    "p4runtime-shell==0.0.6",
-    "protobuf==3.20.3",
-    "grpcio==1.85.3",
-    "setuptools==75.1.0",
-)
 TESTS = ["FollowsUpdatesTest", "ForwardsTest", "StartsEmptyTest"]
 
 
@@ -82,7 +74,7 @@ def ptf(python, cables, port, folder):
 
 @pytest.mark.timeout(900)  # of which most makes the environment, once
 def test_a_suite_of_packet_tests(cables, tmp_path):
-    python = python_with("ptf", *REQUIREMENTS)
+    python = python_with("ptf", *SHELL_AND_PTF)
     process = Process(interfaces={port: far for port, (_, far) in cables.items()})
     try:
         status, said = ptf(python, cables, process.port, tmp_path)

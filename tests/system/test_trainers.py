@@ -26,21 +26,17 @@ SCRIPT = ROOT / "tests" / "support" / "trainer_checks.py"
 CHECKS = re.findall(r"^@check\ndef (\w+)\(", SCRIPT.read_text(), re.MULTILINE)
 GUIDE = (ROOT / "docs" / "trainers.md").read_text()
 COMMANDS = re.findall(r"^\$ torchrun --standalone --nproc-per-node 4 (\S+)$", GUIDE, re.MULTILINE)
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
 
 
-def torchrun(*arguments):
-    safe = "1"  # without the script's folder on the path: Transformers looks for a package kernels
+def python(*arguments):
+    # Without the script's folder on the path: Transformers looks for a package kernels.
+    environment = {"PYTHONWARNINGS": "ignore", "PYTHONSAFEPATH": "1", "INNET_JOBS": "8"}
     return subprocess.run(
-        [*TORCHRUN, "--standalone", "--nproc-per-node", "2", *map(str, arguments)],
-        env={
-            **os.environ,
-            "PYTHONWARNINGS": "ignore",
-            "PYTHONSAFEPATH": safe,
-            "INNET_JOBS": "8",
-        },
+        [sys.executable, *map(str, arguments)],
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=600,  # of a busy machine on which nothing is compiled yet
@@ -61,16 +57,45 @@ def test_trainers_train_as_a_loop_does(tmp_path):
     names = [name for name in CHECKS if installed(name)]
     if not names:
         pytest.skip("neither accelerate, transformers nor lightning is installed")
-    done = torchrun(SCRIPT, tmp_path, *names)
+    done = python(SCRIPT, tmp_path, *names)
     found = {path.stem: json.loads(path.read_text()) for path in sorted(tmp_path.glob("?.json"))}
     said = "\n".join(outcome for each in found.values() for outcome in each.values())
     assert done.returncode == 0, f"{said}\n{done.stderr}"
     assert found == {str(rank): dict.fromkeys(names, "passed") for rank in range(2)}
 
 
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory):
+    """Runs replicas that torchft manages; fails with what they wrote if one ends badly."""
+    said = tmp_path_factory.mktemp("torchft") / "stderr.txt"
+    with said.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, ROOT / "tests" / "support" / "torchft_checks.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # to be killed with its replicas
+        )
+
+    def run(expected, **task):
+        process.stdin.write(json.dumps({"environment": {}, "seconds": 300, **task}) + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        assert answer, said.read_text()
+        assert json.loads(answer) == expected, said.read_text()
+
+    try:
+        yield run
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
 @pytest.mark.timeout(620)
 @pytest.mark.skipif(not installed("torchft"), reason="torchft is not installed")
-def test_torchft_trains_as_a_loop_does(tmp_path):
+def test_torchft_trains_as_a_loop_does(replicas, tmp_path):
     """LocalSGD and DiLoCo over the switch beside loops over the same group, bit for bit."""
     from torchft.coordination import LighthouseServer  # noqa: PLC0415 - where it is installed
 
@@ -78,23 +103,11 @@ def test_torchft_trains_as_a_loop_does(tmp_path):
         taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         ports = [str(each.getsockname()[1]) for each in taken]
     lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=60_000)
-    script = ROOT / "tests" / "support" / "torchft_checks.py"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script, str(replica), lighthouse.address(), *ports, str(tmp_path)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for replica in range(2)
-    ]
+    words = [lighthouse.address(), *ports, str(tmp_path)]
     try:
-        said = [each.communicate(timeout=600)[1] for each in processes]
+        replicas({"0": 0, "1": 0}, replicas=[["0", *words], ["1", *words]])
     finally:
-        for each in processes:
-            each.kill()
         lighthouse.shutdown()
-    assert [each.returncode for each in processes] == [0, 0], "\n".join(said)
     for mode in ("localsgd", "diloco"):
         found = [json.loads((tmp_path / f"{mode}-{each}.json").read_text()) for each in range(2)]
         for each in found:
@@ -110,7 +123,7 @@ def test_torchft_trains_as_a_loop_does(tmp_path):
 @pytest.mark.timeout(920)
 @pytest.mark.skipif(not installed("torchft"), reason="torchft is not installed")
 @pytest.mark.parametrize("mode", ["localsgd", "diloco"])
-def test_torchft_goes_on_when_a_replica_dies_and_comes_back(tmp_path, mode):
+def test_torchft_goes_on_when_a_replica_dies_and_comes_back(replicas, tmp_path, mode):
     """It dies in the middle of a sync: that one counts for nobody, and the next ones are of the
     others. Its successor takes over their weights.
     """
@@ -119,28 +132,17 @@ def test_torchft_goes_on_when_a_replica_dies_and_comes_back(tmp_path, mode):
     lighthouse = LighthouseServer(
         bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=60_000, heartbeat_timeout_ms=2000
     )
-    script = ROOT / "tests" / "support" / "torchft_checks.py"
-    with contextlib.ExitStack() as stack:
-        stack.callback(lighthouse.shutdown)
-        _, switch = stack.enter_context(service_process())
-
-        def started(replica):
-            process = subprocess.Popen(
-                [sys.executable, script, str(replica), lighthouse.address(), mode, str(tmp_path)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "INNET_SWITCH": switch},
+    words = [lighthouse.address(), mode, str(tmp_path)]
+    try:
+        with service_process() as (_, switch):
+            replicas(
+                {"0": 0, "1": 0, "2": -signal.SIGKILL, "3": 0},
+                replicas=[[str(each), *words] for each in range(3)],
+                successor=["3", *words],
+                environment={"INNET_SWITCH": switch},
             )
-            stack.callback(process.kill)
-            return process
-
-        processes = [started(replica) for replica in range(3)]
-        dead = processes[2].communicate(timeout=300)[1]
-        assert processes[2].returncode == -signal.SIGKILL, dead
-        processes[2] = started(3)
-        said = [each.communicate(timeout=300)[1] for each in processes]
-    assert [each.returncode for each in processes] == [0, 0, 0], "\n".join(said)
+    finally:
+        lighthouse.shutdown()
     found = [json.loads((tmp_path / f"{mode}-{each}.json").read_text()) for each in (0, 1, 3)]
     assert found[0] == found[1]
     steps, participants = zip(*found[0]["syncs"], strict=True)
@@ -178,7 +180,7 @@ def test_there_is_an_example_of_each():
 def test_command(example):
     if not installed(Path(example).stem):
         pytest.skip(f"{Path(example).stem.partition('_')[0]} is not installed")
-    done = torchrun(ROOT / example)
+    done = python(*TORCHRUN, ROOT / example)
     assert done.returncode == 0, done.stderr
     (said,) = re.findall(r"(\d\d\.\d)% (?:were right|of the training images are right)$",
                          done.stdout.strip().splitlines()[-1])  # fmt: skip

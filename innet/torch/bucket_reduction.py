@@ -3,8 +3,9 @@
 DistributedDataParallel delivers gradients in buckets, and rebuilds the buckets after the first
 iteration in the order in which gradients arrived. The first bucket may hold the whole model. A
 codec's error feedback belongs to parameters, so it cannot depend on buckets. Units are built once,
-from the buckets of the first iteration. A unit is reduced when buckets have brought all of its
-parameters. A bucket is done when all units with its parameters are.
+in the first iteration: the buckets that PyTorch is expected to rebuild. Where it does, a unit is a
+bucket and is read in place. Elsewhere it is reduced when buckets have brought all of its
+parameters, and a bucket is done when all units with its parameters are.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LINE = 64  # bytes of a cache line: a codec reads from its beginning a third fa
 
 @dataclass
 class Unit:
-    """Parameters in the order of the model.
+    """Parameters in the order in which their gradients usually arrive.
 
     Attributes:
         index: number of the unit, in the order in which units were built.
@@ -78,28 +79,52 @@ def layers(shapes: Sequence[Shape], names: Sequence[str]) -> ModelLayers | None:
     return [shape for _, shape in found] or None
 
 
-def cut(sizes: Sequence[int], enough: float) -> list[range]:
-    """Divide a bucket of parameters into units of ``enough`` elements.
+def arrival_order(shapes: Sequence[Shape]) -> list[int]:
+    """The order in which the gradients of parameters usually become ready, as indices.
 
-    It starts at the end, since the gradients of the last parameters arrive first. As in PyTorch's
-    buckets, a unit ends with the parameter with which it has enough elements.
+    The last layer's come first. Within a layer a linear one's bias comes before its weight, and the
+    weight of a convolution or a normalization before its bias. DistributedDataParallel orders its
+    buckets so after the first iteration. Where a model differs, gradients are copied.
 
     Args:
-        sizes: elements of each parameter, in the order of the model.
-        enough: elements; infinity for a single unit.
+        shapes: of the parameters, in the order of the model.
+    """
+    order: list[int] = []
+    index = len(shapes) - 1
+    while index >= 0:
+        bias, weight = shapes[index], shapes[index - 1] if index else ()
+        if len(bias) == 1 and weight[:1] == bias and len(weight) != 2:
+            order += [index - 1, index]
+            index -= 2
+        else:
+            order.append(index)
+            index -= 1
+    return order
+
+
+def cut(sizes: Sequence[int], limits: Sequence[float]) -> list[range]:
+    """Divide parameters into units, as DistributedDataParallel divides them into buckets.
+
+    A unit ends with the parameter with which it has as many elements as its limit. So it needs
+    gradients of one bucket only.
+
+    Args:
+        sizes: elements of each parameter, in the order in which gradients arrive.
+        limits: elements of the first unit, the second and so on, the last one also of all further
+            units; infinity for no limit.
 
     Returns:
-        Indices of the parameters of each unit, beginning with the unit of the last parameters.
+        Positions in ``sizes`` of the parameters of each unit.
     """
     parts: list[range] = []
-    stop, filled = len(sizes), 0
-    for index in reversed(range(len(sizes))):
-        filled += sizes[index]
-        if filled >= enough:
-            parts.append(range(index, stop))
-            stop, filled = index, 0
-    if stop:
-        parts.append(range(stop))
+    start, filled = 0, 0
+    for index, size in enumerate(sizes):
+        filled += size
+        if filled >= limits[min(len(parts), len(limits) - 1)]:
+            parts.append(range(start, index + 1))
+            start, filled = index + 1, 0
+    if start < len(sizes):
+        parts.append(range(start, len(sizes)))
     return parts
 
 

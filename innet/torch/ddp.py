@@ -29,7 +29,6 @@ from innet.codecs.build import (
     scheduled_settings,
     spec_of_unit,
 )
-from innet.codecs.layers import names_of
 from innet.codecs.scheduled import LAYERS, spec_as_text, without_schedules
 from innet.core.errors import InputError, StateError
 from innet.records import Report
@@ -41,6 +40,7 @@ from innet.torch.bucket_reduction import (
     Stats,
     Unit,
     WaitingBucket,
+    arrival_order,
     cut,
     layers,
     numel,
@@ -55,7 +55,9 @@ Vector = NDArray[np.float32]
 Bucket = Any
 """A torch.distributed.GradBucket, which PyTorch's type hints lack."""
 
-_VERSION = 1
+UNIT_CAP_MB = 25.0  # that of DistributedDataParallel's buckets, and the first one's:
+_FIRST_MEGABYTES = 1.0
+_VERSION = 2  # of the state; 2 has other units
 _SQUARES = ("workers", "sum")  # in a report's details
 _MEGABYTE = 1 << 20
 
@@ -74,7 +76,8 @@ class BucketHook(ABC):
         codec: a preset's name, or the parts of a codec; see ``innet.codecs.build_codec``. Layers
             are the model's parameters.
         group: its ranks are the workers; None for all ranks.
-        unit_cap_mb: megabytes (of float32) of parameters that are coded together.
+        unit_cap_mb: megabytes (of float32) of parameters that are coded together. With the default,
+            the first unit has 1 MB, as PyTorch's first bucket has.
         seed: of the codec's hashes, the same on all workers.
         deadline: seconds that an all-reduce waits for a worker, including its computation.
         scale: returns the factor of the gradients, such as ``GradScaler.get_scale``. Gradients are
@@ -94,7 +97,7 @@ class BucketHook(ABC):
         codec: CodecSpec = "dense",
         *,
         group: torch.distributed.ProcessGroup | None = None,
-        unit_cap_mb: float = 25.0,
+        unit_cap_mb: float = UNIT_CAP_MB,
         seed: int = 0,
         deadline: float = 300.0,
         scale: Callable[[], float] | None = None,
@@ -326,7 +329,7 @@ class BucketHook(ABC):
         if bucket.index() == 0:
             self._reductions.clear()  # of a backward that was interrupted
         if self._cutting:
-            self._cut(comm_thread, parameters, buffer.device, last=bucket.is_last())
+            self._cut(comm_thread, bucket, buffer.device)
             self._cutting = not bucket.is_last()
         scale = 1.0 if self.scale is None else self.scale()
         waiting = WaitingBucket(buffer, SettableFuture(buffer.device))
@@ -353,33 +356,33 @@ class BucketHook(ABC):
             )
         return found.unit, found.position
 
-    def _cut(
-        self,
-        comm_thread: CommThread,
-        parameters: list[torch.Tensor],
-        device: torch.device,
-        *,
-        last: bool,
-    ) -> None:
+    def _cut(self, comm_thread: CommThread, bucket: Bucket, device: torch.device) -> None:
         """Build units from the parameters of a bucket of the first iteration."""
+        parameters = bucket.parameters()
         shapes = [tuple(parameter.shape) for parameter in parameters]
-        enough = self.unit_cap_mb * _MEGABYTE / 4
-        for part in cut([numel(shape) for shape in shapes], enough):
-            its_shapes = tuple(shapes[i] for i in part)
-            its_layers = layers(its_shapes, [self._name_of(parameters[i]) for i in part])
-            spec = spec_of_unit(
-                self.codec, first=last and part.start == 0, names=names_of(its_layers or ())
+        limits = [self.unit_cap_mb * _MEGABYTE / 4]
+        if bucket.index() == 0 and self.unit_cap_mb == UNIT_CAP_MB:
+            limits.insert(0, _FIRST_MEGABYTES * _MEGABYTE / 4)
+        # Only one bucket for the whole model is made anew after this iteration.
+        anew = bucket.index() == 0 and bucket.is_last()
+        order = arrival_order(shapes) if anew else list(reversed(range(len(shapes))))
+        for part in cut([numel(shapes[i]) for i in order], limits):
+            members = [order[i] for i in part]
+            first = bucket.is_last() and 0 in members
+            names = [self._name_of(parameters[i]) for i in members if numel(shapes[i])]
+            spec = spec_of_unit(self.codec, first=first, names=names)
+            # A rule for the model's first layer is one for the first of a codec's layers.
+            if not anew or (first and spec != spec_of_unit(self.codec, first=False, names=names)):
+                members.sort()
+            its_shapes = tuple(shapes[i] for i in members)
+            its_layers = layers(its_shapes, [self._name_of(parameters[i]) for i in members])
+            codec = comm_thread.build_codec(
+                spec, its_layers, kernels_for(device), gain=self._with_gain
             )
-            unit = Unit(
-                len(self._units),
-                its_shapes,
-                comm_thread.build_codec(
-                    spec, its_layers, kernels_for(device), gain=self._with_gain
-                ),
-            )
+            unit = Unit(len(self._units), its_shapes, codec)
             self._restore(unit)
             self._units.append(unit)
-            for position, i in enumerate(part):
+            for position, i in enumerate(members):
                 self._places[id(parameters[i])] = _ParameterOf(unit, position, parameters[i])
 
     def _name_of(self, parameter: torch.Tensor) -> str:
@@ -438,7 +441,7 @@ class HookState(BucketHook):
         switch: str | None = None,
         job: str | None = None,
         key: str | None = None,
-        unit_cap_mb: float = 25.0,
+        unit_cap_mb: float = UNIT_CAP_MB,
         seed: int = 0,
         deadline: float = 300.0,
         scale: Callable[[], float] | None = None,

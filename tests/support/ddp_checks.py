@@ -136,15 +136,17 @@ class InMemory:
     def __init__(self, codec, state, net):
         shapes = [tuple(each.shape) for each in net.parameters()]
         names = [name for name, _ in net.named_parameters()]
-        stop = len(shapes)
+        places = [state._places[id(each)] for each in net.parameters()]
         self.collectives = []
-        for unit in state.units:  # from the last parameters to the first
-            part = range(stop - len(unit), stop)
-            assert [shapes[i] for i in part] == list(unit)
-            stop = part.start
-            its_layers = layers(unit, [names[i] for i in part])
-            self.collectives.append((part, self.collective(codec, part.start == 0, its_layers)))
-        assert stop == 0
+        for unit in state._units:
+            part = sorted(
+                (i for i, place in enumerate(places) if place.unit is unit),
+                key=lambda i: places[i].position,
+            )
+            assert [shapes[i] for i in part] == list(unit.shapes)
+            its_layers = layers(unit.shapes, [names[i] for i in part])
+            self.collectives.append((part, self.collective(codec, 0 in part, its_layers)))
+        assert sum(len(part) for part, _ in self.collectives) == len(shapes)
 
     @staticmethod
     def collective(codec, first, its_layers):

@@ -31,6 +31,7 @@ from innet.torch.bucket_reduction import (  # noqa: E402
     Stats,
     Unit,
     WaitingBucket,
+    arrival_order,
     cut,
     joined,
     layers,
@@ -40,18 +41,58 @@ from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
 from innet.torch.tensors import DTYPES  # noqa: E402
 
 
-@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 100))
-def test_units_cover_all_parameters_once_from_the_end(sizes, enough):
-    parts = cut(sizes, enough)
-    assert [index for part in reversed(parts) for index in part] == list(range(len(sizes)))
-    for part in parts:
+@given(st.lists(st.integers(0, 50), max_size=40), st.lists(st.integers(1, 100), min_size=1))
+def test_units_cover_all_parameters_once_and_end_when_they_have_enough(sizes, limits):
+    parts = cut(sizes, limits)
+    assert [index for part in parts for index in part] == list(range(len(sizes)))
+    for part, enough in zip(parts, limits + limits[-1:] * len(parts), strict=False):
         held = [sizes[index] for index in part]
-        assert sum(held[1:]) < enough  # it was closed as soon as it had enough,
-        assert sum(held) >= enough or part.start == 0  # and not before
+        assert sum(held[:-1]) < enough  # it was closed as soon as it had enough,
+        assert sum(held) >= enough or part.stop == len(sizes)  # and not before
 
 
 def test_without_a_limit_all_parameters_are_one_unit():
-    assert cut([3, 0, 4], math.inf) == [range(3)]
+    assert cut([3, 0, 4], [math.inf]) == [range(3)]
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = torch.nn.LSTM(4, 4), torch.nn.Linear(4, 2)
+
+    def forward(self, inputs):
+        return self.out(self.lstm(inputs)[0])
+
+
+_CONVOLUTIONS = [
+    torch.nn.Conv2d(1, 4, 3),
+    torch.nn.BatchNorm2d(4),
+    torch.nn.ReLU(),
+    torch.nn.Conv2d(4, 4, 3, bias=False),
+    torch.nn.Flatten(),
+    torch.nn.Linear(64, 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "same"),
+    [
+        (torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8)), (2, 4), True),
+        (torch.nn.Sequential(*_CONVOLUTIONS), (2, 1, 8, 8), True),
+        (torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8)), (2, 4), True),
+        (Recurrent(), (3, 2, 4), False),
+    ],
+    ids=["linear", "convolutions", "normalized", "recurrent"],
+)
+def test_gradients_arrive_in_the_order_that_is_expected(model, inputs, same):
+    parameters = list(model.parameters())
+    arrived = []
+    for index, each in enumerate(parameters):
+        each.register_post_accumulate_grad_hook(lambda _, index=index: arrived.append(index))
+    model(torch.randn(inputs)).square().mean().backward()
+    expected = arrival_order([tuple(each.shape) for each in parameters])
+    assert sorted(expected) == list(range(len(parameters)))
+    assert (arrived == expected) == same
 
 
 def test_only_the_unit_with_the_first_parameter_has_a_first_layer():

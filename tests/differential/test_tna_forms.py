@@ -25,6 +25,8 @@ from innet.wire import Endpoint, Layout
 
 LAYOUT = Layout(32, "raw")
 
+pytestmark = pytest.mark.xdist_group("tna")  # one process reads and translates the sources
+
 
 @cache
 def program(name: str, values: int) -> ir.Program:

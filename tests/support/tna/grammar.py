@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from functools import cache
 from pathlib import Path
 
@@ -135,4 +136,22 @@ def parsed(source: Path, parameters: dict[str, int]) -> Tree:
     Raises:
         lark.UnexpectedInput: it has something that the grammar does not.
     """
-    return _parser().parse(preprocessed(source, parameters))
+    parts = _items(preprocessed(source, parameters))
+    return Tree("start", [item for part in parts for item in _item(part).children])
+
+
+def _items(text: str) -> list[str]:
+    """The items of a source. Most of them are those of another one: each is parsed once."""
+    found, begin, depth = [], 0, 0
+    for match in re.finditer(r'"[^"]*"|[{};]', text):
+        mark = match[0]
+        depth += {"{": 1, "}": -1}.get(mark, 0)
+        if not depth and mark in "};":
+            found.append(text[begin : match.end()])
+            begin = match.end()
+    return [*found, text[begin:]]
+
+
+@cache
+def _item(text: str) -> Tree:
+    return _parser().parse(text)

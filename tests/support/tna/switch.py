@@ -255,7 +255,7 @@ class TnaSwitch:
         self.counters: dict[str, Counter[int]] = {}
         self.groups: dict[int, list[tuple[int, int]]] = {}
         space: dict[str, Any] = {"Block": Block, "Cells": Cells, "matches": matches}
-        exec(program.source, space)
+        exec(program.code, space)
         self.classes = {name: space[name] for name in program.controls}
         self.blocks = [self.classes[name](self, name) for name in program.package]
 

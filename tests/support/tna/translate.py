@@ -97,7 +97,7 @@ def given(children: list[Any]) -> list[Any]:
 
 
 class Translator:
-    """``source``: Python; ``package``: the names of the six parts of the pipeline."""
+    """``code``: of the classes; ``package``: the names of the six parts of the pipeline."""
 
     def __init__(self, tree: Tree) -> None:
         self.types: dict[str, Any] = {each.name: each for each in INTRINSIC}
@@ -111,7 +111,7 @@ class Translator:
                 self.annotations.add(str(each.children[0]))
         for each in tree.children:
             getattr(self, f"on_{each.data}")(each)
-        self.source = "\n".join(self.classes)
+        self.code = compile("\n".join(self.classes), "<TNA program>", "exec")
 
     # ---------------------------------------------------------------- declarations
 

@@ -151,6 +151,16 @@ class WaitingBucket:
         if not self.units and self.future.error is None:
             self.future.set_result(self.buffer)
 
+    def is_one_unit(self, gradient: Vector) -> bool:
+        """Whether this memory of one unit is all of the bucket."""
+        same = gradient.ctypes.data == self.buffer.data_ptr()
+        return same and gradient.size == self.buffer.numel()
+
+    def replace(self, values: Vector) -> None:
+        """Let PyTorch have these values for those of the buffer, which it then reads no more."""
+        if self.future.error is None:
+            self.future.set_result(torch.from_numpy(values))
+
     def unit_failed(self, error: BaseException) -> None:
         if self.future.error is None:
             self.future.set_exception(error)
@@ -188,7 +198,7 @@ class BucketReduction:
 
     def load(self) -> Vector:
         """The unit's gradient; where it lies in one piece of a bucket, that memory itself."""
-        in_bucket = joined([view for view in self._views if view is not None])
+        in_bucket = self._in_bucket()
         if in_bucket is not None and self._scale == 1:
             return in_bucket
         flat = self._unit.gradient
@@ -215,7 +225,19 @@ class BucketReduction:
         for bucket in self._buckets:
             bucket.unit_failed(error)
 
+    def _in_bucket(self) -> Vector | None:
+        return joined([view for view in self._views if view is not None])
+
     def _give(self, values: Vector, factor: np.float32) -> None:
+        """``values``: of the codec, for nobody else."""
+        if len(self._buckets) == 1 and values.flags.writeable:
+            in_bucket = self._in_bucket()
+            if in_bucket is not None and self._buckets[0].is_one_unit(in_bucket):
+                # PyTorch copies them to the gradients from where they are: without a copy between.
+                if factor != 1:
+                    np.multiply(values, factor, out=values)
+                self._buckets[0].replace(values)
+                return
         for part, view in self._parts(values):
             if view.dtype == torch.float32 and view.device.type == "cpu":
                 torch.mul(part.reshape(view.shape), float(factor), out=view)  # in one pass

@@ -141,7 +141,24 @@ def test_gradients_are_read_in_the_bucket_where_they_lie_in_order(scale, in_orde
     assert copied == (scale != 1 or not in_order)
     assert buffer.tolist() == list(range(10)), "the bucket is unchanged until there is a result"
     reduction.set_not_finite(())
-    assert buffer.isnan().all()
+    (bucket,) = reduction._buckets
+    assert bucket.future.future.wait().isnan().all()
+    assert buffer.isnan().all() == (not in_order)
+
+
+@pytest.mark.parametrize("pieces", [[(0, 6), (6, 10)], [(6, 10), (0, 6)], [(0, 6)]])
+def test_means_are_copied_into_the_bucket_unless_they_can_take_its_place(pieces):
+    buffer = line_of(10)
+    reduction = reduction_of(buffer, [buffer[begin:end] for begin, end in pieces], 4.0)
+    total = reduction.load() + np.float32(1)
+    reduction._give(total, np.float32(4 / 2))
+    (bucket,) = reduction._buckets
+    means = bucket.future.future.wait()
+    expected = [2 * (each / 4 + 1) for each in range(10)]
+    if len(pieces) == 1:  # others are of another unit
+        expected[6:] = range(6, 10)
+    assert means.tolist() == expected
+    assert np.shares_memory(means.numpy(), total) == (pieces == [(0, 6), (6, 10)])
 
 
 def test_tensors_are_joined_only_where_they_are_one_piece_of_float32():

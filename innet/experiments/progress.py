@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,11 +18,14 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from innet.experiments import sweeps, tables
+from innet.experiments import tables
 from innet.records import Metric, Step
 from innet.records import Progress as Event
 from innet.records.simulation import SimulationProgress
 from innet.records.sweep import label
+
+if TYPE_CHECKING:  # it imports the simulator, which trainings do without
+    from innet.experiments import sweeps
 
 _SECONDS_PER_LINE = 20.0  # of a simulation, where there is no terminal
 _LINES_PER_SWEEP = 40  # where there is no terminal

@@ -26,6 +26,18 @@ def parameters(rng: np.random.Generator, dtype: type = np.float64) -> np.ndarray
     return (digits_cnn.initial(rng) + 0.05 * rng.standard_normal(digits_cnn.SIZE)).astype(dtype)
 
 
+def test_images_are_those_of_scikit_learn_wherever_it_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sklearn import datasets  # noqa: PLC0415 - as the function that is tested
+
+    found, raw = digits_cnn._table(), datasets.load_digits()
+    monkeypatch.setattr(digits_cnn.importlib.util, "find_spec", lambda _: None)
+    for table in (found, digits_cnn._table()):
+        assert np.array_equal(table[:, :-1], raw.data)
+        assert np.array_equal(table[:, -1], raw.target)
+
+
 def test_views_tile_the_vector_in_order() -> None:
     flat = np.arange(digits_cnn.SIZE)
     joined = np.concatenate([part.ravel() for part in digits_cnn.unflatten(flat).values()])

@@ -37,7 +37,7 @@ def codecs(
             known = {*PRESETS, *(part for registry in PARTS.values() for part in registry)}
             raise UnknownNameError("codec", name, known)
         if as_json:
-            say_json({kind: _parameters(part) for kind, part in found.items()})
+            say_json({kind: _defaults(part) for kind, part in found.items()})
         else:
             for kind, part in found.items():
                 _show_part(kind, part)
@@ -57,7 +57,7 @@ def catalogue() -> dict[str, Any]:
     return {
         "codecs": {name: _preset(name) for name in PRESETS},
         "parts": {
-            kind: {name: _parameters(registry.get(name)) for name in registry}
+            kind: {name: _defaults(registry.get(name)) for name in registry}
             for kind, registry in PARTS.items()
         },
     }
@@ -109,13 +109,13 @@ def _show(name: str) -> None:
         box=None,
         caption_justify="left",
     )
-    for column in ("part", "name", "parameter", "default"):
+    for column in ("part", "name", "parameter", "default", "allowed"):
         parts.add_column(column)
     for kind, chosen in known["spec"].items():
-        parameters = _parameters(PARTS[kind].get(chosen["name"])) or {"": ""}
+        parameters = _parameters(PARTS[kind].get(chosen["name"])) or {"": ("", "")}
         first = (kind, chosen["name"])
-        for parameter, default in parameters.items():
-            parts.add_row(*first, parameter, str(chosen.get(parameter, default)))
+        for parameter, (default, allowed) in parameters.items():
+            parts.add_row(*first, parameter, str(chosen.get(parameter, default)), allowed)
             first = ("", "")  # said once for all parameters of a part
     out.print(parts)
 
@@ -134,9 +134,9 @@ def _lossless(spec: Mapping[str, Any]) -> str:
 def _show_part(kind: str, part: Any) -> None:
     paragraph, _, _ = (part.__doc__ or "").strip().partition("\n\n")
     out.print(f"{kind} {part.name}: {' '.join(paragraph.split())}", markup=False, highlight=False)
-    table = Table("parameter", "default", box=None)
-    for parameter, default in _parameters(part).items():
-        table.add_row(parameter, str(default))
+    table = Table("parameter", "default", "allowed", box=None)
+    for parameter, (default, allowed) in _parameters(part).items():
+        table.add_row(parameter, str(default), allowed)
     if table.row_count:
         out.print(table)
     # What a selector leaves out is lost without error feedback, which topk has.
@@ -175,6 +175,14 @@ def _value_bits(codec: Codec) -> dict[int, int | None]:
     return found
 
 
-def _parameters(part: Any) -> dict[str, Any]:
+def _defaults(part: Any) -> dict[str, Any]:
     fields = part.settings.model_fields
     return {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+
+
+def _parameters(part: Any) -> dict[str, tuple[Any, str]]:
+    """The parameters of a part: default, and what is allowed."""
+    from innet.core.settings import allowed_values
+
+    allowed = allowed_values(part.settings)
+    return {name: (default, allowed[name]) for name, default in _defaults(part).items()}

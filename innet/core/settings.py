@@ -934,6 +934,13 @@ def _json_schema(model_class: type[BaseModel]) -> dict[str, Any]:
         return {}  # a type that JSON schemas lack; messages are then without "allowed"
 
 
+def allowed_values(model_class: type[BaseModel]) -> dict[str, str]:
+    """What each key of a model may be, in the words of the errors: "an integer of at least 1"."""
+    schema = _json_schema(model_class)
+    properties = schema.get("properties", {})
+    return {name: _describe(properties.get(name, {}), schema) for name in model_class.model_fields}
+
+
 def _explain(details: ErrorDetails, schema: dict[str, Any]) -> tuple[str, str]:
     """The key of one of pydantic's errors, and a sentence about it."""
     kind = details["type"]

@@ -106,7 +106,8 @@ def members_below(
             raise InputError(
                 f"{below} workers and switches directly below {node.name}; a switch takes "
                 f"{BITMAP_BITS}, as a packet names each by one of {BITMAP_BITS} bits. Choose more "
-                "racks or more levels, as the topology tree has by default."
+                "racks or more levels, as the topology tree has by default, or a shape of your own "
+                "with more switches."
             )
         used: set[int] = set()
 

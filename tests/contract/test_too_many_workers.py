@@ -79,7 +79,7 @@ def test_a_switch_of_a_tree(request_, switch, number):
     message = (
         f"{number} workers and switches directly below {switch}; a switch takes 32, as a packet "
         "names each by one of 32 bits. Choose more racks or more levels, as the topology tree has "
-        "by default."
+        "by default, or a shape of your own with more switches."
     )
     with pytest.raises(InputError, match=re.escape(message)):
         make_plan("tree", 32, request_)

@@ -121,7 +121,9 @@ def _read(path: Path) -> bytes:
             return lzma.decompress(data)
         return data
     except OSError as error:
-        raise ProgramError(f"cannot read the program {path}: {error.strerror}") from error
+        named = isinstance(error, FileNotFoundError) and not path.suffix
+        hint = ". One that innet has is found by innet.programs.find(NAME, VALUES)" if named else ""
+        raise ProgramError(f"cannot read the program {path}: {error.strerror}{hint}") from error
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise ProgramError(f"{path}: broken compressed data: {error}") from error
     except ValueError as error:  # a name that no file can have

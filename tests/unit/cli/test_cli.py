@@ -205,7 +205,8 @@ def test_codecs():
         innet("codecs", "topc")
     shown = innet("codecs", "sampled").stdout  # a part that is no codec
     assert "selector sampled: " in shown
-    assert "warmup_steps" in shown
+    (ratio,) = (line for line in shown.splitlines() if line.split()[:2] == ["ratio", "0.001"])
+    assert ratio.rstrip().endswith("a number above 0 and at most 1")
     assert json.loads(innet("codecs", "sampled", "--json").stdout)["selector"]["ratio"] == 0.001
 
 

@@ -132,7 +132,7 @@ def _lossless(spec: Mapping[str, Any]) -> str:
 
 
 def _show_part(kind: str, part: Any) -> None:
-    paragraph, _, _ = (part.__doc__ or "").strip().partition("\n\n")
+    paragraph, _, _ = (part.__doc__ or "").replace("``", "").strip().partition("\n\n")
     out.print(f"{kind} {part.name}: {' '.join(paragraph.split())}", markup=False, highlight=False)
     table = Table("parameter", "default", "allowed", box=None)
     for parameter, (default, allowed) in _parameters(part).items():

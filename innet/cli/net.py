@@ -136,6 +136,7 @@ def net(
         from innet.experiments.plots import draw_plan
 
         draw_plan(job.shared_plan(), draw)
+        err.print(f"The network is drawn in {draw}.", highlight=False, soft_wrap=True)
     elif predict:
         _predict(job, calibration, as_json=as_json)
     elif train:

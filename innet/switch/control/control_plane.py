@@ -397,6 +397,15 @@ class ControlPlane(ABC):
         counter = self._counters.index(name)
         return self._read_counter(counter, _cell(self.program.counters[counter], index))
 
+    def counter_read_all(self, name: str) -> list[tuple[int, int]]:
+        """(packets, bytes) of all cells; of a direct counter those of its table's entries."""
+        counter = self._counters.index(name)
+        array = self.program.counters[counter]
+        cells: Iterable[int] = range(array.size)
+        if array.table is not None:  # a cell for each entry, by its handle
+            cells = [entry.handle for entry in self._entries(array.table)]
+        return [self._read_counter(counter, cell) for cell in cells]
+
     def counter_write(self, name: str, index: int, packets: int, size: int) -> None:
         """Set a cell; ``size`` in bytes."""
         counter = self._counters.index(name)

@@ -294,3 +294,19 @@ def test_a_command_is_text(given):
     for run in (switch.command, switch.commands):
         with pytest.raises(InputError, match=f"not {type(given).__name__}"):
             run(given)
+
+
+@pytest.mark.parametrize("engine", ["interpret", "jit"])
+def test_all_cells_of_counters_are_read_of_direct_ones_those_of_entries(engine):
+    switch = Switch.load(program("fuzz_counters"), engine=engine)
+    control = switch.control
+    control.counter_write("both", 1, 3, 200)
+    assert control.counter_read_all("I.both") == [(0, 0), (3, 200), (0, 0), (0, 0), (0, 0)]
+    assert control.counter_read_all("exact_hits") == []
+    for key in (5, 6, 7):
+        switch.command(f"table_add exactly drop {key} =>")
+    switch.command("table_delete exactly 1")
+    control.counter_write("exact_hits", 2, 4, 300)
+    assert control.counter_read_all("exact_hits") == [(0, 0), (4, 300)]
+    with pytest.raises(ControlError, match="unknown counter 'nothing'"):
+        control.counter_read_all("nothing")

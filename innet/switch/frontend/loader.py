@@ -42,7 +42,7 @@ MAX_RATES = 64
 
 
 def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
-    """A program from a file (JSON, or JSON compressed by gzip or xz) or from parsed JSON.
+    """A program from a file (JSON, or JSON compressed by gzip or xz), or from JSON as text or parsed.
 
     Raises:
         InputError: ``source`` is neither a path nor a program.
@@ -59,6 +59,8 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
         )
     if isinstance(source, Mapping):
         return _from_document(source)
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        return _once(source.encode(), lambda text: _parse(Path("the program's text"), text))
     path = Path(source)
     return _once(_read(path), lambda text: _parse(path, text))
 

@@ -411,3 +411,11 @@ def test_the_same_text_is_loaded_once_and_another_anew(tmp_path: Path) -> None:
     assert load_program(path).actions[0].name == "renamed"
     assert load_program(source) is program
     assert load_program(json.loads(source.read_text())) is not program
+
+
+def test_a_program_may_be_given_as_text():
+    text = json.dumps(program("switch_parser"))
+    assert load_program(text).fingerprint == load_program(program("switch_parser")).fingerprint
+    with pytest.raises(ProgramError, match=r"^the program's text: no JSON.*Expecting") as refused:
+        load_program(text[:5000])
+    assert len(str(refused.value)) < 200

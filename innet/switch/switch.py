@@ -219,8 +219,8 @@ class Switch(NotCopyable):
         """A switch that runs ``program``.
 
         Args:
-            program: a file of BMv2 JSON (plain, gzip or xz), the JSON as text or parsed, or a loaded
-                program.
+            program: a file of BMv2 JSON (plain, gzip or xz), the JSON as text or parsed, or a
+                loaded program.
             engine: ``jit`` compiles the program, ``interpret`` walks it.
             seed: of the ``random()`` that programs may call.
             priority_queues: egress queues per port, 1 to 32. A packet whose

@@ -218,7 +218,7 @@ def _loaded(name: str) -> Any:
 
 
 def _complete(command: Any, example: str, page: str) -> None:
-    """A command's class, and what comes below its options."""
+    """Give a command its class, and the example and page that its help ends with."""
     command.cls = _Command
     command.epilog = f"Example: `{example}`\n\nMore: docs/{page}.md"
 

@@ -152,7 +152,7 @@ class WaitingBucket:
             self.future.set_result(self.buffer)
 
     def is_one_unit(self, gradient: Vector) -> bool:
-        """Whether this memory of one unit is all of the bucket."""
+        """Whether a unit's gradient is the whole buffer of this bucket."""
         same = gradient.ctypes.data == self.buffer.data_ptr()
         return same and gradient.size == self.buffer.numel()
 

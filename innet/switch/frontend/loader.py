@@ -42,7 +42,7 @@ MAX_RATES = 64
 
 
 def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
-    """A program from a file (JSON, or JSON compressed by gzip or xz), from JSON as text or parsed.
+    """Load a program from a file (JSON, perhaps compressed by gzip or xz) or from JSON itself.
 
     Raises:
         InputError: ``source`` is neither a path nor a program.

@@ -47,7 +47,13 @@ _IMPORT = re.compile(r"^(?:import (innet[\w.]*)|from (innet[\w.]*) import (\([^)
 
 
 def njit(
-    signature: Any = None, /, *, cache: bool = False, inner: bool = False, **options: Any
+    signature: Any = None,
+    /,
+    *,
+    cache: bool = False,
+    inner: bool = False,
+    allocates: bool = True,
+    **options: Any,
 ) -> Callable[[F], F]:
     """As ``numba.njit``, for a decorator with brackets.
 
@@ -58,8 +64,13 @@ def njit(
             without what Python calls it by and without its own machine code, which would not be
             used: a caller's code contains that of what it calls. Python may call it too, and then
             it is compiled once more.
+        allocates: False for a function that makes no arrays and calls none that returns one. Then
+            Numba does not count references in it. Where small steps work on tuples of many arrays,
+            counting takes most of the time, as it is atomic.
         options: those of ``numba.njit``.
     """
+    # Said of every function: Numba would let it inherit that of whoever calls it first.
+    options["_nrt"] = allocates
 
     def decorate(function: F) -> F:
         dispatcher: Any = numba.njit(**options)(function)

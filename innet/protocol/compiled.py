@@ -180,7 +180,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     return 1
 
 
-@njit(_TAKE, cache=True, nogil=True)
+@njit(_TAKE, cache=True, nogil=True, allocates=False)
 def take(
     packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
     terms: tuple[NDArray[np.int64], Member],
@@ -237,7 +237,7 @@ def receive_frame(  # noqa: PLR0917 - likewise
     return answered
 
 
-@njit(_TAKE, cache=True, nogil=True)
+@njit(_TAKE, cache=True, nogil=True, allocates=False)
 def receive(
     packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
     terms: tuple[NDArray[np.int64], Member],
@@ -291,7 +291,7 @@ def begin(
 _MESSAGE = "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1], f4[::1], f8[::1]))"
 
 
-@njit(f"void(u1[::1], u1[::1], i8, i8, {_MESSAGE})", cache=True, nogil=True)
+@njit(f"void(u1[::1], u1[::1], i8, i8, {_MESSAGE})", cache=True, nogil=True, allocates=False)
 def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
     frame: NDArray[np.uint8],
     head: NDArray[np.uint8],
@@ -330,7 +330,7 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
 _FILL = f"void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), {_MESSAGE})"
 
 
-@njit(_FILL, cache=True, nogil=True)
+@njit(_FILL, cache=True, nogil=True, allocates=False)
 def fill(
     frames: NDArray[np.uint8],
     head: NDArray[np.uint8],

@@ -154,7 +154,7 @@ def _until_next(timers: TimerState, slot: int, now: float) -> float:
     return float(min(wait, _next_asking(first_sent[slot], now, pace[_PARTIAL]) - now))
 
 
-@njit(f"f8({TIMERS})", cache=True, nogil=True)
+@njit(f"f8({TIMERS})", cache=True, nogil=True, allocates=False)
 def next_deadline(timers: TimerState) -> float:
     """When the next chunk is to be sent again or given up; infinity for never."""
     _, _, _, _, resend_at, give_up_at, _, _ = timers
@@ -194,7 +194,7 @@ def start(timers: TimerState, chunk: Slots, slots: Slots, now: float, last: int)
         give_up_at[slot] = now + pace[_GIVE_UP]
 
 
-@njit(f"void({TIMERS}, i8[::1], f8)", cache=True, nogil=True)
+@njit(f"void({TIMERS}, i8[::1], f8)", cache=True, nogil=True, allocates=False)
 def send_again(timers: TimerState, slots: Slots, now: float) -> None:
     """Set the timers of chunks that are sent again; they wait longer than before."""
     sends, _, last_sent, timeout, resend_at, _, _, pace = timers
@@ -213,7 +213,7 @@ def send_again(timers: TimerState, slots: Slots, now: float) -> None:
         resend_at[slot] = now + _until_next(timers, slot, now)
 
 
-@njit(f"b1({SLOTS}, {TIMERS}, f8[::1])", cache=True, nogil=True)
+@njit(f"b1({SLOTS}, {TIMERS}, f8[::1])", cache=True, nogil=True, allocates=False)
 def overtake(slots: tuple[NDArray[Any], ...], timers: TimerState, clock: Pace) -> bool:
     """Shorten the wait of chunks that were sent before one that was answered.
 

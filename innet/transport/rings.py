@@ -385,7 +385,7 @@ class WorkerRing(NamedTuple):
     woken: int
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def room_up(ring: WorkerRing) -> int:
     """How many packets the ring to the switch takes now."""
     state = ring.state
@@ -394,13 +394,13 @@ def room_up(ring: WorkerRing) -> int:
     return int(ring.rows - (state[MY_WRITTEN] - state[MY_SEEN]))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def row_of(rows: int, stride: int, index: int, down: bool) -> int:
     """Where a packet begins in the memory, with its length: ``down``, or up."""
     return int(PAGE + ((index & (rows - 1)) + (rows if down else 0)) * stride)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def publish(ring: WorkerRing, written: int, words: Words) -> None:
     """Let the switch see all packets before number ``written``."""
     base = ring.memory.ctypes.data
@@ -411,21 +411,21 @@ def publish(ring: WorkerRing, written: int, words: Words) -> None:
         ring_bell(ring.bell, words)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def arrived(ring: WorkerRing) -> int:
     """How many packets of the switch were not read yet."""
     count = load_acquire(ring.memory.ctypes.data + DOWN_WRITTEN) - ring.state[MY_READ]
     return int(min(max(0, count), ring.rows))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def release(ring: WorkerRing, count: int) -> None:
     """Give rows back to the switch that were read."""
     ring.state[MY_READ] += count
     store_release(ring.memory.ctypes.data + DOWN_READ, ring.state[MY_READ])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def send_frames(
     ring: WorkerRing,
     data: NDArray[np.uint8],
@@ -458,7 +458,7 @@ def send_frames(
     return lost
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def receive_frames(ring: WorkerRing, data: NDArray[np.uint8], length: NDArray[np.int32]) -> int:
     """Copy packets of the switch into rows behind their outer headers; returns how many."""
     count = min(arrived(ring), len(length))
@@ -472,7 +472,7 @@ def receive_frames(ring: WorkerRing, data: NDArray[np.uint8], length: NDArray[np
     return count
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def doze(ring: WorkerRing) -> bool:
     """Say that this worker sleeps; whether it may, as nothing has arrived."""
     store_release(ring.memory.ctypes.data + WORKER_SLEEPS, 1)
@@ -480,7 +480,7 @@ def doze(ring: WorkerRing) -> bool:
     return arrived(ring) == 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def rise(ring: WorkerRing, rung: bool, words: Words) -> None:
     """Say that this worker is awake, for which the switch may have ``rung``."""
     store_release(ring.memory.ctypes.data + WORKER_SLEEPS, 0)
@@ -488,13 +488,13 @@ def rise(ring: WorkerRing, rung: bool, words: Words) -> None:
         hear_bells(ring.woken, words)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def may_doze(ring: WorkerRing) -> bool:
     """``doze``, for Python."""
     return doze(ring)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def has_risen(ring: WorkerRing, rung: bool, words: Words) -> None:
     """``rise``, for Python."""
     rise(ring, rung, words)

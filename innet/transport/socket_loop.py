@@ -107,6 +107,7 @@ class SocketLoop:
         rows = min(end.member.window, at_once * max(1, _BATCH // (at_once * size)))
         self._frames = np.empty((rows, size), np.uint8)
         self._counts, self._times = np.empty(_COUNTS, np.int64), np.empty(2)
+        self._done = self._counts, self._times, np.zeros(4, np.int64)
         with contextlib.suppress(StateError):  # a worker that left gets it at its next call
             self._turn(0.0, Watch(-1, 0.0, True))  # compiled now, not when a packet waits
 
@@ -142,7 +143,7 @@ class SocketLoop:
         state = end.compiled_state(now)
         link = self._transport.link(state.head)
         if isinstance(link, WorkerRing):
-            ring_turns(link, state, watch, (self._counts, self._times))
+            ring_turns(link, state, watch, self._done)
             progress = Progress(*self._counts.tolist())
             end.take_up(progress)
             if progress.received:
@@ -152,7 +153,7 @@ class SocketLoop:
         room = link.arrival, link.reception, frames, outbox.transmission
         socket = link.descriptor, self._offset, outbox.most
         # Results go into arrays: returning one would run Python, which a signal could interrupt.
-        turns(socket, room, state, watch, (self._counts, self._times))
+        turns(socket, room, state, watch, self._done)
         progress = Progress(*self._counts.tolist())
         outbox.dropped += progress.lost
         end.take_up(progress)
@@ -166,13 +167,13 @@ class SocketLoop:
         return max(now, float(self._times[_NOW]))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def turns(
     socket: tuple[int, int, int],
     means: tuple[Arrival, Reception, NDArray[np.uint8], Transmission],
     state: ClientState,
     watch: Watch,
-    done: tuple[NDArray[np.int64], NDArray[np.float64]],
+    done: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]],
 ) -> None:
     """Fill, send, receive, take, and sleep, until there is something for Python to do.
 
@@ -183,14 +184,13 @@ def turns(
         state: the worker's end.
         watch: what else may end the wait.
         done: filled in: the numbers of a ``Progress``; the time at the end, and a time before which
-            no timer expires.
+            no timer expires; and (4,), scratch memory.
     """
     descriptor, offset, _ = socket
     arrival, reception, frames, transmission = means
     stats, clock = state.notes
     size = frames.shape[1]
-    room = np.zeros(4, np.int64)
-    counts, times = done
+    counts, times, room = done
     counts[:] = 0
     counts[_WAITING] = state.waiting
     times[_BOUND] = -np.inf
@@ -223,7 +223,7 @@ def turns(
     times[_NOW] = clock[0]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _take(
     arrival: Arrival,
     which: tuple[int, int],
@@ -290,17 +290,16 @@ def _send_queued(
 # The same over rings. Frames are made in the ring itself, and results are read there.
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def ring_turns(
     ring: WorkerRing,
     state: ClientState,
     watch: Watch,
-    done: tuple[NDArray[np.int64], NDArray[np.float64]],
+    done: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]],
 ) -> None:
     """``turns`` with a pair of rings."""
     stats, clock = state.notes
-    room = np.zeros(4, np.int64)
-    counts, times = done
+    counts, times, room = done
     counts[:] = 0
     counts[_WAITING] = state.waiting
     times[_BOUND] = -np.inf
@@ -335,7 +334,7 @@ def ring_turns(
     times[_NOW] = clock[0]
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _write_queued(
     ring: WorkerRing,
     state: ClientState,
@@ -373,7 +372,7 @@ def _write_queued(
     times[_BOUND] = min(times[_BOUND], clock[0] + shortest_wait(timers))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _read(
     ring: WorkerRing,
     count: int,
@@ -408,7 +407,7 @@ def _read(
     return bool(stats[_FLAGS] & state.halts != 0)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _due(state: ClientState, watch: Watch, times: NDArray[np.float64]) -> bool:
     """Whether a timer has expired; sets ``times[_BOUND]``, before which none will."""
     times[_BOUND] = min(watch.until, next_deadline(state.slots[1]))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 from numba.core.typed_passes import NativeLowering
 from support import fork_server
@@ -184,6 +185,36 @@ def test_python_may_call_an_inner_function() -> None:
     assert root(16) == 4
     with pytest.raises(ValueError, match="below zero"):
         root(-1)
+
+
+Numbers: Any = tuple[np.ndarray, np.ndarray]
+
+
+def test_references_are_not_counted_where_nothing_is_allocated() -> None:
+    """Nor does a function become such a one since its first caller is."""
+
+    @njit(nogil=True)
+    def fresh(arrays: Numbers, size: int) -> np.ndarray:
+        return np.full(size, arrays[0][0])
+
+    @njit(nogil=True, allocates=False)
+    def moved(arrays: Numbers, turns: int) -> int:
+        for turn in range(turns):
+            one, other = arrays
+            one[turn:][0] += other[turn:][0]
+        return len(arrays[0])
+
+    @njit(nogil=True, allocates=False)
+    def calls(arrays: Numbers, size: int) -> int:
+        return moved(arrays, 1) + len(fresh(arrays, size))
+
+    arrays = np.arange(3.0), np.ones(3)
+    assert calls(arrays, 4) == 3 + 4
+    assert arrays[0].tolist() == [1, 1, 2]
+    assert fresh(arrays, 2).tolist() == [1, 1]
+    for function, counts in ((fresh, True), (moved, False)):
+        (code,) = function.inspect_llvm().values()
+        assert ("NRT_" in code) is counts, function
 
 
 def test_an_inner_function_raises_through_its_caller() -> None:

@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, Outcome
+from innet.codecs.checks import GradientStats
 from innet.core.errors import InputError, OverflowedError, StalledError
 from innet.core.numbers import number_list
-from innet.core.reduce_op import Segment
+from innet.core.reduce_op import Deferral, Segment
 from innet.core.threads import Map, parallel_map
 
 Vector = NDArray[np.float32]
@@ -107,7 +108,8 @@ def reduce_loop(
     has_epochs: bool = True,
     checked: bool = False,
     threads: int = 1,
-    may_defer: bool = False,
+    seen: Mapping[int, GradientStats] | None = None,
+    deferral: Deferral | None = None,
 ) -> Loop:
     """Sum gradients, in up to ``attempts`` attempts.
 
@@ -126,7 +128,8 @@ def reduce_loop(
         has_epochs: whether ``NewEpoch`` can be requested.
         checked: the gradients have been checked already.
         threads: threads that run the codecs of large gradients.
-        may_defer: segments may be ``innet.core.reduce_op.FloatSegment``.
+        seen: what the codecs' ``examine`` found, by worker; then they are checked, too.
+        deferral: what may be done on the way; of one worker.
 
     Raises:
         StalledError: the last attempt stalled; or a worker was late and the others cannot continue
@@ -145,7 +148,8 @@ def reduce_loop(
                     len(present),
                     rank=ranks[worker],
                     checked=checked,
-                    may_defer=may_defer,
+                    seen=None if seen is None else seen[worker],
+                    deferral=deferral,
                 )
                 for worker, gradient in left.items()
             }

@@ -28,6 +28,7 @@ from innet.codecs import (
     build_codec,
     check_floats,
 )
+from innet.codecs.checks import GradientStats
 from innet.codecs.decode_once import decoding_by
 from innet.core.errors import (
     GradientError,
@@ -37,7 +38,7 @@ from innet.core.errors import (
 )
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import require_int
-from innet.core.reduce_op import Segment
+from innet.core.reduce_op import Deferral, Segment
 from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
 from innet.protocol import Timing, network_timing
@@ -198,7 +199,12 @@ class Worker(NotCopyable):
         self._socket_loop = socket_loop(self._end, self._transport)
 
     def all_reduce(
-        self, gradient: Gradient, *, codec: Codec | None = None
+        self,
+        gradient: Gradient,
+        *,
+        codec: Codec | None = None,
+        seen: GradientStats | None = None,
+        deferral: Deferral | None = None,
     ) -> tuple[Gradient, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
 
@@ -211,6 +217,10 @@ class Worker(NotCopyable):
                 array or a tensor of PyTorch. It is not modified.
             codec: used instead of the worker's codec, for workers that reduce several tensors, each
                 with its codec state. It must pass ``innet.topology.check_codec``.
+            seen: what that codec's ``examine`` found in a gradient of float32; it is not read for
+                this again.
+            deferral: what may be done on the way with the sum of a gradient of float32. It is not
+                overwritten if the worker has ``renew``, as another epoch would need it.
 
         Returns:
             The decoded sum, of that shape, dtype and kind, and this worker's report. Fields that
@@ -227,15 +237,22 @@ class Worker(NotCopyable):
                 under way in another thread.
         """
         with self._one.taken():
-            return self._all_reduce(gradient, codec)
+            return self._all_reduce(gradient, codec, seen, deferral or Deferral())
 
-    def _all_reduce(self, gradient: Gradient, codec: Codec | None) -> tuple[Gradient, Report]:
+    def _all_reduce(
+        self,
+        gradient: Gradient,
+        codec: Codec | None,
+        seen: GradientStats | None,
+        deferral: Deferral,
+    ) -> tuple[Gradient, Report]:
         self._check_sound()
         codec = self.codec if codec is None else codec
         floats: Any = to_float32(gradient, self.worker)
         check_floats(floats, self.worker)
         begun = time.perf_counter()
         flat = np.ascontiguousarray(floats).reshape(-1)
+        deferral.overwrite &= self._renew is None
         before = PacketCounts.of(self._end.counters)
         loop = reduce_loop(
             {self.worker: codec},
@@ -243,7 +260,8 @@ class Worker(NotCopyable):
             self.plan.job.present,
             attempts=self._attempts,
             has_epochs=self._renew is not None,
-            may_defer=not self._keep_integers,
+            seen=None if seen is None else {self.worker: seen},
+            deferral=None if self._keep_integers else deferral,
         )
         try:
             with decoding_by(self._shared_decoding()):

@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from innet.codecs.checks import check_gradient
+from innet import kernels
+from innet.codecs.checks import GradientStats, check_form, check_gradient, gradient_stats
 from innet.codecs.codec import Codec, Outcome, Stages, check_answers
 from innet.codecs.layers import Shapes, check_layers, sizes
 from innet.codecs.parts import Contribution, Floats, Ints, Total
 from innet.codecs.scheduled import spec_as_text, without_schedules
 from innet.core.errors import ConfigError, GradientError, OverflowedError, StateError
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import Deferral, ReduceOp, Segment
 
 _STATE_VERSION = 1
 _JOINED = 4096  # words; longer segments are not copied to share a packet with others
@@ -325,11 +326,14 @@ class CodecByLayer(Codec):
         *,
         rank: int | None = None,
         checked: bool = False,
-        may_defer: bool = False,
+        seen: GradientStats | None = None,
+        deferral: Deferral | None = None,
     ) -> Stages:
         """See ``Codec.exchange``: the groups' exchanges, round by round together."""
-        del may_defer  # the groups' segments are joined
-        if not checked:
+        del deferral  # the groups' segments are joined
+        if seen is not None:
+            check_form(gradient, self._worker)
+        elif not checked:
             check_gradient(gradient, self._worker)
         self.check(gradient)
         gradient = np.ascontiguousarray(gradient)
@@ -352,6 +356,10 @@ class CodecByLayer(Codec):
         finally:
             self._busy = False
         return self._joined(gradient, [outcomes[each] for each in sorted(outcomes)], rounds)
+
+    def examine(self, gradient: Floats) -> tuple[GradientStats, int]:
+        """See ``Codec.examine``; the groups' codecs look at their parts themselves."""
+        return gradient_stats(kernels.get("cpu"), gradient)
 
     @property
     def may_overflow(self) -> bool:

@@ -51,7 +51,7 @@ from innet.codecs.scheduled import (
 )
 from innet.core.errors import CompositionError, InputError, OverflowedError, StateError
 from innet.core.not_copyable import NotCopyable
-from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
+from innet.core.reduce_op import Deferral, FloatSegment, ReduceOp, Segment
 from innet.core.settings import validate
 
 _STATE_VERSION = 3
@@ -71,7 +71,7 @@ class Outcome:
         scale: integers per unit of the gradient; 0 if everything was zero.
         indices: shape (m,), int32, ascending: this worker's selection; None for everything.
         sent: shape (m,), float32: the selected values. If everything was selected it is the
-            caller's gradient itself.
+            caller's gradient itself, and where that may be overwritten, it was.
         represented: shape (m,), float32: this worker's dequantized integers, if the quantizer's
             error is fed back; otherwise None.
         contribution: this worker's integers and their indices.
@@ -146,7 +146,8 @@ class Codec(NotCopyable):
         self._one_in = _MANY if KEEPS_ZEROS in carrier.capabilities.requires else None
         self._busy = False
         self._may_overflow = False
-        self._defers = False
+        self._deferral: Deferral | None = None
+        self._multiplies = False  # sums on the way, as the deferral wishes
         self._seed_and_layers = f"seed {context.seed}"
         if context.layers is not None:
             self._seed_and_layers += f", layers {context.layers}"
@@ -254,7 +255,8 @@ class Codec(NotCopyable):
         *,
         rank: int | None = None,
         checked: bool = False,
-        may_defer: bool = False,
+        seen: GradientStats | None = None,
+        deferral: Deferral | None = None,
     ) -> Stages:
         """One all-reduce, without I/O.
 
@@ -271,7 +273,8 @@ class Codec(NotCopyable):
                 needed if other workers have left.
             checked: the caller has called ``check_gradient``. Otherwise the codec does, or its
                 error feedback.
-            may_defer: segments may be ``FloatSegment``: the gradient does not change before the
+            seen: what ``examine`` found, of a finite gradient; then it is checked, too.
+            deferral: segments may be ``FloatSegment``: the gradient does not change before the
                 exchange has ended.
 
         Raises:
@@ -284,18 +287,16 @@ class Codec(NotCopyable):
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
         self._follow_schedules()
-        seen: GradientStats | None = None
-        if not checked and self.error_feedback.checks_finite(self.selector):
+        if seen is not None or (not checked and self.error_feedback.checks_finite(self.selector)):
             check_form(gradient, self._context.worker)
         elif not checked:
-            one_in = self._one_in if SAME_INDICES in self.selector.capabilities.provides else None
-            seen = check_gradient(gradient, self._context.worker, one_in)
+            seen = check_gradient(gradient, self._context.worker, self._listed_one_in())
         self.check(gradient)
         self.selector.rank = rank
         # Error feedback may use the memory of the values once they are chosen.
-        self._defers = (
-            may_defer and self.carrier.takes_floats and self.error_feedback.name == "none"
-        )
+        defers = self.carrier.takes_floats and self.error_feedback.name == "none"
+        self._deferral = deferral if defers else None
+        self._multiplies = False
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
         self._busy = True
@@ -308,6 +309,21 @@ class Codec(NotCopyable):
             self._busy = False
         self._step += 1
         return outcome
+
+    def examine(self, gradient: Floats) -> tuple[GradientStats, int]:
+        """The pass over a gradient that ``exchange`` begins with, for callers that need it earlier.
+
+        Args:
+            gradient: shape (d,), float32, C-contiguous.
+
+        Returns:
+            What it found, and the first index that is not finite, or -1.
+        """
+        return gradient_stats(kernel_sets.get("cpu"), gradient, self._listed_one_in())
+
+    def _listed_one_in(self) -> int | None:
+        """See ``check_gradient``, of gradients that are sent whole."""
+        return self._one_in if SAME_INDICES in self.selector.capabilities.provides else None
 
     def state_dict(self) -> dict[str, Any]:
         """The complete state between all-reduces, as copies; contains NumPy arrays."""
@@ -491,7 +507,7 @@ class Codec(NotCopyable):
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
-            local = self._contribution(scaling, nonzero, shared)
+            local = self._contribution(scaling, nonzero, shared, numbers is gradient)
             represented = scaling.represented(local) if scaling.scale and gradient.size else None
             if not (scaling.scale and gradient.size):
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
@@ -543,9 +559,15 @@ class Codec(NotCopyable):
         check_selected(selected, gradient.size, f"selector {self.selector.name!r}")
         return selected
 
-    def _contribution(self, scaling: Scaling, selection: Selection, shared: bool) -> Contribution:
-        """The integers of a selection, checked, as carriers rely on their form."""
-        if self._defers and (later := scaling.defer(selection)) is not None:
+    def _contribution(
+        self, scaling: Scaling, selection: Selection, shared: bool, whole: bool
+    ) -> Contribution:
+        """The integers of a selection, checked, as carriers rely on their form; ``whole``: of the
+        gradient as it is.
+        """
+        if self._deferral is not None and (later := scaling.defer(selection)) is not None:
+            if whole and isinstance(later.words, FloatSegment):
+                self._arrange(self._deferral, later.words, scaling)
             return replace(later, shared=True) if shared else later
         local = scaling.contribute(selection)
         if scaling.scale:
@@ -553,6 +575,22 @@ class Codec(NotCopyable):
             who = f"integers from quantizer {self.quantizer.name!r}"
             check_array(local.integers, _INT32, count, who)
         return replace(local, shared=True) if shared else local
+
+    def _arrange(self, deferral: Deferral, words: FloatSegment, scaling: Scaling) -> None:
+        """Let what the caller wishes be done on the way, if sums that are made there are the
+        codec's result.
+        """
+        selector = type(self.selector)
+        if (
+            selector.from_coefficients is not Selector.from_coefficients
+            or selector.applied_indices is not Selector.applied_indices
+            or self._gain
+        ):
+            return
+        if deferral.overwrite and not scaling.may_overflow:  # else the round may be repeated
+            words.overwrite()
+        # An infinite sum stays infinite, whatever it is multiplied by.
+        self._multiplies = scaling.finite and words.multiply(deferral.factor)
 
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int
@@ -575,6 +613,8 @@ class Codec(NotCopyable):
         who = f"values from quantizer {self.quantizer.name!r}"
         if total.sums is not None:
             check_array(total.sums, _FLOAT32, size, f"values from carrier {self.carrier.name!r}")
+            if self._deferral is not None:
+                self._deferral.multiplied = self._multiplies
             return total.sums, None
         check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
         if total.indices is None or not self.quantizer.capabilities.provides >= _ELEMENTWISE:

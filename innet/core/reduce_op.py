@@ -7,11 +7,14 @@ the switch combines the same segment of all workers, word by word.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+_LEAST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 
 
 class ReduceOp(enum.IntEnum):
@@ -54,9 +57,11 @@ class FloatSegment(Segment):
         sums: shape (n,), float32: what the sums stand for, once they have arrived, if it was made
             on the way; else None. If it was, the sums themselves were not kept: the array in their
             place is empty.
+        overwrites: sums that are made on the way are written over the values, each when the value
+            in its place need not be sent again.
     """
 
-    __slots__ = ("_quantize", "_words", "scale", "step", "sums", "values")
+    __slots__ = ("_quantize", "_words", "overwrites", "scale", "step", "sums", "values")
 
     def __init__(
         self,
@@ -67,7 +72,7 @@ class FloatSegment(Segment):
     ) -> None:
         for name, each in (
             ("operation", ReduceOp.SUM), ("values", values), ("scale", scale), ("step", step),
-            ("sums", None), ("_quantize", quantize), ("_words", None),
+            ("sums", None), ("overwrites", False), ("_quantize", quantize), ("_words", None),
         ):  # fmt: skip
             object.__setattr__(self, name, each)
 
@@ -75,8 +80,26 @@ class FloatSegment(Segment):
     scale: float
     step: float
     sums: NDArray[np.float32] | None
+    overwrites: bool
     _quantize: Callable[[NDArray[np.float32], float], NDArray[np.int32]]
     _words: NDArray[np.int32] | None
+
+    def overwrite(self) -> None:
+        """Let sums be written over the values."""
+        object.__setattr__(self, "overwrites", True)
+
+    def multiply(self, factor: float) -> bool:
+        """Multiply what the sums stand for, if that gives the bits of a product made afterwards:
+        with a power of two, where neither the sums nor the products are subnormal.
+
+        Returns:
+            Whether it was done.
+        """
+        step = self.step * factor
+        if math.frexp(factor)[0] != 0.5 or min(self.step, step) < _LEAST_NORMAL:
+            return False
+        object.__setattr__(self, "step", step)
+        return True
 
     def arrived(self, sums: NDArray[np.float32]) -> None:
         """Note what the sums stand for."""
@@ -94,6 +117,23 @@ class FloatSegment(Segment):
             object.__setattr__(self, "_words", words)
             return words
         return self._words
+
+
+@dataclass(slots=True)
+class Deferral:
+    """That a gradient's words may be made as they are sent (``FloatSegment``), and what the caller
+    of the all-reduce would do with the sum, which may be done on the way, too.
+
+    Attributes:
+        factor: the caller multiplies the sum by it.
+        overwrite: the sum may be written over the gradient, which is then lost, also if the
+            all-reduce fails.
+        multiplied: filled in: whether the sum is multiplied already.
+    """
+
+    factor: float = 1.0
+    overwrite: bool = False
+    multiplied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

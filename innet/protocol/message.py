@@ -134,8 +134,10 @@ class Message:
         # again as their floats take.
         self.combined = np.empty((1, self._values), np.int32)
         self._float_segment = segment
-        sums: NDArray[np.float32] = buffers.empty(segment.size, np.float32)
-        self.floats = segment.values, sums, np.array([segment.scale, segment.step])
+        values, sums = segment.values, segment.values
+        if not segment.overwrites:
+            sums = buffers.empty(segment.size, np.float32)
+        self.floats = values, sums, np.array([segment.scale, segment.step])
 
     def settle(self) -> None:
         """Make all words now, and leave it to others what the results stand for."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from innet.codecs import Codec, ModelLayers
 from innet.core import buffers
 from innet.core.errors import StateError
+from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread
 from innet.torch.future import SettableFuture
@@ -173,9 +174,11 @@ class BucketReduction:
 
     def __init__(self, unit: Unit, workers: int, scale: float, stats: Stats) -> None:
         self.codec = unit.codec
+        self._factor = np.float32(scale) / np.float32(workers)
+        # The bucket is DistributedDataParallel's, and after an error it is used no more.
+        self.deferral = Deferral(float(self._factor), overwrite=True)
         self._stats = stats
         self._unit = unit
-        self._workers = workers
         self._scale = np.float32(scale)
         self._views: list[torch.Tensor | None] = [None] * len(unit.sizes)
         self._missing = len(unit.sizes)
@@ -214,7 +217,7 @@ class BucketReduction:
         self._stats.reports[self._unit.index] = report
         if squares := report.details.get("squares"):
             self._stats.squares[self._unit.index] = squares
-        self._give(total, self._scale / np.float32(self._workers))
+        self._give(total, np.float32(1) if self.deferral.multiplied else self._factor)
 
     def set_not_finite(self, workers: tuple[int, ...]) -> None:
         del workers
@@ -229,20 +232,19 @@ class BucketReduction:
         return joined([view for view in self._views if view is not None])
 
     def _give(self, values: Vector, factor: np.float32) -> None:
-        """``values``: of the codec, for nobody else."""
-        if len(self._buckets) == 1 and values.flags.writeable:
-            in_bucket = self._in_bucket()
-            if in_bucket is not None and self._buckets[0].is_one_unit(in_bucket):
+        """``values``: of the codec, for nobody else; or the memory of the gradient."""
+        in_bucket = self._in_bucket() if len(self._buckets) == 1 else None
+        whole = in_bucket is not None and self._buckets[0].is_one_unit(in_bucket)
+        if in_bucket is not None and whole and values.flags.writeable:
+            if factor != 1:
+                np.multiply(values, factor, out=values)
+            if values.ctypes.data != in_bucket.ctypes.data:
                 # PyTorch copies them to the gradients from where they are: without a copy between.
-                if factor != 1:
-                    np.multiply(values, factor, out=values)
                 self._buckets[0].replace(values)
                 return
-        for part, view in self._parts(values):
-            if view.dtype == torch.float32 and view.device.type == "cpu":
-                torch.mul(part.reshape(view.shape), float(factor), out=view)  # in one pass
-            else:
-                view.copy_((part * float(factor)).reshape(view.shape))
+        else:
+            for part, view in self._parts(values):
+                _write(part, view, float(factor))
         for bucket in self._buckets:
             bucket.unit_done(self._unit.index)
 
@@ -252,6 +254,14 @@ class BucketReduction:
         return [
             (part, view) for part, view in zip(parts, self._views, strict=True) if view is not None
         ]
+
+
+def _write(values: torch.Tensor, view: torch.Tensor, factor: float) -> None:
+    """Write values times the factor into a parameter's gradient, which they may already be."""
+    if view.dtype != torch.float32 or view.device.type != "cpu":
+        view.copy_((values * factor).reshape(view.shape))
+    elif factor != 1 or values.data_ptr() != view.data_ptr():
+        torch.mul(values.reshape(view.shape), factor, out=view)  # in one pass
 
 
 def joined(views: Sequence[torch.Tensor]) -> Vector | None:
@@ -286,6 +296,7 @@ class FailedWork:
     """
 
     fingerprint = "nothing"
+    deferral = Deferral()
 
     def __init__(self, error: Exception, comm_thread: CommThread) -> None:
         self.future = SettableFuture()

@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import kernels
 from innet.allreduce.warm_up import warm_up
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
 from innet.codecs.build import descriptions, normalize
+from innet.codecs.checks import GradientStats
 from innet.core.errors import (
     InnetError,
     MembershipError,
@@ -27,6 +27,7 @@ from innet.core.errors import (
     StalledError,
     StateError,
 )
+from innet.core.reduce_op import Deferral
 from innet.core.waiting import log_compiling
 from innet.records import Report
 from innet.torch.preflight import PreflightResult, preflight
@@ -47,6 +48,10 @@ class ReduceWork(Protocol):
     @property
     def codec(self) -> Codec:
         """Its codec; see ``CommThread.build_codec``."""
+
+    @property
+    def deferral(self) -> Deferral:
+        """What may be done on the way with the gradient and the sum, for this all-reduce only."""
 
     def load(self) -> Vector:
         """This worker's gradient, shape (d,), float32."""
@@ -192,22 +197,24 @@ class CommThread:
     def _reduce(self, work: ReduceWork) -> None:
         if self._broken is not None:
             raise StateError(f"an all-reduce before this one failed: {self._broken}")
-        gradient, finite, error = _loaded(work)
+        gradient, seen, error = _loaded(work)
         try:
             answers = preflight(
                 self._reducer.combine,
                 self.worker,
                 work.fingerprint,
                 workers=self.workers,
-                finite=finite,
+                finite=seen is not None or error is not None,
                 error=None if error is None else str(error),
             )
             if answers.failed:
                 raise _failure(answers, error)
-            if gradient is None or answers.not_finite:
+            if gradient is None or seen is None or answers.not_finite:
                 work.set_not_finite(answers.not_finite)
                 return
-            total, report = self._reducer.all_reduce(gradient, work.codec)
+            total, report = self._reducer.all_reduce(
+                gradient, work.codec, seen=seen, deferral=work.deferral
+            )
         except MembershipError:
             raise  # it names the missing worker
         except StalledError as stall:
@@ -230,16 +237,21 @@ def compile_codec(spec: CodecSpec) -> None:
                 warm_up(each, gradient, [gradient.shape])
 
 
-def _loaded(work: ReduceWork) -> tuple[Vector | None, bool, BaseException | None]:
-    """The gradient, whether it is finite, and the error that prevents its reduction."""
+def _loaded(
+    work: ReduceWork,
+) -> tuple[Vector | None, GradientStats | None, BaseException | None]:
+    """The gradient, what the codec found in it if it is finite, and the error that prevents its
+    reduction.
+    """
     try:
         gradient = work.load()
-        _, _, bad = kernels.get("cpu").absmax_nnz(gradient)
-        if bad < 0:
-            work.codec.check(gradient)
-        return gradient, bad < 0, None
+        seen, bad = work.codec.examine(gradient)
+        if bad >= 0:
+            return gradient, None, None
+        work.codec.check(gradient)
+        return gradient, seen, None
     except BaseException as error:
-        return None, True, error
+        return None, None, error
 
 
 def _failure(answers: PreflightResult, error: BaseException | None) -> BaseException:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from innet.codecs import Codec, CodecSpec, build_codec
 from innet.core.errors import InputError
+from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.reducers import SwitchReducer
@@ -243,6 +244,7 @@ class _ModuleGradient:
 
     def __init__(self, gradient: torch.Tensor, codec: Codec, module: str) -> None:
         self.codec = codec
+        self.deferral = Deferral(overwrite=True)  # of the copy that is loaded
         self.fingerprint = f"{module}, {gradient.numel()} elements of {gradient.dtype}"
         self._gradient = gradient
         self._over = threading.Event()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from innet.codecs import Codec, build_codec
 from innet.core.errors import CompositionError
+from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
@@ -211,6 +212,7 @@ class _AllReduce:
         codec: Codec,
     ) -> None:
         self.codec = codec
+        self.deferral = Deferral(overwrite=True)  # of the copy that is loaded
         self._group = group
         self._tensor = tensor
         self._operation = operation

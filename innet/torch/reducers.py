@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from innet.allreduce.loop import RoundResult, reduce_loop, run_loop
 from innet.allreduce.worker import TIMING, Worker
 from innet.codecs import Codec
+from innet.codecs.checks import GradientStats
 from innet.core.errors import (
     CompositionError,
     InnetError,
@@ -28,7 +29,7 @@ from innet.core.errors import (
     StateError,
 )
 from innet.core.numbers import number_list
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import Deferral, ReduceOp, Segment
 from innet.network import ClockedTransport
 from innet.records import Report, Seconds
 from innet.topology import Plan, check_codec
@@ -65,8 +66,22 @@ class Reducer(Protocol):
     def combine(self, segments: Sequence[Segment]) -> list[Words]:
         """One round without a codec; see ``innet.allreduce.worker.Worker.combine``."""
 
-    def all_reduce(self, gradient: Vector, codec: Codec) -> tuple[Vector, Report]:
-        """The sum of all workers' gradients, shape (d,), float32, and this worker's report."""
+    def all_reduce(
+        self,
+        gradient: Vector,
+        codec: Codec,
+        *,
+        seen: GradientStats | None = None,
+        deferral: Deferral | None = None,
+    ) -> tuple[Vector, Report]:
+        """The sum of all workers' gradients, shape (d,), float32, and this worker's report.
+
+        Args:
+            gradient: of this worker.
+            codec: that codes it.
+            seen: what the codec's ``examine`` found in the gradient, if it was called.
+            deferral: what may be done on the way, if anything.
+        """
 
     def renew(self, deadline: float) -> None:
         """Begin again after a failure; waits for all workers.
@@ -137,8 +152,17 @@ class SwitchReducer:
     def combine(self, segments: Sequence[Segment]) -> list[Words]:
         return self._reducer.combine(segments)
 
-    def all_reduce(self, gradient: Vector, codec: Codec) -> tuple[Vector, Report]:
-        total, report = self._reducer.all_reduce(gradient, codec=codec)
+    def all_reduce(
+        self,
+        gradient: Vector,
+        codec: Codec,
+        *,
+        seen: GradientStats | None = None,
+        deferral: Deferral | None = None,
+    ) -> tuple[Vector, Report]:
+        total, report = self._reducer.all_reduce(
+            gradient, codec=codec, seen=seen, deferral=deferral
+        )
         assert isinstance(total, np.ndarray)
         return total, report
 
@@ -245,7 +269,15 @@ class GroupReducer:
     def combine(self, segments: Sequence[Segment]) -> list[Words]:
         return self._round({self.worker: segments}).words[self.worker]
 
-    def all_reduce(self, gradient: Vector, codec: Codec) -> tuple[Vector, Report]:
+    def all_reduce(
+        self,
+        gradient: Vector,
+        codec: Codec,
+        *,
+        seen: GradientStats | None = None,
+        deferral: Deferral | None = None,
+    ) -> tuple[Vector, Report]:
+        del deferral  # the group takes words
         begun = time.perf_counter()
         self._bytes = 0
         self._may_overflow = lambda: codec.may_overflow
@@ -256,6 +288,7 @@ class GroupReducer:
                     {self.worker: gradient},
                     tuple(range(self.workers)),
                     has_epochs=False,
+                    seen=None if seen is None else {self.worker: seen},
                 ),
                 self._round,
                 _no_epochs,

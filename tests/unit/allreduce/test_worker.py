@@ -14,7 +14,7 @@ import innet
 from innet.allreduce.worker import Worker, connect
 from innet.codecs import build_codec
 from innet.core.errors import GradientError, InputError, NetworkError, StalledError, StateError
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import Deferral, ReduceOp, Segment
 from innet.network import Faults
 from innet.protocol import Timing
 from innet.topology import Request, make_plan
@@ -71,6 +71,65 @@ def test_integers_of_dense_sums_are_kept_on_request(plan, keep):
             continue
         own = [each.outcome.contribution.integers for each in pair]
         np.testing.assert_array_equal(worker.outcome.integer_sum, own[0] + own[1])
+
+
+OVERWRITTEN = {"dense": True, "lhc": False, "topk": False, "powersgd": False}
+
+
+@pytest.mark.parametrize("codec", OVERWRITTEN)
+@pytest.mark.parametrize("factor", [0.5, 1 / 3])
+def test_means_over_the_gradients_have_the_same_bits(plan, codec, factor):
+    """What may be done on the way is done for dense sums with powers of two, even if packets are
+    sent again; the caller learns what is left to do.
+    """
+    given = gradients()
+    expected, _ = innet.Collective(workers=WORKERS, codec=codec, seed=3).all_reduce(given)
+    deferrals = [Deferral(factor, overwrite=True) for _ in given]
+    with UdpSwitch(plan), workers(plan, codec, faults=LOSSY, timing=QUICK) as pair:
+        seen = [worker.codec.examine(x)[0] for worker, x in zip(pair, given, strict=True)]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            results = list(
+                pool.map(
+                    lambda each, x, found, deferral: each.all_reduce(
+                        x, seen=found, deferral=deferral
+                    ),
+                    pair, given, seen, deferrals,
+                )
+            )  # fmt: skip
+    fresh = gradients()
+    for (total, _), deferral, mine, unchanged in zip(results, deferrals, given, fresh, strict=True):
+        assert deferral.multiplied is (OVERWRITTEN[codec] and factor == 0.5)
+        assert np.shares_memory(total, mine) is OVERWRITTEN[codec]
+        if not OVERWRITTEN[codec]:
+            np.testing.assert_array_equal(mine, unchanged)
+        left = np.float32(1 if deferral.multiplied else factor)
+        np.testing.assert_array_equal(total * left, expected * np.float32(factor))
+
+
+def test_what_may_be_needed_again_is_not_overwritten(plan):
+    """A worker with ``renew`` may have to repeat the all-reduce, and a round that overflows is
+    repeated by the codec.
+    """
+    optimistic = {"preset": "dense", "quantizer": {"name": "optimistic", "headroom": 1}}
+    for codec, options in (("dense", {"renew": lambda _: plan}), (optimistic, {})):
+        given = [np.full(700, 3, np.float32), np.full(700, 2, np.float32)]
+        with (
+            UdpSwitch(plan),
+            workers(plan, codec, **options) as pair,
+            concurrent.futures.ThreadPoolExecutor() as pool,
+        ):
+            results = list(
+                pool.map(
+                    lambda each, x: each.all_reduce(x, deferral=Deferral(0.5, overwrite=True)),
+                    pair,
+                    given,
+                )
+            )
+        for total, report in results:
+            np.testing.assert_allclose(total, 2.5, rtol=1e-6)
+            assert report.details.get("overflows") == (1 if codec is optimistic else None)
+        if options:
+            assert [x.tolist() for x in given] == [[3] * 700, [2] * 700]
 
 
 @pytest.mark.parametrize("faults", [None, LOSSY], ids=["clean", "lossy"])

@@ -11,11 +11,13 @@ from hypothesis.extra import numpy as hnp
 from innet import kernels
 from innet.codecs import build_codec
 from innet.codecs.codec import check_answers
+from innet.codecs.quantizers.fixed import always_finite
 from innet.core.errors import InputError
-from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
+from innet.core.reduce_op import Deferral, FloatSegment, ReduceOp, Segment
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.message import Message
-from innet.wire import Endpoint, Flag, Layout, pack
+from innet.wire import HEADER, Endpoint, Flag, Layout, pack
+from innet.wire.layout import offset_of
 
 REFERENCE = kernels.get("reference")
 FLOATS = hnp.arrays(
@@ -25,6 +27,9 @@ FLOATS = hnp.arrays(
 )
 LAYOUT = Layout(8)
 MEMBER = Membership(worker=0, workers=2, job=7, epoch=9, window=16)
+_BEGIN = LAYOUT.header_offset + offset_of("sequence")
+SEQUENCE = slice(_BEGIN, _BEGIN + 4)
+PAYLOAD = LAYOUT.header_offset + HEADER.itemsize
 ME, SWITCH = Endpoint.of_worker(0), Endpoint.of_switch()
 
 
@@ -69,6 +74,71 @@ def test_sums_are_those_of_dequantized_words(values: np.ndarray, random) -> None
     assert kept.size == 0, "sums are kept as floats alone"
     expected = REFERENCE.dequantize(sums.reshape(-1)[: values.size], later.step)
     np.testing.assert_array_equal(later.sums.view(np.int32), expected.view(np.int32))
+
+
+@given(FLOATS, st.randoms(use_true_random=False))
+def test_sums_over_the_values_leave_what_may_be_sent_again(values: np.ndarray, random) -> None:
+    """A result ends the need for the values in its place, and for no others."""
+    later = segment_of(values.copy())
+    later.overwrite()
+    words = REFERENCE.quantize(values, later.scale)
+    client = started(later)
+    first = client.outgoing(0.0)
+    waiting = list(range(len(first)))
+    random.shuffle(waiting)
+    sums = 2 * np.pad(words, (0, 8 * len(first) - values.size)).reshape(-1, 8)
+    now, seen = 0.0, 0
+    while waiting:
+        now = client.next_deadline()
+        for frame in client.outgoing(now):
+            chunk = int.from_bytes(frame[SEQUENCE]) - 1
+            assert chunk in waiting
+            np.testing.assert_array_equal(frame[PAYLOAD:], first[chunk, PAYLOAD:])
+            seen += 1
+        chunk = waiting.pop()
+        assert client.receive(result(chunk, sums[chunk], values.size), now) == 1
+    client.results()
+    assert seen, "some were sent again"
+    expected = REFERENCE.dequantize(2 * words, later.step)
+    np.testing.assert_array_equal(later.values.view(np.int32), expected.view(np.int32))
+    assert later.sums is later.values
+
+
+@given(
+    st.floats(2.0**-149, float(np.finfo(np.float32).max), width=32),
+    st.integers(1, 40),
+    st.one_of(st.integers(-40, 40).map(lambda power: 2.0**power), st.floats(-9, 9)),
+    st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=40),
+)
+def test_a_factor_on_the_way_changes_no_bit(largest, workers, factor, sums) -> None:
+    bound = (2**31 - 1) // workers
+    later = FloatSegment(
+        np.ones(1, np.float32), bound / largest, largest / bound, REFERENCE.quantize
+    )
+    if not always_finite(later.step):
+        return
+    words = np.array(sums, np.int32)
+    with np.errstate(over="ignore"):
+        after = REFERENCE.dequantize(words, later.step) * np.float32(factor)
+        if later.multiply(factor):
+            on_the_way = REFERENCE.dequantize(words, later.step)
+            np.testing.assert_array_equal(on_the_way.view(np.int32), after.view(np.int32))
+
+
+def test_which_factors_may_be_on_the_way() -> None:
+    def may(step: float, factor: float) -> bool:
+        segment = FloatSegment(np.ones(1, np.float32), 1 / step, step, REFERENCE.quantize)
+        done = segment.multiply(factor)
+        assert segment.step == (step * factor if done else step)
+        return done
+
+    assert may(1e-9, 0.25)
+    assert may(1e-9, 1.0)
+    assert may(1e-9, 1024.0)
+    for factor in (1 / 3, 0.0, -0.5, float("inf"), float("nan")):
+        assert not may(1e-9, factor), "no power of two"
+    assert not may(2.0**-126, 0.5), "a product would be subnormal"
+    assert not may(2.0**-127, 2.0), "a sum would be subnormal"
 
 
 def result(chunk: int, values: np.ndarray, size: int) -> np.ndarray:
@@ -122,7 +192,8 @@ def test_a_codec_defers_only_if_its_caller_lets_it() -> None:
         ({"preset": "dense", "quantizer": "optimistic"}, True, True),
         ("powersgd", True, False),  # its residual may use the same memory
     ):  # fmt: skip
-        steps = build_codec(spec).exchange(gradient, 2, may_defer=may_defer)
+        deferral = Deferral() if may_defer else None
+        steps = build_codec(spec).exchange(gradient, 2, deferral=deferral)
         segments, seen = next(steps), False
         try:
             while True:

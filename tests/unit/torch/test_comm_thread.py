@@ -32,6 +32,7 @@ from innet.core.errors import (  # noqa: E402
     StalledError,
     StateError,
 )
+from innet.core.reduce_op import Deferral  # noqa: E402
 from innet.service.process import LocalSwitch  # noqa: E402
 from innet.torch.comm_thread import CommThread  # noqa: E402
 from innet.torch.group import create  # noqa: E402
@@ -49,6 +50,7 @@ class ReduceWork:
     def __init__(self, codec, gradient, fingerprint="the same"):
         self.codec = codec
         self.fingerprint = fingerprint
+        self.deferral = Deferral()
         self._gradient = gradient
         self._outcome = queue.SimpleQueue()
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-import innet.torch  # noqa: E402 - after importorskip: innet.torch needs PyTorch
+import innet  # noqa: E402 - after importorskip: innet.torch needs PyTorch
+import innet.torch  # noqa: E402
 from innet.codecs import build_codec  # noqa: E402
 from innet.codecs.build import spec_of_unit  # noqa: E402
 from innet.codecs.checks import check_floats  # noqa: E402
@@ -25,6 +26,7 @@ from innet.core.errors import (  # noqa: E402
     StateError,
     UnknownNameError,
 )
+from innet.core.reduce_op import Deferral  # noqa: E402
 from innet.torch import DDPHook, HookState, comm_thread, ddp_hook  # noqa: E402
 from innet.torch.bucket_reduction import (  # noqa: E402
     BucketReduction,
@@ -159,6 +161,30 @@ def test_means_are_copied_into_the_bucket_unless_they_can_take_its_place(pieces)
         expected[6:] = range(6, 10)
     assert means.tolist() == expected
     assert np.shares_memory(means.numpy(), total) == (pieces == [(0, 6), (6, 10)])
+
+
+@pytest.mark.parametrize("pieces", [[(0, 6), (6, 10)], [(6, 10), (0, 6)], [(0, 6)]])
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("multiplied", [True, False])
+def test_means_over_the_gradient_stay_where_they_are(pieces, scale, multiplied):
+    buffer = line_of(10)
+    reduction = reduction_of(buffer, [buffer[begin:end] for begin, end in pieces], scale)
+    assert reduction.deferral == Deferral(factor=scale / 2, overwrite=True)
+    total = reduction.load()  # its memory takes the sum
+    total += np.float32(1)
+    if multiplied:
+        total *= np.float32(scale / 2)
+        reduction.deferral.multiplied = True
+    _, report = innet.all_reduce([np.ones(10, np.float32)] * 2)
+    reduction.set_result(total, report)
+    (bucket,) = reduction._buckets
+    means = bucket.future.future.wait()
+    expected = [scale / 2 * (each / scale + 1) for each in range(10)]
+    if len(pieces) == 1:  # others are of another unit
+        expected[6:] = range(6, 10)
+    assert means.tolist() == expected
+    one_unit = pieces == [(0, 6), (6, 10)]
+    assert (means.data_ptr() == buffer.data_ptr()) == (scale == 1 or not one_unit)
 
 
 def test_tensors_are_joined_only_where_they_are_one_piece_of_float32():

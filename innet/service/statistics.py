@@ -61,7 +61,7 @@ class Counts(NamedTuple):
     bytes: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts) -> None:
     """Count packets of ``size`` bytes that arrived at ``now``."""
     for each in port:
@@ -70,7 +70,7 @@ def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts
     counts.bytes[0] += len(port) * size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def count_left(
     port: NDArray[np.int32], length: NDArray[np.int32], offset: int, counts: Counts
 ) -> None:

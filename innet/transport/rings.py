@@ -184,13 +184,13 @@ class Taken(NamedTuple):
     wrong: int
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def ring_bell(descriptor: int, words: Words) -> None:
     """Wake who sleeps at the other end of a socket; ``words`` is scratch memory."""
     _send(descriptor, words.ctypes.data, 1, _QUIET)  # a full queue wakes as well
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def hear_bells(descriptor: int, words: Words) -> None:
     """Take the bytes that have woken this process."""
     for _ in range(_MOST_BELLS):
@@ -198,7 +198,7 @@ def hear_bells(descriptor: int, words: Words) -> None:
             break
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def rings_are_empty(rings: SwitchRings) -> bool:
     """Whether no worker has written a packet."""
     table = rings.table
@@ -209,7 +209,7 @@ def rings_are_empty(rings: SwitchRings) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def fall_asleep(rings: SwitchRings) -> bool:
     """Tell all workers that the switch sleeps; whether it may."""
     table = rings.table
@@ -220,7 +220,7 @@ def fall_asleep(rings: SwitchRings) -> bool:
     return rings_are_empty(rings)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def wake_up(rings: SwitchRings, rung: bool, words: Words) -> None:
     """Tell all workers that the switch is awake, which one of them may have ``rung`` for."""
     table = rings.table
@@ -231,7 +231,7 @@ def wake_up(rings: SwitchRings, rung: bool, words: Words) -> None:
         hear_bells(rings.bell, words)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def take_from_rings(  # noqa: PLR0917 - compiled functions are called by position
     rings: SwitchRings,
     data: NDArray[np.uint8],
@@ -295,7 +295,7 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
     return row, received, unknown, wrong
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def put_into_rings(  # noqa: PLR0917 - likewise
     data: NDArray[np.uint8],
     length: NDArray[np.int32],

@@ -225,7 +225,7 @@ def wait_readable_of(descriptors: tuple[int, int, int], seconds: float, words: W
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def receive_messages(descriptor: int, messages: Words, first: int, room: int) -> int:
     """Fill ``messages[first : first + room]``; returns how many were received, or -errno."""
     at = messages.ctypes.data + first * MESSAGE_WORDS * 8
@@ -238,7 +238,7 @@ def receive_messages(descriptor: int, messages: Words, first: int, room: int) ->
             return -number
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def receive_of_ports(
     ready: Words, most: int, frames: Frames, port: NDArray[np.int32]
 ) -> tuple[int, int, int]:
@@ -274,7 +274,7 @@ def receive_of_ports(
     return row, number, struck
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _put_tag_back(frames: Frames, row: int) -> None:
     """Put the VLAN tag, which the kernel took off a frame and passes separately, back into it."""
     told = frames.auxiliary[row]
@@ -291,7 +291,7 @@ def _put_tag_back(frames: Frames, row: int) -> None:
     frames.length[row] = size
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def receive_datagrams(
     descriptor: int, arrival: Arrival, reception: Reception, offset: int, segment: int
 ) -> tuple[int, int]:
@@ -340,7 +340,7 @@ def receive_datagrams(
     return row, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _cut(
     arrival: Arrival,
     row: int,
@@ -379,7 +379,7 @@ def _sender(word: int) -> int:
     return address << 16 | port
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def send_packets(  # noqa: PLR0917 - compiled functions are called by position
     descriptor: int,
     departure: Departure,
@@ -426,7 +426,7 @@ def send_packets(  # noqa: PLR0917 - compiled functions are called by position
     return done, lost, 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _gathered(departure: Departure, first: int, most: int, transmission: Transmission) -> int:
     """Make messages of the rows from ``first`` on, as many as fit; returns how many."""
     messages, controls, vectors = transmission

@@ -64,7 +64,7 @@ def _call(context: Any, entry: Any, frame: Any) -> Any:  # noqa: ARG001 - as Num
 _enter: Any = intrinsic(_call)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def run_inline(program: InlineProgram, first: int, count: int, clock: int) -> tuple[int, int, int]:
     """Run packets ``first`` .. ``count - 1``, until the output buffer is full.
 
@@ -128,7 +128,7 @@ postponement = njit(cache=True, nogil=True)(traffic_manager.postponement)
 withdraw = njit(cache=True, nogil=True)(traffic_manager.withdraw)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def next_departure(program: InlineQueues) -> int:
     """The time at which the next packet leaves its queue, in nanoseconds, or is found postponed;
     ``FOREVER`` if none waits.
@@ -136,7 +136,7 @@ def next_departure(program: InlineQueues) -> int:
     return int(program.waiting[0]) if program.traffic[_ENTRIES] else FOREVER
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def run_queues(
     program: InlineQueues, first: int, count: int, until: int
 ) -> tuple[int, int, int, int]:

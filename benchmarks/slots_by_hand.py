@@ -46,9 +46,8 @@ PLACES = 1024  # of the hash table of workers
 
 # Without Numba's counting of references to arrays, which the compiled program does not have either:
 # with it this loop takes almost three times as long.
-kernel: Any = numba.njit(
-    boundscheck=False, error_model="numpy", nogil=True, cache=True, forceinline=True, _nrt=False
-)
+_OPTIONS: dict[str, Any] = {"forceinline": True, "nogil": True, "cache": True, "_nrt": False}
+kernel: Any = numba.njit(boundscheck=False, error_model="numpy", **_OPTIONS)
 
 
 class SlotsByHand:

@@ -56,6 +56,11 @@ class Unit:
         return sum(self.sizes)
 
     @cached_property
+    def name(self) -> str:
+        """What it is, the same on all workers."""
+        return f"unit {self.index} of parameters {list(self.shapes)}"
+
+    @cached_property
     def gradient(self) -> Vector:
         """A buffer for the parameters' gradients, shape (size,), float32; always the same one."""
         # Reused, since page faults of new memory in every iteration take longer than the copy.
@@ -196,12 +201,11 @@ class BucketReduction:
 
     @property
     def fingerprint(self) -> str:
-        unit = self._unit
-        return f"unit {unit.index} of parameters {list(unit.shapes)}, scaled by {self._scale}"
+        return f"{self._unit.name}, scaled by {self._scale}"
 
     def load(self) -> Vector:
         """The unit's gradient; where it lies in one piece of a bucket, that memory itself."""
-        in_bucket = self._in_bucket()
+        in_bucket = self._in_bucket
         if in_bucket is not None and self._scale == 1:
             return in_bucket
         flat = self._unit.gradient
@@ -228,12 +232,14 @@ class BucketReduction:
         for bucket in self._buckets:
             bucket.unit_failed(error)
 
+    @cached_property
     def _in_bucket(self) -> Vector | None:
+        """The gradient where it lies in one piece; asked once all parameters are there."""
         return joined([view for view in self._views if view is not None])
 
     def _give(self, values: Vector, factor: np.float32) -> None:
         """``values``: of the codec, for nobody else; or the memory of the gradient."""
-        in_bucket = self._in_bucket() if len(self._buckets) == 1 else None
+        in_bucket = self._in_bucket if len(self._buckets) == 1 else None
         whole = in_bucket is not None and self._buckets[0].is_one_unit(in_bucket)
         if in_bucket is not None and whole and values.flags.writeable:
             if factor != 1:

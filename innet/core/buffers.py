@@ -78,14 +78,26 @@ def passes_caches(array: NDArray[Any]) -> bool:
 
 
 def _take(needed: int) -> memoryview:
-    """An unused piece that suffices and is not more than twice as large, or a new one."""
+    """The smallest unused piece that suffices and is not more than twice as large, or a new one.
+
+    The smallest, since whoever needs the larger one later would have to make it anew.
+    """
+    best: memoryview | None = None
+    most = 2 * needed
     for _ in range(_KEPT):
         try:
             piece = _unused.popleft()
         except IndexError:
             break
-        if needed <= piece.nbytes <= 2 * needed:
-            return piece
-        _unused.append(piece)
+        if not needed <= piece.nbytes <= most:
+            _unused.append(piece)
+            continue
+        if best is not None:
+            _unused.append(best)
+        best, most = piece, piece.nbytes - 1
+        if most < needed:
+            break
+    if best is not None:
+        return best
     room = np.empty(needed + _LINE, np.uint8)
     return room[-room.ctypes.data % _LINE :][:needed].data

@@ -68,6 +68,18 @@ def test_small_arrays_and_pieces_far_too_large_are_not_bothered_with():
     assert sorted(piece.nbytes for piece in buffers._unused) == [4 * (LARGE // 3), 4 * LARGE]
 
 
+@pytest.mark.parametrize("order", [(5, 4, 6), (6, 5, 4), (4, 6, 5)])
+def test_the_smallest_piece_that_suffices_is_taken(order):
+    """So that large ones are there for who needs them."""
+    arrays = {quarters: buffers.empty(quarters * LARGE // 4, np.int32) for quarters in order}
+    places = {quarters: address(array) for quarters, array in arrays.items()}
+    arrays.clear()
+    kept = [buffers.empty(size, np.int32) for size in (LARGE, LARGE, LARGE + 8, LARGE + 8)]
+    assert [address(array) for array in kept[:3]] == [places[4], places[5], places[6]]
+    assert address(kept[3]) not in places.values()
+    assert not buffers._unused
+
+
 def test_few_are_kept():
     arrays = [buffers.empty(LARGE, np.int8) for _ in range(3 * buffers._KEPT)]
     arrays.clear()

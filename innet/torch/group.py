@@ -212,7 +212,9 @@ class _AllReduce:
         codec: Codec,
     ) -> None:
         self.codec = codec
-        self.deferral = Deferral(overwrite=True)  # of the copy that is loaded
+        # The sum takes the tensor's place anyway.
+        mean = operation == dist.ReduceOp.AVG
+        self.deferral = Deferral(1 / group.size() if mean else 1.0, overwrite=True)
         self._group = group
         self._tensor = tensor
         self._operation = operation
@@ -224,13 +226,16 @@ class _AllReduce:
         return f"{self._operation} of {self._tensor.dtype} of shape {shape}"
 
     def load(self) -> Vector:
-        flat: Vector = self._tensor.detach().reshape(-1).to(torch.float32, copy=True).numpy()
+        # The tensor's own memory, where it is float32 in one piece.
+        flat: Vector = self._tensor.detach().to(torch.float32).contiguous().view(-1).numpy()
         return flat
 
     def set_result(self, total: Vector, report: Report) -> None:
-        if self._operation == dist.ReduceOp.AVG:
+        if self._operation == dist.ReduceOp.AVG and not self.deferral.multiplied:
             total /= np.float32(self._group.size())
-        self._tensor.detach().copy_(torch.from_numpy(total).reshape(self._tensor.shape))
+        result = torch.from_numpy(total)
+        if result.data_ptr() != self._tensor.data_ptr():
+            self._tensor.detach().copy_(result.reshape(self._tensor.shape))
         self._group.reports.append(report)
         self._work.one_done()
 

@@ -585,6 +585,29 @@ def the_group_reduces_by_the_switch():
         assert [each.tolist() for each in pair] == [[6.0] * 2, [6.0] * 3]
         assert len(group.reports) == 1 + 5 + 1 + 2
         assert group.reports[0].codec == "exact"
+    before = os.environ.get("INNET_CODEC")
+    os.environ["INNET_CODEC"] = "dense"
+    try:
+        with switch_group() as group:
+            dense_sums_take_the_place_of_tensors(group, each, rank)
+    finally:
+        os.environ.pop("INNET_CODEC")
+        if before is not None:
+            os.environ["INNET_CODEC"] = before
+
+
+def dense_sums_take_the_place_of_tensors(group, each, rank):
+    """Of those that are one piece of float32, and the others get copies; neighbors stay."""
+    total, _ = innet.all_reduce(list(each), values_per_packet=64)
+    for operation, expected in ((dist.ReduceOp.SUM, total), (dist.ReduceOp.AVG, total / 4)):
+        for begin, step in ((0, 1), (5, 1), (0, 2)):
+            line = torch.full((2020,), 7.0)
+            tensor = line[begin::step][:1000]
+            tensor.copy_(torch.from_numpy(each[rank]))
+            dist.all_reduce(tensor, operation, group=group)
+            np.testing.assert_array_equal(tensor.numpy(), expected)
+            tensor.fill_(7.0)
+            assert (line == 7).all()
 
 
 @check

@@ -6,8 +6,8 @@ The simulator is imported where a network is simulated: its compiled code takes 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,24 @@ from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
 
 if TYPE_CHECKING:
     from innet.sim.simulation import Cable, Simulation
+
+
+@dataclass(slots=True)
+class _Spent:
+    """Real seconds in switches."""
+
+    seconds: float = 0.0
+
+    def timed(self, switch: Switch) -> Process:
+        """What a switch makes of packets, with its time."""
+
+        def process(packets: PacketBatch) -> PacketBatch:
+            begun = time.perf_counter()
+            leaving = switch.process_batch(packets)
+            self.seconds += time.perf_counter() - begun
+            return leaving
+
+        return process
 
 
 class Emulation:
@@ -60,7 +78,6 @@ class Emulation:
         now: virtual seconds.
         starts: with ``network``: when workers begin the next exchange, by index, seconds; whoever
             is not named begins at ``now``. It is empty afterwards.
-        switch_seconds: real seconds that the switches have used; 0 with ``network``.
 
     Raises:
         InputError: with ``network``: an engine, a program, faults or timing that simulated time
@@ -83,7 +100,9 @@ class Emulation:
             _check_engine(engine)
         self.plan = plan
         self.now = 0.0
-        self.switch_seconds = 0.0
+        # What is kept here has no reference to this object: its memory, that of all registers, then
+        # goes with it, and not when Python next looks for cycles.
+        self._spent = _Spent()
         self.switches: dict[str, Switch] = {}
         loaded: dict[str, Program] = {}
         for number, planned in enumerate(plan.switches):
@@ -131,7 +150,7 @@ class Emulation:
         self.transport: Transport = self.edge
         if faults is not None:
             self.transport = FaultyTransport(
-                self.edge, faults, np.random.default_rng(seed), on_restart=self._lose_registers
+                self.edge, faults, np.random.default_rng(seed), on_restart=self._restart()
             )
 
     def _add_faults(
@@ -145,14 +164,14 @@ class Emulation:
                 if not outage.hosts or (cable.host is not None and cable.host + 1 in outage.hosts):
                     simulation.add_outage(number, outage.begin, outage.end)
         for seconds in faults.restarts:
-            simulation.at(seconds, self._lose_registers)
+            simulation.at(seconds, self._restart())
         simulation.set_faults(faults)
 
     def _build(
         self, faults: Faults | None, rng: np.random.Generator
     ) -> MemoryTransport | NetworkTransport:
         positions = self.plan.attachments()
-        processes = {name: self._timed(switch) for name, switch in self.switches.items()}
+        processes = {name: self._spent.timed(switch) for name, switch in self.switches.items()}
         if len(processes) == 1 and all(
             position.port == each for each, position in positions.items()
         ):
@@ -166,14 +185,10 @@ class Emulation:
             rng=rng,
         )
 
-    def _timed(self, switch: Switch) -> Process:
-        def process(packets: PacketBatch) -> PacketBatch:
-            begun = time.perf_counter()
-            leaving = switch.process_batch(packets)
-            self.switch_seconds += time.perf_counter() - begun
-            return leaving
-
-        return process
+    @property
+    def switch_seconds(self) -> float:
+        """Real seconds that the switches have used; 0 with ``network``."""
+        return self._spent.seconds
 
     @property
     def name(self) -> str:
@@ -256,13 +271,17 @@ class Emulation:
             if host.role == "server":
                 servers[host.name] = self._aggregation.server_end(self.plan, host)
                 self.hosts[number] = servers[host.name]
-        probe = Probe(self._read_register, servers)
-        self._read_slot = self._aggregation.slot_reader(self.plan, probe)
+        self._servers = servers
 
-    def _lose_registers(self) -> None:
-        for switch in self.switches.values():
-            for cells in switch.registers.values():
-                cells[:] = 0
+    def _restart(self) -> Callable[[], None]:
+        switches = tuple(self.switches.values())
+
+        def lose_registers() -> None:
+            for switch in switches:
+                for cells in switch.registers.values():
+                    cells[:] = 0
+
+        return lose_registers
 
     def _read_register(self, switch: str, register: str, index: int) -> int:
         return cell_value(self.switches[switch].registers[register], index)
@@ -286,7 +305,9 @@ class Emulation:
         try:
             self._run(self.hosts, ends, starts)
         except StalledError as error:
-            found = (end.diagnose(self._read_slot) for end in ends.values())
+            probe = Probe(self._read_register, self._servers)
+            read = self._aggregation.slot_reader(self.plan, probe)
+            found = (end.diagnose(read) for end in ends.values())
             said = next((str(each) for each in found if each is not None), str(error))
             raise StalledError(said) from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from innet import programs
 from innet.core.errors import InputError, UnknownNameError
 from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import Faults
+from innet.sim.network import network_of
 from innet.topology import (
     AGGREGATIONS,
     Emulation,
@@ -53,6 +57,34 @@ def test_a_plan_carried_out_sums(star):
         np.testing.assert_array_equal(end.results()[0], 3 * np.arange(100) + 3)
     assert network.packets_in == 3 * 4
     assert network.switch_seconds > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"faults": Faults(loss=0.01, restarts=(9.0,))},
+        {"network": network_of("10g")},
+        {"network": network_of("10g"), "faults": Faults(loss=0.01, restarts=(9.0,))},
+    ],
+    ids=["memory", "faults", "simulated", "simulated with faults"],
+)
+def test_its_memory_goes_with_it(star, options):
+    """Without a search for cycles: registers are megabytes, and some dozens of networks are made
+    before Python searches.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        network = Emulation(star, **options)
+        for end in network.workers:
+            end.start([Segment(ReduceOp.SUM, np.ones(100, np.int32))], network.now)
+        network.run()
+        seen = [weakref.ref(network), weakref.ref(network.switches["s1"])]
+        del network, end
+        assert [each() for each in seen] == [None, None]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,8 @@ class Worker(NotCopyable):
         check_floats(floats, self.worker)
         begun = time.perf_counter()
         flat = np.ascontiguousarray(floats).reshape(-1)
-        deferral.overwrite &= self._renew is None
+        # Of its own, since the caller may use a deferral again.
+        asked = Deferral(deferral.factor, overwrite=deferral.overwrite and self._renew is None)
         before = PacketCounts.of(self._end.counters)
         loop = reduce_loop(
             {self.worker: codec},
@@ -261,7 +262,7 @@ class Worker(NotCopyable):
             attempts=self._attempts,
             has_epochs=self._renew is not None,
             seen=None if seen is None else {self.worker: seen},
-            deferral=None if self._keep_integers else deferral,
+            deferral=None if self._keep_integers else asked,
         )
         try:
             with decoding_by(self._shared_decoding()):
@@ -271,6 +272,7 @@ class Worker(NotCopyable):
             unsent = self._end.counters.sent == before.sent
             self._failed = None if refused and unsent else type(error).__name__
             raise
+        deferral.multiplied = asked.multiplied
         self.outcome = reduction.outcomes[self.worker]
         self._completed += 1
         done = Rounds.of(reduction)

@@ -106,6 +106,27 @@ def test_means_over_the_gradients_have_the_same_bits(plan, codec, factor):
         np.testing.assert_array_equal(total * left, expected * np.float32(factor))
 
 
+def test_a_deferral_says_of_each_all_reduce_what_is_left_to_do(plan):
+    given = gradients()
+    topk = [build_codec("topk", seed=3, worker=worker) for worker in range(WORKERS)]
+    deferrals = [Deferral(0.5) for _ in given]
+    with (
+        UdpSwitch(plan),
+        workers(plan, "dense") as pair,
+        concurrent.futures.ThreadPoolExecutor() as pool,
+    ):
+        for codecs, done in (((None, None), True), (topk, False), ((None, None), True)):
+            list(
+                pool.map(
+                    lambda each, x, codec, deferral: each.all_reduce(
+                        x, codec=codec, deferral=deferral
+                    ),
+                    pair, given, codecs, deferrals,
+                )
+            )  # fmt: skip
+            assert [each.multiplied for each in deferrals] == [done] * WORKERS
+
+
 def test_what_may_be_needed_again_is_not_overwritten(plan):
     """A worker with ``renew`` may have to repeat the all-reduce, and a round that overflows is
     repeated by the codec.

@@ -59,6 +59,8 @@ from innet.transport.socket_loop import socket_loop
 from innet.transport.udp import UdpTransport
 from innet.wire import Flag
 
+_INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
+
 TIMING = network_timing()
 """Timeouts for real networks, whose hosts may wait longer for a processor than for packets."""
 
@@ -89,6 +91,20 @@ def connect(
 def _check_worker(plan: Plan, worker: int) -> None:
     if not 0 <= require_int(worker, "the worker's index") < len(plan.workers):
         raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
+
+
+def _check_wishes(seen: object, deferral: object) -> None:
+    if seen is not None and not (
+        isinstance(seen, GradientStats) and 0 <= seen.magnitude < _INFINITY
+    ):
+        raise InputError(
+            f"seen is {seen!r}; give the first of what Codec.examine returned for this gradient, "
+            "if it is finite, or leave it out."
+        )
+    if deferral is not None and not isinstance(deferral, Deferral):
+        raise InputError(
+            f"the deferral is {deferral!r}; give an innet.core.reduce_op.Deferral, or leave it out."
+        )
 
 
 def connect_host(
@@ -232,10 +248,12 @@ class Worker(NotCopyable):
             StalledError: it waited too long for a slot, which the message names; or sums lack
                 workers and there is no ``renew``; or the others continued without this worker.
             NetworkError: the interface went away.
+            InputError: ``seen`` or ``deferral`` is something else; nothing was sent.
             StateError: the residual has another size, and nothing was sent; or an earlier
                 all-reduce failed half-way and ``begin_epoch`` was not called; or another one is
                 under way in another thread.
         """
+        _check_wishes(seen, deferral)
         with self._one.taken():
             return self._all_reduce(gradient, codec, seen, deferral or Deferral())
 

@@ -127,6 +127,19 @@ def test_a_deferral_says_of_each_all_reduce_what_is_left_to_do(plan):
             assert [each.multiplied for each in deferrals] == [done] * WORKERS
 
 
+def test_wishes_that_are_none_are_refused(plan):
+    given = gradients()[0]
+    broken = np.full(700, np.nan, np.float32)
+    with workers(plan, "dense") as (one, _):
+        for seen in (one.codec.examine(given), one.codec.examine(broken)[0], "seen"):
+            with pytest.raises(InputError, match="give the first of what Codec"):
+                one.all_reduce(given, seen=seen)
+        with pytest.raises(InputError, match=r"give an innet\.core\.reduce_op\.Deferral"):
+            one.all_reduce(given, deferral=0.5)
+        assert one._end.counters.sent == 0
+        one._check_sound()
+
+
 def test_what_may_be_needed_again_is_not_overwritten(plan):
     """A worker with ``renew`` may have to repeat the all-reduce, and a round that overflows is
     repeated by the codec.

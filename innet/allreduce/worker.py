@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -101,9 +102,12 @@ def _check_wishes(seen: object, deferral: object) -> None:
             f"seen is {seen!r}; give the first of what Codec.examine returned for this gradient, "
             "if it is finite, or leave it out."
         )
-    if deferral is not None and not isinstance(deferral, Deferral):
+    if deferral is not None and not (
+        isinstance(deferral, Deferral) and isinstance(deferral.factor, Real)
+    ):
         raise InputError(
-            f"the deferral is {deferral!r}; give an innet.core.reduce_op.Deferral, or leave it out."
+            f"the deferral is {deferral!r}; give an innet.core.reduce_op.Deferral with a number as "
+            "its factor, or leave it out."
         )
 
 

@@ -358,7 +358,7 @@ class CodecByLayer(Codec):
         return self._joined(gradient, [outcomes[each] for each in sorted(outcomes)], rounds)
 
     def examine(self, gradient: Floats) -> tuple[GradientStats, int]:
-        """See ``Codec.examine``; the groups' codecs look at their parts themselves."""
+        """See ``Codec.examine``. The codec of each group reads its part again."""
         return gradient_stats(kernels.get("cpu"), gradient)
 
     @property

@@ -322,7 +322,7 @@ class Codec(NotCopyable):
         return gradient_stats(kernel_sets.get("cpu"), gradient, self._listed_one_in())
 
     def _listed_one_in(self) -> int | None:
-        """See ``check_gradient``, of gradients that are sent whole."""
+        """The ``one_in`` of ``check_gradient``; None if each worker selects elements of its own."""
         return self._one_in if SAME_INDICES in self.selector.capabilities.provides else None
 
     def state_dict(self) -> dict[str, Any]:
@@ -562,8 +562,9 @@ class Codec(NotCopyable):
     def _contribution(
         self, scaling: Scaling, selection: Selection, shared: bool, whole: bool
     ) -> Contribution:
-        """The integers of a selection, checked, as carriers rely on their form; ``whole``: of the
-        gradient as it is.
+        """The integers of a selection, checked, as carriers rely on their form.
+
+        ``whole``: the selected values are the gradient array itself.
         """
         if self._deferral is not None and (later := scaling.defer(selection)) is not None:
             if whole and isinstance(later.words, FloatSegment):

@@ -69,7 +69,7 @@ def njit(
             counting takes most of the time, as it is atomic.
         options: those of ``numba.njit``.
     """
-    # Said of every function: Numba would let it inherit that of whoever calls it first.
+    # Set for every function: one without the flag would inherit that of its first caller.
     options["_nrt"] = allocates
 
     def decorate(function: F) -> F:

@@ -89,8 +89,9 @@ class FloatSegment(Segment):
         object.__setattr__(self, "overwrites", True)
 
     def multiply(self, factor: float) -> bool:
-        """Multiply what the sums stand for, if that gives the bits of a product made afterwards:
-        with a power of two, where neither the sums nor the products are subnormal.
+        """Multiply ``step``, if this changes no bit of the product of a rounded sum and the factor.
+
+        That is so for a power of two, if neither sums nor products can be subnormal.
 
         Returns:
             Whether it was done.

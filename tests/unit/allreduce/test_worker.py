@@ -134,8 +134,9 @@ def test_wishes_that_are_none_are_refused(plan):
         for seen in (one.codec.examine(given), one.codec.examine(broken)[0], "seen"):
             with pytest.raises(InputError, match="give the first of what Codec"):
                 one.all_reduce(given, seen=seen)
-        with pytest.raises(InputError, match=r"give an innet\.core\.reduce_op\.Deferral"):
-            one.all_reduce(given, deferral=0.5)
+        for deferral in (0.5, Deferral("0.5"), Deferral(None)):
+            with pytest.raises(InputError, match=r"give an innet\.core\.reduce_op\.Deferral"):
+                one.all_reduce(given, deferral=deferral)
         assert one._end.counters.sent == 0
         one._check_sound()
 

@@ -102,9 +102,8 @@ def _check_wishes(seen: object, deferral: object) -> None:
             f"seen is {seen!r}; give the first of what Codec.examine returned for this gradient, "
             "if it is finite, or leave it out."
         )
-    if deferral is not None and not (
-        isinstance(deferral, Deferral) and isinstance(deferral.factor, Real)
-    ):
+    factor: object = getattr(deferral, "factor", None)
+    if deferral is not None and not (isinstance(deferral, Deferral) and isinstance(factor, Real)):
         raise InputError(
             f"the deferral is {deferral!r}; give an innet.core.reduce_op.Deferral with a number as "
             "its factor, or leave it out."

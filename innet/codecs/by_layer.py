@@ -10,8 +10,8 @@ take part in the same rounds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -121,6 +121,16 @@ class LayerGroup:
             stop = start + span.stop - span.start
             model[span] = values[start:stop]
             start = stop
+
+    def within(self, spans: Sequence[slice]) -> list[slice]:
+        """What of these slices of the model's gradient is the group's, in the group's gradient."""
+        found = []
+        for shift, own in zip(self._shifts.tolist(), self.spans, strict=True):
+            for span in spans:
+                start, stop = max(own.start, span.start), min(own.stop, span.stop)
+                if start < stop:
+                    found.append(slice(start - shift, stop - shift))
+        return found
 
     def positions(self, indices: Ints | None) -> Ints:
         """Indices in the model's gradient for those in the group's; None for all."""
@@ -360,6 +370,13 @@ class CodecByLayer(Codec):
     def examine(self, gradient: Floats) -> tuple[GradientStats, int]:
         """See ``Codec.examine``. The codec of each group reads its part again."""
         return gradient_stats(kernels.get("cpu"), gradient)
+
+    @contextmanager
+    def holding_back(self, spans: Sequence[slice]) -> Iterator[None]:
+        with ExitStack() as held:
+            for group in self.groups if spans else ():
+                held.enter_context(group.codec.holding_back(group.within(spans)))
+            yield
 
     @property
     def may_overflow(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -320,6 +321,28 @@ class Codec(NotCopyable):
             What it found, and the first index that is not finite, or -1.
         """
         return gradient_stats(kernel_sets.get("cpu"), gradient, self._listed_one_in())
+
+    @contextmanager
+    def holding_back(self, spans: Sequence[slice]) -> Iterator[None]:
+        """Let all-reduces leave out what the error feedback remembers of some elements.
+
+        Meanwhile nothing is remembered of them, and afterwards the same as before. So nothing is
+        lost where the sum is not used, as that of a parameter to which no worker has a gradient.
+
+        Args:
+            spans: of the elements, whose gradients are 0 in these all-reduces on all workers.
+        """
+        before = self.error_feedback.remembered() if spans else {}
+        self.error_feedback.remember({key: _with(each, spans) for key, each in before.items()})
+        try:
+            yield
+        finally:
+            if before:
+                feedback = self.error_feedback  # a schedule may have replaced it
+                after = feedback.remembered()
+                feedback.remember(
+                    {key: _with(each, spans, before[key]) for key, each in after.items()}
+                )
 
     def _listed_one_in(self) -> int | None:
         """The ``one_in`` of ``check_gradient``; None if each worker selects elements of its own."""
@@ -671,6 +694,14 @@ class Codec(NotCopyable):
         """The number of infinite values, without a temporary array if there are none."""
         _, _, first = self._context.kernels.absmax_nnz(values)
         return int(np.isinf(values[first:]).sum()) if first >= 0 else 0
+
+
+def _with(values: Floats, spans: Sequence[slice], others: Floats | None = None) -> Floats:
+    """A copy of the values, with the others' in the spans; 0 for None."""
+    copy = values.copy()
+    for span in spans:
+        copy[span] = 0 if others is None else others[span]
+    return copy
 
 
 def _segments(announced: object, part: Quantizer[Any] | Carrier[Any]) -> list[Segment]:

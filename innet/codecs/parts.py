@@ -644,6 +644,17 @@ class ErrorFeedback(Part[P]):
         """
         return total
 
+    def remembered(self) -> dict[str, Floats]:
+        """What is kept for each element of the gradient: the arrays of ``snapshot``, by name, shape
+        (d,). Not to be changed. Empty before the first all-reduce.
+        """
+        return {key: each for key, each in self.snapshot().items() if isinstance(each, np.ndarray)}
+
+    def remember(self, arrays: Mapping[str, Floats | None]) -> None:
+        """Take the place of ``remembered``; None for nothing."""
+        if arrays:
+            self.load_state_dict({**self.snapshot(), **arrays})
+
     def rollback(self) -> None:
         """The last selection did not arrive. Keep it for the next all-reduce."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread
 from innet.torch.future import SettableFuture
-from innet.torch.tensors import torch
+from innet.torch.tensors import memory_of, torch
 
 Shape = tuple[int, ...]
 Vector = NDArray[np.float32]
@@ -40,11 +41,13 @@ class Unit:
         index: number of the unit, in the order in which units were built.
         shapes: of its parameters; () for one number.
         codec: with its error feedback for these parameters.
+        place: index of the bucket from which it was cut, and its number among the units of that.
     """
 
     index: int
     shapes: tuple[Shape, ...]
     codec: Codec
+    place: tuple[int, int] = (0, 0)
     sizes: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +62,12 @@ class Unit:
     def name(self) -> str:
         """What it is, the same on all workers."""
         return f"unit {self.index} of parameters {list(self.shapes)}"
+
+    @cached_property
+    def parts(self) -> list[list[slice]]:
+        """The place of each parameter in the unit's gradient."""
+        ends = list(accumulate(self.sizes, initial=0))
+        return [[slice(*place)] for place in pairwise(ends)]
 
     @cached_property
     def gradient(self) -> Vector:
@@ -155,27 +164,20 @@ class WaitingBucket:
     def unit_done(self, index: int) -> None:
         self.units.discard(index)
         if not self.units and self.future.error is None:
-            self.future.set_result(self.buffer)
-
-    def is_one_unit(self, gradient: Vector) -> bool:
-        """Whether a unit's gradient is the whole buffer of this bucket."""
-        same = gradient.ctypes.data == self.buffer.data_ptr()
-        return same and gradient.size == self.buffer.numel()
-
-    def replace(self, values: Vector) -> None:
-        """Let PyTorch have these values for those of the buffer, which it then reads no more."""
-        if self.future.error is None:
-            self.future.set_result(torch.from_numpy(values))
+            self.future.complete(self.buffer)
 
     def unit_failed(self, error: BaseException) -> None:
         if self.future.error is None:
-            self.future.set_exception(error)
+            self.future.fail(error)
 
 
 class BucketReduction:
     """The reduction of a unit in one iteration. It collects gradients from buckets, runs in the
-    communication thread, and writes the means into the buckets.
+    communication thread, and writes the means into the buckets: hooks around this one read them
+    there.
     """
+
+    name = ""  # DistributedDataParallel hands out buckets in one order
 
     def __init__(self, unit: Unit, workers: int, scale: float, stats: Stats) -> None:
         self.codec = unit.codec
@@ -203,6 +205,10 @@ class BucketReduction:
     def fingerprint(self) -> str:
         return f"{self._unit.name}, scaled by {self._scale}"
 
+    @property
+    def parts(self) -> list[list[slice]]:
+        return self._unit.parts
+
     def load(self) -> Vector:
         """The unit's gradient; where it lies in one piece of a bucket, that memory itself."""
         in_bucket = self._in_bucket
@@ -211,6 +217,8 @@ class BucketReduction:
         flat = self._unit.gradient
         if in_bucket is not None:
             return np.divide(in_bucket, self._scale, out=flat)
+        if self._missing:
+            flat[:] = 0
         for part, view in self._parts(flat):
             part.copy_(view.reshape(-1))
         if self._scale != 1:
@@ -235,22 +243,18 @@ class BucketReduction:
     @cached_property
     def _in_bucket(self) -> Vector | None:
         """The gradient where it lies in one piece; asked once all parameters are there."""
+        if self._missing:
+            return None
         return joined([view for view in self._views if view is not None])
 
     def _give(self, values: Vector, factor: np.float32) -> None:
-        """``values``: of the codec, for nobody else; or the memory of the gradient."""
-        in_bucket = self._in_bucket if len(self._buckets) == 1 else None
-        whole = in_bucket is not None and self._buckets[0].is_one_unit(in_bucket)
-        if in_bucket is not None and whole and values.flags.writeable:
-            if factor != 1:
-                np.multiply(values, factor, out=values)
-            if values.ctypes.data != in_bucket.ctypes.data:
-                # PyTorch copies them to the gradients from where they are: without a copy between.
-                self._buckets[0].replace(values)
-                return
-        else:
+        """Write values times the factor to where the gradients are, if they are not there yet."""
+        in_bucket = self._in_bucket
+        if in_bucket is None:
             for part, view in self._parts(values):
                 _write(part, view, float(factor))
+        elif factor != 1 or values.ctypes.data != in_bucket.ctypes.data:
+            np.multiply(values, factor, out=in_bucket)  # in one pass
         for bucket in self._buckets:
             bucket.unit_done(self._unit.index)
 
@@ -290,8 +294,7 @@ def joined(views: Sequence[torch.Tensor]) -> Vector | None:
             return None
         expected += 4 * view.numel()
     first, size = views[0].detach(), sum(view.numel() for view in views)
-    found: Vector = first.as_strided((size,), (1,), first.storage_offset()).numpy()
-    return found
+    return memory_of(first.as_strided((size,), (1,), first.storage_offset()))
 
 
 class FailedWork:
@@ -301,11 +304,13 @@ class FailedWork:
     wrapped model. While the wrapped model exists, its parameters cannot be wrapped again.
     """
 
+    name = ""
     fingerprint = "nothing"
+    parts = ()
     deferral = Deferral()
 
     def __init__(self, error: Exception, comm_thread: CommThread) -> None:
-        self.future = SettableFuture()
+        self.future = SettableFuture(comm_thread.callbacks)
         self.codec = comm_thread.build_codec("dense")
         self._said = str(error)
 
@@ -322,4 +327,4 @@ class FailedWork:
 
     def set_exception(self, error: BaseException) -> None:
         del error
-        self.future.set_result(None)
+        self.future.complete(None)

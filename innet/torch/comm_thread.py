@@ -1,7 +1,8 @@
 """A thread that runs the all-reduces of one process, in order.
 
 Callers put a ``ReduceWork`` into the queue and continue computing. All workers of a job must
-enqueue the same all-reduces in the same order.
+enqueue the same all-reduces. Where one began in a callback, workers may come to it and others in
+different orders, as their callbacks run beside the program: then that of worker 0 counts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import contextlib
 import os
 import queue
 import threading
-from typing import Protocol
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +34,16 @@ from innet.core.errors import (
 from innet.core.reduce_op import Deferral
 from innet.core.waiting import log_compiling
 from innet.records import Report
-from innet.torch.preflight import PreflightResult, preflight
+from innet.torch.callbacks import CallbackThreads
+from innet.torch.preflight import PreflightResult, first_workers_choice, preflight
 from innet.torch.reducers import Reducer
 
 Vector = NDArray[np.float32]
+Spans = Sequence[slice]
+"""The places of one parameter in a gradient."""
 _SAMPLE = 4096  # elements of the gradient with which a codec is compiled
+_SHARE = 0.9
+_FIRST_LOOK, _LONGEST_LOOK = 64, 1 << 16  # elements, of a search for one that is not zero
 _compiled: set[str] = set()
 
 
@@ -42,8 +51,18 @@ class ReduceWork(Protocol):
     """One all-reduce. The communication thread calls its methods."""
 
     @property
+    def name(self) -> str:
+        """Which one it is, the same on all workers; "" if they come to all in one order."""
+
+    @property
     def fingerprint(self) -> str:
-        """Its identity, the same on all workers."""
+        """What it is, the same on all workers."""
+
+    @property
+    def parts(self) -> Sequence[Spans]:
+        """Where in the gradient the parameters are. Of one whose gradient is zero on all workers
+        nothing is sent, and the codec keeps what it holds back of it.
+        """
 
     @property
     def codec(self) -> Codec:
@@ -79,6 +98,7 @@ class CommThread:
     Attributes:
         worker: index of this worker.
         workers: number of workers.
+        callbacks: for the futures of the all-reduces.
     """
 
     def __init__(self, reducer: Reducer, *, deadline: float, seed: int = 0) -> None:
@@ -92,7 +112,10 @@ class CommThread:
         self._closing = threading.Lock()
         self._closed = False
         self._owner = os.getpid()
+        self.callbacks = CallbackThreads()
         self._queue: queue.SimpleQueue[ReduceWork | threading.Event | None] = queue.SimpleQueue()
+        # Taken out of the queue, but not done: another one came first.
+        self._waiting: deque[ReduceWork | threading.Event | None] = deque()
         # A daemon, so that a script can end without closing it.
         self._thread = threading.Thread(target=self._run, name="innet communication", daemon=True)
         self._thread.start()
@@ -183,7 +206,7 @@ class CommThread:
         self._reducer.leave()
 
     def _run(self) -> None:
-        while (work := self._queue.get()) is not None:
+        while (work := self._next()) is not None:
             if isinstance(work, threading.Event):
                 work.set()
                 continue
@@ -194,32 +217,96 @@ class CommThread:
                 self._broken = self._broken or str(error)
                 work.set_exception(error)
 
+    def _next(self) -> ReduceWork | threading.Event | None:
+        return self._waiting.popleft() if self._waiting else self._queue.get()
+
     def _reduce(self, work: ReduceWork) -> None:
         if self._broken is not None:
             raise StateError(f"an all-reduce before this one failed: {self._broken}")
-        gradient, seen, error = _loaded(work)
         try:
-            answers = preflight(
-                self._reducer.combine,
-                self.worker,
-                work.fingerprint,
-                workers=self.workers,
-                finite=seen is not None or error is not None,
-                error=None if error is None else str(error),
-            )
-            if answers.failed:
-                raise _failure(answers, error)
-            if gradient is None or seen is None or answers.not_finite:
+            gradient, answers = self._preflight(work)
+            if answers.differs:
+                self._reduce_first(work)
+                return
+            if gradient is None or answers.not_finite:
                 work.set_not_finite(answers.not_finite)
                 return
-            total, report = self._reducer.all_reduce(
-                gradient, work.codec, seen=seen, deferral=work.deferral
-            )
+            spans = [span for part in answers.unused for span in work.parts[part]]
+            with work.codec.holding_back(spans):
+                total, report = self._reducer.all_reduce(
+                    gradient.values, work.codec, seen=gradient.seen, deferral=work.deferral
+                )
+            if spans and not total.flags.writeable:
+                total = total.copy()
+            for span in spans:
+                total[span] = 0  # of a codec that sends more than elements
         except MembershipError:
             raise  # it names the missing worker
         except StalledError as stall:
             raise StalledError(self._reducer.diagnose() or str(stall)) from stall
         work.set_result(total, report)
+
+    def _preflight(self, work: ReduceWork) -> tuple[_Gradient | None, PreflightResult]:
+        """The round before an all-reduce.
+
+        Returns:
+            The gradient, None if it is not finite; and what the workers have said.
+
+        Raises:
+            InnetError: a worker cannot take part.
+        """
+        gradient, error = _loaded(work)
+        finite = gradient is not None and gradient.seen is not None
+        answers = preflight(
+            self._reducer.combine,
+            self.worker,
+            work.fingerprint,
+            name=work.name,
+            workers=self.workers,
+            finite=finite or error is not None,
+            error=None if error is None else str(error),
+            zero=gradient.zero if finite and gradient is not None else (),
+            parts=len(work.parts),
+        )
+        if answers.failed:
+            raise _failure(answers, error)
+        return gradient if finite else None, answers
+
+    def _reduce_first(self, work: ReduceWork) -> None:
+        """Do the all-reduce that worker 0 came to, and that one later."""
+        chosen = first_workers_choice(self._reducer.combine, self.worker, work.name)
+        if chosen(work.name):
+            self._reduce(work)
+            return
+        self._waiting.appendleft(work)
+        other = self._find(chosen)
+        if other is None:
+            error = NetworkError(
+                f"worker {self.worker} has not begun the all-reduce that worker 0 waits for, and "
+                f"came to {work.fingerprint}. All must begin the same all-reduces."
+            )
+            combine = self._reducer.combine
+            preflight(combine, self.worker, "", workers=self.workers, error=str(error))
+            raise error
+        self._reduce(other)
+
+    def _find(self, chosen: Callable[[str], bool]) -> ReduceWork | None:
+        """The work with that name, which may be begun only now; None after the deadline."""
+        until = time.monotonic() + _SHARE * self._deadline  # the others wait that long for this one
+        seen = 0
+        while True:
+            for index in range(seen, len(self._waiting)):
+                work = self._waiting[index]
+                if work is None:
+                    return None  # nothing comes after the end
+                if not isinstance(work, threading.Event) and chosen(work.name):
+                    del self._waiting[index]
+                    return work
+            seen = len(self._waiting)
+            try:
+                self._waiting.append(self._queue.get(timeout=max(0.0, until - time.monotonic())))
+            except queue.Empty:
+                return None
 
 
 def compile_codec(spec: CodecSpec) -> None:
@@ -237,21 +324,45 @@ def compile_codec(spec: CodecSpec) -> None:
                 warm_up(each, gradient, [gradient.shape])
 
 
-def _loaded(
-    work: ReduceWork,
-) -> tuple[Vector | None, GradientStats | None, BaseException | None]:
-    """The gradient, what the codec found in it if it is finite, and the error that prevents its
-    reduction.
+class _Gradient(NamedTuple):
+    """A gradient that was looked at.
+
+    Attributes:
+        values: shape (d,), float32.
+        seen: what the codec found in it; None if it is not finite.
+        zero: parts that are zero, if the codec holds something back.
     """
+
+    values: Vector
+    seen: GradientStats | None
+    zero: tuple[int, ...] = ()
+
+
+def _loaded(work: ReduceWork) -> tuple[_Gradient | None, BaseException | None]:
+    """The gradient, or the error that prevents its reduction."""
     try:
-        gradient = work.load()
-        seen, bad = work.codec.examine(gradient)
+        values = work.load()
+        seen, bad = work.codec.examine(values)
         if bad >= 0:
-            return gradient, None, None
-        work.codec.check(gradient)
-        return gradient, seen, None
+            return _Gradient(values, None), None
+        work.codec.check(values)
+        zero: tuple[int, ...] = ()
+        if work.codec.keeps_state:
+            parts = enumerate(work.parts)
+            zero = tuple(i for i, part in parts if all(is_zero(values[span]) for span in part))
+        return _Gradient(values, seen, zero), None
     except BaseException as error:
-        return None, None, error
+        return None, error
+
+
+def is_zero(values: Vector) -> bool:
+    """Whether all are; it reads no more than it must."""
+    start, size = 0, _FIRST_LOOK
+    while start < values.size:
+        if values[start : start + size].any():
+            return False
+        start, size = start + size, min(4 * size, _LONGEST_LOOK)
+    return True
 
 
 def _failure(answers: PreflightResult, error: BaseException | None) -> BaseException:

@@ -135,8 +135,10 @@ class BucketHook(ABC):
         """Make the next iteration like the first one."""
         self._units: list[Unit] = []
         self._places: dict[int, _ParameterOf] = {}  # by the parameter's id
-        self._cutting = True  # in the first iteration
+        self._cut_buckets: set[int] = set()  # whose parameters have units, by the bucket's index
         self._reductions: dict[int, BucketReduction] = {}
+        self._last_bucket = -1  # of this backward
+        self._looks_at_end = False  # of this backward
 
     # ------------------------------------------------------------------ what users call
 
@@ -275,8 +277,10 @@ class BucketHook(ABC):
             "_own_switch",
             "_units",
             "_places",
-            "_cutting",
+            "_cut_buckets",
             "_reductions",
+            "_last_bucket",
+            "_looks_at_end",
             "_group",
             "_names",  # parameters have other ids in another process
         )
@@ -311,7 +315,7 @@ class BucketHook(ABC):
             # The other workers wait for this one: send them the error.
             refusal = FailedWork(error, self._comm_thread)
             self._comm_thread.put(refusal)
-            refusal.future.future.wait()
+            refusal.future.wait()
             raise
 
     def _take(self, comm_thread: CommThread, bucket: Bucket) -> torch.futures.Future[torch.Tensor]:
@@ -323,18 +327,20 @@ class BucketHook(ABC):
             )
         if buffer.dtype not in DTYPES:
             raise InputError(
-                f"a bucket of {buffer.dtype}; gradients of {', '.join(map(str, DTYPES))} can be "
-                "reduced by a switch. Convert the model, or leave the hook out."
+                f"a bucket of {parameters[0].dtype}; gradients of {', '.join(map(str, DTYPES))} "
+                "and of complex64 and complex32 can be reduced by a switch. Convert the model, or "
+                "leave the hook out."
             )
-        if bucket.index() == 0:
-            self._reductions.clear()  # of a backward that was interrupted
-        if self._cutting:
+        if bucket.index() <= self._last_bucket:  # another backward
+            self._reductions.clear()  # of one that was interrupted
+            self._looks_at_end = False
+        self._last_bucket = bucket.index()
+        if self._is_new(bucket):
             self._cut(comm_thread, bucket, buffer.device)
-            self._cutting = not bucket.is_last()
         scale = 1.0 if self.scale is None else self.scale()
-        waiting = WaitingBucket(buffer, SettableFuture(buffer.device))
+        waiting = WaitingBucket(buffer, SettableFuture(comm_thread.callbacks, buffer.device))
         complete = []
-        for parameter, gradient in zip(parameters, bucket.gradients(), strict=True):
+        for parameter, gradient in zip(parameters, _gradients(bucket), strict=True):
             unit, position = self._place(parameter, gradient)
             reduction = self._reductions.get(unit.index)
             if reduction is None:
@@ -344,7 +350,26 @@ class BucketHook(ABC):
                 complete.append(self._reductions.pop(unit.index))
         for reduction in complete:
             comm_thread.put(reduction)
-        return waiting.future.future
+        if self._reductions and not self._looks_at_end:
+            # DistributedDataParallel may leave out buckets (skip_all_reduce_unused_params).
+            torch.autograd.Variable._execution_engine.queue_callback(self._reduce_rest)
+            self._looks_at_end = True
+        return waiting.future
+
+    def _is_new(self, bucket: Bucket) -> bool:
+        """Whether its parameters have no units yet: in the first iteration, and later where
+        DistributedDataParallel left it out before.
+        """
+        if bucket.index() in self._cut_buckets:
+            return False
+        return not any(id(parameter) in self._places for parameter in bucket.parameters())
+
+    def _reduce_rest(self) -> None:
+        """At the end of backward: what has not come by now does not come."""
+        rest, self._reductions = self._reductions, {}
+        for reduction in rest.values():
+            if self._comm_thread is not None:
+                self._comm_thread.put(reduction)
 
     def _place(self, parameter: torch.Tensor, gradient: torch.Tensor) -> tuple[Unit, int]:
         found = self._places.get(id(parameter))
@@ -357,16 +382,17 @@ class BucketHook(ABC):
         return found.unit, found.position
 
     def _cut(self, comm_thread: CommThread, bucket: Bucket, device: torch.device) -> None:
-        """Build units from the parameters of a bucket of the first iteration."""
+        """Build units from the parameters of a bucket that is there for the first time."""
+        self._cut_buckets.add(bucket.index())
         parameters = bucket.parameters()
-        shapes = [tuple(parameter.shape) for parameter in parameters]
+        shapes = [real_shape(parameter) for parameter in parameters]
         limits = [self.unit_cap_mb * _MEGABYTE / 4]
         if bucket.index() == 0 and self.unit_cap_mb == UNIT_CAP_MB:
             limits.insert(0, _FIRST_MEGABYTES * _MEGABYTE / 4)
         # Only one bucket for the whole model is made anew after this iteration.
         anew = bucket.index() == 0 and bucket.is_last()
         order = arrival_order(shapes) if anew else list(reversed(range(len(shapes))))
-        for part in cut([numel(shapes[i]) for i in order], limits):
+        for number, part in enumerate(cut([numel(shapes[i]) for i in order], limits)):
             members = [order[i] for i in part]
             first = bucket.is_last() and 0 in members
             names = [self._name_of(parameters[i]) for i in members if numel(shapes[i])]
@@ -379,7 +405,8 @@ class BucketHook(ABC):
             codec = comm_thread.build_codec(
                 spec, its_layers, kernels_for(device), gain=self._with_gain
             )
-            unit = Unit(len(self._units), its_shapes, codec)
+            place = bucket.index(), number
+            unit = Unit(len(self._units), its_shapes, codec, place)
             self._restore(unit)
             self._units.append(unit)
             for position, i in enumerate(members):
@@ -404,14 +431,19 @@ class BucketHook(ABC):
     def _restore(self, unit: Unit) -> None:
         if not self._saved:
             return
-        saved = self._saved[0]
+        # Saved by earlier versions, it has no place, and the order of the units counts.
+        places = [tuple(saved.get("place") or unit.place) for saved in self._saved]
+        if unit.place not in places:
+            return
+        index = places.index(unit.place)
+        saved = self._saved[index]
         if tuple(tuple(shape) for shape in saved["shapes"]) != unit.shapes:
             raise StateError(
                 f"the hook's saved state is of another model: unit {unit.index} had parameters of "
                 f"shapes {saved['shapes']}, now {unit.shapes}."
             )
         unit.codec.load_state_dict(saved["codec"])
-        del self._saved[0]
+        del self._saved[index]
 
 
 class HookState(BucketHook):
@@ -532,8 +564,39 @@ def _names_of(
     return names
 
 
+def _gradients(bucket: Bucket) -> list[torch.Tensor]:
+    """The gradients in a bucket's buffer, by parameter. Complex numbers are pairs of real ones, of
+    which ``bucket.gradients()`` has the first half.
+
+    Raises:
+        InputError: the buffer has another size than the parameters.
+    """
+    parameters, buffer = bucket.parameters(), bucket.buffer()
+    if not any(parameter.is_complex() for parameter in parameters):
+        found: list[torch.Tensor] = bucket.gradients()
+    else:
+        shapes = [real_shape(parameter) for parameter in parameters]
+        if sum(map(numel, shapes)) == buffer.numel():
+            pieces = torch.split(buffer, [numel(shape) for shape in shapes])
+            found = [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        else:
+            found = []
+    size = sum(gradient.numel() for gradient in found)
+    if size != buffer.numel():
+        raise InputError(
+            f"a bucket of {buffer.numel()} {buffer.dtype} with gradients of {size}; this PyTorch "
+            "lays buckets out in a way that innet does not know. Leave the hook out."
+        )
+    return found
+
+
+def real_shape(parameter: torch.Tensor) -> Shape:
+    """The shape of a parameter's gradient in real numbers."""
+    return (*parameter.shape, 2) if parameter.is_complex() else tuple(parameter.shape)
+
+
 def _saved(unit: Unit) -> dict[str, Any]:
-    return {"shapes": unit.shapes, "codec": unit.codec.state_dict()}
+    return {"shapes": unit.shapes, "place": unit.place, "codec": unit.codec.state_dict()}
 
 
 def _check_form(state: object) -> None:

@@ -11,20 +11,23 @@ with 1 % density makes up for it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import Codec, CodecSpec, build_codec
-from innet.core.errors import InputError
+from innet.codecs.build import complete
+from innet.codecs.scheduled import spec_as_text
+from innet.core.errors import InputError, StateError
 from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import Settings, join_group
-from innet.torch.tensors import DTYPES, kernels_for, torch
+from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
 
 try:
     from torch.distributed.fsdp import FSDPModule
@@ -37,44 +40,184 @@ dist = torch.distributed
 
 
 class _ModuleReduction:
-    """The reduction of the gradients of one sharded module, coded together as one layer."""
+    """The reduction of the gradients of one sharded module, coded together as one layer.
 
-    def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int) -> None:
+    PyTorch reduces only the parameters that have a gradient. What the codec holds back belongs to
+    parameters, so each set of them that is reduced together has a codec, and takes over what is
+    held back of its parameters.
+    """
+
+    def __init__(self, comm_thread: CommThread, codec: CodecSpec, index: int, module: Any) -> None:
         self.reports: list[Report] = []
         self._comm_thread = comm_thread
         self._spec = codec
         self._index = index
-        self._codec: Codec | None = None
+        self._codecs: dict[tuple[int, ...], Codec] = {}  # by numbers of parameters
+        self._last: tuple[int, ...] | None = None  # whose codec has what is held back of them
+        self._places: dict[int, list[slice]] = {}  # of these in the gradient
+        self._held: dict[int, dict[str, Vector]] = {}  # of the other parameters, by number
+        self._saved: dict[tuple[int, ...], Any] = {}  # states of codecs that are not made yet
+        self._group = module._get_fsdp_state()._fsdp_param_group
+        self._reduced: list[int] = []  # parameters that have a gradient now
+        if self._group is not None:
+            reduce = self._group.post_backward
+
+            def post_backward(*unused: Any) -> Any:
+                self._reduced = _with_gradient(self._group)
+                return reduce(*unused)
+
+            self._group.post_backward = post_backward
 
     def close(self) -> None:
         """Leave the job, for all modules. It is called automatically at the end of the program."""
         self._comm_thread.close()
 
-    def _sum(self, gradient: torch.Tensor, what: str) -> torch.Tensor:
+    def state_dict(self) -> dict[str, Any]:
+        """What the codec of this module holds back on this rank, as numbers, strings and tensors.
+
+        Each rank has a different one. Save it between iterations, with the optimizer's.
+        """
+        self._hand_back()
+        state: dict[str, Any] = to_tensors(
+            {
+                **self._identity(),
+                "held": [[number, kept] for number, kept in self._held.items()],
+                "codecs": [
+                    *([list(key), codec.state_dict()] for key, codec in self._codecs.items()),
+                    *([list(key), each] for key, each in self._saved.items()),
+                ],
+            }
+        )
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict`` with the same bits. Call it before the first iteration.
+
+        Raises:
+            StateError: it is of another module, rank, number of workers or codec, or an iteration
+                has begun.
+        """
+        if self._codecs:
+            raise StateError("load the state of a reduction before the first iteration, not after.")
+        for key, mine in self._identity().items():
+            if not isinstance(state, Mapping) or state.get(key) != mine:
+                theirs = state.get(key) if isinstance(state, Mapping) else None
+                raise StateError(
+                    f"the saved state of a sharded module has {key} {theirs!r}, this one {mine!r}; "
+                    "each rank loads that of its own, for the same module of the same model."
+                )
+        saved = to_arrays(dict(state))
+        self._held = {number: dict(kept) for number, kept in saved["held"]}
+        self._saved = {tuple(key): each for key, each in saved["codecs"]}
+
+    def _identity(self) -> dict[str, Any]:
+        parameters = [] if self._group is None else self._group.fsdp_params
+        return {
+            "version": 1,
+            "module": self._index,
+            "shapes": [list(each._orig_size) for each in parameters],
+            "worker": self._comm_thread.worker,
+            "workers": self._comm_thread.workers,
+            "codec": spec_as_text(complete(self._spec)),
+        }
+
+    def _sum(self, gradient: torch.Tensor, what: str, shards: int) -> torch.Tensor:
         """The sum over all workers, flat; it blocks until then.
+
+        Args:
+            gradient: of the module's parameters that have one.
+            what: for messages.
+            shards: how many shards of each parameter follow each other.
 
         Raises:
             InnetError: the reduction failed.
         """
         if gradient.dtype not in DTYPES:
             raise InputError(f"gradients are {gradient.dtype}; see reduce_dtype in PyTorch.")
-        if self._codec is None:
-            self._codec = self._comm_thread.build_codec(
-                self._spec, kernels=kernels_for(gradient.device)
-            )
-        work = _ModuleGradient(gradient, self._codec, f"{what} {self._index}")
+        codec = self._codec(gradient, shards)
+        work = _ModuleGradient(gradient, codec, f"{what} {self._index}")
         self._comm_thread.put(work)
         total, report = work.wait()
         if report is not None:
             self.reports[:] = [report]
         return torch.from_numpy(total)
 
+    def _codec(self, gradient: torch.Tensor, shards: int) -> Codec:
+        """That of the parameters that are reduced now, with what is held back of them."""
+        key = tuple(self._reduced)
+        codec = self._codecs.get(key)
+        if codec is None:
+            codec = self._comm_thread.build_codec(self._spec, kernels=kernels_for(gradient.device))
+            if key in self._saved:
+                codec.load_state_dict(self._saved.pop(key))
+            self._codecs[key] = codec
+        if key != self._last and codec.keeps_state:
+            self._hand_back()
+            self._places = self._spans(gradient.numel(), shards)
+            feedback = codec.error_feedback
+            names = {name for number in key for name in self._held.get(number, ())}
+            arrays = {name: np.zeros(gradient.numel(), np.float32) for name in names}
+            for number, spans in self._places.items():
+                for name, values in self._held.pop(number, {}).items():
+                    for span, part in zip(spans, np.split(values, shards), strict=True):
+                        arrays[name][span] = part
+            feedback.remember(arrays)
+            self._last = key
+        return codec
+
+    def _hand_back(self) -> None:
+        """Take what is held back out of the codec that was used last."""
+        if self._last is None:
+            return
+        feedback = self._codecs[self._last].error_feedback
+        arrays = feedback.remembered()
+        for number, spans in self._places.items():
+            self._held[number] = {
+                name: np.concatenate([values[span] for span in spans])
+                for name, values in arrays.items()
+            }
+        feedback.remember(dict.fromkeys(arrays))
+        self._last = None
+
+    def _spans(self, size: int, shards: int) -> dict[int, list[slice]]:
+        """Where each parameter's shards are in a gradient of that size, by number."""
+        parameters = self._group.fsdp_params
+        sizes = [parameters[number].padded_sharded_param_size.numel() for number in self._reduced]
+        if shards * sum(sizes) != size:
+            raise StateError(
+                f"the gradient has {size} elements, and its parameters {shards * sum(sizes)}; this "
+                "PyTorch reduces others than innet knows. Take a codec that holds nothing back, "
+                "such as exact or dense."
+            )
+        starts = list(accumulate(sizes, initial=0))
+        return {
+            number: [
+                slice(shard * starts[-1] + start, shard * starts[-1] + start + length)
+                for shard in range(shards)
+            ]
+            for number, start, length in zip(self._reduced, starts, sizes, strict=False)
+        }
+
+
+def _with_gradient(group: Any) -> list[int]:
+    """The numbers of the parameters that PyTorch is about to reduce."""
+    unused_too = getattr(group, "reduce_scatter_unused_params", False)
+    found = []
+    for number, parameter in enumerate(group.fsdp_params):
+        if hasattr(parameter, "_unsharded_param"):
+            whole = parameter.unsharded_param
+            accumulated = parameter.unsharded_accumulated_grad is not None
+            if accumulated or whole.grad is not None or (unused_too and whole.requires_grad):
+                found.append(number)
+    return found
+
 
 class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
     """The reduce-scatter of one module that ``fully_shard`` was applied to.
 
     Its codec codes the gradients of all of the module's parameters together as one layer, in
-    PyTorch's layout for the ranks.
+    PyTorch's layout for the ranks. Parameters without a gradient are left out, and what is held
+    back of them stays.
 
     Attributes:
         reports: of the last all-reduce; empty before the first.
@@ -114,7 +257,7 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
         """
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         modules, comm_thread = _join(model, codec, process_group, settings, seed)
-        made = [cls(comm_thread, codec, index) for index, _ in enumerate(modules)]
+        made = [cls(comm_thread, codec, index, module) for index, module in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
             module.set_custom_reduce_scatter(each)
         return made
@@ -147,7 +290,7 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
                 f"parameters are sharded over {dist.get_world_size(group)} ranks, the job has "
                 f"{self._comm_thread.workers} workers; attach with that process group."
             )
-        total = self._sum(input_tensor, "sharded module")
+        total = self._sum(input_tensor, "sharded module", self._comm_thread.workers)
         start = dist.get_rank(group) * output_tensor.numel()
         shard = total[start : start + output_tensor.numel()]
         factor = 1 / self._comm_thread.workers if mean else 1.0
@@ -204,7 +347,7 @@ class SwitchAllReduce(_ModuleReduction):
         """
         settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
         modules, comm_thread = _join(model, codec, process_group, settings, seed)
-        made = [cls(comm_thread, codec, index) for index, _ in enumerate(modules)]
+        made = [cls(comm_thread, codec, index, module) for index, module in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
             module.set_all_reduce_hook(each)
         return made
@@ -215,7 +358,7 @@ class SwitchAllReduce(_ModuleReduction):
         Raises:
             InnetError: the reduction failed.
         """
-        mean = self._sum(shard, "replicas of sharded module") / self._comm_thread.workers
+        mean = self._sum(shard, "replicas of sharded module", 1) / self._comm_thread.workers
         shard.copy_(mean.reshape(shard.shape))
 
 
@@ -243,7 +386,9 @@ class _ModuleGradient:
     """The reduction of a module's gradient; see ``innet.torch.comm_thread.ReduceWork``."""
 
     def __init__(self, gradient: torch.Tensor, codec: Codec, module: str) -> None:
+        self.name = ""  # backward reduces modules in one order
         self.codec = codec
+        self.parts = ()  # parameters without a gradient are not there
         self.deferral = Deferral(overwrite=True)  # of the copy that is loaded
         self.fingerprint = f"{module}, {gradient.numel()} elements of {gradient.dtype}"
         self._gradient = gradient

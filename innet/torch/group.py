@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, build_codec
+from innet.codecs import build_codec
 from innet.core.errors import CompositionError
 from innet.core.reduce_op import Deferral
 from innet.records import Report
+from innet.torch import gloo
+from innet.torch.callbacks import CallbackThreads
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
 from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import Settings, join_store
-from innet.torch.tensors import DTYPES, torch
+from innet.torch.tensors import DTYPES, memory_of, torch
 
 dist = torch.distributed
 PrefixStore = torch.distributed.distributed_c10d.PrefixStore
@@ -42,7 +44,8 @@ class SwitchGroup(dist.ProcessGroup):
 
     A separate thread runs all-reduces with SUM or AVG of float32, float16 and bfloat16 over the
     switch, in order. Their codec is ``INNET_CODEC``; by default ``exact``, whose sum is correctly
-    rounded. gloo runs all-reduces with a NaN or an infinity.
+    rounded. gloo runs all-reduces with a NaN or an infinity. Callbacks of their futures run in
+    other threads, and may begin all-reduces and wait for them.
 
     Args:
         store: a store for this group only.
@@ -51,6 +54,7 @@ class SwitchGroup(dist.ProcessGroup):
         codec: a preset's name; by default that of ``INNET_CODEC``.
 
     Attributes:
+        codec: of all-reduces; groups of one rank have none.
         reports: of the most recent all-reduces.
 
     Raises:
@@ -77,10 +81,14 @@ class SwitchGroup(dist.ProcessGroup):
             self._store = PrefixStore(member.job, store)
             reducer = SwitchReducer(member, settings.deadline)
             self._comm_thread = CommThread(reducer, deadline=settings.deadline)
-            self._codec = self._comm_thread.build_codec(codec)
-        self._gloo = self._make_gloo("gloo")
+            self.codec = self._comm_thread.build_codec(codec)
+        backend = self._make_gloo("gloo")
+        threads = CallbackThreads() if self._comm_thread is None else self._comm_thread.callbacks
+        self._gloo = gloo.Gloo(backend, threads)
         self._for_infinite: Any = None
-        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
+        self._register_backend(
+            torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo.backend
+        )
 
     def getBackendName(self) -> str:  # noqa: N802 - PyTorch's name
         return "innet"
@@ -93,7 +101,8 @@ class SwitchGroup(dist.ProcessGroup):
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         operation = _operation(options)
         if self._comm_thread is None or not _all_fit(tensors, operation):
-            return self._gloo.allreduce(tensors, _options(operation, self._timeout))
+            options = _options(operation, self._timeout)
+            return gloo.run(self._gloo, "allreduce", tensors, options)
         return self._submit(tensors, operation)
 
     def allreduce_coalesced(self, tensors: Any, options: Any = None) -> Any:
@@ -101,14 +110,17 @@ class SwitchGroup(dist.ProcessGroup):
         operation = _operation(options)
         if self._comm_thread is None or not _all_fit(tensors, operation):
             given = [] if options is None else [options]
-            return self._gloo.allreduce_coalesced(tensors, *given)
+            return gloo.run(self._gloo, "allreduce_coalesced", list(tensors), *given)
         return self._submit(list(tensors), operation)
 
     def _submit(self, tensors: list[torch.Tensor], operation: Any) -> SwitchWork:
         assert self._comm_thread is not None
-        work = SwitchWork(tensors)
         for tensor in tensors:
-            self._comm_thread.put(_AllReduce(self, tensor, operation, work, self._codec))
+            gloo.check_writable(tensor)
+        work = SwitchWork(tensors, self._comm_thread.callbacks)
+        for number, tensor in enumerate(tensors):
+            name = f"{work.origin.name}, tensor {number}"
+            self._comm_thread.put(_AllReduce(self, name, tensor, operation, work))
         return work
 
     def reduce_infinite(self, tensor: torch.Tensor, operation: Any) -> None:
@@ -119,10 +131,11 @@ class SwitchGroup(dist.ProcessGroup):
         """
         if self._for_infinite is None:
             self._for_infinite = self._make_gloo("gloo for infinite values")
-        sums = _options(dist.ReduceOp.SUM, self._timeout)
-        self._for_infinite.allreduce([tensor], sums).wait()
+        total = gloo.plain_copy(tensor)
+        self._for_infinite.allreduce([total], _options(dist.ReduceOp.SUM, self._timeout)).wait()
         if operation == dist.ReduceOp.AVG:
-            tensor /= self.size()
+            total /= self.size()
+        gloo.write(tensor, total)
 
     def _make_gloo(self, name: str) -> Any:
         return dist.ProcessGroupGloo(
@@ -146,48 +159,71 @@ class SwitchWork(Work):
 
     Args:
         tensors: the tensors that are reduced.
+        callbacks: run those of its future.
+
+    Attributes:
+        origin: names it on all workers.
     """
 
-    def __init__(self, tensors: list[torch.Tensor]) -> None:
+    def __init__(self, tensors: list[torch.Tensor], callbacks: CallbackThreads) -> None:
         super().__init__()
+        self.origin = callbacks.begin()
+        self._callbacks = callbacks
         self._tensors = tensors
         self._left = len(tensors)
-        self._future = SettableFuture()
-        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._future: SettableFuture | None = None
 
     def one_done(self) -> None:
         """The sum is in another tensor."""
         self._left -= 1
-        if self._left == 0 and self._future.error is None:
-            self._future.set_result(self._tensors)
-            self._over.set()
+        if self._left == 0 and self._error is None:
+            self._end()
 
     def one_failed(self, error: BaseException) -> None:
-        if self._future.error is None:
-            self._future.set_exception(error)
-            self._over.set()
+        if self._error is None:
+            self._error = error
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._done.set()
+        if self._future is not None:
+            self._complete()
+
+    def _complete(self) -> None:
+        assert self._future is not None
+        if self._error is None:
+            self._future.complete(self._tensors)
+        else:
+            self._future.fail(self._error)
 
     def is_completed(self) -> bool:
-        return self._over.is_set()
+        return self._done.is_set()
 
     def is_success(self) -> bool:
-        return self._over.is_set() and self._future.error is None
+        return self._done.is_set() and self._error is None
 
     def exception(self) -> BaseException | None:
-        return self._future.error
+        return self._error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is complete.
+        """Wait until it is complete, and the callbacks of its future have run.
 
         Raises:
             InnetError: it failed.
             TimeoutError: it is not complete after ``timeout``.
         """
         seconds = None if not timeout else timeout.total_seconds()
-        if not self._over.wait(seconds):
+        over = self._done.wait(seconds)
+        if over and self._future is not None:
+            over = self._future.wait_until_over(seconds)
+        if not over:
             raise TimeoutError(f"an all-reduce is not complete after {seconds:g} s.")
-        if self._future.error is not None:
-            raise self._future.error
+        if self._error is not None:
+            raise self._error
         return True
 
     def synchronize(self) -> None:
@@ -197,7 +233,14 @@ class SwitchWork(Work):
         return self._tensors
 
     def get_future(self) -> Any:
-        return self._future.future
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            self._future = SettableFuture(self._callbacks, origin=self.origin)
+            done = self._done.is_set()
+        if done:
+            self._complete()
+        return self._future
 
 
 class _AllReduce:
@@ -206,12 +249,14 @@ class _AllReduce:
     def __init__(
         self,
         group: SwitchGroup,
+        name: str,
         tensor: torch.Tensor,
         operation: Any,
         work: SwitchWork,
-        codec: Codec,
     ) -> None:
-        self.codec = codec
+        self.name = name
+        self.codec = group.codec
+        self.parts = ()  # the codec holds nothing back
         # The sum takes the tensor's place anyway.
         mean = operation == dist.ReduceOp.AVG
         self.deferral = Deferral(1 / group.size() if mean else 1.0, overwrite=True)
@@ -227,57 +272,33 @@ class _AllReduce:
 
     def load(self) -> Vector:
         # The tensor's own memory, where it is float32 in one piece.
-        flat: Vector = self._tensor.detach().to(torch.float32).contiguous().view(-1).numpy()
-        return flat
+        floats = self._tensor.detach().to(torch.float32).resolve_neg()
+        return memory_of(floats.contiguous())
 
     def set_result(self, total: Vector, report: Report) -> None:
         if self._operation == dist.ReduceOp.AVG and not self.deferral.multiplied:
             total /= np.float32(self._group.size())
         result = torch.from_numpy(total)
         if result.data_ptr() != self._tensor.data_ptr():
-            self._tensor.detach().copy_(result.reshape(self._tensor.shape))
+            gloo.write(self._tensor, result.reshape(self._tensor.shape))
         self._group.reports.append(report)
         self._work.one_done()
 
     def set_not_finite(self, workers: tuple[int, ...]) -> None:
         del workers
-        self._group.reduce_infinite(self._tensor.detach(), self._operation)
+        self._group.reduce_infinite(self._tensor, self._operation)
         self._work.one_done()
 
     def set_exception(self, error: BaseException) -> None:
         self._work.one_failed(error)
 
 
-def _by_gloo(name: str) -> Callable[..., Any]:
-    def collective(self: SwitchGroup, *arguments: Any, **options: Any) -> Any:
-        return getattr(self._gloo, name)(*arguments, **options)
-
-    collective.__name__ = name
-    return collective
-
-
 # PyTorch could call gloo itself, but it holds the GIL while it calls a group that is a Python
 # class. A gloo thread that has ended an earlier collective may need the GIL to release tensors
 # while it holds the lock that the call waits for: a deadlock.
-_GLOOS = (
-    "allgather",
-    "_allgather_base",
-    "allgather_coalesced",
-    "alltoall",
-    "alltoall_base",
-    "barrier",
-    "broadcast",
-    "gather",
-    "recv",
-    "recv_anysource",
-    "reduce",
-    "reduce_scatter",
-    "_reduce_scatter_base",
-    "scatter",
-    "send",
-)
-for _name in _GLOOS:
-    setattr(SwitchGroup, _name, _by_gloo(_name))
+_BY_GLOO = (*gloo.COLLECTIVES, *gloo.COALESCED, *gloo.GATHERED)
+for _name in _BY_GLOO:
+    setattr(SwitchGroup, _name, gloo.method(_name))
 
 
 @functools.cache
@@ -286,7 +307,7 @@ def _keep_uncompiled() -> None:
     other than PyTorch's. It is not called at import, since that would import the compiler.
     """
     disable: Callable[..., Any] = torch.compiler.disable
-    for name in (*_GLOOS, "allreduce", "allreduce_coalesced"):
+    for name in (*_BY_GLOO, "allreduce", "allreduce_coalesced"):
         setattr(SwitchGroup, name, disable(getattr(SwitchGroup, name)))
 
 
@@ -332,8 +353,6 @@ def _fits(tensor: torch.Tensor, operation: Any) -> bool:
         and tensor.layout == torch.strided
         and tensor.device.type == "cpu"
         and tensor.numel() > 0
-        # Elements of an expanded tensor share memory, so their sums cannot be written.
-        and (0 not in tensor.stride() or tensor.numel() == 1)
     )
 
 

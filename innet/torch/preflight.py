@@ -9,7 +9,7 @@ sends its message to the others.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,11 +32,15 @@ class PreflightResult:
         not_finite: workers whose gradient holds a NaN or an infinity.
         failed: workers with an error.
         message: the error of the first of them.
+        unused: parts of which every worker's gradient is zero.
+        differs: the workers came to different all-reduces, and nothing else was said.
     """
 
     not_finite: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
     message: str = ""
+    unused: tuple[int, ...] = ()
+    differs: bool = False
 
 
 def preflight(
@@ -44,56 +48,98 @@ def preflight(
     worker: int,
     fingerprint: str,
     *,
+    name: str = "",
     workers: int = 32,
     finite: bool = True,
     error: str | None = None,
+    zero: Collection[int] = (),
+    parts: int = 0,
 ) -> PreflightResult:
     """Run the round before an all-reduce. All workers must call it at the same point.
 
     Args:
         combine: combines words of all workers by OR.
         worker: index of this worker, 0 .. workers - 1.
-        fingerprint: identifies the all-reduce; must be the same on all workers.
+        fingerprint: describes the all-reduce; must be the same on all workers.
+        name: says which one it is, as workers may come to several in another order.
         workers: number of workers of the job, or more; the same on all workers.
         finite: whether its gradient is.
         error: why it cannot take part; None if it can.
+        zero: parts of the gradient that are zero, 0 .. parts - 1.
+        parts: number of parts, the same on all workers.
 
     Raises:
-        InputError: the workers run different all-reduces; every worker raises it.
+        InputError: the workers run all-reduces of one name that differ; every worker raises it.
     """
-    local = _hash(fingerprint)
-    # The hash and its complement; a bit for each worker whose gradient is not finite; a bit for
-    # each with an error.
+    # Hashes and their complements; a bit for each worker whose gradient is not finite, each with an
+    # error, and each with a part that is zero.
     bitmap = -(-workers // 32)
-    words = np.zeros(2 + 2 * bitmap, np.uint32)
+    words = np.zeros(4 + 3 * bitmap, np.uint32)
+    mine = _hashes(name, fingerprint)
     if error is None:  # zeros do not change the others' words
-        words[0], words[1] = local, ~local
+        words[:4] = mine
+    flags = words[4:].reshape(3, bitmap)
     position, bit = worker // 32, np.uint32(1 << worker % 32)
-    if not finite:
-        words[2 + position] = bit
-    if error is not None:
-        words[2 + bitmap + position] = bit
-    (combined,) = combine([Segment(ReduceOp.OR, words.view(np.int32))])
-    flags = combined.view(np.uint32)
-    failed = _workers(flags[2 + bitmap :])
+    flags[:, position] = np.where([not finite, error is not None, bool(zero)], bit, 0)
+    combined = _combined(combine, words)
+    flags = combined[4:].reshape(3, bitmap)
+    not_finite, failed, with_zeros = (_members(each) for each in flags)
     if failed:
         return PreflightResult(
             failed=failed, message=_share(combine, error if failed[0] == worker else None)
         )
-    if flags[0] != local or flags[1] != ~local:
+    if combined[0] != mine[0] or combined[1] != mine[1]:
+        return PreflightResult(differs=True)
+    if combined[2] != mine[2] or combined[3] != mine[3]:
         raise InputError(
             f"the workers run different all-reduces; worker {worker} runs "
             f"{fingerprint}. All must have "
             "the same model and options, and call the same all-reduces in the same order."
         )
-    return PreflightResult(not_finite=_workers(flags[2 : 2 + bitmap]))
+    unused: tuple[int, ...] = ()
+    if with_zeros and not not_finite:
+        used = np.ones(parts, np.uint8)
+        used[list(zero)] = 0
+        bits = np.packbits(np.pad(used, (0, -parts % 32)), bitorder="little")
+        combined = _combined(combine, bits.view("<u4").astype(np.uint32))
+        unused = tuple(sorted(set(range(parts)).difference(_members(combined))))
+    return PreflightResult(not_finite=not_finite, unused=unused)
+
+
+def first_workers_choice(combine: Combine, worker: int, name: str) -> Callable[[str], bool]:
+    """After ``differs``: which of the all-reduces comes first. All workers call it.
+
+    Args:
+        combine: combines words of all workers by OR.
+        worker: index of this worker; worker 0 decides.
+        name: of the all-reduce that this worker came to.
+
+    Returns:
+        Whether an all-reduce with a name is the one.
+    """
+    words = np.zeros(2, np.uint32)
+    if worker == 0:
+        words[:] = _hashes(name, "")[:2]
+    combined = _combined(combine, words)
+    return lambda other: bool((_hashes(other, "")[:2] == combined).all())
+
+
+def _combined(combine: Combine, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    (combined,) = combine([Segment(ReduceOp.OR, words.view(np.int32))])
+    return combined.view(np.uint32)
+
+
+def _hashes(name: str, fingerprint: str) -> NDArray[np.uint32]:
+    """Hashes of both, each before its complement: an OR of different ones is none of them."""
+    both = np.array([_hash(name), _hash(fingerprint)], np.uint32)
+    return np.stack([both, ~both], axis=1).reshape(4)
 
 
 def _hash(text: str) -> np.uint32:
     return np.uint32(int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little"))
 
 
-def _workers(bitmap: NDArray[np.uint32]) -> tuple[int, ...]:
+def _members(bitmap: NDArray[np.uint32]) -> tuple[int, ...]:
     bits = np.unpackbits(bitmap.astype("<u4").view(np.uint8), bitorder="little")
     return tuple(np.flatnonzero(bits).tolist())
 

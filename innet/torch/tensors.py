@@ -30,6 +30,7 @@ __all__ = [
     "Parameters",
     "gradient_of",
     "kernels_for",
+    "memory_of",
     "tensor",
     "to_arrays",
     "to_tensors",
@@ -57,6 +58,27 @@ def kernels_for(device: torch.device) -> str:
     if device.type == "cuda":
         kernels.get("cuda")
     return device.type
+
+
+def memory_of(tensor: torch.Tensor) -> NDArray[np.float32]:
+    """The memory of a tensor of float32 on the CPU, contiguous and not empty, shape (numel,).
+
+    Unlike ``tensor.numpy()`` it leaves the tensor resizable, as hooks beside innet's may need it.
+    """
+    return np.asarray(_Memory(tensor.detach()))
+
+
+class _Memory:
+    """For NumPy; an array of it keeps it, and so the tensor."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": np.dtype(np.float32).str,
+            "shape": (tensor.numel(),),
+            "data": (tensor.data_ptr(), False),
+        }
 
 
 def to_tensors(state: Any) -> Any:

@@ -1,35 +1,29 @@
 """Checks of DistributedDataParallel over a switch, run by four ranks.
 
-    python tests/support/ddp_checks.py FOLDER UNTIL NAME ...
+    python tests/support/ddp_checks.py FOLDER UNTIL RANKS NAME ...
 
-Each rank writes what became of each check to FOLDER/RANK.json: "passed", or the error in one line
-and a traceback. When one has failed, or when time.monotonic() is UNTIL, the others write what their
-threads were doing to FOLDER/RANK.txt; standard output says which of both it was.
+See ``support.ranks`` for what is written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import faulthandler
-import gc
 import io
-import json
 import math
 import os
 import pickle
 import signal
 import sys
 import time
-import traceback
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch._dynamo  # DistributedDataParallel would, in each of the ranks
 import torch.distributed as dist
+from ranks import main
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -625,9 +619,6 @@ def the_group_leaves_the_rest_to_gloo():
             dist.all_reduce(tensor, operation, group=group)
             assert tensor.tolist() == [expected] * 4
         dist.all_reduce(torch.zeros(0), group=group)
-        expanded = torch.ones(1).expand(5)
-        dist.all_reduce(expanded, group=group)
-        assert expanded.tolist() == [4.0] * 5
         with pytest.raises(RuntimeError, match="non-empty"):
             group.allreduce_coalesced([]).wait(timedelta(seconds=5))
         dist.barrier(group=group)
@@ -936,72 +927,5 @@ def an_error_of_one_rank_without_a_switch_is_everybodys():
     state.close()
 
 
-# ---------------------------------------------------------------- four processes
-
-
-def run_rank(rank: int, store: dist.Store, folder: Path, names: list[str]) -> int:
-    """One rank's exit status. It ends at the first check that fails, since the others may wait for
-    it in the middle of that check.
-    """
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
-    found = {}
-    for name in names:
-        try:
-            CHECKS[name]()
-            found[name] = "passed"
-        except BaseException as error:
-            what = " ".join(str(error).split())  # in one line, which short summaries show
-            found[name] = f"{type(error).__name__}: {what}\n{traceback.format_exc()}"
-        (folder / f"{rank}.json").write_text(json.dumps(found))
-        if found[name] != "passed":
-            return 1
-        dist.barrier()
-    dist.destroy_process_group()
-    return 0
-
-
-def launch(folder: Path, until: float, names: list[str]) -> int:
-    """Fork the ranks, which saves each of them the import of torch, and watch them.
-
-    When one fails, or when it is ``until``, all that are left write to FOLDER/RANK.txt where they
-    are and are ended. Returns an exit status.
-    """
-    # Otherwise each rank would look through it for garbage, and so copy it, most of all at its end.
-    gc.collect()
-    gc.freeze()
-    told, tell = os.pipe()
-    ranks = {}
-    for rank in range(RANKS):
-        if (process := os.fork()) == 0:
-            stacks = (folder / f"{rank}.txt").open("w")
-            faulthandler.register(signal.SIGUSR1, file=stacks)
-            port = int(os.read(told, 6))
-            store = dist.TCPStore("127.0.0.1", port, is_master=False)
-            sys.exit(run_rank(rank, store, folder, names))  # with all that is done at exit
-        ranks[process] = rank
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    os.write(tell, RANKS * f"{store.port:6}".encode())
-    status = 0
-    while ranks and not status:
-        process, how = os.waitpid(-1, os.WNOHANG)
-        if process:
-            rank = ranks.pop(process)
-            if status := os.waitstatus_to_exitcode(how):
-                print(f"rank {rank} was the first to fail, with status {status}")
-        elif time.monotonic() > until:
-            late = ", ".join(map(str, ranks.values()))
-            print(f"not failed, but come to no end in time: ranks {late}")
-            status = 1
-        else:
-            time.sleep(0.02)
-    for sent in (signal.SIGUSR1, signal.SIGKILL):
-        for process in ranks:
-            os.kill(process, sent)
-        time.sleep(1.0 if ranks else 0.0)
-    return status
-
-
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
-    sys.exit(launch(Path(arguments[0]), float(arguments[1]), arguments[2:]))
+    sys.exit(main(CHECKS))

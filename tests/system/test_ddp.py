@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-import json
 import os
 import re
 import shlex
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from support.rank_checks import hold_checks, names_of_checks, run
 from support.service import service_process
 
 if importlib.util.find_spec("torch") is None:
@@ -23,8 +22,7 @@ if importlib.util.find_spec("torch") is None:
 RANKS = 4
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "support" / "ddp_checks.py"
-# Importing them would import all of torch.
-CHECKS = re.findall(r"^@check\ndef (\w+)\(", SCRIPT.read_text(), re.MULTILINE)
+CHECKS = names_of_checks(SCRIPT)
 LONG = ["every_codec_equals_memory", "every_codec_without_a_switch_equals_one_with_it"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
@@ -34,39 +32,6 @@ needs_time = pytest.mark.skipif(
 )
 
 
-def run(command, timeout, **environment):
-    return subprocess.run(
-        [str(word) for word in command],
-        env={**os.environ, "PYTHONWARNINGS": "ignore", "INNET_JOBS": "8", **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-
-
-def hold_checks(folder, names, timeout):
-    """Fails with what each rank said and did, if any check failed or came to no end."""
-    until = time.monotonic() + timeout - 20  # to end the ranks, who would outlive who is killed
-    done = run([sys.executable, SCRIPT, folder, until, *names], timeout)
-    found = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    said = [
-        f"rank {rank}, {name}: {outcome}"
-        for rank, each in found.items()
-        for name, outcome in each.items()
-        if outcome != "passed"
-    ]
-    said.append(done.stdout)  # who was the first to fail, or who came to no end
-    for path in sorted(folder.glob("*.txt")):
-        if not (stacks := path.read_text()):
-            continue
-        passed = sum(outcome == "passed" for outcome in found.get(path.stem, {}).values())
-        name = names[min(passed, len(names) - 1)]
-        said.append(f"rank {path.stem} was here, in {name}:\n{stacks}")
-    assert done.returncode == 0, "\n".join([*said, done.stderr])
-    assert found == {str(rank): dict.fromkeys(names, "passed") for rank in range(RANKS)}
-
-
 @pytest.mark.timeout(620)
 def test_checks(tmp_path):
     """All in one run, since it takes longer to start four processes than to make most checks.
@@ -74,13 +39,14 @@ def test_checks(tmp_path):
     There is time for a busy machine: where nothing is compiled yet, all four ranks compile the same
     kernels, which is a minute and a half of processor time for the first check alone.
     """
-    hold_checks(tmp_path, [name for name in CHECKS if name not in LONG], timeout=600)
+    names = [name for name in CHECKS if name not in LONG]
+    hold_checks(SCRIPT, tmp_path, RANKS, names, timeout=600)
 
 
 @needs_time
 @pytest.mark.parametrize("name", LONG)
 def test_long_checks(name, tmp_path):
-    hold_checks(tmp_path, [name], timeout=280)
+    hold_checks(SCRIPT, tmp_path, RANKS, [name], timeout=280)
 
 
 # ---------------------------------------------------------------- the guide, as it is written

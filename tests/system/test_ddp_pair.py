@@ -42,13 +42,13 @@ MISTAKES = {  # what rank 0 and rank 1 are told
     ]
     * 2,
     "a_gpu_without_its_kernels_in_rank_1": [
-        "RuntimeError: .*worker 1 gave up: .*numba-cuda",
+        "FutureError: .*worker 1 gave up: .*numba-cuda",
         "MissingToolError: numba-cuda",
     ],
     "a_model_that_grows": ["StateError: .*was not there in the first iteration"] * 2,
     "a_model_that_is_wrapped_anew": ["nothing was raised"] * 2,
     "sparse_gradients": [r"InputError: .*of shape \(20, 12\) is sparse.*sparse=False"] * 2,
-    "another_seed_of_rank_1": ["RuntimeError: .*seed"] * 2,
+    "another_seed_of_rank_1": ["FutureError: .*seed"] * 2,
 }
 
 

@@ -49,7 +49,9 @@ class ReduceWork:
 
     def __init__(self, codec, gradient, fingerprint="the same"):
         self.codec = codec
+        self.name = ""
         self.fingerprint = fingerprint
+        self.parts = ()
         self.deferral = Deferral()
         self._gradient = gradient
         self._outcome = queue.SimpleQueue()
@@ -280,7 +282,7 @@ def test_roll_calls_of_many(workers):
 
         found = preflight(alone, worker, "it", workers=workers, finite=False)
         assert found.not_finite == (worker,)
-        assert words == [2 + 2 * -(-workers // 32)]
+        assert words == [4 + 3 * -(-workers // 32)]
         answers = preflight(alone, worker, "it", workers=workers, error="no")
         assert (answers.failed, answers.message) == ((worker,), "no")
 

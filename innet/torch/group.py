@@ -296,8 +296,9 @@ class _AllReduce:
 # PyTorch could call gloo itself, but it holds the GIL while it calls a group that is a Python
 # class. A gloo thread that has ended an earlier collective may need the GIL to release tensors
 # while it holds the lock that the call waits for: a deadlock.
-_BY_GLOO = (*gloo.COLLECTIVES, *gloo.COALESCED, *gloo.GATHERED)
-for _name in _BY_GLOO:
+BY_GLOO = (*gloo.COLLECTIVES, *gloo.COALESCED, *gloo.GATHERED)
+"""Methods of the group that gloo runs."""
+for _name in BY_GLOO:
     setattr(SwitchGroup, _name, gloo.method(_name))
 
 
@@ -307,7 +308,7 @@ def _keep_uncompiled() -> None:
     other than PyTorch's. It is not called at import, since that would import the compiler.
     """
     disable: Callable[..., Any] = torch.compiler.disable
-    for name in (*_BY_GLOO, "allreduce", "allreduce_coalesced"):
+    for name in (*BY_GLOO, "allreduce", "allreduce_coalesced"):
         setattr(SwitchGroup, name, disable(getattr(SwitchGroup, name)))
 
 

@@ -12,12 +12,13 @@ group is a new job at the switch. Let ``INNET_SWITCH`` name a switch that runs b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from innet.core.errors import MissingToolError
 from innet.records import Report
-from innet.torch.group import SwitchGroup, stateless_codec
+from innet.torch.group import BY_GLOO, SwitchGroup, stateless_codec
 
 try:
     from torchft.process_group import ProcessGroupWrapper
@@ -66,3 +67,17 @@ class SwitchProcessGroup(ProcessGroupWrapper):
     def shutdown(self) -> None:
         """Leave the job; torchft's ``Manager.shutdown`` does not call it."""
         self.abort(errored=False)
+
+
+def _by_the_group(name: str) -> Callable[..., Any]:
+    def collective(self: SwitchProcessGroup, *arguments: Any, **options: Any) -> Any:
+        return getattr(self.parent, name)(*arguments, **options)
+
+    collective.__name__ = name
+    return collective
+
+
+# Collectives, and names of them, that torchft does not know would not come to the group.
+for _name in BY_GLOO:
+    if _name not in vars(ProcessGroupWrapper):
+        setattr(SwitchProcessGroup, _name, _by_the_group(_name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import re
@@ -41,7 +42,7 @@ from innet.torch.bucket_reduction import (  # noqa: E402
 )
 from innet.torch.callbacks import CallbackThreads  # noqa: E402
 from innet.torch.future import SettableFuture  # noqa: E402
-from innet.torch.group import SwitchGroup, stateless_codec  # noqa: E402
+from innet.torch.group import BY_GLOO, SwitchGroup, stateless_codec  # noqa: E402
 from innet.torch.tensors import DTYPES  # noqa: E402
 
 
@@ -325,6 +326,15 @@ def test_every_call_that_moves_tensors_has_a_handler():
         f"this PyTorch has {sorted(unknown)}: name them in innet/torch/gloo.py if gloo runs them, "
         "in SwitchGroup if a switch does, or in WITHOUT_TENSORS here"
     )
+
+
+def test_a_group_of_torchft_has_them_too():
+    pytest.importorskip("torchft")
+    group = importlib.import_module("innet.torch.torchft").SwitchProcessGroup
+    names = {"allreduce", "allreduce_coalesced", *BY_GLOO}
+    for name in names:
+        defined = next(each for each in group.__mro__ if name in vars(each))
+        assert defined is not torch.distributed.ProcessGroup, name
 
 
 def test_what_torch_distributed_calls_of_a_group_is_known():

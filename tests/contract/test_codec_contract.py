@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -344,6 +345,44 @@ def test_state_survives_and_runs_repeat(spec):
     for job, expected in zip(jobs[3:], whole[3:], strict=True):
         for mine, theirs in zip(all_reduce(second, job), expected, strict=True):
             assert_same_outcome(mine, theirs)
+
+
+@each_codec
+def test_what_is_held_back_may_stay_so(spec):
+    """Of elements whose gradients are zero on all workers; the others are reduced as ever."""
+    codecs = workers(spec, 3)
+    spans = [slice(5, 40), slice(200, 201)]
+    apart = np.zeros(300, bool)
+    for span in spans:
+        apart[span] = True
+    rng = np.random.default_rng(4)
+    for step in range(5):
+        jobs = [rng.laplace(size=300).astype(np.float32) for _ in codecs]
+        if step % 2 == 0:
+            all_reduce(codecs, jobs)
+            continue
+        for gradient in jobs:
+            gradient[apart] = 0
+        before = [codec.error_feedback.remembered() for codec in codecs]
+        with contextlib.ExitStack() as held:
+            for codec in codecs:
+                held.enter_context(codec.holding_back(spans))
+                for each in codec.error_feedback.remembered().values():
+                    assert not each[apart].any()
+            outcomes = all_reduce(codecs, jobs)
+        for codec, old in zip(codecs, before, strict=True):
+            new = codec.error_feedback.remembered()
+            assert new.keys() == old.keys()
+            for key in old:
+                np.testing.assert_array_equal(new[key][apart], old[key][apart])
+            codec.check(jobs[0])
+        if codecs[0].selector.verbatim and codecs[0].error_feedback.name == "residual":
+            changed = [codec.error_feedback.residual[~apart] for codec in codecs]
+            assert any(
+                not np.array_equal(new, old["residual"][~apart])
+                for new, old in zip(changed, before, strict=True)
+            )
+        assert len(outcomes) == 3
 
 
 @each_codec

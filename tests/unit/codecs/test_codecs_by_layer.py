@@ -374,3 +374,28 @@ def test_the_option_of_commands():
     for wrong in (["dense"], ["=dense"], ["a="], ["a=dense", "a=lhc"]):
         with pytest.raises(ConfigError, match="--layer"):
             with_layers("topk", wrong)
+
+
+def test_what_each_group_holds_back_may_stay_so():
+    layers = {"a": (10,), "b": (20,), "c": (10,), "d": (5,)}
+    spec = {"preset": "topk", "ratio": 0.2, "layers": {"b": "dense", "d": "topk:ratio=0.5"}}
+    codecs = [build_codec(spec, worker=worker, layers=layers) for worker in range(2)]
+    rng = np.random.default_rng(1)
+    all_reduce(codecs, [rng.normal(size=45).astype(np.float32) for _ in codecs])
+    spans = [slice(0, 10), slice(40, 45)]  # a and d; of b and c nothing
+    before = [group.codec.error_feedback.remembered() for group in codecs[0].groups]
+    gradients = [rng.normal(size=45).astype(np.float32) for _ in codecs]
+    for gradient in gradients:
+        gradient[:10] = gradient[40:] = 0
+    with codecs[0].holding_back(spans), codecs[1].holding_back(spans):
+        outcomes = all_reduce(codecs, gradients)
+    assert not outcomes[0].sum[:10].any()
+    assert not outcomes[0].sum[40:].any()
+    after = [group.codec.error_feedback.remembered() for group in codecs[0].groups]
+    kept = {}
+    for group, old, new in zip(codecs[0].groups, before, after, strict=True):
+        if "residual" in old:
+            kept[group.layers] = old["residual"] == new["residual"]
+    assert kept[("a", "c")][:10].all()
+    assert not kept[("a", "c")][10:].all()
+    assert kept[("d",)].all()

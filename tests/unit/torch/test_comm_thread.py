@@ -25,6 +25,7 @@ from innet.allreduce.warm_up import warm_up  # noqa: E402
 from innet.codecs import PRESETS, build_codec  # noqa: E402
 from innet.core.errors import (  # noqa: E402
     GradientError,
+    InnetError,
     InputError,
     MembershipError,
     MissingToolError,
@@ -271,6 +272,30 @@ def test_roll_calls_with_long_messages():
     assert preflight(alone, 31, "it", finite=False).not_finite == (31,)
 
 
+def test_roll_calls_name_the_parts_that_nobody_uses():
+    """Those are asked for only if somebody has one."""
+    words = []
+
+    def with_another(segments):
+        """Another worker, who has no gradient to parts 1, 2 and 40."""
+        mine = segments[0].words.view(np.uint32).copy()
+        words.append(mine.size)
+        if len(words) == 1:
+            mine[-1] |= 2
+        else:
+            used = np.ones(64, np.uint8)
+            used[[1, 2, 40]] = 0
+            used[41:] = 0
+            mine |= np.packbits(used, bitorder="little").view(np.uint32)
+        return [mine.view(np.int32)]
+
+    answers = preflight(with_another, 0, "it", workers=2, zero=(2, 7, 40), parts=41)
+    assert answers.unused == (2, 40)
+    assert words == [7, 2]
+    words.clear()
+    assert preflight(lambda s: [s[0].words], 0, "it", workers=2, parts=41).unused == ()
+
+
 @pytest.mark.parametrize("workers", [33, 64, 1000, 32768])
 def test_roll_calls_of_many(workers):
     for worker in (0, 31, 32, workers - 1):
@@ -285,6 +310,41 @@ def test_roll_calls_of_many(workers):
         assert words == [4 + 3 * -(-workers // 32)]
         answers = preflight(alone, worker, "it", workers=workers, error="no")
         assert (answers.failed, answers.message) == ((worker,), "no")
+
+
+def test_where_workers_come_to_all_reduces_in_other_orders_that_of_worker_0_counts():
+    orders = [["a", "b", "c"], ["c", "a", "b"], ["b", "c", "a"]]
+    with comm_threads() as all_threads:
+        works = []
+        for index, (each, names) in enumerate(zip(all_threads, orders, strict=True)):
+            mine = {}
+            for number, name in enumerate(names):
+                gradient = np.full(20, index + 1 + 10 * ord(name), np.float32)
+                mine[name] = ReduceWork(each.build_codec("exact"), gradient)
+                mine[name].name = name
+                if number < 2:
+                    each.put(mine[name])
+            works.append(mine)
+        time.sleep(0.2)  # the last of each comes later
+        for each, names, mine in zip(all_threads, orders, works, strict=True):
+            each.put(mine[names[2]])
+        for name in "abc":
+            for mine in works:
+                assert mine[name].outcome().tolist() == [6 + 30 * ord(name)] * 20
+
+
+def test_an_all_reduce_that_one_worker_never_begins_is_told_to_all():
+    with comm_threads(deadline=2.0) as all_threads:
+        works = []
+        for index, each in enumerate(all_threads):
+            work = ReduceWork(each.build_codec("dense"), gradients()[index], f"it, here {index}")
+            work.name = "first" if index == 0 else "second"
+            works.append(work)
+            each.put(work)
+        for work in works:
+            error = work.outcome()
+            assert isinstance(error, InnetError)
+            assert "has not begun the all-reduce that worker 0 waits for" in str(error)
 
 
 # ---------------------------------------------------------------- where workers meet

@@ -155,7 +155,7 @@ def explain(program: ir.Program) -> Document:
     """The program's parts by name, and information from the engines."""
     return {
         "name": program.name,
-        "version": ".".join(map(str, program.version)),
+        "version": ".".join(map(str, program.version)) or "none",
         "fingerprint": program.fingerprint,
         "headers": [_header(program, i) for i in range(len(program.headers))],
         "stacks": [

@@ -14,6 +14,7 @@ import os
 import pytest
 from support import fuzz
 from support.bmv2 import needs_simple_switch
+from support.old_json import aged
 
 SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "2"))
 PACKETS = int(os.environ.get("INNET_FUZZ_PACKETS", "400"))
@@ -41,6 +42,15 @@ def test_equals_simple_switch_told_by_thrift(name):
     case = fuzz.make_case(name, SEEDS, min(PACKETS, 100))
     trace = fuzz.simple_switch(case, thrift=True)
     assert fuzz.compare(case, trace, "interpret") > 0
+
+
+@pytest.mark.parametrize("name", ["fuzz_loops", "fuzz_profiles", "fuzz_signed", "fuzz_wide"])
+def test_older_json_equals_simple_switch(name, monkeypatch):
+    """Without a version, with P4_14's primitives and with action profiles in their tables."""
+    new = fuzz.document
+    monkeypatch.setattr(fuzz, "document", lambda each: aged(new(each), unmasked=True))
+    case = fuzz.make_case(name, SEEDS, min(PACKETS, 100))
+    assert fuzz.compare(case, fuzz.simple_switch(case), "interpret") > 0
 
 
 def test_a_difference_is_seen():

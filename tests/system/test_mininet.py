@@ -289,9 +289,9 @@ def test_a_program_that_is_none_is_named(tmp_path):
 
     wrong = tmp_path / "wrong.json"
     for text, why in (
-        ("{}", "no compiled P4 program: .*__meta__"),
+        ("{}", "no compiled P4 program: .*pipelines"),
         ("not JSON", "no JSON"),
-        ('{"__meta__": {"version": [2, 23]}}', "expected a member"),
+        ('{"__meta__": {"version": [2, 23]}}', "expected a field"),
     ):
         wrong.write_text(text)
         topo = Topo()

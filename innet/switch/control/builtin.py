@@ -302,8 +302,8 @@ class BuiltinControlPlane(ControlPlane):
         return self.state.clock
 
     def switch_info(self) -> str:
-        major, minor = self.program.version
-        return f"program: {self.program.name}\nversion of its JSON: {major}.{minor}"
+        version = ".".join(map(str, self.program.version)) or "none"
+        return f"program: {self.program.name}\nversion of its JSON: {version}"
 
     def show_ports(self) -> str:
         return f"ports 0..{MAX_PORT} are up"

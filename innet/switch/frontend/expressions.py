@@ -339,9 +339,38 @@ def _hash(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive
     return ir.Hash(make.lvalue(args[0]), make.data(args[1]), calculation, make.data(args[3]))
 
 
+def _compute(operator: ir.DataOperator) -> tuple[int, Builder]:
+    """P4_14: target = left operator right."""
+
+    def build(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+        value = ir.Binary(operator, make.data(args[1]), make.data(args[2]))
+        return ir.Assign(make.lvalue(args[0]), value)
+
+    return 3, build
+
+
+def _change(operator: ir.DataOperator) -> tuple[int, Builder]:
+    """P4_14: target = target operator value."""
+
+    def build(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+        target = make.lvalue(args[0])
+        return ir.Assign(target, ir.Binary(operator, target, make.data(args[1])))
+
+    return 2, build
+
+
 _BUILDERS: dict[str, tuple[int, Builder]] = {
     "assign": (2, lambda _, m, a: ir.Assign(m.lvalue(a[0]), m.data(a[1]))),
     "modify_field": (2, lambda _, m, a: ir.Assign(m.lvalue(a[0]), m.data(a[1]))),
+    "add": _compute(ir.DataOperator.ADD),
+    "subtract": _compute(ir.DataOperator.SUB),
+    "bit_and": _compute(ir.DataOperator.AND),
+    "bit_or": _compute(ir.DataOperator.OR),
+    "bit_xor": _compute(ir.DataOperator.XOR),
+    "shift_left": _compute(ir.DataOperator.SHIFT_LEFT),
+    "shift_right": _compute(ir.DataOperator.SHIFT_RIGHT),
+    "add_to_field": _change(ir.DataOperator.ADD),
+    "subtract_from_field": _change(ir.DataOperator.SUB),
     "assign_VL": (2, _assign_variable),
     "assign_header": (2, _assign_header),
     "copy_header": (2, _assign_header),

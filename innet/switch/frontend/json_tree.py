@@ -77,10 +77,14 @@ class Tree:
             raise self.wrong("an array")
         return len(self.value)
 
+    def array(self, key: str) -> Tree:
+        """The member ``key``; an empty array if it is absent, as in BMv2."""
+        found = self.find(key)
+        return Tree([], f"{self.path}.{key}", self.depth + 1) if found is None else found
+
     def each(self, key: str) -> Iterator[Tree]:
         """The elements of the array at ``key``; empty if it is absent."""
-        found = self.find(key)
-        return iter(()) if found is None else iter(found)
+        return iter(self.array(key))
 
     def exactly(self, count: int) -> Tree:
         """Itself, if it is an array of ``count`` elements."""
@@ -162,15 +166,18 @@ class Index:
 
     def add(self, entry: Tree) -> int:
         """Add the object at ``entry``, which has a name and usually an id; its number."""
-        number = len(self.by_name)
-        name = entry["name"].string()
-        if name in self.by_name:
-            raise ProgramError(f"{entry.path}.name: a second {self.kind} named {name!r}")
-        self.by_name[name] = number
+        number = self.add_named(entry["name"])
         identity = entry.find("id")
         if identity is not None:
             self._add_id(identity, number)
         return number
+
+    def add_named(self, name: Tree) -> int:
+        """Add the object with the name at ``name`` and no id; its number."""
+        if name.string() in self.by_name:
+            raise ProgramError(f"{name.path}: a second {self.kind} named {name.value!r}")
+        self.by_name[name.string()] = len(self.by_name)
+        return len(self.by_name) - 1
 
     def add_all(self, entries: Iterable[Tree]) -> None:
         for entry in entries:
@@ -226,6 +233,7 @@ class Names:
     action_calls: Index = field(default_factory=lambda: _index("action call"))
     action_profiles: Index = field(default_factory=lambda: _index("action profile"))
     types: tuple[ir.HeaderType, ...] = ()
+    lengths: Mapping[int, Tree] = field(default_factory=dict)  # of types that state their own
     instances: tuple[ir.Header, ...] = ()
     all_stacks: tuple[ir.Stack, ...] = ()
     all_unions: tuple[ir.Union, ...] = ()

@@ -1,8 +1,10 @@
 """Compiled P4 programs: BMv2 JSON in, ``ir.Program`` out.
 
 BMv2's ``docs/JSON_format.md`` describes the format. The loader takes what p4c's bmv2 back end
-writes for the v1model architecture. A document that breaks the format raises ProgramError with the
-path. A construct that no engine can run raises UnsupportedError with its name.
+writes for the v1model architecture, and what simple_switch takes of older compilers: all versions
+2.x, documents without a version, and primitives of P4_14. An absent array is an empty one. A
+document that breaks the format raises ProgramError with the path. A construct that no engine can
+run raises UnsupportedError with its name.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from innet.core.errors import InputError, ProgramError, UnsupportedError
+from innet.core.errors import InputError, ProgramError
 from innet.switch import ir
 from innet.switch.frontend.expressions import Expressions, Primitives
 from innet.switch.frontend.json_tree import MAX_WIDTH, Index, Names, Tree
@@ -35,7 +37,6 @@ from innet.switch.frontend.parser import (
 from innet.switch.frontend.pipelines import PipelineLoader, refuse_cycles
 
 MAJOR_VERSION = 2
-LEAST_MINOR_VERSION = 18
 
 MAX_RATES = 64
 """The most rates of a meter. p4c gives every meter two."""
@@ -211,19 +212,23 @@ def _load(root: Tree) -> ir.Program:
     )
 
 
-def _version(root: Tree) -> tuple[int, int]:
-    if not isinstance(root.value, Mapping) or "__meta__" not in root.value:
+def _version(root: Tree) -> tuple[int, ...]:
+    """The version that the document states, () if it states none, as before 2.0."""
+    parts = ("headers", "parsers", "pipelines")
+    meta = root.find("__meta__") if isinstance(root.value, Mapping) else None
+    stated = None if meta is None else meta.find("version")
+    if stated is None and not (isinstance(root.value, Mapping) and root.value.keys() & parts):
         raise ProgramError(
-            "no compiled P4 program: expected a JSON object with a member '__meta__', as p4c's "
+            f"no compiled P4 program: expected a JSON object with {', '.join(parts)}, as p4c's "
             "bmv2 back end writes it"
         )
-    version = root["__meta__"]["version"].exactly(2)
-    major, minor = version[0].integer(), version[1].integer()
-    if major != MAJOR_VERSION or minor < LEAST_MINOR_VERSION:
+    if stated is None:
+        return ()
+    major, minor = stated.exactly(2)[0].integer(), stated[1].integer(0)
+    if major != MAJOR_VERSION:
         raise ProgramError(
-            f"{version.path}: BMv2 JSON of version {major}.{minor}; supported are versions "
-            f"{MAJOR_VERSION}.{LEAST_MINOR_VERSION} and later {MAJOR_VERSION}.x. Compile the "
-            "program with a recent p4c"
+            f"{stated.path}: BMv2 JSON of version {major}.{minor}; supported are versions "
+            f"{MAJOR_VERSION}.x. Compile the program with a recent p4c"
         )
     return major, minor
 
@@ -251,17 +256,19 @@ def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...],
     """The actions, and an index by their ids. Several actions may have one name."""
     ids = Index("action")
     actions = []
-    for number, tree in enumerate(root["actions"]):
+    for number, tree in enumerate(root.each("actions")):
         identity = tree["id"]
         if identity.integer() in ids.by_id:
             raise identity.wrong("an id that no other action has")
         ids.by_id[identity.integer()] = number
         parameters = tuple(
             ir.Parameter(each["name"].string(), each["bitwidth"].width(least=0))
-            for each in tree["runtime_data"]
+            for each in tree.each("runtime_data")
         )
         body = Primitives(primitives.names, primitives.standard, len(parameters))
-        actions.append(ir.Action(tree["name"].string(), parameters, body.all(tree["primitives"])))
+        actions.append(
+            ir.Action(tree["name"].string(), parameters, body.all(tree.array("primitives")))
+        )
     return tuple(actions), ids
 
 
@@ -290,7 +297,7 @@ def _field_lists(root: Tree, names: Names) -> tuple[ir.FieldList, ...]:
     lists = []
     for tree in root.each("field_lists"):
         elements: list[ir.FieldRef | ir.CalculationConstant] = []
-        for element in tree["elements"]:
+        for element in tree.each("elements"):
             if element["type"].string() == "hexstr":
                 elements.append(constant(element))
             else:
@@ -304,7 +311,7 @@ def _learn_lists(root: Tree, names: Names) -> tuple[ir.LearnList, ...]:
     lists = []
     for tree in root.each("learn_lists"):
         elements = []
-        for element in tree["elements"]:
+        for element in tree.each("elements"):
             field = make.build(element)
             if not isinstance(field, ir.FieldRef):
                 raise element.wrong("a field")
@@ -385,8 +392,11 @@ _CORE_ERRORS = (
 
 def load_headers(root: Tree, names: Names) -> None:
     """Fill the tuples of ``names`` that describe headers."""
-    names.header_types.add_all(root["header_types"])
-    names.types = tuple(_header_type(tree) for tree in root["header_types"])
+    types = list(root["header_types"])
+    names.header_types.add_all(types)
+    names.types = tuple(_header_type(tree) for tree in types)
+    stated = {number: tree.find("length_exp") for number, tree in enumerate(types)}
+    names.lengths = {number: tree for number, tree in stated.items() if tree is not None}
     names.headers.add_all(root["headers"])
     names.stacks.add_all(root.each("header_stacks"))
     names.unions.add_all(root.each("header_unions"))
@@ -413,18 +423,13 @@ def load_headers(root: Tree, names: Names) -> None:
 
 
 def _header_type(tree: Tree) -> ir.HeaderType:
-    if tree.find("length_exp") is not None:
-        raise UnsupportedError(
-            f"{tree.path}.length_exp: a header type that states its own length (P4_14) is not "
-            "supported; compile the program as P4_16"
-        )
     max_bytes = tree.find("max_length")
     stated = 0 if max_bytes is None else max_bytes.integer(0, MAX_WIDTH // 8)
     limit = stated or _LONGEST_PACKET
-    fixed = sum(each[1].width(0) for each in tree["fields"] if each[1].value != "*")
+    fixed = sum(each[1].width(0) for each in tree.each("fields") if each[1].value != "*")
     members: list[ir.Field] = []
     offset = 0
-    for each in tree["fields"]:
+    for each in tree.each("fields"):
         variable = each[1].value == "*"
         signed, saturating = (len(each) > i and each[i].boolean() for i in (2, 3))
         # p4c takes bit<0>, and no int<0>.
@@ -437,7 +442,7 @@ def _header_type(tree: Tree) -> ir.HeaderType:
     if len(set(known)) != len(known):
         raise tree["fields"].wrong("fields with different names")
     bytes_ = limit if any(member.variable for member in members) else 0
-    return ir.HeaderType(tree["name"].string(), tuple(members), fixed, bytes_, None)
+    return ir.HeaderType(tree["name"].string(), tuple(members), fixed, bytes_)
 
 
 def _stack(tree: Tree, names: Names) -> ir.Stack:
@@ -473,7 +478,7 @@ def _instances(root: Tree, names: Names) -> tuple[ir.Header, ...]:
         stack, stack_position = stacks.get(number, (None, 0))
         union, union_position = unions.get(number, (None, 0))
         kind = names.header_types.of(tree["header_type"])
-        metadata = tree["metadata"].boolean()
+        metadata = tree.flag("metadata", default=False)
         if not metadata and names.types[kind].width % 8:
             raise tree["header_type"].wrong("a header type of whole bytes")
         instances.append(

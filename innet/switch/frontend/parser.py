@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 from innet.core.errors import UnsupportedError
 from innet.switch import ir
 from innet.switch.frontend.expressions import Expressions, Primitives
 from innet.switch.frontend.json_tree import Names, Tree, unknown_name
+from innet.switch.ir.tree import rebuild, walk
 
 
 def named(root: Tree, section: str, name: str) -> Tree:
@@ -35,7 +38,7 @@ def load_deparser(root: Tree, names: Names, primitives: Primitives) -> ir.Depars
     calls = tree.find("primitives")
     return ir.Deparser(
         tree["name"].string(),
-        tuple(names.headers.of(each) for each in tree["order"]),
+        tuple(names.headers.of(each) for each in tree.each("order")),
         () if calls is None else primitives.all(calls),
     )
 
@@ -59,10 +62,10 @@ class _ParserLoader:
         return self.states.index(found.string())
 
     def state(self, tree: Tree) -> ir.ParserState:
-        key = tuple(self.key_part(part) for part in tree["transition_key"])
+        key = tuple(self.key_part(part) for part in tree.each("transition_key"))
         transitions: list[ir.Transition] = []
         default = None
-        for each in tree["transitions"]:
+        for each in tree.each("transitions"):
             kind = "hexstr" if each.find("type") is None else each["type"].string()
             if kind == "default" or each["value"].value == "default":
                 default = self.next(each, "next_state")
@@ -72,20 +75,24 @@ class _ParserLoader:
                 raise each["type"].wrong("'default', 'hexstr' or 'parse_vset'")
         return ir.ParserState(
             tree["name"].string(),
-            tuple(self.operation(each) for each in tree["parser_ops"]),
+            tuple(part for each in tree.each("parser_ops") for part in self.operations(each)),
             key,
             tuple(transitions),
             default,
         )
 
-    def operation(self, tree: Tree) -> ir.ParserOperation:  # noqa: PLR0911 - one per operation
+    def operations(self, tree: Tree) -> tuple[ir.ParserOperation, ...]:
+        """What one operation of the document becomes."""
         name, parameters = tree["op"].string(), tree["parameters"]
+        if name == "extract":
+            return self.extract(parameters.exactly(1), None)
+        if name == "extract_VL":
+            return self.extract(parameters.exactly(2), self.expressions.data(parameters[1]))
+        return (self.operation(tree, name, parameters),)
+
+    def operation(self, tree: Tree, name: str, parameters: Tree) -> ir.ParserOperation:
         make = self.expressions
         match name:
-            case "extract":
-                return self.extract(parameters.exactly(1), None)
-            case "extract_VL":
-                return self.extract(parameters.exactly(2), make.data(parameters[1]))
             case "set":
                 return self.set(parameters.exactly(2))
             case "verify":
@@ -104,7 +111,9 @@ class _ParserLoader:
             return ir.Const(tree.integer())
         return self.expressions.data(tree)
 
-    def extract(self, parameters: Tree, length: ir.DataExpression | None) -> ir.Extract:
+    def extract(
+        self, parameters: Tree, length: ir.DataExpression | None
+    ) -> tuple[ir.ParserOperation, ...]:
         kind, value = parameters[0]["type"].string(), parameters[0]["value"]
         target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext
         names = self.names
@@ -121,9 +130,36 @@ class _ParserLoader:
             type_index = names.instances[names.all_unions[union].headers[target.position]].type
         else:
             raise parameters[0]["type"].wrong("'regular', 'stack' or 'union_stack'")
-        if (names.types[type_index].variable is None) != (length is None):
+        variable = names.types[type_index].variable is not None
+        if variable and length is None and type_index in names.lengths:
+            return self.extract_stated(target, type_index, parameters)
+        if variable != (length is not None):
             raise parameters.wrong("a length if and only if the header has a varbit field")
-        return ir.Extract(target, length)
+        return (ir.Extract(target, length),)
+
+    def extract_stated(
+        self, target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext, kind: int, where: Tree
+    ) -> tuple[ir.ParserOperation, ...]:
+        """P4_14: the type states the length of its variable field, by the header's own fields.
+
+        They are read ahead of the extraction, which needs the length.
+        """
+        if not isinstance(target, ir.HeaderRef):
+            raise UnsupportedError(
+                f"{where.path}: an element of a stack whose type states its own length (P4_14) is "
+                "not supported; compile the program as P4_16"
+            )
+        fields = self.names.types[kind].fields
+        # "local" numbers the fields of the header itself.
+        own = Expressions(self.names, len(fields)).data(self.names.lengths[kind])
+        used = sorted({node.index for node in walk(own) if isinstance(node, ir.Local)})
+        of = {i: ir.FieldRef(target.header, i) for i in used}
+        ahead = [
+            ir.SetFromLookahead(field, ir.Lookahead(fields[i].offset, fields[i].width))
+            for i, field in of.items()
+        ]
+        length = rebuild(own, lambda node: of[node.index] if isinstance(node, ir.Local) else node)
+        return (*ahead, ir.Extract(target, length))
 
     def set(self, parameters: Tree) -> ir.ParserOperation:
         target = self.expressions.lvalue(parameters[0])
@@ -217,13 +253,30 @@ def load_value_sets(root: Tree) -> tuple[ir.ValueSet, ...]:
 
 
 def load_calculations(root: Tree, names: Names) -> tuple[ir.Calculation, ...]:
-    """All named calculations."""
-    return tuple(
+    """All named calculations, and one for each checksum of type ``ipv4``."""
+    named = [
         ir.Calculation(
-            tree["name"].string(), tree["algo"].string(), calculation_inputs(tree["input"], names)
+            tree["name"].string(),
+            tree["algo"].string(),
+            calculation_inputs(tree.array("input"), names),
         )
         for tree in root.each("calculations")
-    )
+    ]
+    ipv4 = [tree for tree in root.each("checksums") if tree["type"].string() == "ipv4"]
+    return (*named, *(_ipv4(tree, names) for tree in ipv4))
+
+
+def _ipv4(tree: Tree, names: Names) -> ir.Calculation:
+    """The checksum of a whole IPv4 header, without the two bytes that hold it."""
+    target = names.field(tree["target"])
+    fields = names.types[names.instances[target.header].type].fields
+    if target.field == ir.VALID or (fields[target.field].offset, fields[target.field].width) != (
+        80,
+        16,
+    ):
+        raise tree["target"].wrong("the 16 bits after the first 80 of an IPv4 header")
+    others = (ir.FieldRef(target.header, i) for i in range(len(fields)) if i != target.field)
+    return ir.Calculation(tree["name"].string(), "csum16", tuple(others))
 
 
 def calculation_inputs(trees: Tree, names: Names) -> tuple[ir.CalculationInput, ...]:
@@ -254,19 +307,18 @@ def constant(tree: Tree) -> ir.CalculationConstant:
 def load_checksums(root: Tree, names: Names) -> tuple[ir.Checksum, ...]:
     """All checksums to verify and to update, in the order of the document."""
     make = Expressions(names)
+    ipv4 = itertools.count(len(names.calculations.by_name))  # after the named ones
     checksums = []
     for tree in root.each("checksums"):
-        if tree["type"].string() != "generic":
-            raise UnsupportedError(
-                f"{tree.path}.type: a checksum of type {tree['type'].value!r} is not supported; "
-                "compile the program as P4_16, which makes them generic"
-            )
+        kind = tree["type"].string()
+        if kind not in ("generic", "ipv4"):
+            raise tree["type"].wrong("'generic' or 'ipv4'")
         condition = tree.find("if_cond")
         checksums.append(
             ir.Checksum(
                 tree["name"].string(),
                 names.field(tree["target"]),
-                names.calculations.of(tree["calculation"]),
+                next(ipv4) if kind == "ipv4" else names.calculations.of(tree["calculation"]),
                 tree.flag("update", default=True),
                 tree.flag("verify", default=True),
                 None if condition is None else make.boolean(condition),

@@ -82,10 +82,12 @@ class PipelineLoader:
         self.action_ids = action_ids
         self.trees = list(root["pipelines"])
         for tree in self.trees:
-            names.tables.add_all(tree["tables"])
-            names.conditionals.add_all(tree["conditionals"])
+            names.tables.add_all(tree.each("tables"))
+            names.conditionals.add_all(tree.each("conditionals"))
             names.action_calls.add_all(tree.each("action_calls"))
             names.action_profiles.add_all(tree.each("action_profiles"))
+        for tree in self._with_own_profile():
+            names.action_profiles.add_named(tree["act_prof_name"])
         self.direct_counters = {
             tree["binding"].string(): names.counters.of(tree["name"])
             for tree in root.each("counter_arrays")
@@ -125,7 +127,7 @@ class PipelineLoader:
                 self.node(tree.find("false_next")),
             )
             for pipeline in self.trees
-            for tree in pipeline["conditionals"]
+            for tree in pipeline.each("conditionals")
         )
 
     def action_calls(self) -> tuple[ir.ActionCall, ...]:
@@ -140,15 +142,25 @@ class PipelineLoader:
         )
 
     def action_profiles(self) -> tuple[ir.ActionProfile, ...]:
-        return tuple(
-            self._action_profile(tree)
+        listed = [
+            self._action_profile(tree, tree["name"].string())
             for pipeline in self.trees
             for tree in pipeline.each("action_profiles")
-        )
+        ]
+        own = self._with_own_profile()
+        return (*listed, *(self._action_profile(t, t["act_prof_name"].string()) for t in own))
 
-    def _action_profile(self, tree: Tree) -> ir.ActionProfile:
+    def _with_own_profile(self) -> list[Tree]:
+        """The tables that describe their action profile themselves, as JSON before 2.5 does."""
+        tables = [tree for pipeline in self.trees for tree in pipeline.each("tables")]
+        return [
+            tree
+            for tree in tables
+            if tree.find("action_profile") is None and tree.find("act_prof_name") is not None
+        ]
+
+    def _action_profile(self, tree: Tree, name: str) -> ir.ActionProfile:
         selector = tree.find("selector")
-        name = tree["name"].string()
         return ir.ActionProfile(
             name,
             tree["max_size"].size(),
@@ -157,25 +169,29 @@ class PipelineLoader:
             else ir.Calculation(
                 name,
                 selector["algo"].string(),
-                calculation_inputs(selector["input"], self.names),
+                calculation_inputs(selector.array("input"), self.names),
             ),
         )
 
     def tables(self) -> tuple[ir.Table, ...]:
-        return tuple(self._table(tree) for pipeline in self.trees for tree in pipeline["tables"])
+        return tuple(
+            self._table(tree) for pipeline in self.trees for tree in pipeline.each("tables")
+        )
 
     def _table(self, tree: Tree) -> ir.Table:
         name = tree["name"].string()
         kind = tree["type"].string()
         if kind not in _TABLE_KINDS:
             raise tree["type"].wrong(f"one of {', '.join(_TABLE_KINDS)}")
-        keys = tuple(self._key(part) for part in tree["key"])
+        keys = tuple(self._key(part) for part in tree.each("key"))
         actions = self._actions(tree)
         follow = tree["next_tables"]
         by_hit = follow.holds("__HIT__") or follow.holds("__MISS__")
         default, default_tree = self._default(tree, actions), tree.find("default_entry")
         entries = tree.find("entries")
         profile = tree.find("action_profile")
+        if profile is None:
+            profile = tree.find("act_prof_name")
         meter = tree.find("direct_meters")
         return ir.Table(
             name=name,
@@ -239,10 +255,10 @@ class PipelineLoader:
         if tree.find("action_ids") is not None:
             return tuple(self.action_ids.of_id(each) for each in tree["action_ids"])
         by_name = {action.name: i for i, action in reversed(list(enumerate(self.actions)))}
-        for each in tree["actions"]:
+        for each in tree.each("actions"):
             if each.string() not in by_name:
                 raise unknown_name("action", each.string(), by_name, each)
-        return tuple(by_name[each.string()] for each in tree["actions"])
+        return tuple(by_name[each.string()] for each in tree.each("actions"))
 
     def _action_entry(self, tree: Tree, allowed: tuple[int, ...]) -> ir.ActionEntry:
         action = self.action_ids.of_id(tree["action_id"])

@@ -54,14 +54,12 @@ class HeaderType:
         width: sum of the fixed fields' bits.
         max_bytes: greatest length of a header with a variable field, 65535 if the program has no
             limit; 0 without a variable field.
-        length: length in bits of the variable field if the type states it (P4_14), else None.
     """
 
     name: str
     fields: tuple[Field, ...]
     width: int
     max_bytes: int
-    length: DataExpression | None
 
     @property
     def variable(self) -> int | None:
@@ -614,7 +612,7 @@ class Program:
 
     Attributes:
         name: name of the source in the JSON, for display.
-        version: of the JSON format.
+        version: of the JSON format; () if the document states none.
         fingerprint: SHA-256 (hex) of the JSON without source positions. Equal programs have equal
             fingerprints; caches use it.
         errors: name to code, including the core library's errors.
@@ -624,7 +622,7 @@ class Program:
     """
 
     name: str
-    version: tuple[int, int]
+    version: tuple[int, ...]
     fingerprint: str
     header_types: tuple[HeaderType, ...]
     headers: tuple[Header, ...]

@@ -122,16 +122,3 @@ def with_stated_lengths(document: dict[str, Any], lengths: dict[str, Any]) -> di
             if each["op"] == "extract_VL" and of_headers[header] in lengths:
                 each.update(op="extract", parameters=each["parameters"][:1])
     return old
-
-
-def operation(op: str, left: Any, right: Any) -> dict[str, Any]:
-    """An expression; an operand that is an integer is the number of a field or argument."""
-    sides = [
-        {"type": "local", "value": side} if isinstance(side, int) else side
-        for side in (left, right)
-    ]
-    return {"type": "expression", "value": {"op": op, "left": sides[0], "right": sides[1]}}
-
-
-def constant(value: int) -> dict[str, Any]:
-    return {"type": "hexstr", "value": hex(value)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from innet.core.errors import ProgramError, UnknownNameError
+from innet.core.recursion import allow_nesting
 from innet.switch import ir
 
 MAX_WIDTH = 1 << 16
@@ -19,9 +20,11 @@ compute with integers that fill the memory."""
 MAX_SIZE = (1 << 32) - 1
 """Cells of a register or counter, entries of a table. v1model counts them in 32 bits."""
 
-MAX_DEPTH = 400
-"""Nested arrays and objects. An operation takes two levels, so that 200 operations may be nested.
-Functions that walk them later then fit into Python's stack."""
+MAX_DEPTH = 1000
+"""Nested arrays and objects, as BMv2's reader of JSON takes them. An operation takes two levels."""
+
+_ORDINARY_DEPTH = 100
+"""Functions that walk deeper parts need more nested calls than Python allows by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,13 @@ class Tree:
         return self._member(self.value[key], f"{self.path}.{key}" if self.path else key)
 
     def _member(self, value: Any, path: str) -> Tree:
+        if self.depth >= _ORDINARY_DEPTH:
+            allow_nesting()
         if self.depth == MAX_DEPTH:
-            raise ProgramError(f"{path[:100]}...: nested deeper than {MAX_DEPTH} levels")
+            raise ProgramError(
+                f"{path[:100]}...: nested deeper than {MAX_DEPTH} levels, which simple_switch "
+                "does not load either"
+            )
         return Tree(value, path, self.depth + 1)
 
     def find(self, key: str) -> Tree | None:

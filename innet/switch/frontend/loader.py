@@ -20,9 +20,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from innet.core.errors import InputError, ProgramError
+from innet.core.recursion import allow_nesting
 from innet.switch import ir
 from innet.switch.frontend.expressions import Expressions, Primitives
 from innet.switch.frontend.json_tree import MAX_WIDTH, Index, Names, Tree
@@ -37,6 +38,8 @@ from innet.switch.frontend.parser import (
 from innet.switch.frontend.pipelines import PipelineLoader, refuse_cycles
 
 MAJOR_VERSION = 2
+
+_Loaded = TypeVar("_Loaded")
 
 MAX_RATES = 64
 """The most rates of a meter. p4c gives every meter two."""
@@ -68,7 +71,7 @@ def load_program(source: str | Path | Mapping[str, Any] | ir.Program) -> ir.Prog
 
 def load_text(text: bytes) -> ir.Program:
     """``load_program`` of a program's JSON as text, which must be JSON."""
-    return _once(text, json.loads)
+    return _once(text, _loads)
 
 
 _KEPT = 16
@@ -90,9 +93,18 @@ def _once(text: bytes, parse: Callable[[bytes], Any]) -> ir.Program:
 def _from_document(document: Any) -> ir.Program:
     try:
         with _no_collection():
-            return _load(Tree(document))
+            return _nested(lambda: _load(Tree(document)))
     except RecursionError:
         raise ProgramError("the program's parts are nested too deeply to be read") from None
+
+
+def _nested(function: Callable[[], _Loaded]) -> _Loaded:
+    """What ``function`` returns, with more nested calls if it needs them."""
+    try:
+        return function()
+    except RecursionError:
+        allow_nesting()
+        return function()
 
 
 @contextlib.contextmanager
@@ -133,9 +145,13 @@ def _read(path: Path) -> bytes:
         raise ProgramError(f"{path}: no JSON, so no compiled P4 program: {error}") from error
 
 
+def _loads(text: bytes) -> Any:
+    return _nested(lambda: json.loads(text))
+
+
 def _parse(path: Path, text: bytes) -> Any:
     try:
-        return json.loads(text)
+        return _loads(text)
     except (ValueError, RecursionError) as error:
         if path.suffix == ".p4":
             raise ProgramError(

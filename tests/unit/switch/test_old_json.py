@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.old_json import aged, constant, operation, with_stated_lengths
+from support.json_expressions import constant, operation
+from support.old_json import aged, with_stated_lengths
 
 from innet import programs
 from innet.core.errors import ProgramError, UnsupportedError

@@ -9,12 +9,12 @@ is out of bounds, the leaf is None: it reads as an invalid header of zeros and i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from innet.switch import ir
-from innet.switch.ir.tree import rebuild
+from innet.switch.ir.tree import members, rebuild
 from innet.switch.jit import lowered
 from innet.switch.state.entries import word_count
 
@@ -25,6 +25,9 @@ Arguments = Callable[[int], lowered.Expression]
 _UINT64 = (1 << 64) - 1
 #: So many parts of a conjunction are written one after the other.
 _FLAT = 16
+#: Deeper expressions are computed in steps: Python parses 200 nested parentheses, and an operation
+#: may be written with four.
+_MOST_NESTED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,58 @@ class Resolver:
 
     def resolve(self, expression: Any) -> Any:
         """An integer or a boolean that emitted code can compute."""
-        return rebuild(expression, self._replace)
+        return self._in_steps(rebuild(expression, self._replace))[0]
+
+    def _in_steps(self, node: Any) -> tuple[Any, int]:
+        """``node`` with variables for what is nested too deeply, and how deep it is then."""
+        depth, changes = 0, {}
+        for name in members(type(node)) or ():
+            old = getattr(node, name)
+            new, below = self._in_steps(old)
+            depth = max(depth, below + 1)
+            if new is not old:
+                changes[name] = new
+        node = replace(node, **changes) if changes else node
+        short = self._short(node) if depth >= _MOST_NESTED else None
+        return (node, depth) if short is None else (short, 1)
+
+    def _short(self, node: Any) -> Any:
+        """A variable for a resolved expression, None where its range is not known."""
+        match node:
+            case ir.Binary(ir.DataOperator.TWO_COMP_MOD, value, ir.Const(width)):
+                return replace(node, left=self.named(value, width))
+            case ir.Binary(ir.DataOperator.SAT_CAST, _, ir.Const(width) as bits):
+                return ir.Binary(ir.DataOperator.TWO_COMP_MOD, self.named(node, width), bits)
+        if isinstance(node, ir.BoolExpression):
+            return ir.DataToBool(self.named(ir.BoolToData(node), 1))
+        width = self._unsigned_bits(node)
+        return None if width is None else self.named(node, width)
+
+    def _unsigned_bits(self, node: Any) -> int | None:  # noqa: PLR0911 - one return per kind
+        """Bits that hold a resolved integer, None if it may be negative or is not known to end."""
+        match node:
+            case ir.Const(value):
+                return None if value < 0 else max(1, value.bit_length())
+            case ir.FieldRef():
+                return None if self._is_signed(node) else self._width(node)
+            case lowered.Scalar(_, low, high):
+                return None if low < 0 else high.bit_length()
+            case ir.BoolToData():
+                return 1
+            case ir.Choice(_, left, right):
+                sides = [self._unsigned_bits(left), self._unsigned_bits(right)]
+            case ir.Binary(ir.DataOperator.USAT_CAST, _, ir.Const(width)):
+                return width
+            case ir.Binary(ir.DataOperator.SHIFT_RIGHT, left, _):
+                return self._unsigned_bits(left)
+            case ir.Binary(ir.DataOperator.AND, left, right):
+                known = [self._unsigned_bits(side) for side in (left, right)]
+                return min((width for width in known if width is not None), default=None)
+            case ir.Binary(ir.DataOperator.OR | ir.DataOperator.XOR, left, right):
+                sides = [self._unsigned_bits(left), self._unsigned_bits(right)]
+            case _:
+                return None
+        return None if None in sides else max(width for width in sides if width is not None)
 
     def _replace(self, node: Any) -> Any:  # noqa: PLR0911, PLR0912 - one branch per node
         program = self.program

@@ -92,6 +92,7 @@ def _words(name: str, ports: tuple[str, str], port: int) -> list[str]:
     if name == "bare forwarder":
         return [sys.executable, "-m", "benchmarks.drop_in", "--forward", ",".join(ports)]
     options = ["-i", f"1@{ports[0]}", "-i", f"2@{ports[1]}", "--thrift-port", str(port)]
+    options += ["--notifications-addr", f"ipc:///tmp/innet-{port}.ipc"]  # else that of all switches
     if name == "simple_switch":
         return [str(find_simple_switch(None)[0]), *options, "-L", "off", str(PROGRAM)]
     module = [sys.executable, "-m", "innet.processes.start_switch"]

@@ -263,6 +263,15 @@ class P4Switch(Switch):
         self.process: ChildProcess | None = None
         self._control: CommandClient | None = None
         self._end = 0.0
+        # By default the address is the same for all switches of a device_id on this machine, which
+        # share its files, and simple_switch ends if another one has it. A socket's path is short.
+        self._sockets = Path(tempfile.mkdtemp(prefix="innet-", dir="/tmp"))
+        atexit.register(shutil.rmtree, self._sockets, ignore_errors=True)
+
+    @property
+    def notifications(self) -> str:
+        """Its nanomsg address for digests, idle entries and ports."""
+        return f"ipc://{self._sockets}/notifications.ipc"
 
     @abstractmethod
     def _executable(self) -> Sequence[str | Path]:
@@ -320,6 +329,8 @@ class P4Switch(Switch):
         for port, interface in interfaces.items():
             words += ["-i", f"{port}@{interface}"]
         words += ["--thrift-port", str(self.thrift_port), "--device-id", str(self.device_id)]
+        self._sockets.mkdir(mode=0o700, exist_ok=True)  # if it was stopped before
+        words += ["--notifications-addr", self.notifications]
         if self.log_level != "off":
             words += ["--log-file", self.folder / f"{self.name}-packets", "--log-flush"]
             words += ["--log-level", self.log_level]
@@ -419,6 +430,7 @@ class P4Switch(Switch):
         if self.process is not None:
             self.process.end()
             self.process = None
+        shutil.rmtree(self._sockets, ignore_errors=True)
         super().stop(deleteIntfs)
 
 

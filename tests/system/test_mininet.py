@@ -31,7 +31,7 @@ if not missing():
     from innet.mininet import allreduce, training
     from innet.mininet.debian import Topo
     from innet.mininet.network import network, temporary_folder
-    from innet.mininet.nodes import BuiltinSwitch, network_namespace_of
+    from innet.mininet.nodes import Bmv2Switch, BuiltinSwitch, network_namespace_of
     from innet.mininet.worker_pool import WorkerPool
 
 pytestmark = [
@@ -285,13 +285,31 @@ def test_a_thrift_port_in_use_is_named():
                 switch.start([])
 
 
+@pytest.mark.bmv2
+@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+def test_another_simple_switch_on_the_machine_is_not_in_the_way(tmp_path):
+    """Which has the notifications address that simple_switch takes by default."""
+    topo = Topo()
+    forward = Path(__file__).parents[2] / "p4" / "examples" / "forward.json"
+    topo.addSwitch("s1", cls=Bmv2Switch, program=forward, folder=tmp_path, device_id=54321)
+    address = Path("/tmp/bmv2-54321-notifications.ipc")
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as other:
+        other.bind(str(address))
+        try:
+            other.listen()
+            with network(topo) as net:
+                assert net.switches[0].command("show_ports") is not None
+        finally:
+            address.unlink()
+
+
 def test_a_program_that_is_none_is_named(tmp_path):
 
     wrong = tmp_path / "wrong.json"
     for text, why in (
         ("{}", "no compiled P4 program: .*pipelines"),
         ("not JSON", "no JSON"),
-        ('{"__meta__": {"version": [2, 23]}}', "expected a field"),
+        ('{"__meta__": {"version": [2, 23]}}', "expected a member"),
     ):
         wrong.write_text(text)
         topo = Topo()

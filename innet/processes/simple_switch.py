@@ -585,6 +585,8 @@ def compile_program(path: Path, drop_port: int) -> None:
 def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     """simple_switch's options; those of the target may stand behind ``--``, as there.
 
+    As there, the first word that is no option is the program. ``ignored`` holds the others.
+
     Raises:
         InputError: an option that does not work here, named with what to do instead.
     """
@@ -635,7 +637,14 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     )
     extra.add_argument("--seed", type=int, default=0, help="of the program's random() (0)")
     extra.add_argument("--compile", type=Path, help=argparse.SUPPRESS)
-    return parser.parse_args(_with_pcap(words))
+    options, others = parser.parse_known_args(_with_pcap(words))
+    if any(word.startswith("-") for word in others):
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    if options.no_p4 and options.program is not None:
+        others.insert(0, options.program)
+        options.program = None
+    options.ignored = others
+    return options
 
 
 def _seconds(word: str) -> int:
@@ -676,7 +685,12 @@ def interfaces_of(given: Sequence[str]) -> dict[int, str]:
 
 def config_of(name: str) -> str:
     """The JSON of a program, as it is in its file if that is not compressed."""
-    document = open_document(name)  # errors name the file
+    try:
+        document = open_document(name)  # errors name the file
+    except InnetError as error:
+        if "@" not in name:
+            raise
+        raise ProgramError(f"{str(error).rstrip('.')}{_hint(name)}.") from None
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return Path(name).read_text(encoding="utf-8")
     return json.dumps(document)
@@ -698,6 +712,10 @@ def notifications_of(address: str | None, device_id: int, log: Log) -> Notificat
     except NetworkError as error:
         log("warn", f"No notifications are sent: {error} --device-id N gives another address")
         return None
+
+
+def _hint(words: str) -> str:
+    return ". Each interface needs an -i of its own: -i PORT@NAME" if "@" in words else ""
 
 
 def _check_numbers(options: argparse.Namespace) -> None:
@@ -733,12 +751,11 @@ def run(
         InnetError: an option cannot be used.
     """
     _check_numbers(options)
-    if options.no_p4 == (options.program is not None):
-        raise InputError(
-            "--no-p4 and a program exclude each other."
-            if options.no_p4
-            else "name the JSON of a program, or start with --no-p4."
-        )
+    if options.ignored:
+        words = " ".join(options.ignored)
+        print(f"warning: ignored, as simple_switch does: {words}{_hint(words)}", file=sys.stderr)
+    if options.program is None and not options.no_p4:
+        raise InputError("name the JSON of a program, or start with --no-p4.")
     if options.pcap is not None and not Path(options.pcap).is_dir():
         raise InputError(f"--pcap={options.pcap}: there is no such folder.")
     interfaces = {} if options.packet_in is not None else interfaces_of(options.interface)

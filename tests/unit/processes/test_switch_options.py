@@ -41,7 +41,7 @@ def test_each_option_of_simple_switch_is_taken(option):
         assert found is True
     elif value is not None:
         assert str(found) == value or found == [value]
-    assert options.program == "program.json"
+    assert options.program == (None if option == "--no-p4" else "program.json")
 
 
 @pytest.mark.parametrize("option", sorted(REFUSED))
@@ -63,6 +63,36 @@ def test_the_folder_of_captures_may_be_a_word_of_its_own(tmp_path):
     assert (options.pcap, options.program) == (str(tmp_path), "x.json")
     options = options_of(["--pcap", "x.json"])
     assert (options.pcap, options.program) == (".", "x.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "ignored"),
+    [
+        (["x.json", "-i", "2@b", "3@c"], "x.json", ["3@c"]),
+        (["-i", "2@b", "x.json", "y.json", "--device-id", "1", "z"], "x.json", ["y.json", "z"]),
+        (["x.json", "--", "--priority-queues", "8", "more"], "x.json", ["more"]),
+        (["--no-p4", "x.json", "3@c"], None, ["x.json", "3@c"]),
+        (["x.json"], "x.json", []),
+    ],
+)
+def test_words_too_many_are_ignored_as_simple_switch_does(words, program, ignored):
+    options = options_of(words)
+    assert (options.program, options.ignored) == (program, ignored)
+
+
+def test_words_too_many_are_said(capsys):
+    assert main(["absent.json", "-i", "2@b", "3@c"]) == 1
+    said = capsys.readouterr().err
+    assert "warning: ignored, as simple_switch does: 3@c. Each interface needs an -i" in said
+    assert main(["-i", "2@b", "3@c", "absent.json"]) == 1
+    assert "error: 3@c: no such file" in (said := capsys.readouterr().err)
+    assert said.endswith("Each interface needs an -i of its own: -i PORT@NAME.\n")
+
+
+def test_an_unknown_option_is_still_an_error(capsys):
+    with pytest.raises(SystemExit):
+        options_of(["x.json", "--bogus", "word"])
+    assert "unrecognized arguments: --bogus" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])

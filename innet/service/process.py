@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ _END_SECONDS = 15.0
 _LOST_SECONDS = 5.0  # for a process whose connections have ended
 _LONGEST_REST = 10.0  # for workers that are still connected when the parent has ended
 _LISTENING = "listening at "
+_REFUSING = "cannot start: "
 _VARIABLES = {"values_per_packet": "INNET_VALUES", "jobs": "INNET_JOBS"}
 
 # ------------------------------------------------------------------ in the service's process
@@ -83,7 +84,7 @@ def main() -> int:
             threading.Thread(target=_end_with_input, args=(service,), daemon=True).start()
             service.run()
     except InnetError as error:
-        print(error, file=sys.stderr)
+        print(f"{_REFUSING}{' '.join(str(error).split())}", flush=True)
         return 1
     return 0
 
@@ -214,6 +215,9 @@ class LocalSwitch:
             except BaseException:
                 self._process.kill()
                 raise
+        if line.startswith(_REFUSING):
+            self._process.kill()
+            raise _refusal(line.removeprefix(_REFUSING), given)
         self.address = line.removeprefix(_LISTENING)
 
     def _hear(self) -> str:
@@ -244,6 +248,14 @@ class LocalSwitch:
         self._process.close_input()
         self._process.wait(_END_SECONDS)
         self._process.kill()
+
+
+def _refusal(reason: str, given: Mapping[str, int]) -> InnetError:
+    """Why the service does not start. ``given``: by setting, what variables ask for."""
+    if not given:
+        return NetworkError(f"the switch process cannot start: {reason}")
+    said = ", ".join(f"{_VARIABLES[key]}={value}" for key, value in given.items())
+    return ConfigError(f"the switch process cannot start with {said}: {reason}")
 
 
 def _number(variable: str) -> int:

@@ -1,0 +1,28 @@
+"""The switch process that a process starts for itself, where it cannot start."""
+
+from __future__ import annotations
+
+import pytest
+
+from innet.core.errors import ConfigError, NetworkError
+from innet.service import process
+from innet.service.process import LocalSwitch
+
+
+def test_too_many_jobs_are_said_in_one_line(monkeypatch):
+    monkeypatch.setenv("INNET_JOBS", "16")
+    with pytest.raises(ConfigError) as refused:
+        LocalSwitch()
+    said = str(refused.value)
+    assert said.startswith("the switch process cannot start with INNET_JOBS=16: 16 jobs of up to")
+    assert "room for 1 to 15" in said
+    assert "\n" not in said
+
+
+def test_another_reason_is_said_in_one_line_too(monkeypatch):
+    monkeypatch.delenv("INNET_JOBS", raising=False)
+    monkeypatch.delenv("INNET_VALUES", raising=False)
+    taken = process.ServiceSettings(listen="192.0.2.1:1", key="k" * 32)  # no address of a machine
+    monkeypatch.setattr(process, "validate", lambda *_, **__: taken)
+    with pytest.raises(NetworkError, match=r"^the switch process cannot start: .*192\.0\.2\.1"):
+        LocalSwitch()

@@ -147,15 +147,26 @@ class DigestInfo:
 
 @dataclass(frozen=True, slots=True)
 class HeaderInfo:
-    """A controller header: its fields as (id, name, bits in the packet, codec), in order."""
+    """A controller header: its fields as (id, name, bits in the packet, codec), in order.
+
+    ``unknown``: why its fields are not known, which only packets need; empty if they are.
+    """
 
     name: str
     fields: tuple[tuple[int, str, int, Codec], ...]
+    unknown: str = ""
 
     @property
     def length(self) -> int:
         """Bytes of the header."""
-        return sum(width for _, _, width, _ in self.fields) // 8
+        return (sum(width for _, _, width, _ in self.fields) + 7) // 8
+
+    @property
+    def padding(self) -> int:
+        """Bits behind the fields that fill the last byte. Only a header that no packet of the
+        program has needs them.
+        """
+        return -sum(width for _, _, width, _ in self.fields) % 8
 
 
 class P4Index:
@@ -437,16 +448,21 @@ class P4Index:
             if translated is None:
                 width, codec = part.bitwidth, Codec(part.bitwidth)
             else:
-                width = self._width_in_header(each, part.name)
-                codec = self._translated(translated, width)
+                found = self._width_in_header(each, part.name)
+                if found is None:
+                    names = ", ".join(part.name for part in each.metadata)
+                    why = (
+                        f"the program has no header with the fields {names} of controller header "
+                        f"{each.preamble.name}, so the bits of {part.name} in packets are not known"
+                    )
+                    return HeaderInfo(each.preamble.name, (), why)
+                width, codec = found, self._translated(translated, found)
             fields.append((part.id, part.name, width, codec))
-        header = HeaderInfo(each.preamble.name, tuple(fields))
-        if sum(width for _, _, width, _ in fields) % 8:
-            raise invalid(f"controller header {each.preamble.name} does not fill whole bytes")
-        return header
+        return HeaderInfo(each.preamble.name, tuple(fields))
 
-    def _width_in_header(self, header: Any, name: str) -> int:
-        """Bits of a translated field in packets, which P4Info does not tell.
+    def _width_in_header(self, header: Any, name: str) -> int | None:
+        """Bits of a translated field in packets, which P4Info does not tell. None if the program
+        has no such header.
 
         P4Info has the name of the annotation ``@controller_header``, but not the header's own. So
         the header is known by the names of its fields, and first by its name where it is the same.
@@ -458,7 +474,4 @@ class P4Index:
             widths = {each.name: each.width for each in described.fields}
             if all(each in widths for each in wanted):
                 return widths[name]
-        raise invalid(
-            f"the program has no header with the fields {', '.join(wanted)} of controller header "
-            f"{header.preamble.name}, so the bits of {name} in packets are not known"
-        )
+        return None

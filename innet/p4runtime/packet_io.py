@@ -8,10 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from innet.p4runtime.messages import p4
-from innet.p4runtime.p4info import P4Index
+from innet.p4runtime.p4info import HeaderInfo, P4Index
 from innet.p4runtime.status import Code, StatusError, invalid
 
 _LONGEST_PACKET = 10_000  # bytes with the controller's header
+
+
+def _header(index: P4Index, name: str, code: Code) -> HeaderInfo | None:
+    header = index.headers.get(name)
+    if header is not None and header.unknown:
+        raise StatusError(code, header.unknown)
+    return header
 
 
 def packet_out(index: P4Index, message: Any) -> bytes:
@@ -20,7 +27,7 @@ def packet_out(index: P4Index, message: Any) -> bytes:
     Raises:
         StatusError: metadata that P4Info does not describe so; a packet that is too long.
     """
-    header = index.headers.get("packet_out")
+    header = _header(index, "packet_out", Code.INVALID_ARGUMENT)
     if header is None:
         if message.metadata:
             raise invalid("P4Info has no header packet_out, so packets have no metadata")
@@ -39,7 +46,7 @@ def packet_out(index: P4Index, message: Any) -> bytes:
             number = number << width | value
         if given:
             raise invalid(f"packet_out has no metadata with id {min(given)}")
-        front = number.to_bytes(header.length, "big")
+        front = (number << header.padding).to_bytes(header.length, "big")
     if len(front) + len(message.payload) > _LONGEST_PACKET:
         raise invalid(f"a packet has at most {_LONGEST_PACKET} bytes with its metadata")
     return front + bytes(message.payload)
@@ -49,9 +56,10 @@ def packet_in(index: P4Index, data: bytes) -> Any:
     """The PacketIn of a packet that left at the CPU port.
 
     Raises:
-        StatusError: INTERNAL, it is shorter than the header that P4Info describes.
+        StatusError: INTERNAL, it is shorter than the header that P4Info describes, or the program
+            has no such header.
     """
-    header = index.headers.get("packet_in")
+    header = _header(index, "packet_in", Code.INTERNAL)
     message = p4.PacketIn()
     if header is None:
         message.payload = data
@@ -62,7 +70,8 @@ def packet_in(index: P4Index, data: bytes) -> Any:
             f"a packet of {len(data)} bytes left at the CPU port without the header packet_in",
         )
     number = int.from_bytes(data[: header.length], "big")
-    left = 8 * header.length
+    number >>= header.padding
+    left = 8 * header.length - header.padding
     for metadata_id, _, width, codec in header.fields:
         left -= width
         value = number >> left & ((1 << width) - 1)

@@ -479,8 +479,36 @@ class TestPackets:
         header = P4Index(info, renamed, None).headers["packet_out"]
         assert [width for _, _, width, _ in header.fields] == [9, 7]
         out.metadata[0].name = "no_field"
+        index = P4Index(info, renamed, None)  # only a packet needs it
+        assert packet_in(index, b"\x81\x05abc").payload == b"abc"
         with pytest.raises(StatusError, match="no header with the fields no_field, flags"):
-            P4Index(info, renamed, None)
+            packet_out(index, p4.PacketOut(payload=b"abc"))
+
+    @pytest.mark.parametrize("name", ["packet_in", "other"])
+    def test_a_header_that_the_program_does_not_use(self, name):
+        """PI rounds its bits up to bytes, and asks for nothing else."""
+        info = p4info_of("p4runtime_io")
+        (unused,) = (
+            each for each in info.controller_packet_metadata if each.preamble.name == "packet_in"
+        )
+        unused.preamble.name = name
+        del unused.metadata[1]  # 9 bits are left
+        c = Client("p4runtime_io", info)
+        assert self.out(c, (1, b"\x01\x02"), (2, b"\x05")) == b"\x81\x05abc"
+        if name == "packet_in":
+            message = packet_in(c.pipeline.index, b"\x81\x05abc")
+            assert [each.value for each in message.metadata] == [b"\x01\x02"]
+            assert message.payload == b"abc"
+
+    def test_an_unused_header_whose_port_is_translated_to_strings(self):
+        info = p4info_of("p4runtime_io")
+        info.type_info.new_types["port_t"].translated_type.uri = "example.org/PortName"
+        info.type_info.new_types["port_t"].translated_type.sdn_string.SetInParent()
+        unused = info.controller_packet_metadata.add()
+        unused.preamble.name, unused.preamble.id = "unused", 0x04000077
+        unused.metadata.add(id=1, name="nowhere").type_name.name = "port_t"
+        c = Client("p4runtime_io", info)
+        assert self.out(c, (1, b"\x01\x02"), (2, b"\x05")) == b"\x81\x05abc"
 
     def test_in(self, io):
         message = packet_in(io.pipeline.index, b"\x81\x05abc")

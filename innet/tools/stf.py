@@ -45,6 +45,15 @@ class Names:
         names = [each.name for each in actions]
         return actions[_find("action", name, names, of=f"table {table.name}")]
 
+    def profile(self, name: str) -> tuple[ir.ActionProfile, ir.Table]:
+        """An action profile, and one of the tables that have it, whose actions are its own."""
+        profiles = self.program.action_profiles
+        found = _find("action profile", name, [each.name for each in profiles])
+        tables = [each for each in self.program.tables if each.action_profile == found]
+        if not tables:
+            raise ControlError(f"no table has the action profile {profiles[found].name}")
+        return profiles[found], tables[0]
+
     def counter(self, name: str) -> ir.CounterArray:
         counters = self.program.counters
         return counters[_find("counter", name, [each.name for each in counters])]
@@ -97,14 +106,17 @@ def _find(kind: str, name: str, names: Sequence[str], *, of: str = "") -> int:
 
 
 def arguments_of(action: ir.Action, given: Iterable[tuple[str, str]]) -> list[int]:
-    """The arguments in the order of the action's parameters.
+    """The arguments in the order of the action's parameters, also of those without a name.
 
     Raises:
         ControlError: an argument is missing, given twice, unknown, or not a number.
     """
     values: dict[str, int] = {}
     names = [each.name for each in action.parameters]
-    for name, text in given:
+    for position, (stated_name, text) in enumerate(given):
+        if not stated_name and position >= len(names):
+            raise ControlError(f"action {action.name} takes {len(names)} argument(s)")
+        name = stated_name or names[position]
         if name not in names:
             raise ControlError(str(UnknownNameError("parameter", name, names, of=action.name)))
         if name in values:
@@ -451,6 +463,8 @@ class _Run(ABC):
     names: Names = field(init=False)
     entries: dict[str, tuple[str, int]] = field(init=False, default_factory=dict)
     """Name of an entry in the test, to its table and handle."""
+    chosen: dict[tuple[str, str, int], int] = field(init=False, default_factory=dict)
+    """Handles of members and groups, by profile, kind and the test's number."""
     added: list[tuple[str, int]] = field(init=False, default_factory=list)
     sent: dict[int, list[bytes]] = field(init=False, default_factory=dict)
     failures: list[Failure] = field(init=False, default_factory=list)
@@ -516,6 +530,8 @@ class _Run(ABC):
     def _control(
         self,
         statement: stated.Add
+        | stated.Member
+        | stated.Group
         | stated.SetDefault
         | stated.Remove
         | stated.CheckCounter
@@ -526,6 +542,19 @@ class _Run(ABC):
         match statement:
             case stated.Add():
                 self._add(statement)
+            case stated.Member(_, profile, named, call):
+                found, table = self.names.profile(profile)
+                action = self.names.action(table, call.action)
+                self.chosen[found.name, "member", named] = self.control.act_prof_create_member(
+                    found.name, action.name, arguments_of(action, call.arguments)
+                )
+            case stated.Group(_, profile, named, members):
+                found, _ = self.names.profile(profile)
+                handles = [self._chosen(found.name, "member", each) for each in members]
+                group = self.control.act_prof_create_group(found.name)
+                self.chosen[found.name, "group", named] = group
+                for each in handles:
+                    self.control.act_prof_add_member_to_group(found.name, each, group)
             case stated.SetDefault(_, table, call):
                 target = self.names.table(table)
                 action = self.names.action(target, call.action)
@@ -548,8 +577,6 @@ class _Run(ABC):
         table = self.names.table(statement.table)
         given = {self.names.key(table, name): text for name, text in statement.keys}
         matches = [match_of(key, given.get(i)) for i, key in enumerate(table.keys)]
-        action = self.names.action(table, statement.call.action)
-        arguments = arguments_of(action, statement.call.arguments)
         priority = None
         if table.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE):
             if statement.priority is None:
@@ -558,15 +585,40 @@ class _Run(ABC):
                     "priority, written after the table's name"
                 )
             priority = HIGHEST_PRIORITY - statement.priority
-        handle = self.control.table_add(table.name, action.name, matches, arguments, priority)
+        call = statement.call
+        if isinstance(call, stated.Choice):
+            handle = self._add_choice(table, call, matches, priority)
+        else:
+            action = self.names.action(table, call.action)
+            arguments = arguments_of(action, call.arguments)
+            handle = self.control.table_add(table.name, action.name, matches, arguments, priority)
         self.added.append((table.name, handle))
         if statement.entry is not None:
             self.entries[statement.entry.removeprefix("$")] = (table.name, handle)
 
+    def _add_choice(
+        self, table: ir.Table, choice: stated.Choice, matches: Sequence[Any], priority: int | None
+    ) -> int:
+        handle = self._chosen(self.control.profile_of_table(table.name), choice.kind, choice.number)
+        if choice.kind == "member":
+            return self.control.table_indirect_add(table.name, matches, handle, priority)
+        return self.control.table_indirect_add_with_group(table.name, matches, handle, priority)
+
+    def _chosen(self, profile: str, kind: str, named: int) -> int:
+        """The handle of a member or group."""
+        known = [number for p, k, number in self.chosen if (p, k) == (profile, kind)]
+        if named not in known:
+            listed = ", ".join(map(str, known)) or "none"
+            raise ControlError(f"action profile {profile} has no {kind} {named}; it has {listed}")
+        return self.chosen[profile, kind, named]
+
     def _remove(self, statement: stated.Remove) -> None:
         chosen = self.added if statement.entry is None else [self._entry(statement.entry)]
         for table, handle in list(chosen):
-            self.control.table_delete(table, handle)
+            if self.names.table(table).action_profile is None:
+                self.control.table_delete(table, handle)
+            else:
+                self.control.table_indirect_delete(table, handle)
             self.added.remove((table, handle))
         self.entries = {name: each for name, each in self.entries.items() if each in self.added}
 

@@ -2,16 +2,19 @@
 
 One statement a line; ``#`` begins a comment. Keywords are the same in either case. Beside p4c's own
 grammar, a key may be written as P4 writes it: ``0x0a00/8``, ``0x1&&&0xf``, ``5..9``. And ``wait``
-may say how long: ``wait 10ms``.
+may say how long: ``wait 10ms``. As 4ward writes them, arguments may stand in order, ``forward(1)``,
+and entries may choose members and groups of action profiles.
 
 The grammar below reads one line at a time. A line with another keyword is a command of
 simple_switch_CLI, which has a separate parser.
 
-Source: p4c's ``tools/stf``, and what ``backends/bmv2/bmv2stf.py`` adds to it.
+Source: p4c's ``tools/stf``, what ``backends/bmv2/bmv2stf.py`` adds to it, and the packet tests of
+4ward (https://github.com/4ward-p4/4ward).
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,24 +30,53 @@ from innet.core.numbers import nanoseconds
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """An action with its arguments by name, as text."""
+    """An action with its arguments by name, as text; the name of one that has none is empty."""
 
     action: str
     arguments: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """``member=NUMBER`` or ``group=NUMBER``, as ``member`` and ``group`` number them."""
+
+    kind: Literal["member", "group"]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Add:
     """``add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ENTRY]``; of several entries
-    that match, the highest priority wins. ``entry`` is what the test calls it, without ``$``.
+    that match, the highest priority wins. ``entry`` is what the test calls it, without ``$``. In
+    place of an action a table with an action profile takes a ``Choice``.
     """
 
     line: int
     table: str
     priority: int | None
     keys: tuple[tuple[str, str], ...]
-    call: ActionCall
+    call: ActionCall | Choice
     entry: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """``member PROFILE NUMBER ACTION NAME=VALUE ...``: the test's number of a new member."""
+
+    line: int
+    profile: str
+    number: int
+    call: ActionCall
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``group PROFILE NUMBER MEMBER ...``: the test's number of a new group of members."""
+
+    line: int
+    profile: str
+    number: int
+    members: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +176,8 @@ class Command:
 
 Statement = (
     Add
+    | Member
+    | Group
     | SetDefault
     | Remove
     | Send
@@ -168,6 +202,9 @@ class Test:
 
 _GRAMMAR = r"""
 add: name [NUMBER] key* name call ["=" WORD]
+    | name [NUMBER] key* WORD "=" NUMBER -> add_choice
+member: name NUMBER name (call | pairs)
+group: name NUMBER NUMBER*
 setdefault: name name call
 remove: WORD
 packet: PORT BYTES*
@@ -179,12 +216,14 @@ check_register: name "(" NUMBER ")" RELATION NUMBER
 
 key: name ":" NUMBER [SEPARATOR NUMBER]
 call: "(" [argument ("," argument)*] ")"
-argument: word ":" NUMBER
-name: word member*
-member: "." word | "[" NUMBER "]"
+argument: [word ":"] NUMBER
+pairs: pair*
+pair: word "=" NUMBER
+name: word part*
+part: "." word | "[" NUMBER "]"
 word: WORD | QUOTED
 
-NUMBER: /0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|[0-9]+/
+NUMBER: /[0-9]+(\.[0-9]+){3}|0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|[0-9]+/
 WORD: /[A-Za-z_$][A-Za-z_$0-9]*/
 QUOTED: /"[^"]+"/
 PORT: /[0-9]+(?!\S)/
@@ -200,7 +239,10 @@ SEPARATOR: "/" | "&&&" | ".."
 """
 
 _USAGE = {
-    "add": "add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ENTRY]",
+    "add": "add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ENTRY], or "
+    "member=NUMBER or group=NUMBER in place of the action",
+    "member": "member PROFILE NUMBER ACTION NAME=VALUE ...",
+    "group": "group PROFILE NUMBER MEMBER ...",
     "setdefault": "setdefault TABLE ACTION(NAME:VALUE, ...)",
     "remove": "remove all, or remove ENTRY",
     "packet": "packet PORT HEX",
@@ -338,6 +380,21 @@ class _Statements(Transformer[Token, Any]):
         call = ActionCall(action, arguments)
         return Add(self.line, table, number, tuple(keys), call, entry and str(entry))
 
+    def add_choice(self, table: str, priority: Token | None, *rest: Any) -> Add:
+        *keys, kind, choice = rest
+        if kind not in ("member", "group"):
+            raise ValueError(f"an entry chooses member=NUMBER or group=NUMBER, not {kind}=")
+        found = None if priority is None else _integer(priority)
+        return Add(self.line, table, found, tuple(keys), Choice(kind.value, _integer(choice)), None)
+
+    def member(
+        self, profile: str, named: Token, action: str, arguments: tuple[tuple[str, str], ...]
+    ) -> Member:
+        return Member(self.line, profile, _integer(named), ActionCall(action, arguments))
+
+    def group(self, profile: str, named: Token, *members: Token) -> Group:
+        return Group(self.line, profile, _integer(named), tuple(map(_integer, members)))
+
     def setdefault(self, table: str, action: str, arguments: tuple[Any, ...]) -> SetDefault:
         return SetDefault(self.line, table, ActionCall(action, arguments))
 
@@ -384,13 +441,19 @@ class _Statements(Transformer[Token, Any]):
     def call(self, *arguments: tuple[str, str] | None) -> tuple[tuple[str, str], ...]:
         return tuple(each for each in arguments if each is not None)
 
-    def argument(self, name: str, value: Token) -> tuple[str, str]:
+    def argument(self, name: str | None, value: Token) -> tuple[str, str]:
+        return name or "", str(value)
+
+    def pairs(self, *pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+        return pairs
+
+    def pair(self, name: str, value: Token) -> tuple[str, str]:
         return name, str(value)
 
     def name(self, *parts: str) -> str:
         return "".join(parts)
 
-    def member(self, part: str) -> str:
+    def part(self, part: str) -> str:
         return f"[{part}]" if isinstance(part, Token) else f".{part}"
 
     def word(self, text: Token) -> str:
@@ -404,5 +467,7 @@ def _integer(text: str) -> int:
 
 
 def number(text: str) -> int:
-    """A number as STF writes it: decimal (leading zeros allowed), 0x, 0o or 0b."""
+    """A number as STF writes it: decimal (leading zeros allowed), 0x, 0o, 0b or an IPv4 address."""
+    if "." in text:
+        return int(ipaddress.IPv4Address(text))
     return int(text) if text.isdecimal() else int(text, 0)

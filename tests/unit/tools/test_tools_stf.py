@@ -29,7 +29,12 @@ def run(name, text, engine="interpret"):
 
 @pytest.mark.parametrize(
     ("name", "engine"),
-    [("switch_tables", "interpret"), ("switch_tables", "jit"), ("switch_state", "interpret")],
+    [
+        ("switch_tables", "interpret"),
+        ("switch_tables", "jit"),
+        ("switch_state", "interpret"),
+        ("switch_profiles", "interpret"),
+    ],
 )
 def test_files_that_pass(name, engine):
     test = stf_syntax.read(FOLDER / f"{name}.stf")
@@ -109,6 +114,25 @@ class TestSyntax:
         assert parse("expect 3 $") == stf_syntax.Expect(1, 3, "", exact=True)
         assert parse("expect 3") == stf_syntax.Expect(1, 3, None, exact=False)
 
+    def test_the_dialect_of_4ward(self):
+        call = stf_syntax.ActionCall
+        keys = (("h.a", "10.0.0.0/24"),)
+        assert parse("add t h.a:10.0.0.0/24 f(1, 0x2)") == stf_syntax.Add(
+            1, "t", None, keys, call("f", (("", "1"), ("", "0x2"))), None
+        )
+        assert parse("add t 5 h.a:10.0.0.0/24 group=3") == stf_syntax.Add(
+            1, "t", 5, keys, stf_syntax.Choice("group", 3), None
+        )
+        assert parse("add t member=0") == stf_syntax.Add(
+            1, "t", None, (), stf_syntax.Choice("member", 0), None
+        )
+        ports = (("port", "0x1"), ("v", "2"))
+        assert parse("member p.q 0 set port=0x1 v=2") == stf_syntax.Member(
+            1, "p.q", 0, call("set", ports)
+        )
+        assert parse("member p 1 set()") == stf_syntax.Member(1, "p", 1, call("set", ()))
+        assert parse("group p 1 0 1 2") == stf_syntax.Group(1, "p", 1, (0, 1, 2))
+
     def test_counters_and_commands(self):
         assert parse("check_counter c.d(5) bytes<=0x10") == stf_syntax.CheckCounter(
             1, "c.d", 5, "bytes", "<=", 16
@@ -130,17 +154,20 @@ class TestSyntax:
             ("expect", ":[0-9]+: .*expected a port"),
             ("expect 1 0$0", ":12: expected the end of the line, found '0'"),
             ("add", ":4: expected a name, found the end of the line .write add TABLE"),
-            ("add t", ":6: expected a name, a number, "),
+            ("add t", ":6: expected a name or a number, found the end"),
             ("add t a:1", ":10: expected a name or .*, found the end of the line"),
             ("add t a:b c()", ":9: expected a number, found 'b'"),
             ("add t 1* c()", ":8: expected a name, found '\\*'"),
             ("add t 0x1* c()", ":[0-9]+: .*0x1\\* is no whole number"),
-            ("add t c(1)", ":9: expected a name or '\\)', found '1'"),
+            ("add t c(:1)", ":9: expected a name, a number or '\\)', found ':'"),
+            ("add t a:1 b=2", ":5: an entry chooses member=NUMBER or group=NUMBER, not b="),
+            ("member p x f()", ":10: expected a number, found 'x'"),
+            ("group p", ":8: expected a number, "),
             ("add t c(a:1 b:1)", ":13: expected ',' or '\\)', found 'b'"),
             ("add t c() d", ":11: expected the end of the line or '=', found 'd'"),
             ("add t c() = 5", ":13: expected a name, found '5'"),
             ("add t; c()", ":6: expected .*, found '; c\\(\\)'"),
-            ("setdefault t c", ":15: expected '\\.', '\\(' or '\\[', found the end"),
+            ("setdefault t c", ":15: expected '\\(', found the end"),
             ("  check_counter c(1) packet == 3", ":22: expected packets or bytes or the end"),
             ("check_counter c(1) packets = 3", ":28: expected a relation"),
             ("check_register r(1)", ":20: expected a relation .*, found the end"),
@@ -206,6 +233,9 @@ class TestValues:
     def test_arguments(self):
         loaded = load_program(program("switch_tables"))
         action = Names(loaded).action(Names(loaded).table("run_table"), "two")
+        assert arguments_of(action, [("", "0x5")]) == [5]
+        with pytest.raises(ControlError, match=r"takes 1 argument\(s\)"):
+            arguments_of(action, [("", "1"), ("", "2")])
         assert arguments_of(action, [("port", "0x5")]) == [5]
         with pytest.raises(ControlError, match="needs port as well"):
             arguments_of(action, [])
@@ -328,7 +358,7 @@ class TestTimes:
 @pytest.mark.bmv2
 @pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
 class TestOnSimpleSwitch:
-    @pytest.mark.parametrize("name", ["switch_tables", "switch_state"])
+    @pytest.mark.parametrize("name", ["switch_tables", "switch_state", "switch_profiles"])
     def test_files_that_pass(self, name):
         test = stf_syntax.read(FOLDER / f"{name}.stf")
         outcome = stf.run_on_simple_switch(program(name), test)

@@ -19,7 +19,7 @@ from innet.sim.core import STAMP_BYTES, STAMPED_FLOWS
 from innet.sim.flows import HEADERS, UDP_PORT, Flow, PacketFlow, udp_frame
 from innet.sim.network import SECOND, Network, network_of
 from innet.sim.simulation import Cable
-from innet.tools.captures import CaptureReader
+from innet.tools.captures import ETHERNET, CaptureReader, link_name
 
 _MOST_PACKETS = 10_000_000  # of a capture that is sent again
 _NETWORK = tuple(field.name for field in fields(Network))
@@ -522,6 +522,11 @@ def _captured(table: FlowTable, path: Path) -> PacketFlow:
     times: list[int] = []
     with CaptureReader(path) as capture:
         for block in capture.blocks():
+            if capture.link_type != ETHERNET:
+                raise InputError(
+                    f"{path} has packets of link type {link_name(capture.link_type)}; the links of "
+                    "a simulated network carry Ethernet frames (1)."
+                )
             data = block.data.tobytes()
             ends = block.start + block.length
             frames += [data[a:b] for a, b in zip(block.start.tolist(), ends.tolist(), strict=True)]

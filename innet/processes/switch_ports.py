@@ -23,6 +23,7 @@ from typing import IO, NamedTuple, Protocol
 from innet.bmv2.nanomsg import Pair
 from innet.core.errors import InnetError, InputError, OutputError, PacketError, UnsupportedError
 from innet.core.packets import MAX_PORT, PacketBatch
+from innet.tools.captures import warn_of_link
 
 _MOST_WAITING = 1024  # packets; simple_switch's input buffer holds as many
 _FILE = struct.Struct("<IHHiIII")
@@ -117,6 +118,7 @@ class PcapReader:
             magic = struct.unpack_from(f"{order}I", head.ljust(4, b"\0"))[0]
             if len(head) == _FILE.size and magic in _MAGIC:
                 self._order, self._unit = order, _MAGIC[magic]
+                warn_of_link(path, struct.unpack_from(f"{order}I", head, 20)[0] & 0xFFFF)
                 return
         self._file.close()
         raise PacketError(f"--use-files: {path} is no pcap file.")

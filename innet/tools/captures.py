@@ -9,6 +9,7 @@ Sources: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 from __future__ import annotations
 
 import gzip
+import logging
 import struct
 import zlib
 from collections.abc import Iterator
@@ -64,6 +65,39 @@ class Block:
         return len(self.start)
 
 
+ETHERNET = 1
+_LINKS = {
+    0: "BSD loopback",
+    9: "PPP",
+    12: "raw IP",
+    14: "raw IP",
+    101: "raw IP",
+    105: "IEEE 802.11",
+    113: "Linux cooked",
+    127: "IEEE 802.11 with radiotap",
+    228: "raw IPv4",
+    229: "raw IPv6",
+    276: "Linux cooked v2",
+}
+"""Link types that captures often have (https://www.tcpdump.org/linktypes.html)."""
+
+
+def link_name(link_type: int) -> str:
+    """A link type with its number, for messages."""
+    return f"{_LINKS[link_type]} ({link_type})" if link_type in _LINKS else str(link_type)
+
+
+def warn_of_link(path: Path, link_type: int) -> None:
+    """Log a warning if a capture's link type is not Ethernet's."""
+    if link_type != ETHERNET:
+        logging.getLogger("innet").warning(
+            "%s has packets of link type %s, not Ethernet (1). They are taken as they are, so the "
+            "program's parser must begin with what such a packet begins with.",
+            path,
+            link_name(link_type),
+        )
+
+
 class CaptureReader:
     """A capture file, open for reading.
 
@@ -71,7 +105,8 @@ class CaptureReader:
             for block in capture.blocks(): ...
 
     Attributes:
-        link_type: of the (first) interface; 1 is Ethernet.
+        link_type: of the (first) interface; 1 is Ethernet. Another one is logged as a warning,
+            since packets are taken as they are.
         nano: time stamps are finer than microseconds.
         is_pcapng: packets have interfaces.
         size: bytes of the file; ``position`` is how many of them were read.
@@ -89,6 +124,7 @@ class CaptureReader:
         self._earlier = 0  # interfaces of the sections before
         self._latest = 0
         self._offset = 0  # of the next packet, in the (unpacked) file
+        self._told: set[int] = set()
         try:
             self._file = path.open("rb")
             self.size = path.stat().st_size
@@ -146,6 +182,7 @@ class CaptureReader:
         self._fraction = _MAGIC[magic]
         self.nano = self._fraction == 1
         self.link_type = struct.unpack_from(f"{order}I", head, 20)[0] & 0xFFFF
+        self._tell_link(self.link_type)
         self._offset = 24
         return head[24:]
 
@@ -160,6 +197,11 @@ class CaptureReader:
             if len(rest) < 12 or kind not in (kernels.SECTION, kernels.INTERFACE):
                 return rest
             rest = self._describe(rest)
+
+    def _tell_link(self, link_type: int) -> None:
+        if link_type not in self._told:
+            self._told.add(link_type)
+            warn_of_link(self.path, link_type)
 
     # ── Packets ──
 
@@ -267,6 +309,7 @@ class CaptureReader:
             self._refuse("is preceded by an interface whose clock cannot be read")
         if not len(self._interfaces) and not self._earlier:
             self.link_type = link_type
+        self._tell_link(link_type)
         self.nano = self.nano or decimal > 6 or binary > 0
         row = np.array([[decimal, binary, seconds, snapped]], np.int64)
         self._interfaces = np.concatenate([self._interfaces, row])

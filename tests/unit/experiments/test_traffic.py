@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import capture_files
 
 from innet.core.errors import ConfigError, InputError
 from innet.experiments.traffic import simulate_traffic
@@ -118,6 +119,14 @@ def test_captures_have_what_the_counters_count_in_order_and_not_closer_than_the_
         took = [wire_time(len(packet), RATE) // 1000 for packet in packets[:-1]]
         assert (np.diff(times) >= took).all()
     assert sum(link.packets > 0 for link in record.links) == 3
+
+
+def test_packets_of_a_capture_are_ethernet_frames(tmp_path):
+    content = capture_files.pcap([(0, bytes(60))], link_type=101)
+    (tmp_path / "raw.pcap").write_bytes(content)
+    text = STAR + '[[flow]]\nsource = 0\npcap = "raw.pcap"\n'
+    with pytest.raises(InputError, match=r"raw\.pcap has packets of link type raw IP \(101\)"):
+        simulate_traffic(written(tmp_path, text), **FORWARD)
 
 
 def test_packets_of_a_capture_are_sent_at_its_times(tmp_path):

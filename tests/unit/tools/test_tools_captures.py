@@ -49,6 +49,22 @@ class TestPcap:
             assert (capture.nano, capture.link_type) == (nano, 101)
             assert not capture.is_pcapng
 
+    def test_a_link_type_that_is_not_ethernet_is_said(self, tmp_path, caplog):
+        read(put(tmp_path, files.pcap(RECORDS)))
+        assert not caplog.messages
+        read(put(tmp_path, files.pcap(RECORDS, link_type=113)))
+        (said,) = caplog.messages
+        assert "a.pcap has packets of link type Linux cooked (113), not Ethernet (1)" in said
+
+    def test_each_link_type_of_a_pcapng_is_said_once(self, tmp_path, caplog):
+        later = files.interface(link_type=147) + files.enhanced(2, 2, b"z")
+        content = files.section() + files.interface() + files.interface(link_type=101)
+        read(put(tmp_path, content + files.enhanced(0, 1, b"x") + later, "a.pcapng"))
+        assert [message.split("link type ")[1].split(",")[0] for message in caplog.messages] == [
+            "raw IP (101)",
+            "147",
+        ]
+
     def test_compressed(self, tmp_path):
         path = put(tmp_path, gzip.compress(files.pcap(RECORDS)), "a.pcap.gz")
         assert len(read(path)) == 3

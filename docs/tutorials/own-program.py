@@ -41,7 +41,7 @@ parameters = { SLOTS = 256 }
 # else
 #     innet p4 example saturating -o mypaper > copied.log
 # fi
-# ls mypaper mypaper/compiled
+# ls mypaper mypaper/compiled/*.json.gz
 
 # %% [markdown]
 # ## Look at it

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import json
+from pathlib import Path
+
 import pytest
 
-from innet.bmv2.simple_switch import find_simple_switch
-from innet.core.errors import MissingToolError
+from innet.bmv2.simple_switch import find_simple_switch, open_session
+from innet.core.errors import MissingToolError, ProgramError
+
+PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 
 
 def missing() -> str:
@@ -18,3 +24,30 @@ def missing() -> str:
 
 
 needs_simple_switch = pytest.mark.skipif(bool(missing()), reason=missing())
+
+
+@functools.cache
+def checks_indices() -> bool:
+    """Whether simple_switch goes on after an index that is out of bounds. One that was built with
+    NDEBUG, as by CMake's Release, writes outside of its memory.
+    """
+    document = json.loads((PROGRAMS / "fuzz_registers.json").read_text(encoding="utf-8"))
+    write = [
+        {"type": "register_array", "value": document["register_arrays"][0]["name"]},
+        {"type": "hexstr", "value": "0x7fffffff"},
+        {"type": "hexstr", "value": "0x01"},
+    ]
+    for action in document["actions"]:
+        action["primitives"].append({"op": "register_write", "parameters": write})
+    try:
+        with open_session(document, [(0, bytes(64))], checked=True, thrift=True) as session:
+            session.play()
+    except ProgramError:
+        return False
+    return True
+
+
+def require_checked_indices() -> None:
+    """Skip a test that needs what ``checks_indices`` says."""
+    if not checks_indices():
+        pytest.skip("simple_switch was built with NDEBUG, so an index out of bounds crashes it")

@@ -68,7 +68,9 @@ def test_random_calls_are_answered_as_simple_switch_answers_them(name, running, 
     document = program(name)
     path, port = tmp_path / "program.json", free_port()
     path.write_text(json.dumps(document))
-    words = [find_simple_switch(None)[0], "--thrift-port", str(port), "--log-level", "off", path]
+    words = [find_simple_switch(None)[0], "--thrift-port", str(port), "--log-level", "off"]
+    # By default the address is the same for all switches, so that a second one would not start.
+    words += ["--notifications-addr", f"ipc:///tmp/innet-test-{port}.ipc", path]
     real = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         there, here = connected(port), ThriftClient(running(name).port)

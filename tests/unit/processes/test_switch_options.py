@@ -136,4 +136,5 @@ def test_the_recorded_options_are_those_of_the_simple_switch_on_path():
     said = subprocess.run([switch, "--help"], capture_output=True, text=True, check=False).stdout
     listed = set(re.findall(r"^  (?:-\w \[ )?(--[a-z0-9-]+)", said, re.MULTILINE))
     assert listed <= set(KNOWN["options"])
-    assert set(KNOWN["options"]) - listed <= {"--debugger", "--debugger-addr"}  # of its build
+    of_its_build = {"--debugger", "--debugger-addr", "--load-modules", "--nanolog"}
+    assert set(KNOWN["options"]) - listed <= of_its_build

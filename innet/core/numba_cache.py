@@ -36,6 +36,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 
+from innet.core.compile_notice import tell_not_kept
 from innet.core.process_lock import process_lock
 from innet.core.waiting import hooks
 
@@ -78,8 +79,10 @@ def njit(
             return function
         if cache:
             # Without a place, or without the sources to tell old code by, nothing is kept.
-            with contextlib.suppress(RuntimeError, OSError):
+            try:
                 dispatcher._cache = _Kept(function, options)  # as its enable_caching does
+            except (RuntimeError, OSError):
+                dispatcher.compile = _telling(dispatcher.compile)
         dispatcher.compile = _with_environments(dispatcher)
         _guard(dispatcher)
         if inner:
@@ -91,6 +94,18 @@ def njit(
         return compiled
 
     return decorate
+
+
+def _telling(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``compile`` of a function for which there is no place."""
+
+    @wraps(work)
+    def compile_and_tell(signature: Any) -> Any:
+        place = Path(os.environ.get("INNET_CACHE_DIR") or "~/.cache/numba").expanduser()
+        tell_not_kept(place, "nor can innet's own folder")
+        return work(signature)
+
+    return compile_and_tell
 
 
 def _guard(dispatcher: Any) -> None:
@@ -282,8 +297,10 @@ class _Kept(FunctionCache):
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        with contextlib.suppress(OSError):  # no room, or no longer a folder to write to
+        try:
             super().save_overload(signature, data)
+        except OSError as error:  # no room, or no longer a folder to write to
+            tell_not_kept(self.cache_path, error.strerror or str(error))
 
 
 class InnerLibrary(JITCodeLibrary):

@@ -775,7 +775,7 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         Field(
             ge=1,
             le=65535,
-            description="Values that a thin packet represents, any number; by default "
+            description="Values that a thin packet represents, at most 16368 (IPv4); by default "
             "--values-per-packet.",
         ),
     ] = None

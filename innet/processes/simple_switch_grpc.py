@@ -17,6 +17,8 @@ from typing import Any
 
 # Compiling forks; gRPC's own handling of forks would stop its threads for it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# gRPC logs what it cannot do on standard error, before the error that names the remedy.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from innet.core.errors import InnetError, InputError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import logging
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
@@ -27,10 +28,9 @@ UDP_PORT = 48879  # 0xBEEF, where the switch listens
 """The port at which the switch listens."""
 ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
 """The EtherType of raw frames (IEEE 802, local experimental EtherType 1)."""
-MAX_ELEMENTS = 0xFFFF  # that a thin packet stands for: as many as the header's field holds
-"""The most values that a thin packet stands for."""
 MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # limited by IPv4's 16-bit length
-"""The most values of a packet, by IPv4's 16-bit length."""
+"""The most values of a packet, also of one that a thin packet stands for, by IPv4's length."""
+_JUMBO = 9000  # bytes after the Ethernet header of the longest frames that networks usually carry
 
 ETHERTYPE_IPV4 = 0x0800
 PROTOCOL_UDP = 17
@@ -114,6 +114,18 @@ def _frame_dtype(values: int, framing: Framing) -> np.dtype[np.void]:
     return np.dtype([*link, *network, ("innet", HEADER), ("values", ">i4", (values,))])
 
 
+@cache
+def _tell_long(size: int, elements: int) -> None:
+    """Warn once of packets that few networks carry."""
+    if size > _JUMBO:
+        logging.getLogger("innet").warning(
+            "packets of %d elements have %s bytes; jumbo frames usually have at most %s",
+            elements,
+            f"{size:,}",
+            f"{_JUMBO:,}",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The shape of all packets of one program: how many values, under which outer headers.
@@ -125,7 +137,8 @@ class Layout:
         values: int32 values in a frame, 1 .. MAX_VALUES. Read it from the compiled program.
         framing: "udp" or "raw".
         stands_for: of a thin packet: the values of the packet that it stands for, ``values`` to
-            MAX_ELEMENTS. None for packets that are not thin.
+            MAX_VALUES. None for packets that are not thin. Longer ones than jumbo frames are logged
+            as a warning.
 
     Raises:
         InputError: a number of values out of range, or an unknown framing.
@@ -141,11 +154,13 @@ class Layout:
         if self.framing not in get_args(Framing):
             known = " or ".join(repr(name) for name in get_args(Framing))
             raise InputError(f"unknown framing {self.framing!r}; choose {known}.")
-        if not self.values <= self.elements <= MAX_ELEMENTS:
+        if not self.values <= self.elements <= MAX_VALUES:
             raise InputError(
                 f"a thin packet with {self.values} values stands for one with {self.values} to "
-                f"{MAX_ELEMENTS}, not with {self.elements}."
+                f"{MAX_VALUES}, not with {self.elements}. That would be {self.wire_size:,} bytes, "
+                "and IPv4 has packets of at most 65,535."
             )
+        _tell_long(self.wire_size - ETHERNET_HEADER.itemsize, self.elements)
 
     @property
     def is_thin(self) -> bool:

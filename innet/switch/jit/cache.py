@@ -22,6 +22,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import numpy as np
 
+from innet.core.compile_notice import tell_not_kept
 from innet.core.errors import ProgramError
 from innet.switch import engine, ir
 from innet.switch.jit.native import MachineCode, NativeProgram
@@ -48,7 +49,8 @@ def _usable(wanted: Path) -> Path:
         wanted.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=wanted):
             return wanted
-    except OSError:
+    except OSError as error:
+        tell_not_kept(wanted, error.strerror or str(error))
         made = Path(tempfile.mkdtemp(prefix="innet-switch-"))
         atexit.register(_remove, made, os.getpid())
         return made
@@ -183,13 +185,14 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file. If the disk is full it is left out, which only costs time later."""
+    """Write a file. If the disk is full it is left out, which is said and costs time later."""
     temporary = ""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
             file.write(_with_digest(data))
         Path(temporary).replace(path)
-    except OSError:
+    except OSError as error:
+        tell_not_kept(path.parent, error.strerror or str(error))
         if temporary:
             Path(temporary).unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def package(tmp_path: Path) -> Path:
     core.mkdir(parents=True)
     for each in (folder, core):
         (each / "__init__.py").touch()
-    for name in ("numba_cache.py", "process_lock.py", "waiting.py"):
+    for name in ("compile_notice.py", "numba_cache.py", "process_lock.py", "waiting.py"):
         shutil.copy(ROOT / "innet" / "core" / name, core)
     (folder / "constants.py").write_text("STEP = 1\n")
     (folder / "called.py").write_text(CALLED)
@@ -96,7 +96,7 @@ class Process:
             self._said.seek(0)
             said = self._said.read()
         assert status == 0, said
-        result, found = said.split()
+        result, found = said.splitlines()[-1].split()  # after what is told, if anything is
         return int(result), int(found)
 
 

@@ -164,6 +164,26 @@ def test_a_full_disk_costs_time_only(tmp_path: Path) -> None:
     assert not list((tmp_path / "switch").iterdir())
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_it_is_said_once_that_nothing_is_kept(tmp_path: Path, full: bool) -> None:
+    """For a program and for functions, by the process and by one that it starts."""
+    blocked = tmp_path / "file"
+    folder = tmp_path if full else blocked
+    blocked.touch()
+    script = RUN + f"\nimport subprocess, sys\nsubprocess.run([sys.executable, '-c', {RUN!r}])\n"
+    if full:
+        limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1024, -1))\n"
+        script = limit + "import signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + script
+    nowhere = {"XDG_CACHE_HOME": str(blocked), "INNET_CACHE_TOLD": ""}
+    process = start(folder, script, **nowhere)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    (line,) = said.splitlines()
+    why = "File too large" if full else "Not a directory"
+    assert line.startswith(f"{folder}/switch cannot be written ({why})")
+    assert line.endswith("set INNET_CACHE_DIR to a folder that is.")
+
+
 def test_a_forked_process_leaves_the_directory_alone(tmp_path: Path) -> None:
     script = """
 import os, sys, pathlib

@@ -18,6 +18,7 @@ from innet.wire import (
     Layout,
     Refusal,
     internet_checksum,
+    layout,
     pack,
     parse,
     parse_strict,
@@ -377,7 +378,18 @@ def test_a_thin_packet_names_the_elements_of_the_one_it_stands_for():
         packed(257)
 
 
-@pytest.mark.parametrize("number", [0, 65536])
-def test_a_thin_packet_stands_for_what_its_header_can_say(number):
-    with pytest.raises(InputError, match="stands for one with 1 to 65535"):
+@pytest.mark.parametrize("number", [0, MAX_VALUES + 1, 65535])
+def test_a_thin_packet_stands_for_one_that_ipv4_has(number):
+    size = f"{Layout(1).frame_size + 4 * (number - 1):,}"
+    with pytest.raises(InputError, match=rf"stands for one with 1 to 16368, .* be {size} bytes"):
         Layout(1, "udp", stands_for=number)
+
+
+def test_packets_longer_than_jumbo_frames_are_said(caplog):
+    layout._tell_long.cache_clear()
+    Layout(1, "udp", stands_for=2229)  # 8,976 bytes after the Ethernet header
+    assert not caplog.messages
+    for _ in range(2):
+        Layout(1, "udp", stands_for=2236)
+    (said,) = caplog.messages
+    assert said.startswith("packets of 2236 elements have 9,004 bytes; jumbo frames")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from innet.bmv2 import dumps
 from innet.bmv2.control_plane import ThriftControlPlane
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, InnetError
@@ -192,7 +193,8 @@ def _run(control: ThriftControlPlane, line: str) -> str:
     if name == "help" and words[0] in _COMMANDS:
         found_command = _COMMANDS[words[0]]
         return f"{words[0]} {found_command.usage}".rstrip() + f"\n  {found_command.help}"
-    return commands.run(control, line)
+    printed = dumps.dump(control, name, words)
+    return commands.run(control, line) if printed is None else printed
 
 
 def connect(host: str, port: int) -> ThriftControlPlane:

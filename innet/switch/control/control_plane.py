@@ -254,6 +254,10 @@ class ControlPlane(ABC):
         """Restore the program's action on a miss: no action."""
         self._reset_default(self._indirect_table(table))
 
+    def profile(self, name: str) -> ir.ActionProfile:
+        """The program's description of action profile ``name``."""
+        return self._profiles[name]
+
     def profile_of_table(self, table: str) -> str:
         """The name of a table's action profile."""
         profile = self.program.tables[self._indirect_table(table)].action_profile

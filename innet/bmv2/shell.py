@@ -6,6 +6,7 @@ in a terminal with completion and history.
 
 from __future__ import annotations
 
+import argparse
 import atexit
 import contextlib
 import json
@@ -236,3 +237,27 @@ def _prepare_terminal(control: ControlPlane) -> None:
 def _save(history: Path) -> None:
     with contextlib.suppress(OSError):
         readline.write_history_file(history)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as simple_switch_CLI, with its options, and without what the rest of innet's command line
+    takes time to import; the exit status.
+    """
+    parser = argparse.ArgumentParser(
+        prog="simple_switch_CLI", description="Commands to a running switch, from standard input."
+    )
+    parser.add_argument("--thrift-port", type=int, default=9090, help="of the switch (9090)")
+    parser.add_argument("--thrift-ip", default="localhost", help="where it is (localhost)")
+    parser.add_argument("--json", metavar="FILE", help="taken; the switch tells its program")
+    parser.add_argument("--pre", metavar="KIND", help="taken; multicast is that of simple_switch")
+    options = parser.parse_args(arguments)
+    try:
+        run(options.thrift_ip, options.thrift_port)
+    except InnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,7 +19,7 @@ _OURS = "#!/bin/sh\n# innet's"  # how launchers begin
 _LAUNCHERS = {
     "simple_switch": "-m innet.processes.start_switch",
     "simple_switch_grpc": "-m innet.processes.simple_switch_grpc",
-    "simple_switch_CLI": "-m innet switch cli",
+    "simple_switch_CLI": "-m innet.bmv2.shell",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
@@ -121,3 +122,16 @@ def test_refusals_are_those_of_the_common_commands(capsys):
     found = printed("switch_tables", ["table_dump nowhere", "table_dump_entry run_table x"], capsys)
     assert "Error: unknown table 'nowhere'" in found
     assert found.count("Error: ") == 2
+
+
+def test_the_options_of_simple_switch_cli(monkeypatch, capsys):
+    process = Process(json.dumps(program("switch_tables")), engine="interpret")
+    monkeypatch.setattr("sys.stdin", io.StringIO("table_num_entries I.lpm_table\n"))
+    try:
+        words = ["--thrift-ip", "localhost", "--json", "x.json", "--pre", "SimplePreLAG"]
+        assert shell.main(["--thrift-port", str(process.port), *words]) == 0
+    finally:
+        process.close()
+    assert capsys.readouterr().out.startswith(f"{shell.PROMPT}0\n")
+    assert shell.main(["--thrift-port", "1"]) == 1
+    assert capsys.readouterr().err.startswith("error: ")

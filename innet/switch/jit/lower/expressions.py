@@ -166,8 +166,8 @@ class Resolver:
                 return ir.Binary(ir.DataOperator.TWO_COMP_MOD, self.named(node, width), bits)
         if isinstance(node, ir.BoolExpression):
             return ir.DataToBool(self.named(ir.BoolToData(node), 1))
-        width = self._unsigned_bits(node)
-        return None if width is None else self.named(node, width)
+        known = self._unsigned_bits(node)
+        return None if known is None else self.named(node, known)
 
     def _unsigned_bits(self, node: Any) -> int | None:  # noqa: PLR0911 - one return per kind
         """Bits that hold a resolved integer, None if it may be negative or is not known to end."""

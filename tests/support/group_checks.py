@@ -19,6 +19,8 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+import torch.distributed.nn.functional as of_autograd
 from ranks import main
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 from torch.nn.parallel import DistributedDataParallel
@@ -315,6 +317,52 @@ def an_expanded_tensor_is_one_in_memory(group):
         dist.all_gather(
             [torch.zeros(1).expand(4) for _ in range(ranks)], torch.arange(4.0), group=group
         )
+
+
+@check
+def functional_collectives_and_those_of_autograd(group):
+    """Which PyTorch calls from C++ and by other names: DTensor and torch.compile do."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    mine = torch.arange(24.0).reshape(4, 6) + rank
+    columns = sum((torch.arange(24.0).reshape(4, 6) + r)[:, ::2] for r in range(ranks))
+    assert torch.equal(functional.all_reduce(mine[:, ::2], "sum", group) + 0, columns)
+    several = functional.all_reduce_coalesced([mine, mine[:, ::2]], "sum", group)
+    assert torch.equal(several[1] + 0, columns)
+    whole = functional.all_gather_tensor(mine, 0, group) + 0
+    assert torch.equal(whole[4 * (ranks - 1) :], mine - rank + ranks - 1)
+    shard = functional.reduce_scatter_tensor(torch.arange(2.0 * ranks), "sum", 0, group) + 0
+    assert shard.tolist() == [ranks * 2.0 * rank, ranks * (2.0 * rank + 1)]
+    assert torch.equal(functional.broadcast(mine.T, 0, group) + 0, (mine - rank).T)
+    gathered = functional.all_gather_into_tensor_coalesced([mine, mine[0]], group)
+    assert [each.shape[0] for each in gathered] == [4 * ranks, 6 * ranks]
+    shards = functional.reduce_scatter_tensor_coalesced(
+        [torch.ones(2 * ranks), torch.ones(ranks)], "sum", [0, 0], group
+    )
+    assert [(each + 0).tolist() for each in shards] == [[float(ranks)] * 2, [float(ranks)]]
+    swapped = functional.all_to_all_single(torch.arange(float(ranks)), None, None, group) + 0
+    assert swapped.tolist() == [float(rank)] * ranks
+    leaf = torch.ones(3, 4, requires_grad=True)
+    of_autograd.all_reduce(leaf.T, group=group).sum().backward()
+    assert torch.equal(leaf.grad, torch.full((3, 4), float(ranks)))
+
+
+@check
+def objects_and_point_to_point_in_batches(group):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    found = [None] * ranks
+    dist.all_gather_object(found, {"rank": rank}, group=group)
+    assert found == [{"rank": each} for each in range(ranks)]
+    mine = [None]
+    dist.scatter_object_list(mine, list(range(ranks)) if rank == 0 else None, src=0, group=group)
+    assert mine == [rank]
+    received = torch.zeros(8)[::2]
+    batch = [
+        dist.P2POp(dist.isend, torch.full((4,), float(rank)), (rank + 1) % ranks, group=group),
+        dist.P2POp(dist.irecv, received, (rank - 1) % ranks, group=group),
+    ]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    assert received.tolist() == [float((rank - 1) % ranks)] * 4
 
 
 # ---------------------------------------------------------------- futures

@@ -485,6 +485,28 @@ def pytorchs_optimizers_run_in_the_hook():
 
 
 @check
+def pytorchs_half_precision_wraps_the_hook():
+    for codec in ("exact", "topk"):
+        for state in both_hooks(codec):
+            model = DistributedDataParallel(small(), bucket_cap_mb=0.0002)
+            model.register_comm_hook(state, default_hooks.fp16_compress_wrapper(ddp_hook))
+            for step in range(3):
+                model.zero_grad()
+                model(data(step)).pow(2).mean().backward()
+            found = torch.cat([each.grad.flatten() for each in model.parameters()])
+            assert_equal_on_all_ranks(found)
+            if codec == "exact":
+                total = torch.zeros_like(found)
+                for rank in range(dist.get_world_size()):
+                    alone = small()
+                    alone(data(2, rank)).pow(2).mean().backward()
+                    total += torch.cat([each.grad.flatten() for each in alone.parameters()])
+                mean = total / dist.get_world_size()
+                torch.testing.assert_close(found, mean, rtol=2e-3, atol=1e-4)
+            state.close()
+
+
+@check
 def pytorchs_zero_runs_in_the_hook():
     """ZeRO's optimizer beside backward, over a group that is not gloo's by name."""
     group = dist.new_group(backend="innet")

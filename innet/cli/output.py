@@ -12,12 +12,13 @@ from rich.console import Console
 
 from innet.core.files import atomic_write
 from innet.core.waiting import PATIENCE, CompileNotice
+from innet.experiments.console import TableConsole
 
 if os.environ.get("COLUMNS") == "0":  # said by some terminals; Rich would print nothing into it
     del os.environ["COLUMNS"]
 
 # Without emoji: in messages and tables, colons stand around what users wrote, and ":x:" is that.
-out = Console(emoji=False)
+out = TableConsole(emoji=False)
 err = Console(stderr=True, emoji=False)
 
 

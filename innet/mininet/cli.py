@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from innet.core.errors import ControlError, InnetError, UnknownNameError
+from innet.experiments.console import TableConsole
 from innet.mininet import inspect
 from innet.mininet.debian import CLI, setLogLevel
 from innet.mininet.nodes import P4Switch
@@ -16,7 +15,6 @@ from innet.mininet.nodes import P4Switch
 if TYPE_CHECKING:
     from rich.table import Table
 
-_WIDTH = 120  # columns if the output is not a terminal
 
 USAGE = """innet slots SWITCH            the slots that hold a chunk, and who is in
 innet registers SWITCH [NAME [INDEX]]
@@ -75,9 +73,7 @@ def do_innet(cli: Any, line: str) -> None:
     if not line.strip():
         print(USAGE)
         return
-    console = Console(highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
+    console = TableConsole(highlight=False, emoji=False)
 
     def say() -> None:
         table = show(cli.mn, shlex.split(line))

@@ -1232,11 +1232,17 @@ _METRICS = {
 _OTHER = "#999999"  # what stands beside a codec
 _ALONE = "sums in the network"  # the name of a sweep's only line, beside baselines
 _ROOM = 40  # characters of numbers side by side below a panel
+_SERIES = 8  # lines in a panel
+_FACETS = 4  # panels beside each other
 _SPREAD = 8.0  # largest number over smallest, from which an axis is logarithmic
 
 
 def draw_sweep(record: SweepRecord, path: str | Path, metrics: Sequence[str] = ()) -> None:
-    """Draw metrics over the first axis of a sweep, a line for each combination of the others.
+    """Draw metrics over the first axis of a sweep.
+
+    The axes after it have a line for each combination, and, from the last one on, a panel where
+    there would be more than eight lines. Lines are means over the axis "seed", bands their standard
+    deviation.
 
     Args:
         record: of the sweep.
@@ -1268,95 +1274,193 @@ def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
     for each in record.points:
         for name in metrics:
             each.metric(name)
-    figure = new_figure(5 * len(metrics) + 0.5, 4)
-    panels = figure.subplots(1, len(metrics), squeeze=False)[0]
-    for axes, metric in zip(panels, metrics, strict=True):
-        _draw_swept(axes, record, metric)
-    handles, labels = panels[0].get_legend_handles_labels()
+    first, series, facets = _sweep_axes(record)
+    settings = [
+        dict(zip([axis.name for axis in facets], values, strict=True))
+        for values in itertools.product(*(axis.values for axis in facets))
+    ]
+    if len(settings) == 1:  # metrics beside each other, else below each other
+        figure = new_figure(5 * len(metrics) + 0.5, 4)
+        panels = figure.subplots(1, len(metrics), squeeze=False).T
+    else:
+        columns = min(_FACETS, len(settings))
+        blocks = -(-len(settings) // columns)
+        figure = new_figure(1 + 3.2 * columns, 0.6 + 2.8 * blocks * len(metrics))
+        panels = figure.subplots(blocks * len(metrics), columns, squeeze=False)
+        panels = panels.reshape(blocks, len(metrics), columns).transpose(1, 0, 2)
+        panels = panels.reshape(len(metrics), -1)
+    looks = _sweep_looks(series)
+    for metric, row in zip(metrics, panels, strict=True):
+        for axes, fixed in zip(row, settings, strict=False):
+            _draw_swept(axes, record, metric, first, series, fixed, looks)
+        _same_range(row[: len(settings)], metric)
+        for axes in row[len(settings) :]:
+            axes.set_visible(False)
+    drawn = [axes.get_legend_handles_labels() for axes in panels[0]]
+    lines = {label: line for each in drawn for line, label in zip(*each, strict=True)}
+    labels = list(lines)
     if len(labels) > 1:
         columns = max(
             1, min(len(labels), int(10 * figure.get_figwidth() / (8 + max(map(len, labels)))))
         )
         rows = -(-len(labels) // columns)
-        figure.set_figheight(4 + 0.2 * rows)
-        names = ", ".join(axis.name for axis in record.axes[1:])
+        figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+        names = ", ".join(axis.name for axis in series)
         figure.legend(
-            handles, labels, loc="outside lower center", ncols=columns, handlelength=3, title=names
-        )
+            lines.values(), labels, loc="outside lower center", ncols=columns, handlelength=3,
+            title=names,
+        )  # fmt: skip
+    seeds = next((len(axis.values) for axis in record.axes if axis.name == "seed"), 1)
+    if note := tables.seeds_note(record, metrics):
+        figure.suptitle(note, fontsize=10)
+    elif seeds > 1 and first.name != "seed":
+        figure.suptitle(f"Means of {seeds} seeds; bands: standard deviation", fontsize=10)
     return figure
 
 
-def _draw_swept(axes: Axes, record: SweepRecord, metric: str) -> None:
-    first, *others = record.axes
+def _sweep_axes(record: SweepRecord) -> tuple[Axis, list[Axis], list[Axis]]:
+    """The axis on x, those with a line for each value, and those with a panel for each.
+
+    Lines are means over the seeds. Panels have at most ``_SERIES`` lines.
+    """
+    first, *series = [axis for axis in record.axes if axis.name != "seed"] or record.axes
+    facets: list[Axis] = []
+
+    def lines() -> int:
+        sums = math.prod(len(axis.values) for axis in series)
+        others = math.prod(len(axis.values) for axis in series if axis.name != "codec")
+        return sums + len(record.baselines) * others
+
+    while series and lines() > _SERIES:
+        facets.insert(0, series.pop())
+    return first, series, facets
+
+
+def _sweep_looks(series: Sequence[Axis]) -> list[dict[str, Any]]:
+    """A style for each line of a panel: colors for the first of its axes, dashes for others."""
+    colors = len(series[0].values) if series else 1
+    total = math.prod(len(axis.values) for axis in series)
+    if colors > len(COLORS) or total // colors > len(DASHES):
+        colors = total
+    found = []
+    for number in range(total):
+        color, dashes = divmod(number, total // colors)
+        found.append(
+            {
+                "color": COLORS[color % len(COLORS)],
+                "linestyle": DASHES[(dashes + color // len(COLORS)) % len(DASHES)],
+                "marker": _MARKERS[color % len(_MARKERS)],
+                "markersize": max(4, 9 - 1.5 * color),  # equal results do not hide each other
+            }
+        )
+    return found
+
+
+def _draw_swept(
+    axes: Axes,
+    record: SweepRecord,
+    metric: str,
+    first: Axis,
+    series: Sequence[Axis],
+    fixed: Mapping[str, Any],
+    looks: Sequence[dict[str, Any]],
+) -> None:
+    """A panel: the points with what is fixed in it, and a line for each value of ``series``."""
     positions, logarithmic = _positions(first)
-    second = others[0].values if others else (None,)
-    rest = [*itertools.product(*(axis.values for axis in others[1:]))]
-    for (color, value), (dashes, more) in itertools.product(enumerate(second), enumerate(rest)):
-        fixed = dict(zip([axis.name for axis in others], [value, *more], strict=False))
-        found = sorted(
-            (positions[first.values.index(point.values[first.name])], point.metric(metric))
-            for point in record.at(**fixed)
-        )
-        if not found:  # each of them failed
-            continue
-        axes.plot(
-            *zip(*found, strict=True),
-            label=", ".join(map(str, fixed.values())) or _ALONE,
-            color=COLORS[color % len(COLORS)],
-            linestyle=DASHES[(dashes + color // len(COLORS)) % len(DASHES)],
-            marker=_MARKERS[color % len(_MARKERS)],
-            markersize=max(4, 9 - 1.5 * color),  # equal results do not hide each other
-        )
-    numbers = [point.metric(metric) for point in record.points]
-    numbers += _draw_swept_baselines(axes, record, metric, positions, len(second))
+    combinations = itertools.product(*(axis.values for axis in series))
+    for values, look in zip(combinations, looks, strict=True):
+        names = dict(zip([axis.name for axis in series], values, strict=True))
+        _swept_line(
+            axes,
+            [(positions[first.values.index(point.values[first.name])], point.metric(metric))
+             for point in record.at(**fixed, **names)],
+            {**look, "label": ", ".join(map(tables.setting, values)) or _ALONE},
+        )  # fmt: skip
+    _draw_swept_baselines(axes, record, metric, first, series, fixed)
     if logarithmic:
         axes.set_xscale("log", base=2)
     labels = [tables.setting(value) for value in first.values]
     axes.set_xticks(positions, labels, rotation=0 if sum(map(len, labels)) < _ROOM else 30)
     axes.minorticks_off()
     axes.set_xlabel(first.name)
-    if min(numbers) > 0 and max(numbers) / min(numbers) > _SPREAD:
-        log_scale(axes, "y", duration_tick if metric.endswith("seconds") else "{x:,g}")
-    else:
-        axes.set_ylim(bottom=0)
-        if metric.endswith("seconds"):
-            axes.yaxis.set_major_formatter(duration_tick)
     axes.set_ylabel(_METRICS.get(metric, metric.replace("_", " ")))
+    if fixed:
+        said = (f"{name}={tables.setting(value)}" for name, value in fixed.items())
+        axes.set_title(",\n".join(said), fontsize=9, loc="left")
     axes.grid(alpha=0.3)
     hide_frame(axes)
 
 
+def _swept_line(axes: Axes, found: Sequence[tuple[float, float]], look: Mapping[str, Any]) -> None:
+    """A line through the means at each place, and a band of their standard deviation."""
+    places: dict[float, list[float]] = defaultdict(list)
+    for at, number in sorted(found):
+        places[at].append(number)
+    if not places:  # each point failed
+        return
+    axes.plot(list(places), [statistics.fmean(each) for each in places.values()], **look)
+    spread = [statistics.stdev(each) if len(each) > 1 else 0.0 for each in places.values()]
+    if any(spread):
+        edges = list(zip(places.values(), spread, strict=True))
+        axes.fill_between(
+            list(places),
+            [max(min(each), statistics.fmean(each) - around) for each, around in edges],
+            [statistics.fmean(each) + around for each, around in edges],
+            color=look["color"], alpha=0.15, lw=0,
+        )  # fmt: skip
+
+
+def _same_range(panels: Sequence[Axes], metric: str) -> None:
+    """The panels of a metric have one range of numbers, logarithmic if it is wide."""
+    numbers = [number for axes in panels for line in axes.lines for number in line.get_ydata()]
+    low, high = min(numbers), max(numbers)
+    ends = [end for axes in panels for end in axes.get_ylim()]
+    for axes in panels:
+        if low > 0 and high / low > _SPREAD:
+            axes.set_ylim(low / 1.25, high * 1.25)
+            log_scale(axes, "y", duration_tick if metric.endswith("seconds") else "{x:,g}")
+            continue
+        axes.set_ylim(min(0, low), max(ends))
+        if metric.endswith("seconds"):
+            axes.yaxis.set_major_formatter(duration_tick)
+
+
 def _draw_swept_baselines(
-    axes: Axes, record: SweepRecord, metric: str, positions: Sequence[float], taken: int
-) -> list[float]:
-    """A gray line for each baseline and combination of the other axes; returns its numbers.
+    axes: Axes,
+    record: SweepRecord,
+    metric: str,
+    first: Axis,
+    series: Sequence[Axis],
+    fixed: Mapping[str, Any],
+) -> None:
+    """A gray line for each baseline and combination of the other axes.
 
     Over codecs all baselines are the same: of each combination without them, one line is drawn.
     """
-    first, *others = record.axes
-    names = [axis.name for axis in others if axis.name != "codec"]
-    drawn: list[float] = []
+    positions, _ = _positions(first)
+    names = [axis.name for axis in series if axis.name != "codec"]
     for number, name in enumerate(record.baselines):
-        lines: dict[tuple[Any, ...], dict[float, float]] = {}
-        for point in record.points:
+        lines: dict[tuple[Any, ...], set[tuple[float, float]]] = {}
+        for point in record.at(**fixed):
             try:
                 found = point.metric(of_baseline(name, metric))
             except InputError:  # a metric that baselines have not
-                return drawn
+                return
             key = tuple(point.values[other] for other in names)
             at = positions[first.values.index(point.values[first.name])]
-            lines.setdefault(key, {})[at] = found
+            lines.setdefault(key, set()).add((at, found))
         for dashes, (values, line) in enumerate(lines.items()):
-            drawn += line.values()
-            axes.plot(
-                *zip(*sorted(line.items()), strict=True),
-                label=", ".join([name, *map(str, values)]),
-                color=str(0.25 + 0.5 * number / max(1, len(record.baselines))),
-                linestyle=DASHES[(1 + dashes) % len(DASHES)],
-                marker=_MARKERS[(taken + number) % len(_MARKERS)],
-                markersize=5,
+            _swept_line(
+                axes,
+                [*line],
+                {
+                    "label": ", ".join([name, *map(tables.setting, values)]),
+                    "color": str(0.25 + 0.5 * number / max(1, len(record.baselines))),
+                    "linestyle": DASHES[(1 + dashes) % len(DASHES)],
+                    "marker": _MARKERS[-1 - number % len(_MARKERS)],
+                    "markersize": 5,
+                },
             )
-    return drawn
 
 
 def _positions(axis: Axis) -> tuple[list[float], bool]:

@@ -39,7 +39,7 @@ from innet.experiments.sweep_workers import (
     ThisProcess,
 )
 from innet.records import Axis, Machine, PointRecord, SweepFailure, SweepPoint, SweepRecord
-from innet.records.sweep import label
+from innet.records.sweep import baseline_metric, label
 from innet.sim.network import HOST, Network, network_of, read_network, without_host
 
 RECORD, TABLE, PLOT = "sweep.json", "sweep.csv", "sweep.png"  # file names in the output folder
@@ -269,15 +269,18 @@ def run(
 
 
 def as_csv(record: SweepRecord) -> str:
-    """A row for each point: the values of the axes, what ``shown_metrics`` names, and all other
-    numbers of the points' ``simulated``.
+    """A row for each point: the values of the axes, what ``shown_metrics`` names, all other
+    numbers of the points' ``simulated``, and the seconds of the baselines.
     """
     shown = record.shown_metrics()
     found = [point.metrics() for point in record.points]
     taken = {name if name in found[0] else f"simulated.{name}" for name in shown}
     common = [name for name in (found[0] if found else ()) if all(name in each for each in found)]
     others = [name for name in common if name.startswith("simulated.") and name not in taken]
-    metrics = [*shown, *others]
+    seconds = [
+        name for name in common if baseline_metric(name)[1] in ("seconds", "iteration_seconds")
+    ]
+    metrics = [*shown, *others, *(name for name in seconds if name not in taken)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*(axis.name for axis in record.axes), *metrics])

@@ -1095,7 +1095,9 @@ def sweep_table(record: SweepRecord) -> Table:
     metrics = [name for name in record.shown_metrics() if name != "packets"]
     if record.baselines:  # they need the room of what never happened
         metrics = [name for name in metrics if any(each.metric(name) for each in record.points)]
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(
+        box=SIMPLE_HEAD, caption=seeds_note(record, metrics) or None, caption_justify="left"
+    )
     for axis in record.axes:
         table.add_column(axis.name, no_wrap=True)
     for metric in metrics:
@@ -1124,6 +1126,21 @@ def _swept(metric: str) -> tuple[str, Callable[[Any], str]]:
         return _SWEPT.get(metric, (metric, count))
     head, said = _SWEPT[inner]
     return f"{name}\n{head}", said
+
+
+def seeds_note(record: SweepRecord, metrics: Sequence[str]) -> str:
+    """A sentence where the seeds of a sweep make no difference to these numbers, else ""."""
+    seeds = next((len(axis.values) for axis in record.axes if axis.name == "seed"), 1)
+    if seeds < 2:
+        return ""
+    found: dict[str, set[tuple[float, ...]]] = {}
+    for point in record.points:
+        others = {name: value for name, value in point.values.items() if name != "seed"}
+        numbers = tuple(point.metric(name) for name in metrics)
+        found.setdefault(repr(others), set()).add(numbers)
+    if any(len(numbers) > 1 for numbers in found.values()):
+        return ""
+    return f"All {seeds} seeds give the same numbers: nothing random changes them here."
 
 
 def failures(record: SweepRecord) -> list[str]:

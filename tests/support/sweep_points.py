@@ -30,6 +30,11 @@ def product(a=1, b=1, folder=None, wait=0.0):
     return {"simulated": {"seconds": a * b}, "pid": os.getpid()}
 
 
+def everything(a=1, b=1, c=0, d=0, seed=0):
+    """A number whose digits are the settings."""
+    return {"simulated": {"seconds": 1000 * a + 100 * b + 10 * c + d + seed}}
+
+
 def killed_once(a=1, b=1, folder=None):
     """As ``product``; the first call with ``a`` of 2 and ``b`` of 1 kills its process."""
     if (a, b) == (2, 1) and not list(Path(folder).glob("2-1-*")):

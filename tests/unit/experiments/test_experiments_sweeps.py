@@ -363,6 +363,54 @@ def test_the_picture_has_a_line_for_each_value_of_the_second_axis():
     assert axes.get_xscale() == "linear"
 
 
+def test_no_panel_has_more_than_eight_lines_and_each_line_its_own_style():
+    task = Task(sweep_points.everything, ("a", "b", "c", "d"))
+    axes = {"a": [1, 2], "b": [1, 2, 3], "c": [0, 1], "d": [5, 6, 7, 8, 9]}
+    figure = sweep_figure(sweeps.run(task, {}, axes, jobs=1))
+    panels = [each for each in figure.axes if each.get_visible()]
+    assert [each.get_title(loc="left") for each in panels] == [f"d={each}" for each in axes["d"]]
+    for panel, d in zip(panels, axes["d"], strict=True):
+        assert [line.get_label() for line in panel.lines] == [
+            f"{b}, {c}" for b in axes["b"] for c in axes["c"]
+        ]
+        assert [[*line.get_ydata()] for line in panel.lines] == [
+            [1000 * a + 100 * b + 10 * c + d for a in (1, 2)] for b in axes["b"] for c in axes["c"]
+        ]
+        looks = {(each.get_color(), each.get_linestyle()) for each in panel.lines}
+        assert len(looks) == len(panel.lines) <= 8
+        assert panel.get_ylim() == panels[0].get_ylim()
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 6
+    for count in (8, 9):
+        wide = sweeps.run(task, {}, {"a": [1, 2], "b": [*range(count)]}, jobs=1)
+        panels = [each for each in sweep_figure(wide).axes if each.get_visible()]
+        assert [len(each.lines) for each in panels] == ([8] if count == 8 else [1] * 9)
+        looks = {(line.get_color(), line.get_linestyle()) for line in panels[0].lines}
+        assert len(looks) == len(panels[0].lines)
+
+
+def test_lines_are_means_over_seeds_with_a_band():
+    task = Task(sweep_points.everything, ("a", "b", "seed"))
+    record = sweeps.run(task, {}, {"seed": [0, 2, 4], "a": [1, 2], "b": [1, 3]}, jobs=1)
+    figure = sweep_figure(record)
+    (panel,) = figure.axes
+    assert [[*line.get_ydata()] for line in panel.lines] == [[1102, 2102], [1302, 2302]]
+    assert [line.get_label() for line in panel.lines] == ["1", "3"]
+    (low, high) = panel.collections[0].get_datalim(panel.transData).intervaly
+    assert (low, high) == (1100, 2104)
+    assert figure.get_suptitle() == "Means of 3 seeds; bands: standard deviation"
+    assert sweep_table(record).caption is None
+    (alone,) = sweep_figure(sweeps.run(task, {}, {"seed": [0, 2, 4]}, jobs=1)).axes
+    assert [*alone.lines[0].get_xdata()] == [0, 2, 4]
+
+
+def test_seeds_that_change_nothing_are_said_to():
+    record = innet.sweep({"size": 2000, "network": "10g"}, {"workers": [2, 3], "seed": [1, 2]})
+    said = "All 2 seeds give the same numbers: nothing random changes them here."
+    assert sweep_figure(record).get_suptitle() == sweep_table(record).caption == said
+    assert not sweep_figure(record).axes[0].collections
+
+
 def test_wide_axes_are_logarithmic_and_zero_stands_beside_them():
     (axes,) = sweep_figure(swept(a=[1, 8, 64])).axes
     assert axes.get_xscale() == axes.get_yscale() == "log"

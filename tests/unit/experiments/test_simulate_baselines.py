@@ -131,7 +131,9 @@ def test_a_sweep_compares_with_them():
         ring = point.metric("baselines.ring.goodput_gbps")
         assert ring == point.record["baselines"]["ring"]["simulated"]["goodput_gbps"]
         assert point.metric("baselines.all-gather:ratio=0.01.seconds") > 0
-    assert "baselines.ring.goodput_gbps" in as_csv(record).splitlines()[0]
+    head = as_csv(record).splitlines()[0].split(",")
+    assert {"baselines.ring.goodput_gbps", "baselines.ring.seconds"} < {*head}
+    assert len({*head}) == len(head)
     heads = [column.header for column in sweep_table(record).columns]
     assert "ring\ngoodput\nGbit/s" in heads
     labels = [line.get_label() for line in sweep_figure(record, ["goodput_gbps"]).axes[0].lines]

@@ -12,6 +12,7 @@ import math
 import os
 import statistics
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from innet.records import (
     Measurement,
     Metric,
     ReproductionRecord,
+    Run,
     SimulationRecord,
     SweepRecord,
     ThroughputRecord,
@@ -193,11 +195,14 @@ def smooth(values: Sequence[float]) -> list[float]:
 
 _MANY = 6  # curves that one panel can show at most; more have a panel each
 _PANELS = 4  # of those, beside each other
-_TIME_COLUMNS = 3  # panels with simulated time beside each other
+_ITERATIONS, _BYTES = "iteration", "bytes"  # what a panel's x may be; else a network's time
 _PARTS_OF_TIME = (("encode", "#56B4E9"), ("network", "#999999"), ("decode", "#E69F00"))
 # Plain sums over time, above all others: where they take as long as others, one sees both.
-_RING: dict[str, Any] = {"color": "#000000", "linestyle": "dashed", "zorder": 3}
+_RING: dict[str, Any] = {
+    "color": "#000000", "linestyle": "dashed", "linewidth": 1.2, "zorder": 3,
+}  # fmt: skip
 _EQUAL = 1.01  # times that are named together
+_TITLE, _BAR = 48, 28  # characters in a line above a panel, and beside a bar
 _NEAR = 20.0  # ends of lines; further apart, their axis is logarithmic
 
 
@@ -262,10 +267,10 @@ def demo_figure(record: TrainingRecord) -> Figure:
     (score, score_bytes, volume), (loss, loss_bytes, times) = rest.subplots(
         2, 3, width_ratios=(5, 5, 4)
     )
-    _draw_scores(score, curves, by_bytes=False)
-    _draw_scores(score_bytes, sent, by_bytes=True)
-    _draw_losses(loss, curves, by_bytes=False)
-    _draw_losses(loss_bytes, sent, by_bytes=True)
+    _draw_scores(score, curves, _ITERATIONS)
+    _draw_scores(score_bytes, sent, _BYTES)
+    _draw_losses(loss, curves, _ITERATIONS)
+    _draw_losses(loss_bytes, sent, _BYTES)
     _draw_volume(volume, sent)
     _draw_times(times, sent)
     runs = [run for curve in sent for run in curve.method.runs]
@@ -278,6 +283,7 @@ def demo_figure(record: TrainingRecord) -> Figure:
         f"({exact:,} of {steps:,} integer sums exact)",
         curves,
     )
+    _legend(figure, curves, over_time=over_time is not None)
     return figure
 
 
@@ -313,10 +319,11 @@ def training_figure(record: TrainingRecord) -> Figure:
         _small_multiples(rest, curves)
     else:
         (score, traffic), (loss, final) = rest.subplots(2, 2)
-        _draw_scores(score, curves, by_bytes=False)
-        _draw_scores(traffic, [curve for curve in curves if curve.measured], by_bytes=True)
-        _draw_losses(loss, curves, by_bytes=False)
-        _draw_final(final, curves)
+        _draw_scores(score, curves, _ITERATIONS)
+        _draw_scores(traffic, [curve for curve in curves if curve.measured], _BYTES)
+        _draw_losses(loss, curves, _ITERATIONS)
+        _draw_final(final, curves, named=False)
+        _legend(figure, curves, over_time=over_time is not None)
     _head(figure, tables.title(record, [curve.method for curve in curves]), curves)
     return figure
 
@@ -357,9 +364,7 @@ def _small_multiples(figure: FigureBase, curves: Sequence[_Curve]) -> None:
 
 def _height_over_time(record: TrainingRecord) -> float:
     """Inches of the panels with simulated time; none without any."""
-    if not record.networks:
-        return 0.0
-    return 4.0 * -(-(len(record.networks) + 1) // _TIME_COLUMNS)
+    return 0.8 + 3.0 * len(record.networks) if record.networks else 0.0
 
 
 def _divided(
@@ -373,64 +378,48 @@ def _divided(
 
 
 def _draw_over_time(figure: FigureBase, record: TrainingRecord, curves: Sequence[_Curve]) -> None:
-    """A panel with the scores over simulated time for each network, and bars of an iteration."""
+    """Scores and losses over simulated time for each network, and bars of an iteration."""
     networks = record.networks
     shown = [
         curve for curve in curves if any(curve.method.simulated(name).seconds for name in networks)
     ]
-    columns = min(_TIME_COLUMNS, len(networks) + 1)
-    panels = figure.subplots(-(-(len(networks) + 1) // columns), columns, squeeze=False).ravel()
+    grid = figure.add_gridspec(len(networks), 3)
     target = tables.Target.of([curve.method for curve in curves])
-    for network, axes in zip(networks, panels, strict=False):
-        _draw_scores_over_time(axes, network, shown, target)
-    _draw_iteration(panels[len(networks)], networks, shown)
-    for axes in panels[len(networks) + 1 :]:
-        axes.set_visible(False)
+    for row, network in enumerate(networks):
+        _draw_scores_over_time(figure.add_subplot(grid[row, 0]), network, shown, target)
+        _draw_losses(figure.add_subplot(grid[row, 1]), _timed(shown, network), network)
+    _draw_iteration(figure.add_subplot(grid[:, 2]), networks, shown)
+
+
+def _timed(curves: Sequence[_Curve], network: str) -> list[_Curve]:
+    """Those with simulated time on a network; plain sums as what they are there, a ring."""
+    return [
+        replace(curve, look=_RING) if curve.method.is_plain else curve
+        for curve in curves
+        if curve.method.simulated(network).seconds
+    ]
 
 
 def _draw_scores_over_time(
     axes: Axes, network: str, curves: Sequence[_Curve], target: tables.Target | None
 ) -> None:
     """The scores over simulated seconds on one network."""
-    drawn = [curve for curve in curves if curve.method.simulated(network).seconds]
+    drawn = _timed(curves, network)
     metric = drawn[0].method.metric
-    ends = []
     for curve in drawn:
         points = curve.method.scores_over_time(network)
         seeds = list(zip(*(scores for _, scores in points), strict=True))
         scaled = [[metric.factor * each for each in scores] for scores in seeds]
-        look = _RING if curve.method.is_plain else curve.look
-        _band(axes, [seconds for seconds, _ in points], scaled, look, marker="o")
-        ends.append(points[-1][0])
+        _band(axes, [seconds for seconds, _ in points], scaled, curve.look, marker="o")
     if target is not None:
         axes.axhline(metric.factor * target.score, color="#777777", linewidth=0.8, linestyle=":")
     verdict = "" if target is None else _verdict([each.method for each in drawn], network, target)
-    axes.set_title(
-        f"{metric.name.capitalize()} over simulated time, {network}\n{verdict}",
-        loc="left",
-        fontsize=8.5,
-    )
+    heading = f"{metric.name.capitalize()} over simulated time, {network}"
+    lines = [heading, *textwrap.wrap(verdict, _TITLE)]
+    axes.set_title("\n".join(lines), loc="left", fontsize=8.5)
     axes.set_ylabel(_axis(metric))
-    axes.set_xlabel("simulated seconds")
     _clip(axes, drawn, lambda curve: chain.from_iterable(curve.scores()[2]))
-    if max(ends) > _NEAR * min(ends):
-        log_scale(axes, "x")
-    else:
-        axes.set_xlim(left=0)
-    axes.grid(alpha=0.3)
-    hide_frame(axes)
-    axes.legend(
-        axes.lines[: len(drawn)],
-        [_timed_as(curve.method) for curve in drawn],
-        frameon=False,
-        fontsize=8,
-        loc="lower right" if metric.higher_is_better else "upper right",
-    )
-
-
-def _timed_as(method: MethodRuns) -> str:
-    """The method's name, and what plain sums are over time."""
-    return f"{method.title} (ring)" if method.is_plain else method.title
+    _finish(axes, drawn, network)
 
 
 def _verdict(methods: Sequence[MethodRuns], network: str, target: tables.Target) -> str:
@@ -468,21 +457,31 @@ def _draw_iteration(axes: Axes, networks: Sequence[str], curves: Sequence[_Curve
                 axes.barh(row, width, left=left, color=color, label=None if row else field)
                 left += width
             axes.text(left, row, f"  {tables.duration(left / 1e3)}", va="center", fontsize=8)
-            labels.append(f"{curve.method.title}, {network}")
+            label = curve.method.title + (f", {network}" if len(networks) > 1 else "")
+            labels.append(textwrap.fill(label, _BAR))
             widest = max(widest, left)
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, widest * 1.25 or 1)
-    axes.set_title("An iteration in simulated time", loc="left", fontsize=10)
+    axes.set_title(
+        "An iteration in simulated time" + (f", {networks[0]}" if len(networks) == 1 else ""),
+        loc="left",
+        fontsize=8.5,
+    )
     axes.set_xlabel("milliseconds")
-    axes.legend(frameon=False, ncols=4, fontsize=8, loc="upper center", bbox_to_anchor=(0.4, -0.17))
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.4, 0), borderaxespad=4.2, ncols=4, frameon=False,
+        handlelength=1.2, columnspacing=1.2, fontsize=8,
+    )  # fmt: skip
     hide_frame(axes)
 
 
 def _curves(record: TrainingRecord) -> list[_Curve]:
     """The record's methods with their styles."""
     methods = methods_of(record)
-    looks = iter(codec_styles([each.preset for each in methods if not each.is_plain]))
+    styles = codec_styles([each.preset for each in methods if not each.is_plain])
+    # Thinner ones above: a curve is seen below an equal one
+    looks = ({**look, "linewidth": max(1.0, 2.8 - 0.5 * at)} for at, look in enumerate(styles))
     chance = record.settings.get("chance")
     return [
         _Curve(each, BAND if each.is_plain else next(looks), each.failure(chance))
@@ -523,30 +522,41 @@ def _result(curves: Sequence[_Curve]) -> str:
     )
 
 
-def _draw_scores(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> None:
+def _draw_scores(axes: Axes, curves: Sequence[_Curve], over: str) -> None:
+    """The scores over ``over``: see ``_places``."""
     for curve in curves:
         iterations, sent, scores = curve.scores()
-        _band(axes, sent if by_bytes else iterations, scores, curve.look, marker="o")
+        _band(axes, sent if over == _BYTES else iterations, scores, curve.look, marker="o")
     metric = curves[0].method.metric if curves else None
     name = "score" if metric is None else metric.name
-    axes.set_title(
-        f"{name.capitalize()} by {'bytes' if by_bytes else 'iteration'}", loc="left", fontsize=10
-    )
+    axes.set_title(f"{name.capitalize()} by {over}", loc="left", fontsize=10)
     axes.set_ylabel("" if metric is None else _axis(metric))
     _clip(axes, curves, lambda curve: chain.from_iterable(curve.scores()[2]))
-    _finish(axes, curves, by_bytes=by_bytes)
+    _finish(axes, curves, over)
 
 
-def _draw_losses(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> None:
+def _places(run: Run, over: str) -> Sequence[float]:
+    """Where each step of a run stands: iterations, bytes sent until then, or simulated seconds on
+    the network ``over``.
+    """
+    if over == _ITERATIONS:
+        return range(1, len(run.steps) + 1)
+    if over == _BYTES:
+        return list(accumulate(step.bytes_sent for step in run.steps))
+    return [step.simulated_seconds[over] for step in run.steps]
+
+
+def _draw_losses(axes: Axes, curves: Sequence[_Curve], over: str) -> None:
+    """The losses over ``over``: see ``_places``."""
     for curve in curves:
         lines = [smooth([step.loss for step in run.steps]) for run in curve.method.runs]
-        sent = [
-            list(accumulate(step.bytes_sent for step in run.steps)) for run in curve.method.runs
-        ]
-        positions = list(map(statistics.fmean, zip(*sent, strict=True)))
-        _band(axes, positions if by_bytes else range(1, len(positions) + 1), lines, curve.look)
-    axes.set_title(f"Loss by {'bytes' if by_bytes else 'iteration'}", loc="left", fontsize=10)
-    axes.set_ylabel(f"training loss, mean of {SMOOTH} iterations")
+        places = [_places(run, over) for run in curve.method.runs]
+        _band(axes, list(map(statistics.fmean, zip(*places, strict=True))), lines, curve.look)
+    if over in {_ITERATIONS, _BYTES}:
+        axes.set_title(f"Loss by {over}", loc="left", fontsize=10)
+    else:
+        axes.set_title(f"Loss over simulated time, {over}", loc="left", fontsize=8.5)
+    axes.set_ylabel(f"training loss\nmean of {SMOOTH} iterations")
     log_scale(axes)
     _clip(
         axes,
@@ -555,7 +565,7 @@ def _draw_losses(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> Non
             smooth([step.loss for step in run.steps]) for run in curve.method.runs
         ),
     )
-    _finish(axes, curves, by_bytes=by_bytes)
+    _finish(axes, curves, over)
 
 
 def _clip(
@@ -582,39 +592,44 @@ def _clip(
         )  # fmt: skip
 
 
-def _finish(axes: Axes, curves: Sequence[_Curve], *, by_bytes: bool) -> None:
-    """Axes, and each curve's name at its end."""
+def _finish(axes: Axes, curves: Sequence[_Curve], over: str) -> None:
+    """The axis at the bottom, and no frame."""
     hide_frame(axes)
     axes.grid(alpha=0.3)
-    if by_bytes:
+    if over == _ITERATIONS:
+        axes.set_xlabel("iteration")
+        axes.locator_params(axis="x", integer=True)
+    elif over == _BYTES:
         axes.set_xlabel("bytes sent by each worker")
         if any(run.total("bytes_sent") for curve in curves for run in curve.method.runs):
             log_scale(axes, "x", bytes_tick)
     else:
-        axes.set_xlabel("iteration")
-        axes.locator_params(axis="x", integer=True)
-    names = [
-        (
-            curve.method.title if by_bytes else curve.label,
-            curve.look["color"] if curve.measured else "#777777",
-        )
-        for curve in curves
-    ]
-    if not by_bytes:
-        _name_ends(axes, names)
-    elif names:  # the curves end in different places
-        low, high = axes.get_xlim()
-        if axes.get_xscale() == "log":  # room for the names
-            axes.set_xlim(low, high * (high / low) ** 0.2)
-        paths: list[Any] = [line.get_xydata() for line in axes.lines]
-        _name_points(
-            axes,
-            [
-                (name, tuple(path[-1]), color)
-                for (name, color), path in zip(names, paths, strict=True)
-            ],
-            turn=False,
-        )
+        ends = [curve.method.runs[0].steps[-1].simulated_seconds[over] for curve in curves]
+        if max(ends) > _NEAR * min(ends):
+            axes.set_xlabel("simulated time")
+            log_scale(axes, "x", duration_tick)
+        else:
+            axes.set_xlim(left=0)
+            factor, unit = _time_unit(max(ends))
+            axes.xaxis.set_major_formatter(lambda seconds, _: f"{factor * seconds:g}")
+            axes.set_xlabel(f"simulated time, {unit}")
+
+
+def _legend(figure: Figure, curves: Sequence[_Curve], *, over_time: bool) -> None:
+    """All curves' names below the panels, where they cover none."""
+    lines = importlib.import_module("matplotlib.lines")
+    named = [(curve.label, curve.look) for curve in curves]
+    if over_time and any(curve.method.is_plain for curve in curves):
+        named.insert(1, ("over time: plain float32 by a ring", _RING))
+    widest = max(len(name) for name, _ in named)
+    figure.legend(
+        [lines.Line2D([], [], **look) for _, look in named],
+        [name for name, _ in named],
+        loc="outside lower center",
+        ncols=max(1, min(len(named), int(11 * figure.get_figwidth() / (9 + widest)))),
+        frameon=False,
+        handlelength=3,
+    )
 
 
 def _name_ends(axes: Axes, names: Sequence[tuple[str, str]]) -> None:
@@ -682,7 +697,7 @@ def _name_bars(axes: Axes, curves: Sequence[_Curve]) -> None:
     hide_frame(axes)
 
 
-def _draw_final(axes: Axes, curves: Sequence[_Curve]) -> None:
+def _draw_final(axes: Axes, curves: Sequence[_Curve], *, named: bool = True) -> None:
     """The last scores over the compression; bars reach a standard deviation either way."""
     metric = curves[0].method.metric
     names: list[tuple[str, tuple[float, float], str]] = []
@@ -701,7 +716,8 @@ def _draw_final(axes: Axes, curves: Sequence[_Curve]) -> None:
         names.append((method.title, (method.compression, mean), color))
     _clip(axes, curves, lambda curve: (metric.factor * each for each in curve.method.scores()))
     log_scale(axes, "x", "{x:g}\N{MULTIPLICATION SIGN}")
-    _name_points(axes, names)
+    if named:
+        _name_points(axes, names)
     axes.set_title(f"Final {metric.name}: further right, fewer bytes", loc="left", fontsize=10)
     axes.set_xlabel("compression against float32 in packets (gray: plain float32)")
     axes.set_ylabel(f"final {_axis(metric)}")
@@ -709,11 +725,8 @@ def _draw_final(axes: Axes, curves: Sequence[_Curve]) -> None:
     hide_frame(axes)
 
 
-def _name_points(
-    axes: Axes, names: Sequence[tuple[str, tuple[float, float], str]], *, turn: bool = True
-) -> None:
-    """Write each point's name in its color, right of it, or where there is more room if names may
-    turn.
+def _name_points(axes: Axes, names: Sequence[tuple[str, tuple[float, float], str]]) -> None:
+    """Write each point's name in its color, at the side with more room.
 
     Names do not overlap: a name that would cover another one moves below its point, or further
     away. The panels may still move a little later.
@@ -724,7 +737,7 @@ def _name_points(
     taken: list[tuple[float, float, float]] = []  # left and right end, and height, in points
     for name, point, color in names:
         x, y = points * axes.transData.transform(point)
-        right = turn and point[0] ** 2 > low * high
+        right = point[0] ** 2 > low * high
         left = x - 5 - _LETTER * len(name) if right else x + 5
         end = left + _LETTER * len(name)
         up = next(
@@ -762,7 +775,7 @@ def _band(
     """The mean of the lines at ``places``, and their standard deviation about it."""
     columns = list(zip(*lines, strict=True))
     means = [statistics.fmean(column) for column in columns]
-    broad = "linewidth" in style
+    broad = "linestyle" not in style
     if broad:  # a line of one point shows nothing but its marker
         axes.plot(positions, means, **style, marker="o" if len(means) == 1 else "", markersize=7)
     else:
@@ -985,6 +998,7 @@ def _words(name: str, value: object) -> str:
 # Simulations: who did what when in an iteration, and how long iterations took.
 
 _LANES = 8  # workers that one time-line shows at most
+_MOSTLY = 0.5  # of an iteration; if computing takes more, bars show the rest
 _FORWARD_COLOR, _BACKWARD_COLOR = "#BBBBBB", "#777777"
 _DOING = (
     ("forward", _FORWARD_COLOR),
@@ -997,7 +1011,7 @@ _DOING = (
 
 
 def draw_simulation(record: SimulationRecord, path: str | Path) -> None:
-    """Draw the last iteration's time-line, and how long buckets and iterations took.
+    """Draw an iteration's time-line, and how long buckets and iterations took.
 
     Raises:
         MissingToolError: matplotlib is not installed.
@@ -1007,7 +1021,8 @@ def draw_simulation(record: SimulationRecord, path: str | Path) -> None:
 
 
 def simulation_figure(record: SimulationRecord) -> Figure:
-    """The picture as a matplotlib figure. The last iteration is drawn, as a run begins in step.
+    """The picture as a matplotlib figure. The iteration with samples of the network is drawn, the
+    first one; without samples the last one, as a run begins in step.
 
     Raises:
         MissingToolError: matplotlib is not installed.
@@ -1023,12 +1038,13 @@ def simulation_figure(record: SimulationRecord) -> Figure:
     parts: Any = [figure]
     if len(heights) > 1:
         parts = figure.subfigures(len(heights), 1, height_ratios=heights)
+    iteration = record.iterations[-1 if record.samples is None else 0]
     if record.samples is not None:
-        _draw_samples(parts[1].subplots(1, 3), record.samples)
+        _draw_samples(parts[1], record.samples, iteration)
     if record.baselines:
         _draw_baselines(parts[-1].subplots(), record)
     left, right = parts[0].subplots(1, 2, width_ratios=(2.2, 1))
-    _draw_timeline(left, record.iterations[-1])
+    _draw_timeline(left, iteration)
     _draw_completion(right, record)
     what = record.model or f"all-reduce of {record.elements:,} elements"
     figure.suptitle(
@@ -1048,6 +1064,7 @@ def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
         workers = sorted(ordered[round(position * step)] for position in range(_LANES))
     origin = min(iteration.begin)
     factor, unit = _time_unit(max(iteration.end) - origin)
+    done: set[str] = set()
     for lane, worker in enumerate(workers):
         spans: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in _DOING}
         computing = iteration.begin[worker] + iteration.paused[worker]
@@ -1064,15 +1081,20 @@ def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
             bars = [
                 ((begin - origin) * factor, (end - begin) * factor) for begin, end in spans[name]
             ]
-            axes.broken_barh(
-                bars, (low, 0.36), facecolor=color, edgecolor="white", linewidth=0.3,
-                label=name if lane == 0 else None,
-            )  # fmt: skip
+            axes.broken_barh(bars, (low, 0.36), facecolor=color, edgecolor="white", linewidth=0.3)
+            if any(width > 0 for _, width in bars):
+                done.add(name)
     axes.set_yticks(range(len(workers)), [f"worker {worker}" for worker in workers])
+    if len(workers) < (total := len(iteration.begin)):
+        axes.set_ylabel(f"{len(workers)} of {total} workers, the fastest and the slowest included")
     axes.invert_yaxis()
     axes.set_xlim(0, (max(iteration.end) - origin) * factor)
     axes.set_xlabel(f"simulated time in iteration {iteration.number}, {unit}")
+    patches = importlib.import_module("matplotlib.patches")
     axes.legend(
+        handles=[
+            patches.Patch(color=color, label=name) for name, color in _DOING if name in done
+        ],
         loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_DOING), frameon=False,
         handlelength=1.2, columnspacing=1.2, fontsize=9,
     )  # fmt: skip
@@ -1097,55 +1119,78 @@ def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
     _draw_shares(axes, found, "share of workers and iterations")
 
 
-def _draw_samples(panels: Sequence[Axes], samples: Samples) -> None:
-    """Queues, links and slots over time."""
-    factor, unit = _time_unit(samples.seconds[-1])
-    times = [factor * each for each in samples.seconds]
+def _draw_samples(figure: FigureBase, samples: Samples, iteration: Iteration) -> None:
+    """Queues, links and slots over an iteration; what is 0 all the time is said in words."""
+    origin, end = min(iteration.begin), max(iteration.end)
+    factor, unit = _time_unit(end - origin)
+    times = [factor * (each - origin) for each in samples.seconds]
     links = {name.replace("_", " "): shares for name, shares in samples.utilization.items()}
-    shown: list[tuple[str, Mapping[str, Sequence[float]]]] = [
-        ("bytes in the longest queues", samples.queue_bytes),
-        ("utilization of links", links),
-        ("slots in use", samples.slots),
+    shown: list[tuple[str, Mapping[str, Sequence[float]], str]] = [
+        ("bytes in the longest queues", samples.queue_bytes, "no packet waited in a queue"),
+        ("utilization of links", links, "no link was busy"),
+        ("slots that wait for a worker", samples.slots, "no slot waited for a worker"),
     ]
-    for axes, (label, lines) in zip(panels, shown, strict=True):
+    known = [each for each in shown if any(map(any, each[1].values()))]
+    missing = [each[2] for each in shown if each not in known]
+    if missing:
+        said = f"In {len(times)} samples {' and '.join(missing)}."
+        figure.supxlabel(said, fontsize=10)
+    panels = figure.subplots(1, max(1, len(known)), squeeze=False)[0]
+    panels[0].set_visible(bool(known))
+    for axes, (label, lines, _) in zip(panels, known, strict=False):
         for position, (name, values) in enumerate(lines.items()):
             # Equal lines do not hide each other.
             look = {**style(position), "linewidth": max(0.8, 2.4 - 0.5 * position)}
             axes.step(times, values, where="pre", label=name, **look)
-        axes.set_xlim(times[0], times[-1])
+        axes.set_xlim(0, factor * (end - origin))
         axes.set_ylim(bottom=0)
-        axes.set_xlabel(f"simulated time in the first iteration, {unit}")
+        axes.set_xlabel(f"simulated time in iteration {iteration.number}, {unit}")
         axes.set_ylabel(label)
         if label.startswith("bytes"):
             axes.yaxis.set_major_formatter(bytes_tick)
-        if lines:
-            axes.legend(
-                loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False,
-                handlelength=1.2, columnspacing=1.2, fontsize=9,
-            )  # fmt: skip
+        axes.locator_params(axis="y", integer=not label.startswith("utilization"))
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False,
+            handlelength=1.2, columnspacing=1.2, fontsize=9,
+        )  # fmt: skip
         axes.grid(alpha=0.3)
         hide_frame(axes)
 
 
 def _draw_baselines(axes: Axes, record: SimulationRecord) -> None:
-    """The mean time of an iteration with the codec, and with each baseline."""
+    """The mean time of an iteration with the codec, and with each baseline.
+
+    Where computing takes most of it, bars begin where computing ends, and show the rest.
+    """
     runs: dict[str, SimulationRecord | BaselineRun] = {
         record.report.codec: record,
         **record.baselines,
     }
     seconds = [run.iteration_seconds for run in runs.values()]
-    factor, unit = _time_unit(max(seconds))
+    computing = statistics.fmean(
+        max(map(sum, zip(each.paused, each.compute, strict=True))) for each in record.iterations
+    )
+    begin = computing if computing > _MOSTLY * min(seconds) else 0.0
+    beyond = [max(0.0, each - begin) for each in seconds]
+    factor, unit = _time_unit(max(beyond))
     bars = axes.barh(
         range(len(runs)),
-        [factor * each for each in seconds],
+        [factor * each for each in beyond],
         color=[COLORS[0], *[_OTHER] * len(record.baselines)],
         height=0.7,
     )
-    axes.bar_label(bars, [tables.duration(each) for each in seconds], padding=4, fontsize=9)
+    labels = [tables.duration(each) for each in seconds]
+    if begin:
+        labels = [
+            f"{tables.duration(rest)} (iteration {whole})"
+            for rest, whole in zip(beyond, labels, strict=True)
+        ]
+    axes.bar_label(bars, labels, padding=4, fontsize=9)
     axes.set_yticks(range(len(runs)), list(runs))
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.1 * factor * max(seconds))
-    axes.set_xlabel(f"simulated time of an iteration, {unit}")
+    axes.set_xlim(0, (1.25 if begin else 1.1) * factor * max(beyond))
+    said = f" beyond the {tables.duration(begin)} of computing" if begin else ""
+    axes.set_xlabel(f"simulated time of an iteration{said}, {unit}")
     hide_frame(axes)
 
 
@@ -1289,10 +1334,9 @@ def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
         panels = figure.subplots(blocks * len(metrics), columns, squeeze=False)
         panels = panels.reshape(blocks, len(metrics), columns).transpose(1, 0, 2)
         panels = panels.reshape(len(metrics), -1)
-    looks = _sweep_looks(series)
     for metric, row in zip(metrics, panels, strict=True):
         for axes, fixed in zip(row, settings, strict=False):
-            _draw_swept(axes, record, metric, first, series, fixed, looks)
+            _draw_swept(axes, record, metric, first=first, series=series, fixed=fixed)
         _same_range(row[: len(settings)], metric)
         for axes in row[len(settings) :]:
             axes.set_visible(False)
@@ -1360,15 +1404,15 @@ def _draw_swept(
     axes: Axes,
     record: SweepRecord,
     metric: str,
+    *,
     first: Axis,
     series: Sequence[Axis],
     fixed: Mapping[str, Any],
-    looks: Sequence[dict[str, Any]],
 ) -> None:
     """A panel: the points with what is fixed in it, and a line for each value of ``series``."""
     positions, logarithmic = _positions(first)
     combinations = itertools.product(*(axis.values for axis in series))
-    for values, look in zip(combinations, looks, strict=True):
+    for values, look in zip(combinations, _sweep_looks(series), strict=True):
         names = dict(zip([axis.name for axis in series], values, strict=True))
         _swept_line(
             axes,
@@ -1376,7 +1420,7 @@ def _draw_swept(
              for point in record.at(**fixed, **names)],
             {**look, "label": ", ".join(map(tables.setting, values)) or _ALONE},
         )  # fmt: skip
-    _draw_swept_baselines(axes, record, metric, first, series, fixed)
+    _draw_swept_baselines(axes, record, metric, first=first, series=series, fixed=fixed)
     if logarithmic:
         axes.set_xscale("log", base=2)
     labels = [tables.setting(value) for value in first.values]
@@ -1429,6 +1473,7 @@ def _draw_swept_baselines(
     axes: Axes,
     record: SweepRecord,
     metric: str,
+    *,
     first: Axis,
     series: Sequence[Axis],
     fixed: Mapping[str, Any],

@@ -93,7 +93,30 @@ def test_lines_are_means_and_bands_deviations():
     assert edges.max() == pytest.approx((scores.mean(axis=0) + around).max())
     assert len(loss.lines) == 2
     assert final.get_xscale() == "log"
-    assert [text.get_text() for text in final.texts] == ["topk"]
+    assert not [text for axes in (score, traffic, loss, final) for text in axes.texts]
+
+
+def test_names_stand_below_the_panels_and_cover_no_curve():
+    record = a_training()
+    long = "topk(ratio=0.05) + qsgd + lhc + residual, and more of such words"
+    runs = [
+        run.model_copy(update={"settings": {"method": f"{long} {number}", "codec": "topk"}})
+        for number in range(4)
+        for run in record.runs[1::2]
+    ]
+    figure = training_figure(record.model_copy(update={"runs": (*record.runs[::2], *runs)}))
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["plain float32", *(f"{long} {number}" for number in range(4))]
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+    for axes in figure.axes:
+        assert not axes.get_tightbbox().overlaps(box)
+    # Equal curves are seen below each other
+    widths = [line.get_linewidth() for line in figure.axes[0].lines]
+    assert widths == sorted(widths, reverse=True)
+    assert len({*widths}) == len(widths)
 
 
 def test_one_seed_has_no_band():
@@ -183,7 +206,8 @@ def names_of_points(ratios, methods):
 def test_names_of_points_stay_within_the_picture():
     ratios = (10, 90)  # the right one of two points, and the left one
     methods = [f"a codec of many parts, sent {ratio} times fewer bytes" for ratio in ratios]
-    frame, boxes = names_of_points(ratios, methods)
+    frame, boxes = names_of_points((*ratios, *range(20, 25)), [*methods, *"abcde"])
+    boxes = boxes[:2]
     assert len(boxes) == len(methods)
     for box in boxes:
         assert frame.x0 <= box.x0 < box.x1 <= frame.x1
@@ -234,7 +258,8 @@ def test_a_training_that_diverged_is_said_and_does_not_squeeze_the_others():
     score, _, loss, _ = training_figure(record).axes
     assert loss.get_ylim()[1] < 4
     assert "beyond this panel: bad (diverged)" in [text.get_text() for text in loss.texts]
-    assert "bad (diverged)" in [text.get_text() for text in score.texts]
+    (legend,) = score.figure.legends
+    assert "bad (diverged)" in [text.get_text() for text in legend.get_texts()]
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,31 @@ def test_queues_links_and_slots_are_those_of_a_slow_trunk(tmp_path):
     path = tmp_path / "record.json"
     record.save(path)
     assert Record.load(path) == record
-    panels = simulation_figure(record).subfigs[1].axes
-    assert [len(axes.lines) for axes in panels] == [
+    above, below = simulation_figure(record).subfigs
+    assert [len(axes.lines) for axes in below.axes] == [
         len(samples.queue_bytes), len(samples.utilization), len(samples.slots),
     ]  # fmt: skip
+    assert below.get_supxlabel() == ""
+    for axes in (above.axes[0], *below.axes):  # of the same iteration, over the same time
+        assert axes.get_xlabel() == "simulated time in iteration 1, µs"
+        assert axes.get_xlim() == above.axes[0].get_xlim()
+
+
+def test_what_is_nothing_all_the_time_has_no_panel_but_words():
+    record = innet.simulate(workers=12, size=20_000, network="10g", samples=50, iterations=2)
+    assert not record.samples.queue_bytes
+    above, below = simulation_figure(record).subfigs
+    (links,) = below.axes
+    assert links.get_ylabel() == "utilization of links"
+    count = len(record.samples.seconds)
+    said = f"In {count} samples no packet waited in a queue and no slot waited for a worker."
+    assert below.get_supxlabel() == said
+    lanes = above.axes[0]
+    assert lanes.get_ylabel() == "8 of 12 workers, the fastest and the slowest included"
+    names = [text.get_text() for text in lanes.get_legend().get_texts()]
+    assert names == ["encode", "network", "decode"]  # there is no model to compute
+    assert "iteration 1" in lanes.get_xlabel()
+    assert "iteration 1" in links.get_xlabel()
 
 
 def test_the_first_iteration_is_sampled_whole(tmp_path):

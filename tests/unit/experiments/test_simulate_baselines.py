@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -90,9 +91,15 @@ def test_iterations_have_buckets_and_overlap(tmp_path):
         assert min(each.exposed) >= 0
         assert each.seconds == pytest.approx(2e-3, rel=0.05)
     figure = simulation_figure(record)
-    assert [text.get_text() for text in figure.subfigs[1].axes[0].get_yticklabels()] == [
-        "dense", "ring",
-    ]  # fmt: skip
+    (bars,) = figure.subfigs[1].axes
+    assert [text.get_text() for text in bars.get_yticklabels()] == ["dense", "ring"]
+    # Computing takes most of it: bars show what comes on top.
+    assert bars.get_xlabel() == "simulated time of an iteration beyond the 2.00 ms of computing, µs"
+    rest = [1e6 * (run.iteration_seconds - 2e-3) for run in (record, record.baselines["ring"])]
+    assert [bar.get_width() for bar in bars.patches] == pytest.approx(rest)
+    assert re.fullmatch(r"\d+\.?\d* µs \(iteration 2\.0\d ms\)", bars.texts[0].get_text())
+    alone = simulation_figure(of_baselines("ring")).subfigs[1].axes[0]
+    assert "computing" not in alone.get_xlabel()
 
 
 def test_equal_all_reduces_are_simulated_once_where_nothing_is_random(tmp_path):

@@ -442,21 +442,27 @@ def test_the_table_has_a_row_for_each_method_on_each_network(timed_record: Train
 def test_the_picture_has_a_panel_for_each_network(timed_record: TrainingRecord) -> None:
     pytest.importorskip("matplotlib")
     demo_axes = demo_figure(timed_record).axes
-    slow, fast, bars = demo_axes[:3]
+    slow, slow_loss, fast, fast_loss, bars = demo_axes[:5]
     plain, *_ = slow.lines
     np.testing.assert_allclose(plain.get_xdata(), [4.4, 8.8])
     scores = [step.score for step in timed_record.runs[0].steps if step.score is not None]
     np.testing.assert_allclose(plain.get_ydata(), [100 * score for score in scores])
-    assert "top-k 1 %, LHC first, 4.00\N{MULTIPLICATION SIGN} sooner than plain" in slow.get_title(
-        "left"
-    )
+    title = " ".join(slow.get_title("left").split())
+    assert "top-k 1 %, LHC first, 4.00\N{MULTIPLICATION SIGN} sooner than plain" in title
+    for panel, network in ((slow_loss, "slow"), (fast_loss, "fast")):
+        assert panel.get_title("left") == f"Loss over simulated time, {network}"
+        for line, run in zip(panel.lines, timed_record.runs, strict=True):
+            np.testing.assert_allclose(
+                line.get_xdata(), [step.simulated_seconds[network] for step in run.steps]
+            )
+            np.testing.assert_allclose(line.get_ydata()[0], run.steps[0].loss)
     assert "plain float32 first, dense 25% later" in fast.get_title("left")
     assert sum(bar.get_width() for bar in bars.patches) == pytest.approx(
         1e3 * (0.4 + 0.5 + 0.1 + 0.04 + 0.05 + 0.06)
     )
-    assert len(training_figure(timed_record).axes) == 3 + 4
+    assert len(training_figure(timed_record).axes) == 5 + 4
     without = a_record()
-    assert len(demo_figure(without).axes) == len(demo_axes) - 3
+    assert len(demo_figure(without).axes) == len(demo_axes) - 5
 
 
 def test_equal_times_are_named_together() -> None:

@@ -1,8 +1,9 @@
 """Code of the user's that registers parts: files and modules named in the environment.
 
 ``INNET_IMPORT`` lists Python files (``parts.py``) or modules (``my.parts``), separated as in PATH.
-They are imported before a registry is asked for a name that it does not have yet. Processes that a
-command starts inherit the variable, so that they know the same names.
+They are imported before a registry is asked for a name that it does not have yet. A file may import
+others in its folder. Processes that a command starts inherit the variable, so that they know the
+same names.
 """
 
 from __future__ import annotations
@@ -73,11 +74,17 @@ def _import(named: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError("it is no Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    folder = str(path.parent)
+    sys.path.insert(0, folder)  # as Python does for a file that it runs
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        sys.path.remove(folder)
+    if folder not in sys.path:  # what its functions import later; it hides nothing of others
+        sys.path.append(folder)
     return module
 
 

@@ -618,9 +618,13 @@ class TrainSettings(SimulatedTrainingSettings):
 
     panel: ClassVar[str] = "Training"
 
-    model: Annotated[str, Field(description="What learns; see `innet train --help`.")] = (
-        "digits-cnn"
-    )
+    model: Annotated[
+        str,
+        Field(
+            description="What learns: digits-cnn, mnist5k-cnn, charlm, ncf, mnist5k-resnet, "
+            "docs-gpt, or a model of your own: docs/training.md lists and explains them."
+        ),
+    ] = "digits-cnn"
     codecs: Annotated[
         tuple[Codec, ...],
         Field(min_length=1, strict=False, description="Codecs, all different."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from typer.testing import CliRunner
 
 from innet.cli.app import app
 from innet.core.errors import UnknownNameError
+from innet.core.settings import TrainSettings
+from innet.experiments.models.model import MODELS
 
 PAGES = {each.stem for each in Path("docs").glob("*.md")} - {"index", "gallery"}
 
@@ -45,8 +48,38 @@ def test_a_command_shows_its_help():
 
 
 def test_a_word_of_headings_lists_where_it_is():
-    lines = shown("queues").splitlines()
-    assert any(line.startswith("innet help switch ") for line in lines)
+    assert any(line.startswith("innet help switch: ") for line in shown("queues").splitlines())
+
+
+@pytest.mark.parametrize("words", [["straggler"], ["STRAGGLER", "pause"], ["partial_after"]])
+def test_words_of_the_text_are_found_with_a_line(words):
+    lines = shown(*words).splitlines()
+    assert lines[0].startswith("innet help ")
+    assert any(word.casefold() in lines[1].casefold() for word in words)
+    assert lines[1].startswith("  ")
+
+
+def test_the_line_that_explains_a_word_comes_first():
+    first, line = shown("straggler").splitlines()[:2]
+    assert first == "innet help simulate: An iteration"
+    assert line.startswith("  **Stragglers** (`--straggler`) are workers that compute longer.")
+
+
+def test_sections_whose_heading_has_the_word_come_first():
+    heads = [line for line in shown("slots").splitlines() if line.startswith("innet help ")]
+    assert not heads  # that is a page
+    heads = [line for line in shown("codec").splitlines() if line.startswith("innet help ")]
+    assert len(heads) == 10
+    has = ["codec" in line.casefold() for line in heads]
+    assert has == sorted(has, reverse=True)
+    assert "more sections" in shown("codec").splitlines()[-1]
+
+
+def test_the_models_that_train_names_are_all_there_are():
+    said = " ".join(TrainSettings.model_fields["model"].description.split())
+    assert set(MODELS) <= set(re.findall(r"[\w-]+", said))
+    text = (Path("docs") / "training.md").read_text()
+    assert all(f"| `{name}` |" in text for name in MODELS)
 
 
 def test_an_unknown_topic_is_refused_by_name():

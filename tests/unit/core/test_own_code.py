@@ -42,6 +42,25 @@ def test_each_is_imported_once_before_a_name_is_unknown(tmp_path, monkeypatch):
     assert os.environ["FIRST"] == "12"
 
 
+def test_a_file_imports_its_neighbours(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "neighbour_of_mine.py").write_text("VALUE = 5\n")
+    (tmp_path / "json.py").write_text("VALUE = 6\n")  # hides nothing of others afterwards
+    (tmp_path / "later_neighbour.py").write_text("VALUE = 7\n")
+    own = "import sys\nfrom neighbour_of_mine import VALUE\n"
+    own += "def later():\n    import later_neighbour\n    return later_neighbour.VALUE\n"
+    (tmp_path / "own_file.py").write_text(own)
+    own_code.add(str(tmp_path / "own_file.py"))
+    (module,) = [each for name, each in sys.modules.items() if name.startswith("own_file_")]
+    assert (module.VALUE, module.later()) == (5, 7)
+    assert sys.path.count(str(tmp_path)) == 1
+    assert sys.path[-1] == str(tmp_path)
+    (tmp_path / "broken.py").write_text("import no_such_neighbour\n")
+    with pytest.raises(ConfigError, match="no_such_neighbour"):
+        own_code.add(str(tmp_path / "broken.py"))
+    assert sys.path.count(str(tmp_path)) == 1
+
+
 def test_files_are_named_so_that_other_processes_find_them(tmp_path, monkeypatch):
     (tmp_path / "here.py").write_text("")
     monkeypatch.chdir(tmp_path)

@@ -296,7 +296,8 @@ class Collective(NotCopyable):
         Args:
             gradients: one array per worker, all of one shape and dtype, in any iterable; of all
                 workers, or of those who are ``present``. They are not modified. float32, float16
-                or bfloat16; NumPy's arrays or PyTorch's tensors. See ``innet.allreduce.dtypes``.
+                or bfloat16; NumPy's arrays or PyTorch's tensors, or both: the sum then is as the
+                first worker's. See ``innet.allreduce.dtypes``.
             scope: "job": one sum of all workers. "rack": each rack's own sum, which its switch
                 returns without asking the switches above, so that nothing travels between switches.
                 It needs ``rack_codec``, whose error feedback is a separate one.

@@ -37,8 +37,8 @@ def to_float32(gradient: object, worker: int = 0) -> object:
 
 
 def kind_of(gradient: object) -> str:
-    """What must be the same on all workers, for messages: "float32", "torch.bfloat16", ..."""
-    return str(getattr(gradient, "dtype", type(gradient).__name__))
+    """What must be the same on all workers: "float32", "bfloat16", ..., of arrays and tensors."""
+    return str(getattr(gradient, "dtype", type(gradient).__name__)).removeprefix("torch.")
 
 
 def like(total: NDArray[np.float32], gradient: Gradient) -> Gradient:

@@ -9,6 +9,7 @@ TOML file. Options that are not given are not passed on, as the model has the de
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import shlex
@@ -251,9 +252,22 @@ def _parameter(setting: Setting) -> inspect.Parameter:
         metavar=metavar,
         rich_help_panel=setting.panel,
         autocompletion=completing(complete) if complete else None,
+        parser=_PARSERS.get(kind.type),
     )
     value = GenericAlias(list, (kind.type,)) if listed else kind.type
     return _optional(name, value, option)
+
+
+def _number(text: str) -> Any:
+    """The number that a text is; else the text itself, which settings refuse in their own words."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text
+
+
+_number.__name__ = "number"  # what --help calls it
+_PARSERS: Mapping[Any, Callable[[str], Any]] = {int: _number, float: _number}
 
 
 def _optional(name: str, kind: Any, option: Any) -> inspect.Parameter:
@@ -324,7 +338,7 @@ def declared(name: str, declaration: Any, condition: str = "") -> Any:
     is_field = isinstance(declaration, FieldInfo)
     field = declaration if is_field else FieldInfo.from_annotation(declaration)
     option = get_args(_parameter(Setting(name, field, "")).annotation)[1]
-    option.rich_help_panel = None
+    option.rich_help_panel = option.parser = None  # no settings check it afterwards
     if condition:
         option.help = f"{condition}: {option.help[0].lower()}{option.help[1:]}"
     return option

@@ -72,10 +72,10 @@ def check_floats(x: object, worker: int = 0) -> None:
     """
     whose = f"the gradient of worker {worker}"
     if not isinstance(x, np.ndarray):
-        raise GradientError(
-            f"{whose} is a {type(x).__name__}; pass a NumPy array (for a torch tensor: "
-            "tensor.detach().float().cpu().numpy())."
-        )
+        way = "np.asarray(gradient, np.float32)"
+        if type(x).__module__.startswith("torch"):  # where tensors are not taken
+            way = "tensor.detach().float().cpu().numpy()"
+        raise GradientError(f"{whose} is a {type(x).__name__}; pass a NumPy array, such as {way}.")
     if isinstance(x, np.ma.MaskedArray):
         raise GradientError(
             f"{whose} is a masked array, and what it hides would be summed, too; pass "

@@ -879,8 +879,9 @@ def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str =
     Raises:
         ConfigError: names each invalid key, the given value and the allowed values.
     """
+    given = {key: _whole(model_class, key, value) for key, value in mapping.items()}
     try:
-        return model_class.model_validate(dict(mapping))
+        return model_class.model_validate(given)
     except ValidationError as error:
         schema = _json_schema(model_class)
         findings = [
@@ -901,6 +902,15 @@ def validate(model_class: type[Model], mapping: Mapping[str, Any], source: str =
     raise ConfigError(
         f"{where}{len(problems)} settings cannot be used:\n  " + "\n  ".join(problems)
     )
+
+
+def _whole(model_class: type[BaseModel], key: str, value: Any) -> Any:
+    """``value``, or the integer that it is, where only integers are allowed: 1e6 is 1000000."""
+    if not (isinstance(value, float) and value.is_integer() and abs(value) < 2**53):
+        return value
+    declared = _json_schema(model_class).get("properties", {}).get(key, {})
+    kinds = {each.get("type") for each in (declared, *declared.get("anyOf", ()))}
+    return int(value) if "integer" in kinds and "number" not in kinds else value
 
 
 def load_toml(path: str | Path, model_class: type[Model]) -> Model:

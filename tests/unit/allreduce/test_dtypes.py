@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,27 @@ def test_tensors_come_back_as_tensors(dtype):
     assert total.dtype == dtype
     expected = torch.stack([each.double() for each in inputs]).sum(0).float().to(dtype)
     assert torch.equal(total, expected)
+
+
+def test_arrays_and_tensors_together_give_what_the_first_worker_has():
+    array, tensor = np.array([1.5, -2.0], np.float32), torch.tensor([0.25, 4.0])
+    first, _ = innet.all_reduce([array, tensor])
+    assert isinstance(first, np.ndarray)
+    second, _ = innet.all_reduce([tensor, array])
+    assert isinstance(second, torch.Tensor)
+    np.testing.assert_array_equal(first, second.numpy())
+    np.testing.assert_allclose(first, [1.75, 2.0], rtol=1e-6)
+    with pytest.raises(GradientError, match="worker 1 is float32, that of worker 0 float16"):
+        innet.all_reduce([array.astype(np.float16), tensor])
+
+
+def test_lists_are_told_what_to_pass():
+    given = [[1.0, 2.0], [3.0, 4.0]]
+    with pytest.raises(GradientError, match="worker 0 is a list") as caught:
+        innet.all_reduce(given)
+    (hint,) = re.findall(r"np\.asarray\(.*\)", str(caught.value))
+    total, _ = innet.all_reduce([eval(hint, {"np": np, "gradient": each}) for each in given])
+    np.testing.assert_allclose(total, [4, 6], rtol=1e-6)
 
 
 def test_ties_go_to_even_and_what_is_too_large_becomes_infinite():

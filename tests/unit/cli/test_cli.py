@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -586,3 +587,22 @@ def test_outages_are_options_of_allreduce():
 def test_impossible_networks_are_refused(option, value, said):
     with pytest.raises(InnetError, match=said):
         innet("allreduce", option, value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--size", "abc", "size = 'abc' cannot be used; allowed is an integer from 0 to"),
+        ("--size", "1.5", "size = 1.5 cannot be used; allowed is an integer from 0 to"),
+        ("--window", "many", "window = 'many' cannot be used; allowed is an integer"),
+        ("--density", "a lot", "density = 'a lot' cannot be used; allowed is a number from 0 to 1"),
+    ],
+)
+def test_a_number_that_is_none_is_refused_in_the_words_of_settings(option, text, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        CliRunner().invoke(app, ["simulate", option, text], catch_exceptions=False)
+
+
+def test_a_size_may_be_written_as_people_write_it():
+    found = CliRunner().invoke(app, ["allreduce", "--size", "2e3", "--workers", "2", "--json"])
+    assert json.loads(found.stdout)["elements"] == 2000

@@ -16,6 +16,7 @@ from innet.core.settings import (
     DemoSettings,
     FaultSettings,
     Settings,
+    SimulateSettings,
     load_toml,
     validate,
 )
@@ -124,6 +125,17 @@ def test_message_names_key_value_and_what_is_allowed(
     with pytest.raises(ConfigError) as caught:
         validate(model, mapping)
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("given", [1e6, 1_000_000])
+def test_a_whole_number_is_an_integer_however_it_is_written(given: Any) -> None:
+    found = validate(SimulateSettings, {"size": given, "compute": 2.0, "window": 64.0})
+    assert (found.size, found.window) == (1_000_000, 64)
+    assert all(type(each) is int for each in (found.size, found.window))
+    assert type(found.compute) is float
+    for wrong in (1.5, 1e99, float("inf"), "1e6", True):
+        with pytest.raises(ConfigError, match=r"size = .* cannot be used; allowed is an integer"):
+            validate(SimulateSettings, {"size": wrong})
 
 
 def test_unknown_key_suggests_the_nearest_and_lists_the_known() -> None:

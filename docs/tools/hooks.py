@@ -25,6 +25,7 @@ sys.path.insert(0, str(TOOLS))
 import api  # noqa: E402 - beside this file, which MkDocs does not import as part of a package
 import notebooks  # noqa: E402
 import reference  # noqa: E402
+import verdicts  # noqa: E402
 
 PROJECT = {
     "ARCHITECTURE.md": "project/architecture.md",
@@ -73,6 +74,19 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         lambda found: _link(found, home, uri),
         markdown,
     )
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Give pages with tables of verdicts the whole width, marks, and a picture of all on top."""
+    if not verdicts.has_verdicts(html):
+        return html
+    page.meta["hide"] = ["navigation", "toc"]
+    links = " · ".join(
+        f'<a href="{each.url}">{each.title}</a>' for each in page.toc.items[0].children
+    )
+    above = f'<p class="sections">{links}</p>\n{verdicts.summary(html)}'
+    heading, end, rest = verdicts.marked(html).partition("</h1>")
+    return f'<div class="wide">{heading}{end}{above}{rest}</div>'
 
 
 def _link(found: re.Match[str], home: Path, uri: str) -> str:

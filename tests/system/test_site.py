@@ -84,6 +84,47 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert not re.search(r"url\(['\"]?https?:", picture.read_text()), picture
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("reproduced", "reproduced"),
+        ("reproduced (accuracy at most 1.0 points worse, on average)", "reproduced"),
+        ("reproduced, within a factor of 1.5", "reproduced"),
+        ("reproduced at 10 and 25 Gbit/s", "reproduced in part"),
+        ("reproduced, but not against random draws", "reproduced in part"),
+        ("accuracy reproduced; its rate counts other bytes", "reproduced in part"),
+        ("direction only: our ring's hosts cost nothing", "reproduced in direction only"),
+        ("not reproduced: plain sums also lose", "not reproduced"),
+        ("not judged", "not judged"),
+        ("in that table", None),
+    ],
+)
+def test_verdicts_have_marks_by_their_words(monkeypatch, said, words):
+    monkeypatch.syspath_prepend(str(TOOLS))
+    kind = importlib.import_module("verdicts").verdict_of(f"<em>{said}</em>")
+    assert (kind and kind.words) == words
+
+
+def test_the_page_of_results_has_the_whole_width_and_one_picture_of_all_verdicts(site):
+    text = (site / "results.html").read_text()
+    assert 'class="wide"' in text
+    assert re.search(r"md-sidebar--primary[^>]*hidden", text)
+    assert re.search(r"md-sidebar--secondary[^>]*hidden", text)
+    assert '<a href="#headlines-about-time">' in text.partition("<table>")[0]
+    (said,) = re.findall(r'<p class="verdicts">(.*?)</p>', text)
+    total, *counts = map(int, re.findall(r"\d+", said))
+    assert total == sum(counts) > 30
+    picture = re.search(r"<svg class=\"verdicts\".*?</svg>", text, re.DOTALL)[0]
+    assert picture.count("<rect") == total + 5  # and the legend's
+    assert f'aria-label="{said}"' in picture
+    body = text[text.index('id="headlines"') : text.index('id="until-plain-sums')]
+    assert body.count('<span class="verdict ') == total
+    commands = re.findall(r'<tr class="below"><td class="command" colspan="5">(.*?)</td>', body)
+    assert "<code>innet reproduce lhc --claim bytes</code>" in commands
+    assert len(commands) == body.count('<tr class="above">') > 20
+    assert 'class="wide"' not in (site / "training.html").read_text()
+
+
 def test_undocumented_names_are_found(tmp_path, monkeypatch):
     """The build's check would notice one."""
     monkeypatch.syspath_prepend(str(TOOLS))

@@ -531,6 +531,23 @@ class ServiceSettings(Settings):
         return key
 
 
+Straggler: TypeAlias = Annotated[
+    str,
+    Field(
+        description="How much longer workers compute: none, exponential:mean=0.1, "
+        "lognormal:sigma=0.1 or fixed:worker=0,factor=2."
+    ),
+]
+Pauses: TypeAlias = Annotated[
+    tuple[str, ...],
+    Field(
+        strict=False,
+        description="WORKER:ITERATION:SECONDS: a worker pauses before that iteration, "
+        "counted from 1.",
+    ),
+]
+
+
 class TrainingSettings(RunSettings):
     """Settings of all trainings. Each worker has one shard of the samples."""
 
@@ -571,6 +588,8 @@ class SimulatedTrainingSettings(TrainingSettings):
         float,
         Field(ge=0, le=1, description="Seconds that a codec takes to decode an element (assumed)."),
     ] = CODEC_TIME
+    straggler: Straggler = "none"
+    pauses: Pauses = ()
     baselines: tuple[
         Annotated[
             Literal["ring-float16", "ring-bfloat16"],
@@ -632,6 +651,13 @@ class TrainSettings(SimulatedTrainingSettings):
     batch_size: BatchSize | None = None
     learning_rate: LearningRate | None = None
     momentum: Momentum | None = None
+    optimizer: Annotated[
+        Literal["sgd", "adam"],
+        Field(
+            description="sgd, with the model's momentum; or adam (0.9, 0.999, 1e-8), by default "
+            "with learning rate 0.001."
+        ),
+    ] = "sgd"
     epochs: Annotated[
         int | None,
         Field(
@@ -670,6 +696,17 @@ class TrainSettings(SimulatedTrainingSettings):
     rack_codec: Annotated[
         Codec, Field(description="Codec of averages within racks, with --local-sgd K1,K2.")
     ] = "dense"
+
+    @model_validator(mode="after")
+    def _check_optimizer(self) -> Self:
+        """Adam has its own moments."""
+        if self.optimizer == "adam" and self.momentum is not None:
+            raise ValueError(
+                "momentum with optimizer adam, which has its own; leave one of them out."
+            )
+        if self.optimizer == "adam" and self.local_sgd is not None:
+            raise ValueError("local_sgd with optimizer adam: it is of SGD; leave one of them out.")
+        return self
 
     @model_validator(mode="after")
     def _check_local(self) -> Self:
@@ -748,21 +785,8 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     decode_time: Annotated[
         Duration, Field(description="Seconds that the codec takes to decode an element (assumed).")
     ] = CODEC_TIME
-    straggler: Annotated[
-        str,
-        Field(
-            description="How much longer workers compute: none, exponential:mean=0.1, "
-            "lognormal:sigma=0.1 or fixed:worker=0,factor=2."
-        ),
-    ] = "none"
-    pauses: Annotated[
-        tuple[str, ...],
-        Field(
-            strict=False,
-            description="WORKER:ITERATION:SECONDS: a worker pauses before that iteration, "
-            "counted from 1.",
-        ),
-    ] = ()
+    straggler: Straggler = "none"
+    pauses: Pauses = ()
     start_jitter: StartJitter = "none"
     faults: FaultSettings = FaultSettings()
     partial_after: PartialAfter = None

@@ -25,6 +25,7 @@ from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.simulated_time import RINGS, described, networks_of
 from innet.experiments.tables import plural, training_notes
 from innet.experiments.training import (
+    ADAM_RATE,
     MakeAllReducer,
     Method,
     Schedule,
@@ -74,6 +75,11 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
             raise ConfigError(
                 f"the codec {built.describe()} has the momentum of some layers, and a training can "
                 "leave it out of the optimizer for all or for none; give all layers momentum."
+            )
+        if codec_momentum and settings.optimizer == "adam":
+            raise ConfigError(
+                f"the codec {built.describe()} has the momentum of SGD, and cannot stand beside "
+                "the optimizer adam; leave one of them out."
             )
         found.append(Method(name, name, description, codec_momentum))
     return found + [Method(name, RINGS[name].title, None, False, name) for name in baselines]
@@ -164,6 +170,8 @@ def _named(method: Method, trial: Trial) -> Run:
 def with_recipe(settings: TrainSettings, model: Model) -> TrainSettings:
     """The settings, completed by the model's recipe."""
     recipe = model.recipe_for(settings.schedule)
+    if settings.optimizer == "adam":  # recipes are of SGD
+        recipe = replace(recipe, learning_rate=ADAM_RATE, momentum=0.0)
     return settings.model_copy(
         update={
             key: getattr(recipe, key)
@@ -204,6 +212,7 @@ def make_trial(
             learning_rate=settings.learning_rate,
             momentum=settings.momentum,
             decay=settings.decay,
+            optimizer=settings.optimizer,
             local_sgd=None if settings.local_sgd is None else LocalSgd.parse(settings.local_sgd),
         ),
         seed=seed,
@@ -343,6 +352,9 @@ class Store:
             del asked["decay"]
         if asked["local_sgd"] is None:  # likewise, before there was local SGD
             for name in ("local_sgd", "racks", "rack_codec"):
+                del asked[name]
+        for name, usual in (("optimizer", "sgd"), ("straggler", "none"), ("pauses", [])):
+            if asked[name] == usual:  # likewise, before there were these
                 del asked[name]
         key = [asked, codec, method.codec_momentum, seed, steps, __version__]
         text = json.dumps(key, sort_keys=True, default=str)

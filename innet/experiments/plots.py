@@ -1456,7 +1456,8 @@ def _swept_line(axes: Axes, found: Sequence[tuple[float, float]], look: Mapping[
 
 def _same_range(panels: Sequence[Axes], metric: str) -> None:
     """The panels of a metric have one range of numbers, logarithmic if it is wide."""
-    numbers = [number for axes in panels for line in axes.lines for number in line.get_ydata()]
+    drawn: list[Any] = [line.get_ydata() for axes in panels for line in axes.lines]
+    numbers: list[float] = [number for line in drawn for number in line]
     low, high = min(numbers), max(numbers)
     ends = [end for axes in panels for end in axes.get_ylim()]
     for axes in panels:

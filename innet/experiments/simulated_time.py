@@ -1,8 +1,8 @@
 """Simulated time of a training's iterations, on one or several networks.
 
 An iteration is computing, encoding, the network and decoding, one after the other: nothing
-overlaps. Workers are equally fast. Sums do not depend on the network. So one training suffices for
-all networks: its gradients are summed on each of them.
+overlaps. The slowest worker ends computing for all. Sums do not depend on the network. So one
+training suffices for all networks: its gradients are summed on each of them.
 
 Plain float32 sums, and those of 16 bits, take the time of a ring all-reduce.
 """
@@ -26,6 +26,7 @@ from innet.core.settings import (
     TrainingSettings,
 )
 from innet.experiments.models.model import Vector
+from innet.experiments.workload import Stragglers
 from innet.records import SimulatedTime, Step
 from innet.sim.network import SECOND, Network, is_steady, network_of
 
@@ -57,6 +58,12 @@ def networks_of(settings: TrainingSettings) -> dict[str, Network]:
             "baselines are compared by simulated time; give a network too, such as "
             'networks = ["10g"] or --network 10g.'
         )
+    if (settings.straggler != "none" or settings.pauses) and not settings.networks:
+        raise ConfigError(
+            "straggler and pauses change simulated time alone; give a network too, such as "
+            'networks = ["10g"] or --network 10g.'
+        )
+    Stragglers(settings.straggler, settings.pauses, settings.workers, settings.seed)
     return {name: network_of(name) for name in settings.networks}
 
 
@@ -180,17 +187,24 @@ class Timer:
         settings: compute and codec times.
         elements: of the gradient.
         has_codec: elements are encoded and decoded.
+        seed: of what makes workers slower.
 
     Attributes:
         times: the sums so far, by network.
     """
 
-    def __init__(self, settings: TrainingSettings, elements: int, *, has_codec: bool) -> None:
+    def __init__(
+        self, settings: TrainingSettings, elements: int, *, has_codec: bool, seed: int = 0
+    ) -> None:
         self.times: dict[str, SimulatedTime] = {}
+        self._stragglers: Stragglers | None = None
         self._compute = self._encode = self._decode = 0.0
         self._measured = False
         if isinstance(settings, SimulatedTrainingSettings):
             self._compute = settings.compute
+            self._stragglers = Stragglers(
+                settings.straggler, settings.pauses, settings.workers, seed
+            )
             self._measured = settings.codec_times == "measured"
             if has_codec:
                 self._encode = elements * settings.encode_time
@@ -203,14 +217,17 @@ class Timer:
             step: what was trained.
             found: what its all-reduce took, by network.
         """
-        encode, decode = self._encode, self._decode
+        encode, decode, compute = self._encode, self._decode, self._compute
+        if self._stragglers is not None and found:
+            factors = self._stragglers.factors(step.iteration)
+            compute = float(np.max(compute * factors + self._stragglers.pauses(step.iteration)))
         if self._measured and step.seconds is not None:
             encode, decode = step.seconds.encode, step.seconds.decode
         for name, taken in found.items():
             before = self.times.get(name) or SimulatedTime()
             self.times[name] = before.model_copy(
                 update={
-                    "compute": before.compute + self._compute,
+                    "compute": before.compute + compute,
                     "encode": before.encode + encode,
                     "network": before.network + taken.seconds,
                     "decode": before.decode + decode,

@@ -512,7 +512,9 @@ def _assumptions(
     compute = settings.get("compute")
     said = ["Computing, codec and network one after the other."]
     if isinstance(compute, float):
-        said.append(f"Computing takes {duration(compute)} (a setting).")
+        slower = settings.get("straggler", "none")
+        late = "" if slower == "none" else f", and longer for stragglers ({slower})"
+        said.append(f"Computing takes {duration(compute)} (a setting){late}.")
     encode, decode = settings.get("encode_time"), settings.get("decode_time")
     if settings.get("codec_times") == "measured":
         said.append("Codecs take what they take on this machine.")

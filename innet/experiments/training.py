@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from innet.allreduce.collective import Collective
     from innet.allreduce.loop import RoundResult
 
+ADAM_RATE = 0.001
+"""Adam's learning rate where none is given."""
+_BETAS, _EPSILON = (0.9, 0.999), np.float32(1e-8)  # of Adam, as in its paper and in PyTorch
 EVALUATIONS = 10  # of a training at least, if it has as many iterations
 
 Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
@@ -52,6 +55,8 @@ class Schedule:
         batch_size: samples per worker and iteration.
         learning_rate: for the mean of the workers' gradients.
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.
+        optimizer: "sgd", or "adam" (Kingma and Ba, ICLR 2015, without weight decay), for which
+            ``momentum`` does not count.
         decay: "constant", or "cosine": iteration i of n has learning_rate · (1 + cos(π i / n)) / 2,
             i from 0 (Loshchilov and Hutter, ICLR 2017, without restarts).
         warmup: iterations in which the learning rate rises linearly to that of ``decay``, as
@@ -68,6 +73,7 @@ class Schedule:
     decay: Decay = "constant"
     warmup: int = 0
     local_sgd: LocalSgd | None = None
+    optimizer: Literal["sgd", "adam"] = "sgd"
 
     def rate(self, iteration: int) -> float:
         """The learning rate of an iteration, counted from 1."""
@@ -259,7 +265,7 @@ def _train(
     """The loop of both, with ``gradients`` of all workers or of one, summed by ``reduce``."""
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
     parameters = _initial(model, for_parameters)
-    velocity = np.zeros_like(parameters)
+    velocity, second = np.zeros_like(parameters), np.zeros_like(parameters)
     parts = shards(data.train, schedule.workers)
     epoch = steps_per_epoch(parts, schedule.batch_size)
     stream = batches(parts, schedule.batch_size, for_batches)
@@ -269,7 +275,10 @@ def _train(
             loss, found = gradients(parameters, next(stream))
         _check_finite(loss, "loss of", iteration, schedule.learning_rate)
         total, report = reduce(found)
-        _sgd_step(schedule, parameters, velocity, total, schedule.rate(iteration))
+        if schedule.optimizer == "adam":
+            _adam_step(schedule, parameters, (velocity, second), total, iteration)
+        else:
+            _sgd_step(schedule, parameters, velocity, total, schedule.rate(iteration))
         score = None
         if evaluates and _is_evaluated(iteration, epoch, schedule):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -285,6 +294,24 @@ def _sgd_step(
     velocity *= np.float32(schedule.momentum)
     velocity += total / np.float32(schedule.workers)
     parameters -= np.float32(rate) * velocity
+
+
+def _adam_step(
+    schedule: Schedule,
+    parameters: Vector,
+    moments: tuple[Vector, Vector],
+    total: Vector,
+    iteration: int,
+) -> None:
+    """One step of Adam, in place."""
+    mean = total / np.float32(schedule.workers)
+    for moment, beta, new in zip(moments, _BETAS, (mean, mean * mean), strict=True):
+        moment[:] += np.float32(1 - beta) * (new - moment)
+    first, second = (
+        moment / np.float32(1 - beta**iteration)
+        for moment, beta in zip(moments, _BETAS, strict=True)
+    )
+    parameters -= np.float32(schedule.rate(iteration)) * first / (np.sqrt(second) + _EPSILON)
 
 
 def _is_evaluated(iteration: int, epoch: int, schedule: Schedule) -> bool:
@@ -604,7 +631,7 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
         average = network.average if network else PlainAverager(racks_of(trial.settings))
         training = train_local(schedule, trial.model, trial.data, average, trial.seed)
     ring = TimedRing(trial.settings, trial.networks, elements, baseline, trial.seed)
-    timer = Timer(trial.settings, elements, has_codec=bool(network or baseline))
+    timer = Timer(trial.settings, elements, has_codec=bool(network or baseline), seed=trial.seed)
     begun = time.perf_counter()
     steps = []
     elements_of: dict[str, int] = {}

@@ -146,6 +146,8 @@ def layer_type(name: str, shape: tuple[int, ...]) -> str:
     return "recurrent" if any(each in name for each in ("lstm", "gru", "rnn")) else "matrix"
 
 
+_EXAMPLE = 'docs/extending.md, "A model to train", has a whole one (innet help extending).'
+
 MODELS: Registry[Callable[[str | None], Model]] = Registry("model", "innet.models")
 MODELS.register("digits-cnn", "innet.experiments.models.digits_cnn:model")
 MODELS.register("mnist5k-cnn", "innet.experiments.models.mnist5k:model")
@@ -169,17 +171,23 @@ def model_of(name: str, framework: str | None = None) -> Model:
     if not isinstance(model, Model):
         raise ConfigError(
             f"model {name!r} is made as {type(model).__name__}; its function must return an "
-            "innet.experiments.models.model.Model."
+            f"innet.experiments.models.model.Model. {_EXAMPLE}"
         )
     shapes: object = model.shapes
     if not isinstance(shapes, Mapping) or not all(map(_is_shape, shapes.values())):
         raise ConfigError(
             f"model {name!r} has the shapes {shapes!r:.80}; they must be a mapping of the layers' "
-            "names to tuples of integers."
+            f"names to tuples of integers. {_EXAMPLE}"
         )
-    for attribute, kind in (("metric", Metric), ("recipe", Recipe)):
-        if not isinstance(getattr(model, attribute), kind):
-            raise ConfigError(f"the {attribute} of model {name!r} is no {kind.__name__}.")
+    for attribute, kind, such in (
+        ("metric", Metric, "an innet.records.Metric, such as innet.records.ACCURACY"),
+        ("recipe", Recipe, "an innet.experiments.models.model.Recipe"),
+    ):
+        if not isinstance(found := getattr(model, attribute), kind):
+            raise ConfigError(
+                f"the {attribute} of model {name!r} is {found!r:.80}; expected is {such}. "
+                f"{_EXAMPLE}"
+            )
     _check_call(model.load, 1, f"load of model {name!r}", 'a part, "test" or "validation"')
     _check_call(model.initial, 1, f"initial of model {name!r}", "a NumPy generator")
     _check_call(model.gradient, 3, f"gradient of model {name!r}", "parameters, inputs, targets")
@@ -221,7 +229,7 @@ def _check_call(function: object, arguments: int, what: str, expected: str) -> N
             return
         else:
             return
-    raise ConfigError(f"{what} is no function that takes {expected}: {function!r:.80}.")
+    raise ConfigError(f"{what} is no function that takes {expected}: {function!r:.80}. {_EXAMPLE}")
 
 
 def _is_shape(shape: object) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.records import a_report
 
+import innet.experiments
 from innet.core.errors import ConfigError, InputError
 from innet.core.local_sgd import LocalSgd
 from innet.experiments.models import digits_cnn
@@ -265,7 +266,15 @@ class TestOfOthers:
                 r"model 'theirs' has the shapes \[\(3, 4\)\]; they must be a mapping",
             ),
             (lambda _: replace(MODEL, shapes={"all": 12}), "has the shapes {'all': 12}"),
-            (lambda _: replace(MODEL, recipe=None), "the recipe of model 'theirs' is no Recipe"),
+            (
+                lambda _: replace(MODEL, recipe=None),
+                "the recipe of model 'theirs' is None; expected is an innet.*Recipe. docs/extend",
+            ),
+            (
+                lambda _: replace(MODEL, metric="loss"),
+                "the metric of model 'theirs' is 'loss'; expected is an innet.records.Metric, "
+                r"such as innet.records.ACCURACY. docs/extending.md, .A model to train.",
+            ),
             (
                 lambda _: replace(MODEL, load=lambda: None),
                 'load of model \'theirs\' is no function that takes a part, "test" or "valid',
@@ -295,6 +304,44 @@ class TestOfOthers:
     def test_data(self, loaded, match) -> None:
         with pytest.raises(InputError, match=match):
             data_of(replace(MODEL, load=lambda part: loaded), "test")
+
+
+def test_adam_is_pytorchs(digits: Data) -> None:
+    torch = pytest.importorskip("torch")
+    schedule = Schedule(2, 6, 8, 0.01, 0.9, optimizer="adam", decay="cosine")
+    found = [step.loss for step in train(schedule, MODEL, digits, plain_sum, seed=3)]
+    for_parameters, for_batches = np.random.default_rng(3).spawn(2)
+    at = torch.from_numpy(MODEL.initial(for_parameters).copy())
+    optimizer = torch.optim.Adam([at], lr=0.01)
+    stream = batches(shards(digits.train, 2), 8, for_batches)
+    for iteration, loss in enumerate(found, 1):
+        made = [MODEL.gradient(at.numpy(), each.inputs, each.targets) for each in next(stream)]
+        assert loss == pytest.approx(sum(each for each, _ in made) / 2, rel=1e-4)
+        at.grad = torch.from_numpy((made[0][1] + made[1][1]) / np.float32(2))
+        optimizer.param_groups[0]["lr"] = schedule.rate(iteration)
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        ({"momentum": 0.5}, "momentum with optimizer adam"),
+        ({"local_sgd": "4"}, "local_sgd with optimizer adam"),
+        ({"codecs": ["dgc"]}, "has the momentum of SGD, and cannot stand beside"),
+        ({"optimizer": "adamw"}, "optimizer = 'adamw' cannot be used; allowed is 'sgd' or 'adam'"),
+    ],
+)
+def test_what_adam_cannot_have_is_refused(more, match) -> None:
+    with pytest.raises(ConfigError, match=match):
+        innet.experiments.train(**{"optimizer": "adam", "epochs": 1, **more})
+
+
+def test_adam_has_a_learning_rate_of_its_own() -> None:
+    record = innet.experiments.train(codecs=["dense"], optimizer="adam", epochs=1, workers=8)
+    assert (record.settings["learning_rate"], record.settings["momentum"]) == (0.001, 0)
+    plain, dense = record.runs
+    assert dense.steps[-1].loss == pytest.approx(plain.steps[-1].loss, rel=1e-3)
+    assert plain.steps[-1].loss < 0.9 * plain.steps[0].loss
 
 
 class TestLocalSgd:

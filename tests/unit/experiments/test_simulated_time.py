@@ -35,6 +35,7 @@ from innet.experiments.simulated_time import (
     to_float16,
 )
 from innet.experiments.tables import Target, fastest, methods_of, simulated_table
+from innet.experiments.workload import Stragglers
 from innet.records import ACCURACY, PERPLEXITY, Run, SimulatedTime, Step, TrainingRecord
 from innet.sim import PRESETS, Network
 from innet.sim.messages import ring_seconds
@@ -463,6 +464,33 @@ def test_the_picture_has_a_panel_for_each_network(timed_record: TrainingRecord) 
     assert len(training_figure(timed_record).axes) == 5 + 4
     without = a_record()
     assert len(demo_figure(without).axes) == len(demo_axes) - 5
+
+
+def test_an_iteration_lasts_as_long_as_its_slowest_worker() -> None:
+    settings = TrainSettings(
+        networks=("10g",), compute=1e-3, workers=4, straggler="lognormal:sigma=0.5",
+        pauses=("2:3:0.25",),
+    )  # fmt: skip
+    timer = Timer(settings, 4, has_codec=False, seed=7)
+    stragglers = Stragglers("lognormal:sigma=0.5", ["2:3:0.25"], 4, 7)
+    end = 0.0
+    for iteration in range(1, 6):
+        step = timer.add(Step(iteration=iteration, loss=1.0), {"10g": Taken(2e-3)})
+        slowest = max(1e-3 * stragglers.factors(iteration) + stragglers.pauses(iteration))
+        end += slowest + 2e-3
+        assert step.simulated_seconds["10g"] == pytest.approx(end)
+    assert timer.times["10g"].compute == pytest.approx(end - 5 * 2e-3)
+
+
+def test_stragglers_need_a_network_and_must_exist() -> None:
+    for settings, match in (
+        ({"straggler": "lognormal:sigma=0.1"}, "change simulated time alone; give a network"),
+        ({"pauses": ["0:1:1"]}, "change simulated time alone"),
+        ({"straggler": "late", "networks": ["10g"]}, "unknown distribution of stragglers 'late'"),
+        ({"straggler": "fixed:worker=9", "networks": ["10g"]}, "no worker 9"),
+    ):
+        with pytest.raises(InputError, match=match):
+            train(**settings)
 
 
 def test_equal_times_are_named_together() -> None:

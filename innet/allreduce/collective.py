@@ -57,7 +57,15 @@ from innet.network import Faults, Recorder
 from innet.protocol import Timing
 from innet.records import Report
 from innet.sim import Network, network_of
-from innet.topology import Emulation, Plan, Request, check_codec, check_conditions, make_plan
+from innet.topology import (
+    Emulation,
+    Plan,
+    Request,
+    check_codec,
+    check_conditions,
+    make_plan,
+    with_bottleneck,
+)
 from innet.wire import Flag, Framing
 
 if TYPE_CHECKING:
@@ -242,7 +250,7 @@ class Collective(NotCopyable):
             faults=faults,
             timing=timing,
             seed=seed,
-            network=None if network is None else network_of(network),
+            network=None if network is None else with_bottleneck(network_of(network), topology),
             racks=has_racks,
         )
         self.layout = plan.layout
@@ -561,8 +569,7 @@ class Collective(NotCopyable):
         if before.simulated is None or network.simulation is None:
             return report
         counts = network.simulation.counts().since(before.simulated)
-        longest = network.simulation.queue_bytes_max()
-        taken = simulated(counts, report.elements, report.retransmissions, longest)
+        taken = simulated(report, counts, self.plan.window, network.simulation)
         return report.model_copy(update={"simulated": taken})
 
     def _combine(self, segments: Mapping[int, list[Segment]]) -> RoundResult:

@@ -20,7 +20,7 @@ from innet.sim.network import SECOND
 from innet.topology import Plan
 
 if TYPE_CHECKING:
-    from innet.sim.simulation import Counts
+    from innet.sim.simulation import Counts, Simulation
 
 _BLOCK = 1 << 17  # elements; one of float64 is a megabyte
 
@@ -142,17 +142,17 @@ def build_report(
     )
 
 
-def simulated(
-    counts: Counts, elements: int, retransmissions: int, queue_bytes_max: int
-) -> Simulated:
+def simulated(report: Report, counts: Counts, window: int, simulation: Simulation) -> Simulated:
     """The report's part on simulated time.
 
     Args:
+        report: without it.
         counts: what has happened in the network during the all-reduce.
-        elements: of the gradient.
-        retransmissions: packets that workers sent again.
-        queue_bytes_max: the most bytes that waited in an egress queue.
+        window: chunks that a worker may have under way.
+        simulation: the network.
     """
+    elements = report.elements
+    chunks = (report.packets_sent - report.retransmissions) / max(1, report.workers)
     seconds = counts.ticks / SECOND
     rate = elements / seconds if seconds else 0.0
     return Simulated(
@@ -164,12 +164,16 @@ def simulated(
         lost=counts.lost,
         dropped=counts.dropped,
         marked=counts.marked,
-        retransmissions=retransmissions,
-        queue_bytes_max=queue_bytes_max,
+        retransmissions=report.retransmissions,
+        queue_bytes_max=simulation.queue_bytes_max(),
         utilization={
             name: busy / (links * counts.ticks) if counts.ticks else 0.0
             for name, (busy, links) in counts.busy.items()
         },
+        busiest=counts.busiest(counts.ticks),
+        windows_max=chunks / (window * max(1, report.rounds)),
+        assumed=simulation.assumed,
+        fabric=simulation.fabric,
     )
 
 

@@ -240,7 +240,7 @@ class MessageNetwork:
         graph = self._baseline.graph(self._workers, elements, self._density)
         if not (graph.source != graph.destination).any():
             ends = tuple(round((each - first) * SECOND) for each in starts.tolist())
-            return Exchanged(ends, _simulated(elements, max(ends)), 0)
+            return Exchanged(ends, self._simulated(elements, max(ends), max(ends)), 0)
         simulation = self.simulation
         # Of a worker that is ahead of the last all-reduce's end, messages begin with that.
         since = np.zeros(max(2, graph.hosts))
@@ -261,7 +261,8 @@ class MessageNetwork:
         counts = simulation.counts().since(before.counts)
         ticks = max(ends)
         sent = map(_sent, before.links[::2], simulation.link_counts()[::2])
-        simulated = _simulated(elements, ticks).model_copy(
+        waited = round((float(starts.max()) - first) * SECOND)
+        simulated = self._simulated(elements, ticks, waited).model_copy(
             update={
                 "packets": counts.packets,
                 "bytes": counts.bytes,
@@ -273,9 +274,30 @@ class MessageNetwork:
                 "utilization": {
                     name: busy / (number * ticks) for name, (busy, number) in counts.busy.items()
                 },
+                "busiest": counts.busiest(ticks - waited),
             }
         )
         return Exchanged(ends, simulated, max(list(sent)[: self._workers]))
+
+    def _simulated(self, elements: int, ticks: int, waited: int) -> Simulated:
+        """An all-reduce for which no packet was sent."""
+        rate = goodput_rate(elements, ticks, waited)
+        return Simulated(
+            seconds=ticks / SECOND,
+            waited=min(waited, ticks) / SECOND,
+            goodput_gbps=32 * rate / 1e9,
+            elements_per_second=rate,
+            packets=0,
+            bytes=0,
+            lost=0,
+            dropped=0,
+            marked=0,
+            retransmissions=0,
+            queue_bytes_max=0,
+            utilization={},
+            assumed=self.simulation.assumed,
+            fabric=self.simulation.fabric,
+        )
 
 
 class Snapshot:
@@ -328,20 +350,6 @@ def _sent(before: LinkCounts, after: LinkCounts) -> int:
     return after.bytes - before.bytes - OVERHEAD * (after.packets - before.packets)
 
 
-def _simulated(elements: int, ticks: int) -> Simulated:
-    """An all-reduce for which no packet was sent."""
-    seconds = ticks / SECOND
-    rate = elements / seconds if seconds else 0.0
-    return Simulated(
-        seconds=seconds,
-        goodput_gbps=32 * rate / 1e9,
-        elements_per_second=rate,
-        packets=0,
-        bytes=0,
-        lost=0,
-        dropped=0,
-        marked=0,
-        retransmissions=0,
-        queue_bytes_max=0,
-        utilization={},
-    )
+def goodput_rate(elements: int, ticks: int, waited: int) -> float:
+    """Elements a second of an all-reduce, without the picoseconds that all waited for the last."""
+    return elements / (ticks - waited) * SECOND if ticks > waited else 0.0

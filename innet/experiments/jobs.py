@@ -36,9 +36,17 @@ from innet.experiments.background import Background, read_tables
 from innet.protocol import Timing
 from innet.records import Machine, Simulated
 from innet.records.jobs import JobRun, JobsRecord
-from innet.sim.network import OVERHEAD, SECOND, SHORTEST, Network, network_of
+from innet.sim.network import MOST_RATE, OVERHEAD, SECOND, SHORTEST, Network, network_of
 from innet.sim.simulation import TIMING
-from innet.topology import JobRound, Plan, Request, SharedEmulation, make_plan, plan_jobs
+from innet.topology import (
+    JobRound,
+    Plan,
+    Request,
+    SharedEmulation,
+    make_plan,
+    plan_jobs,
+    with_bottleneck,
+)
 from innet.topology.plan import SharedPlan
 
 _CODEC_ELEMENTS = 1 << 26  # of all workers of a job together; with more, sizes are modelled
@@ -85,7 +93,7 @@ class JobTable(Settings):
     start_jitter: StartJitter | None = None
     window: Window = None
     priority: Priority = 0
-    pace: Annotated[int | float | None, Field(ge=1e3, le=1e13)] = None
+    pace: Annotated[int | float | None, Field(ge=1e3, le=MOST_RATE)] = None
 
 
 class JobFile(Settings):
@@ -173,6 +181,7 @@ def simulate_jobs(
     queues = 1 + max(job.priority for job in found)
     if queues > resolved.priorities:
         resolved = replace(resolved, priorities=queues)
+    resolved = with_bottleneck(resolved, common.topology)
     shared = _plan(found, common)
     background = Background(
         {} if common.background is None else read_tables(common.background),
@@ -306,7 +315,7 @@ class _Run:
         background: Background,
         seed: int,
     ) -> None:
-        self._jobs = jobs
+        self._jobs, self._plans = jobs, shared.jobs
         self.emulation = SharedEmulation(
             shared, network, timing=_timing(jobs, shared, network), seed=seed
         )
@@ -366,6 +375,14 @@ class _Run:
                 name: busy / (links * seconds * SECOND)
                 for name, (busy, links) in counts.busy.items()
             },
+            busiest=counts.busiest(round(seconds * SECOND)),
+            windows_max=max(
+                words / plan.layout.elements / plan.window
+                for job, plan in zip(self._jobs, self._plans, strict=True)
+                for words in (sum(each.size for each in one) for one in job.sizes.rounds)
+            ),
+            assumed=simulation.assumed,
+            fabric=simulation.fabric,
         )
 
 

@@ -39,6 +39,7 @@ from innet.records import (
     ThroughputRecord,
     TrainingRecord,
 )
+from innet.records.report import fabric_text
 from innet.records.simulation import BaselineRun, Iteration, Samples
 from innet.records.sweep import of_baseline
 from innet.records.throughput import Point
@@ -389,6 +390,8 @@ def _draw_over_time(figure: FigureBase, record: TrainingRecord, curves: Sequence
         _draw_scores_over_time(figure.add_subplot(grid[row, 0]), network, shown, target)
         _draw_losses(figure.add_subplot(grid[row, 1]), _timed(shown, network), network)
     _draw_iteration(figure.add_subplot(grid[:, 2]), networks, shown)
+    if fabric := tables.training_fabric(record):
+        figure.suptitle(fabric, fontsize=9)
 
 
 def _timed(curves: Sequence[_Curve], network: str) -> list[_Curve]:
@@ -1049,10 +1052,16 @@ def simulation_figure(record: SimulationRecord) -> Figure:
     what = record.model or f"all-reduce of {record.elements:,} elements"
     figure.suptitle(
         f"{what}, {tables.plural(record.workers, 'worker')}, {record.report.codec}: "
-        f"{tables.duration(record.iteration_seconds)} an iteration",
+        f"{tables.duration(record.iteration_seconds)} an iteration"
+        + _below(fabric_text([record.simulated.fabric])),
         fontsize=12,
     )
     return figure
+
+
+def _below(text: str) -> str:
+    """The line of a title that says what the numbers rest on, if there is one."""
+    return f"\n{text}" if text else ""
 
 
 def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
@@ -1236,7 +1245,9 @@ def jobs_figure(record: JobsRecord) -> Figure:
     times = {f"job {job.name}, {job.codec}": job.times for job in record.jobs}
     _draw_shares(right, times, "share of all-reduces")
     figure.suptitle(
-        f"{tables.plural(len(record.jobs), 'job')} on one network, {record.program}", fontsize=12
+        f"{tables.plural(len(record.jobs), 'job')} on one network, {record.program}"
+        + _below(fabric_text([record.simulated.fabric])),
+        fontsize=12,
     )
     return figure
 
@@ -1334,6 +1345,8 @@ def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
         panels = figure.subplots(blocks * len(metrics), columns, squeeze=False)
         panels = panels.reshape(blocks, len(metrics), columns).transpose(1, 0, 2)
         panels = panels.reshape(len(metrics), -1)
+    if fabric := tables.sweep_fabric(record):
+        figure.suptitle(fabric, fontsize=9)
     for metric, row in zip(metrics, panels, strict=True):
         for axes, fixed in zip(row, settings, strict=False):
             _draw_swept(axes, record, metric, first=first, series=series, fixed=fixed)

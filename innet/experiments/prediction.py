@@ -137,6 +137,7 @@ def simulated_network(
     jitter = idle / 2 if len(shared.jobs) > 1 else 0.0
     return Network(
         rate=rate,
+        trunk_rate=rate,
         delay=delay,
         switch_latency=max(0.0, rest - 2 * host - jitter) / passes,
         queue_packets=settings.queue,

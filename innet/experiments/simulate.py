@@ -22,7 +22,13 @@ from innet.core.settings import AllReduceSettings, SimulateSettings, validate
 from innet.experiments import workload as workloads
 from innet.experiments.allreduce import faults_of, gradients, timing_of
 from innet.experiments.background import Background, read_tables
-from innet.experiments.baselines import Baseline, MessageNetwork, Snapshot, baselines_of
+from innet.experiments.baselines import (
+    Baseline,
+    MessageNetwork,
+    Snapshot,
+    baselines_of,
+    goodput_rate,
+)
 from innet.experiments.samples import Sampler
 from innet.experiments.timeline import IterationTimes, Times, iterate
 from innet.experiments.workload import BucketShape, Stragglers, Workload
@@ -37,14 +43,15 @@ from innet.records.simulation import (
     Sensitivity,
     SimulationProgress,
     SimulationRecord,
+    iteration_parts,
     merged,
 )
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
-from innet.sim.network import HOSTS, SECOND, is_steady, read_network
+from innet.sim.network import SECOND, assumed_settings, is_steady, read_network
 from innet.sim.simulation import Counts
 from innet.sim.transport import transport_of
-from innet.topology import Plan
+from innet.topology import Plan, with_bottleneck
 
 Watch = Callable[[SimulationProgress], None]
 Shapes = tuple[tuple[int, ...], ...]
@@ -95,6 +102,7 @@ def simulate(
     as_named = isinstance(network, str | Path) and not tables
     plain = str(network) if as_named else asdict(resolved)
     checked = validate(SimulateSettings, {**settings, "network": plain})
+    resolved = with_bottleneck(resolved, checked.topology)
     baselines = baselines_of(checked)
     if baselines and checked.faults != SimulateSettings().faults:
         raise InputError(
@@ -118,6 +126,7 @@ def simulate(
         network=asdict(resolved),
         compute_source=run.workload.source,
         compute_assumed=run.workload.assumed,
+        assumed=_assumed(checked, run.workload, iterations),
         simulated=_total(iterations),
         seconds=run.end_of(iterations[-1]),
         iterations=tuple(iterations),
@@ -160,11 +169,6 @@ def workload_of(settings: SimulateSettings) -> Workload:
     return found if settings.compute is None else found.with_seconds(settings.compute)
 
 
-_ASSUMED = (
-    "switch_latency", "queue_packets", "recirculation_latency",
-    "host_receive", "host_send", "host_byte", "host_cores",
-)  # fmt: skip
-"""Settings of networks whose defaults, and whose values in ``HOSTS``, are assumed."""
 _ASSUMED_TIMES = ("encode_time", "decode_time")
 
 
@@ -191,9 +195,9 @@ def _sensitivity(
             for factor in (0.5, 2.0)
         )
         rows.append(Sensitivity(setting=name, value=value, halved=halved, doubled=doubled))
-    for name in _ASSUMED:
+    for name in assumed_settings(network):
         value = getattr(network, name)
-        if not value or value == 1 or not _is_assumed(network, name):
+        if value == 1:
             continue  # of one core there is no half
         if name == "recirculation_latency" and not done.network.recirculates:
             continue
@@ -207,14 +211,18 @@ def _sensitivity(
     return tuple(rows)
 
 
-def _is_assumed(network: Network, name: str) -> bool:
-    """Whether a setting has its default, or is one of a host that has the values of a preset."""
-    if getattr(network, name) == getattr(Network(), name):
-        return True
-    return any(
-        name in host and all(getattr(network, each) == value for each, value in host.items())
-        for host in HOSTS.values()
-    )
+def _assumed(
+    settings: SimulateSettings, workload: Workload, iterations: Sequence[Iteration]
+) -> dict[str, float]:
+    """Shares of an iteration whose time is assumed, as ``SimulationRecord`` has them."""
+    parts = iteration_parts(iterations)
+    given = settings.model_fields_set
+    is_assumed = {
+        "computing": workload.assumed,
+        "encoding": "encode_time" not in given,
+        "decoding": "decode_time" not in given,
+    }
+    return {name: parts[name] for name, is_so in is_assumed.items() if is_so and parts.get(name)}
 
 
 def _total(iterations: Sequence[Iteration]) -> Simulated:
@@ -549,13 +557,15 @@ class _BucketNetwork:
             worker: round(network.simulation.finished(worker) * SECOND) - first
             for worker in self.present
         }
+        waited = round((max(starts[self.present]) - begin) * SECOND)
         # Who was left out has no sum; the others go on when the last of them has it.
         ends = tuple(
             done.get(worker, max(done.values())) for worker in range(self._settings.workers)
         )
         # The report counts from the end of the all-reduce before.
         counts = network.simulation.counts().since(before_it.counts)
-        self.last = _with_seconds(report, max(ends), counts, network.simulation.queue_bytes_max())
+        longest = network.simulation.queue_bytes_max()
+        self.last = _with_seconds(report, max(ends), waited, counts, longest)
         self.all_reduces += 1
         assert self.last.simulated is not None
         without = tuple(sorted(set(before_us).difference(self.present)))
@@ -657,21 +667,27 @@ def _background_of(settings: SimulateSettings, network: Network) -> Background:
     return Background(given, network, settings.workers, settings.seed)
 
 
-def _with_seconds(report: Report, ticks: int, counts: Counts, queue_bytes_max: int) -> Report:
+def _with_seconds(
+    report: Report, ticks: int, waited: int, counts: Counts, queue_bytes_max: int
+) -> Report:
     """The report with another simulated time, from the first packet to the last result.
 
     Args:
         report: of an all-reduce in simulated time.
         ticks: picoseconds.
+        waited: the part in which the slowest worker could not send.
         counts: what the network did in that time.
         queue_bytes_max: likewise.
     """
     assert report.simulated is not None
     seconds = ticks / SECOND
-    rate = report.elements / seconds if seconds else 0.0
+    waited = min(waited, ticks)
+    rate = goodput_rate(report.elements, ticks, waited)
     simulated = report.simulated.model_copy(
         update={
             "seconds": seconds,
+            "waited": waited / SECOND,
+            "busiest": counts.busiest(ticks - waited),
             "elements_per_second": rate,
             "goodput_gbps": 32 * rate / 1e9,
             "packets": counts.packets,

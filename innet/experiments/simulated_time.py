@@ -27,7 +27,7 @@ from innet.core.settings import (
 )
 from innet.experiments.models.model import Vector
 from innet.experiments.workload import Stragglers
-from innet.records import SimulatedTime, Step
+from innet.records import Fabric, SimulatedTime, Step
 from innet.sim.network import SECOND, Network, is_steady, network_of
 
 if TYPE_CHECKING:
@@ -80,12 +80,14 @@ class Taken(NamedTuple):
     Attributes:
         seconds: simulated.
         lost, dropped, retransmissions: packets.
+        fabric: hosts, switches and links; None where nothing was sent.
     """
 
     seconds: float = 0.0
     lost: int = 0
     dropped: int = 0
     retransmissions: int = 0
+    fabric: Fabric | None = None
 
     def plus(self, other: Taken) -> Taken:
         """Both, one after the other."""
@@ -94,6 +96,7 @@ class Taken(NamedTuple):
             self.lost + other.lost,
             self.dropped + other.dropped,
             self.retransmissions + other.retransmissions,
+            other.fabric or self.fabric,
         )
 
 
@@ -166,6 +169,7 @@ class TimedNetwork:
             counts.lost,
             counts.dropped,
             sum(end.counters.retransmissions for end in ends.values()) - sent,
+            simulation.fabric,
         )
 
     def take(self) -> Taken:
@@ -234,6 +238,7 @@ class Timer:
                     "lost": before.lost + taken.lost,
                     "dropped": before.dropped + taken.dropped,
                     "retransmissions": before.retransmissions + taken.retransmissions,
+                    "fabric": taken.fabric or before.fabric,
                 }
             )
         ends = {name: self.times[name].seconds for name in found}
@@ -358,4 +363,5 @@ class TimedRing:
         graph = ring_all_reduce(self._workers, self._elements, dtype=self._dtype)
         racks = -(-self._workers // BITMAP_BITS)
         run = simulate_messages(graph, network, racks=racks, seed=seed)
-        return Taken(run.seconds, run.counts.lost, run.counts.dropped, run.retransmissions)
+        counts = run.counts
+        return Taken(run.seconds, counts.lost, counts.dropped, run.retransmissions, run.fabric)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from innet.records import (
+    Fabric,
     Finding,
     JobsRecord,
     Metric,
@@ -28,6 +30,7 @@ from innet.records import (
     TrafficRecord,
     TrainingRecord,
 )
+from innet.records.report import fabric_text, limiting
 from innet.records.simulation import BackgroundTraffic, BaselineRun
 from innet.records.sweep import baseline_metric
 from innet.records.sweep import label as point_label
@@ -206,7 +209,37 @@ def _simulated(report: Report) -> list[tuple[str, str]]:
         ("  goodput, each worker", f"{report.simulated.goodput_gbps:.3g} Gbit/s"),
         ("  packets lost on links", count(report.simulated.lost)),
         ("  packets dropped by full queues", count(report.simulated.dropped)),
+        *_rests_on(report.simulated.fabric, report.simulated.limit),
     ]
+
+
+def _rests_on(fabric: Fabric | None, limit: str) -> list[tuple[str, str]]:
+    """Rows of what every number of a simulated network rests on, and of what limits it."""
+    said = fabric_text([fabric])
+    return [("Network", said)] * bool(said) + [("Limited by", limit)] * bool(limit)
+
+
+ASSUMED = 0.1
+"""Of an iteration: what is assumed and takes more of it is said before anything else."""
+
+
+def _assumed_parts(record: SimulationRecord) -> list[tuple[str, str]]:
+    """A row of the parts whose time is assumed, where they are much of an iteration."""
+    if sum(record.assumed.values()) < ASSUMED:
+        return []
+    parts = ", ".join(f"{name} {percent(share)}" for name, share in record.assumed.items())
+    return [("Assumed, of the time below", f"{parts}; {_how_to_give(record.assumed)}")]
+
+
+def _how_to_give(names: Iterable[str]) -> str:
+    """The options that replace assumed times by those that were measured."""
+    options = {"computing": "compute", "encoding": "encode-time", "decoding": "decode-time"}
+    return f"give {', '.join(f'--{options[name]}' for name in names)}"
+
+
+def _star(name: str, part: str, record: SimulationRecord) -> str:
+    """The head of a column, marked if its times are assumed."""
+    return f"{name} *" if part in record.assumed else name
 
 
 def _switched(report: Report) -> list[tuple[str, str]]:
@@ -341,6 +374,7 @@ class MethodRuns:
                     lost=total.lost + more.lost,
                     dropped=total.dropped + more.dropped,
                     retransmissions=total.retransmissions + more.retransmissions,
+                    fabric=more.fabric,
                 )
         return total
 
@@ -474,7 +508,7 @@ def simulated_table(record: TrainingRecord) -> Table:
         caption_justify="left",
     )
     table.add_column("", no_wrap=True)
-    names = ("Iteration", "Codec", "Network", "Whole run")
+    names = ("Iteration", "Codec", "Network", "Whole run", "Limited by")
     for name in (*names, *([] if target is None else [f"To {score(target.score, target.metric)}"])):
         table.add_column(name, justify="right", no_wrap=True)
     for network in record.networks:
@@ -497,11 +531,29 @@ def _simulated_cells(method: MethodRuns, network: str, target: Target | None) ->
             parts.network,
         )
     ]
-    found.append(duration(parts.seconds / len(method.runs)))
+    found += [duration(parts.seconds / len(method.runs)), _most_of(parts)]
     if target is not None:
         seconds_to = method.seconds_to(target, network)
         found.append(_NOT_SENT if seconds_to is None else duration(seconds_to))
     return found
+
+
+def _most_of(parts: SimulatedTime) -> str:
+    """What an iteration is spent on most; several where one is hardly more than another."""
+    if not parts.seconds:
+        return _NOT_SENT
+    shares = {
+        "computing": parts.compute,
+        "codec": parts.encode + parts.decode,
+        "network": parts.network,
+    }
+    found = limiting({name: seconds / parts.seconds for name, seconds in shares.items()})
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in found)
+
+
+def training_fabric(record: TrainingRecord) -> str:
+    """The networks on which a training takes simulated time, in a line; "" without any."""
+    return fabric_text(each.fabric for run in record.runs for each in run.simulated.values())
 
 
 def _assumptions(
@@ -520,6 +572,8 @@ def _assumptions(
         said.append("Codecs take what they take on this machine.")
     elif isinstance(encode, float) and isinstance(decode, float):
         said.append(f"Codecs take {encode * 1e9:g} and {decode * 1e9:g} ns per element (settings).")
+    if fabric := training_fabric(record):
+        said.append(f"{fabric}.")
     if any(run.simulated for each in methods if not each.measured for run in each.runs):
         said.append("Sums without a codec are a ring all-reduce over TCP.")
     again = [
@@ -803,6 +857,11 @@ def traffic_table(record: TrafficRecord) -> Group:
     total = Table(show_header=False, box=None)
     total.add_column()
     total.add_column(justify="right")
+    busiest = max(record.links, key=lambda link: link.utilization)
+    limit = f"{busiest.source} to {busiest.target} ({percent(busiest.utilization)})"
+    for label, text in _rests_on(record.fabric, ""):
+        total.add_row(label, text)
+    total.add_row("Busiest link", limit)
     total.add_row("Simulated time", duration(record.seconds))
     total.add_row("Packets on links", count(record.packets))
     if record.under_way:
@@ -923,7 +982,12 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         exact = "not compared"
         by_codec = report.details.get("sizes") == "codec"
         model.append(("Packets", f"thin, sizes {'by the codec' if by_codec else 'modelled'}"))
+    waited = []
+    if what.waited:
+        waited = [("  of it, waited for others", duration(what.waited))]
     return [
+        *_assumed_parts(record),
+        *_rests_on(what.fabric, record.limit),
         *model,
         ("Workers", count(record.workers)),
         ("Elements", count(record.elements)),
@@ -933,6 +997,7 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         *left_out,
         *iterations,
         ("Simulated time of the network", duration(what.seconds)),
+        *waited,
         ("Goodput, each worker", f"{what.goodput_gbps:.4g} Gbit/s"),
         ("  elements summed", rate(what.elements_per_second)),
         ("Packets on links", count(what.packets)),
@@ -957,7 +1022,11 @@ def _baselines_table(record: SimulationRecord) -> Table:
         caption_justify="left",
     )
     table.add_column("summed by")
-    for column in ("iteration", "network", "goodput\nGbit/s", "packets", "dropped", "sent\nagain"):
+    waits = bool(record.simulated.waited)
+    for column in (
+        "iteration", *["waited"] * waits, "network", "goodput\nGbit/s", "packets", "dropped",
+        "sent\nagain",
+    ):  # fmt: skip
         table.add_column(column, justify="right")
     count_of = len(record.iterations)
     runs: dict[str, SimulationRecord | BaselineRun] = {
@@ -969,13 +1038,22 @@ def _baselines_table(record: SimulationRecord) -> Table:
         table.add_row(
             name,
             duration(run.iteration_seconds),
-            duration(what.seconds / count_of),
+            *[duration(what.waited / count_of)] * waits,
+            duration((what.seconds - what.waited) / count_of),
             f"{what.goodput_gbps:.4g}",
             count(what.packets),
             count(what.dropped),
             count(what.retransmissions),
         )
+    table.caption = "\n".join(
+        [str(table.caption), *(f"{name}: limited by {run.limit}." for name, run in runs.items())]
+    )
     return table
+
+
+def limit_name(limit: str) -> str:
+    """The names in a line about what limits: "host links", "trunks and latency"."""
+    return re.sub(r" \([^)]*\)", "", limit)
 
 
 def _background_table(background: Sequence[BackgroundTraffic]) -> Table:
@@ -1029,15 +1107,22 @@ def _iterations_table(record: SimulationRecord) -> Table:
     left = len(record.iterations) - len(shown)
     table = Table(
         box=SIMPLE_HEAD,
-        caption="Means of the workers; exposed is what the backward pass did not hide."
+        caption="Means of the workers; waited is the time until the slowest worker could send, and "
+        "network what follows; exposed is what the backward pass did not hide."
+        + (f" *: assumed; {_how_to_give(record.assumed)}." if record.assumed else "")
         + (f" {count(left)} more iterations are in the record." if left else ""),
         caption_justify="left",
     )
-    for column in ("iteration", "compute", "encode", "network", "decode", "exposed", "all"):
+    for column in (
+        "iteration", _star("compute", "computing", record), _star("encode", "encoding", record),
+        "waited", "network", _star("decode", "decoding", record), "exposed", "all",
+    ):  # fmt: skip
         table.add_column(column, justify="right")
     for each in shown:
-        parts = (each.compute, each.encode, each.network, each.decode, each.exposed)
+        network = statistics.fmean(each.network) - statistics.fmean(each.waited)
+        parts = (each.compute, each.encode, each.waited, each.decode, each.exposed)
         means = [duration(statistics.fmean(part)) for part in parts]
+        means.insert(3, duration(network))
         table.add_row(str(each.number), *means, duration(each.seconds))
     return table
 
@@ -1070,6 +1155,7 @@ def jobs_table(record: JobsRecord) -> Group:
     network.add_column()
     network.add_column(justify="right")
     for label, text in (
+        *_rests_on(what.fabric, what.limit),
         ("Program", f"{record.program}, {record.values_per_packet} values per packet, thin"),
         ("Simulated time", duration(what.seconds)),
         ("Packets on links", count(what.packets)),
@@ -1097,19 +1183,33 @@ def sweep_table(record: SweepRecord) -> Table:
     metrics = [name for name in record.shown_metrics() if name != "packets"]
     if record.baselines:  # they need the room of what never happened
         metrics = [name for name in metrics if any(each.metric(name) for each in record.points)]
-    table = Table(
-        box=SIMPLE_HEAD, caption=seeds_note(record, metrics) or None, caption_justify="left"
-    )
+    notes = [note for note in (sweep_fabric(record), seeds_note(record, metrics)) if note]
+    caption = "\n".join(notes) or None
+    table = Table(box=SIMPLE_HEAD, caption=caption, caption_justify="left")
     for axis in record.axes:
         table.add_column(axis.name, no_wrap=True)
     for metric in metrics:
         table.add_column(_swept(metric)[0], justify="right", no_wrap=True)
-    for point in record.points:
+    limits = [_limit_of(point.record) for point in record.points]
+    if any(limits):
+        table.add_column("limited by")
+    for point, limit in zip(record.points, limits, strict=True):
         numbers = ((_swept(name)[1], point.metric(name)) for name in metrics)
-        table.add_row(
-            *map(setting, point.values.values()), *(said(number) for said, number in numbers)
-        )
+        cells = [*map(setting, point.values.values()), *(said(number) for said, number in numbers)]
+        table.add_row(*cells, *[limit] * any(limits))
     return table
+
+
+def sweep_fabric(record: SweepRecord) -> str:
+    """The networks of all points, in a line; "" where they are not known."""
+    found = [(point.record.get("simulated") or {}).get("fabric") for point in record.points]
+    return fabric_text(Fabric.model_validate(each) for each in found if each)
+
+
+def _limit_of(record: Mapping[str, Any]) -> str:
+    """What limits a point, by name: of a model its iterations, otherwise its all-reduces."""
+    limit = record.get("limit") if record.get("model") else None
+    return limit_name(str(limit or (record.get("simulated") or {}).get("limit", "")))
 
 
 _SWEPT: dict[str, tuple[str, Callable[[Any], str]]] = {

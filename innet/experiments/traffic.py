@@ -145,6 +145,7 @@ class TrafficRun:
         last = max(link.last for link in links)
         seconds = scenario.seconds or last / SECOND
         return {
+            "fabric": simulation.fabric,
             "seconds": seconds,
             "under_way": simulation.under_way()
             + sum(queue.depth for each in simulation.managers() for queue in each.used_queues()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -277,6 +277,9 @@ def _scenario(
     settings = network_of(
         {**{name: getattr(network_of(base), name) for name in _NETWORK}, **stated}
     )
+    if topology.kind in {None, "dumbbell"} and settings.trunk_rate is None:
+        # A dumbbell is there for its bottleneck, and of links that are listed each is as it says.
+        settings = replace(settings, trunk_rate=settings.rate)
     if topology.kind is None:
         cables = _listed(table)
     elif table.link:

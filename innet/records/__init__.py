@@ -13,7 +13,7 @@ from typing import Any
 from innet.records.jobs import JOBS, JobRun, JobsRecord
 from innet.records.prediction import PREDICTION, NetworkRun, PredictionRecord
 from innet.records.record import VERSION, Machine, Record
-from innet.records.report import Report, Seconds, Simulated
+from innet.records.report import Fabric, Report, Seconds, Simulated
 from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
 from innet.records.simulation import SIMULATION, Bucket, Iteration, SimulationRecord
 from innet.records.sweep import (
@@ -66,6 +66,7 @@ __all__ = [
     "VERSION",
     "Axis",
     "Bucket",
+    "Fabric",
     "Finding",
     "FlowTraffic",
     "HostTraffic",

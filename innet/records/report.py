@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
@@ -36,6 +37,14 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_describe)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _recompute(cls, data: object) -> object:
+        """Lets JSON with computed fields be read back; they follow from the others."""
+        if isinstance(data, dict) and not data.keys().isdisjoint(cls.model_computed_fields):
+            return {k: each for k, each in data.items() if k not in cls.model_computed_fields}
+        return data
+
 
 class Seconds(Frozen):
     """Times of one all-reduce; all but ``simulated`` are wall time on this machine.
@@ -59,13 +68,83 @@ class Seconds(Frozen):
     simulated: float | None = None
 
 
+class Fabric(Frozen):
+    """Hosts, switches and links of a network in simulated time.
+
+    Attributes:
+        hosts, switches: how many.
+        leaves: switches with hosts.
+        trunks: links between switches.
+        rate, rate_max: bits per second of the slowest and the fastest of the hosts' links.
+        trunk_rate, trunk_rate_max: of the trunks; 0 without one.
+        oversubscription: how many times as much as a trunk carries the hosts may send through it,
+            of the trunk where that is most; 1: the fabric does not block.
+    """
+
+    hosts: int
+    switches: int
+    leaves: int
+    trunks: int
+    rate: float
+    rate_max: float
+    trunk_rate: float
+    trunk_rate_max: float
+    oversubscription: float
+
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit
+    @property
+    def text(self) -> str:
+        """All of it in a line, for people."""
+        return fabric_text([self])
+
+
+def fabric_text(fabrics: Iterable[Fabric | None]) -> str:
+    """What networks rest on, in a line: "8 hosts, links of 100 Gbit/s, one switch"; "" of none."""
+    known = [each for each in fabrics if each is not None]
+    if not known:
+        return ""
+
+    def between(low: float, high: float, said: Callable[[float], str], unit: str = "") -> str:
+        text = said(low) if low == high else f"{said(low)} to {said(high)}"
+        return f"{text} {unit}{'' if high == 1 else 's'}" if unit else text
+
+    def counted(name: str, unit: str, least: int = 0) -> str:
+        numbers = [getattr(each, name) for each in known if getattr(each, name) >= least]
+        return between(min(numbers), max(numbers), lambda number: f"{number:,.0f}", unit)
+
+    slow, fast = min(each.rate for each in known), max(each.rate_max for each in known)
+    said = f"{counted('hosts', 'host')}, links of {between(slow, fast, bit_rate)}, "
+    if max(each.switches for each in known) == 1:
+        return said + "one switch"
+    wired = [each for each in known if each.trunks]
+    said += f"{counted('switches', 'switch').replace('switchs', 'switches')} "
+    said += f"({counted('leaves', 'leaf').replace('leafs', 'leaves')})"
+    if not wired:
+        return said
+    slow, fast = min(e.trunk_rate for e in wired), max(e.trunk_rate_max for e in wired)
+    said += f", {counted('trunks', 'trunk', 1)} of {between(slow, fast, bit_rate)}: "
+    low, high = (pick(each.oversubscription for each in wired) for pick in (min, max))
+    if high == 1:
+        return said + "non-blocking"
+    return f"{said}oversubscribed {between(low, high, lambda number: f'{number:.3g}')}:1"
+
+
+def bit_rate(rate: float) -> str:
+    """Bits per second, with up to four digits: 3.2 Tbit/s, 100 Gbit/s."""
+    for factor, unit in ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if rate >= factor:
+            return f"{rate / factor:.4g} {unit}"
+    return f"{rate:.4g} bit/s"
+
+
 class Simulated(Frozen):
     """One all-reduce in simulated time; two runs with the same seed have the same.
 
     Attributes:
         seconds: from the first packet to the last result.
-        goodput_gbps: bits of the gradient, 32 per element, that each worker got summed per second,
-            in units of 1e9.
+        waited: the part of ``seconds`` in which the slowest worker could not send yet.
+        goodput_gbps: bits of the gradient, 32 per element, that each worker got summed per second
+            without ``waited``, in units of 1e9.
         elements_per_second: of the gradient, likewise.
         packets: put onto links, over all of them.
         bytes: of them, with preamble, frame check sequence and gap.
@@ -76,9 +155,16 @@ class Simulated(Frozen):
         queue_bytes_max: the most bytes that waited in an egress queue, the packet that is sent
             next included.
         utilization: of each class of links, the part of the time that they were busy: their mean.
+        busiest: the same of what was busiest, without ``waited``: "host links", "trunks", "host
+            processors" and "recirculation" (of switches), as far as there are some.
+        windows_max: how many windows a worker sent in a round, at most; up to 1 all is under way at
+            once. 0 where no window of slots is.
+        assumed: settings of the network that have values which innet assumes.
+        fabric: of the network; None in records of older versions.
     """
 
     seconds: float
+    waited: float = 0.0
     goodput_gbps: float
     elements_per_second: float
     packets: int
@@ -89,6 +175,63 @@ class Simulated(Frozen):
     retransmissions: int
     queue_bytes_max: int
     utilization: dict[str, float]
+    busiest: dict[str, float] = Field(default_factory=dict)
+    windows_max: float = 0.0
+    assumed: tuple[str, ...] = ()
+    fabric: Fabric | None = None
+
+    @computed_field  # type: ignore[prop-decorator]  # likewise
+    @property
+    def limit(self) -> str:
+        """What limits it, in a line; "" where that is not known."""
+        return network_limit(self)
+
+
+_ALIKE = 0.1  # of the time: what is this near to the most limits with it
+_HOSTS = ("host_send", "host_receive", "host_byte", "host_cores")
+_RESTS_ON = {  # settings of the network, on which it depends how long each takes
+    "host processors": _HOSTS,
+    "recirculation": ("recirculation_latency",),
+    "latency": ("switch_latency", "host_send", "host_receive"),
+    "the window": ("switch_latency", "host_send", "host_receive"),
+}
+
+
+def limiting(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """What takes the largest share of the time, and what takes almost as much, in that order."""
+    ordered = sorted(shares.items(), key=lambda pair: -pair[1])
+    return [each for each in ordered if each[1] > 0 and each[1] >= ordered[0][1] - _ALIKE]
+
+
+def network_limit(what: Simulated) -> str:
+    """What limits all-reduces: links, hosts, switches, stragglers, lost packets or the window.
+
+    The busiest of each kind counts. While none of them is busy, packets are under way and nothing
+    else may be sent. If a window were long enough, that would be the case for one round trip, which
+    is at most what a window takes: of n windows 1 / (n + 1) of the time.
+    """
+    if not what.busiest or not what.seconds:
+        return ""
+    waited = what.waited / what.seconds
+    shares = {name: (1 - waited) * share for name, share in what.busiest.items()}
+    idle = 1 - max(what.busiest.values())
+    windows = what.windows_max
+    if what.lost or what.dropped:
+        shares["waiting until lost or dropped packets are sent again"] = (1 - waited) * idle
+    elif windows > 1 and idle > 1 / (windows + 1):
+        shares = {"the window": 1 - waited}  # longer, it would keep something else busy
+    else:
+        shares["latency"] = (1 - waited) * idle
+    shares["waiting for the slowest worker"] = waited
+    said = []
+    for name, share in limiting(shares):
+        part = f"{share * 100:.0f} % of the time"
+        if name == "the window":
+            busy = max(what.busiest, key=lambda kind: what.busiest[kind])
+            part = f"{busy} are busy for {100 - idle * 100:.0f} % of the time"
+        assumed = [each for each in _RESTS_ON.get(name, ()) if each in what.assumed]
+        said.append(f"{name} ({part}{'; assumed: ' if assumed else ''}{', '.join(assumed)})")
+    return " and ".join(said)
 
 
 class Report(Frozen):
@@ -156,11 +299,3 @@ class Report(Frozen):
     def compression(self) -> float:
         """bytes_dense / bytes_sent; 1 where nothing had to be sent."""
         return self.bytes_dense / self.bytes_sent if self.bytes_sent else 1.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _recompute(cls, data: object) -> object:
-        """Lets JSON with the computed field be read back; the field follows from the others."""
-        if isinstance(data, dict) and "compression" in data:
-            return {key: value for key, value in data.items() if key != "compression"}
-        return data

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Container, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from innet.records.record import Record
-from innet.records.report import Frozen, Report, Simulated
+from innet.records.report import Fabric, Frozen, Report, Simulated, limiting
 
 SIMULATION = "innet.simulation"  # format of the record of ``innet simulate``
 """Format of the record of ``innet simulate``."""
@@ -101,6 +102,51 @@ class Iteration(Frozen):
     def seconds(self) -> float:
         """From the first worker's begin to the last worker's end."""
         return max(self.end) - min(self.begin)
+
+
+def iteration_parts(iterations: Sequence[Iteration]) -> dict[str, float]:
+    """What iterations are spent on, in the mean over workers: shares of the time, 1 together.
+
+    What the backward pass did not hide is divided among codec, waiting and network in proportion to
+    what they take in all.
+    """
+    taken: dict[str, float] = defaultdict(float)
+    for each in iterations:
+        network = sum(each.network) - sum(each.waited)
+        hidden = {
+            "encoding": sum(each.encode),
+            "the network": network,
+            "decoding": sum(each.decode),
+            "waiting for the slowest worker": sum(each.waited),
+        }
+        exposed, total = sum(each.exposed), sum(hidden.values())
+        taken["computing"] += sum(each.compute)
+        taken["pauses"] += sum(each.paused)
+        for name, seconds in hidden.items():
+            taken[name] += exposed * seconds / total if total else 0.0
+    whole = sum(taken.values())
+    return {name: seconds / whole for name, seconds in taken.items()} if whole else {}
+
+
+def iteration_limit(
+    iterations: Sequence[Iteration], what: Simulated, assumed: Container[str] = ()
+) -> str:
+    """What limits iterations, in a line: computing, codecs, stragglers, or what limits the network.
+
+    Args:
+        iterations: all of a run.
+        what: the network, of all of them together.
+        assumed: parts whose time innet assumes.
+    """
+    said = []
+    parts = iteration_parts(iterations)
+    parts["codecs"] = parts.pop("encoding", 0.0) + parts.pop("decoding", 0.0)
+    for name, share in limiting(parts):
+        marked = ", assumed" if name in assumed else ""
+        said.append(f"{name} ({share * 100:.0f} % of an iteration{marked})")
+        if name == "the network":
+            said[-1] += f", by {what.limit}" if what.limit else ""
+    return " and ".join(said)
 
 
 class Sensitivity(Frozen):
@@ -199,6 +245,12 @@ class BaselineRun(Frozen):
         """Mean duration of an iteration."""
         return self.seconds / len(self.iterations)
 
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit
+    @property
+    def limit(self) -> str:
+        """What limits an iteration, in a line."""
+        return iteration_limit(self.iterations, self.simulated)
+
 
 class SimulationRecord(Record):
     """All-reduces or training iterations in simulated time.
@@ -212,6 +264,8 @@ class SimulationRecord(Record):
         network: all settings of the network.
         compute_source: where the time of forward and backward pass comes from.
         compute_assumed: whether that time is an assumption rather than a measurement.
+        assumed: share of the time of iterations that innet assumes and nobody gave, by its part:
+            "computing", "encoding", "decoding".
         simulated: of all all-reduces together; ``seconds`` are those of each, added up.
         seconds: from the begin of the first iteration to the last worker's end of the last.
         iterations: what each worker did when.
@@ -234,6 +288,7 @@ class SimulationRecord(Record):
     network: dict[str, Any] = Field(default_factory=dict)
     compute_source: str = ""
     compute_assumed: bool = False
+    assumed: dict[str, float] = Field(default_factory=dict)
     simulated: Simulated
     seconds: float
     iterations: tuple[Iteration, ...]
@@ -249,6 +304,13 @@ class SimulationRecord(Record):
     def iteration_seconds(self) -> float:
         """Mean duration of an iteration."""
         return self.seconds / len(self.iterations)
+
+    @computed_field  # type: ignore[prop-decorator]  # pydantic's documented way, mypy's limit
+    @property
+    def limit(self) -> str:
+        """What limits an iteration, in a line."""
+        assumed = {"codecs" if name.endswith("coding") else name for name in self.assumed}
+        return iteration_limit(self.iterations, self.simulated, assumed)
 
     @property
     def exact(self) -> bool:
@@ -269,7 +331,8 @@ def merged(parts: Sequence[Simulated], elements: int) -> Simulated:
     if len(parts) == 1:
         return parts[0]
     seconds = sum(each.seconds for each in parts)
-    rate = elements / seconds if seconds else 0.0
+    summing = seconds - sum(each.waited for each in parts)
+    rate = elements / summing if summing > 0 else 0.0
     found: dict[str, Any] = {}
     for name in Simulated.model_fields:
         values = [getattr(each, name) for each in parts]
@@ -278,11 +341,14 @@ def merged(parts: Sequence[Simulated], elements: int) -> Simulated:
             found[name] = None
         elif name.endswith("_max"):
             found[name] = max(known)
+        elif isinstance(known[0], Fabric | tuple):
+            found[name] = known[0]
         elif isinstance(known[0], dict):
+            weight = [each.seconds - each.waited * (name == "busiest") for each in parts]
             found[name] = {
-                key: sum(each.seconds * getattr(each, name).get(key, 0.0) for each in parts)
-                / (seconds or 1.0)
-                for key in known[0]
+                key: sum(w * each.get(key, 0.0) for w, each in zip(weight, values, strict=True))
+                / (sum(weight) or 1.0)
+                for key in dict.fromkeys(key for each in values for key in each)
             }
         else:
             found[name] = sum(known)

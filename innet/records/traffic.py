@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from innet.records.record import Record
-from innet.records.report import Frozen
+from innet.records.report import Fabric, Frozen
 
 TRAFFIC = "innet.traffic"  # format of the record of ``innet simulate --traffic``
 """Format of the record of ``innet simulate --traffic``."""
@@ -129,6 +129,7 @@ class TrafficRecord(Record):
 
     Attributes:
         network: all settings of the network.
+        fabric: its hosts, switches and links; None in records of older versions.
         seconds: simulated, until the last packet had arrived, or the end that was asked for.
         under_way: packets that were on links or in queues then.
         flows, switches, links: in the order of the file.
@@ -141,6 +142,7 @@ class TrafficRecord(Record):
 
     format: Literal["innet.traffic"] = "innet.traffic"
     network: dict[str, Any] = Field(default_factory=dict)
+    fabric: Fabric | None = None
     seconds: float
     under_way: int
     flows: tuple[FlowTraffic, ...]

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from innet.core.errors import InputError
 from innet.records.record import Machine, Record
-from innet.records.report import Frozen, Report, Seconds
+from innet.records.report import Fabric, Frozen, Report, Seconds
 
 DEMO = "innet.demo"  # format of the demonstration's record
 """Format of the record of ``innet demo``."""
@@ -56,6 +56,7 @@ class SimulatedTime(Frozen):
         lost: packets that were lost on links.
         dropped: packets that found an egress queue full.
         retransmissions: packets sent again, all workers together.
+        fabric: hosts, switches and links of the network; None in records of older versions.
     """
 
     compute: float = 0.0
@@ -65,6 +66,7 @@ class SimulatedTime(Frozen):
     lost: int = 0
     dropped: int = 0
     retransmissions: int = 0
+    fabric: Fabric | None = None
 
     @property
     def seconds(self) -> float:

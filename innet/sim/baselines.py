@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError
 from innet.core.numbers import is_int
+from innet.records import Fabric
 from innet.sim.flows import Flow
 from innet.sim.messages import MessageGraph
 from innet.sim.network import SECOND, Network, network_of
@@ -34,6 +35,7 @@ class MessageRun:
         retransmissions: of them, those that were sent again.
         timeouts: of the transport.
         counts: what links and queues did.
+        fabric: hosts, switches and links.
     """
 
     seconds: float
@@ -42,6 +44,7 @@ class MessageRun:
     retransmissions: int
     timeouts: int
     counts: Counts
+    fabric: Fabric
 
     def goodput_gbps(self, size: float) -> float:
         """Gbit/s at which ``size`` bytes of a gradient were summed."""
@@ -125,4 +128,5 @@ def simulate_messages(
         retransmissions=resent,
         timeouts=timeouts,
         counts=simulation.counts(),
+        fabric=simulation.fabric,
     )

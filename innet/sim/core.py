@@ -126,6 +126,7 @@ HOST = np.dtype(
         ("paced", "i8"),  # when the next one may leave
         ("carried", "i8"),  # bytes of its frames of the program
         ("free", "i8"),  # when it has done with what came before
+        ("worked", "i8"),  # picoseconds that packets took of it
         ("start", "i8"),  # when it begins; FOREVER: it has, or does not
         ("timer", "i8"),  # its next timer event; FOREVER for none
         ("flow", "i8"),  # when the next packet of its flows is due
@@ -1027,7 +1028,9 @@ def set_timer(state: Any, host: int, time: int) -> None:
 def _busy(state: Any, host: int, per_packet: int, length: int, now: int) -> int:
     """Let a host work on a packet; returns when it has done."""
     here = host_at(state, host)
-    here.free = max(here.free, now) + per_packet + ((here.byte * length) >> 16)
+    took = per_packet + ((here.byte * length) >> 16)
+    here.worked += took
+    here.free = max(here.free, now) + took
     if here.jitter == 0:
         return int(here.free)
     late = int(here.jitter * draw(state.seed, host + _HOST_STREAM, here.drawn))

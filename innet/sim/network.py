@@ -34,6 +34,8 @@ _DURATIONS = (
     "host_jitter",
 )
 _MOST_PER_BYTE = 1e-3  # seconds
+MOST_RATE = 1e15
+"""Bits per second of a link. The shortest packet then takes a picosecond, the clock's tick."""
 MOST_PRIORITIES = 8
 """Egress queues of a port: as many as the class selectors of IPv4's DSCP tell apart (RFC 2474)."""
 
@@ -48,7 +50,8 @@ class Network:
 
     Args:
         rate: bits per second of the links between hosts and switches, each way.
-        trunk_rate: of the links between switches; by default the same.
+        trunk_rate: of the links between switches; by default each is as fast as all hosts that
+            send through it at once need, so that the fabric does not block (``innet.sim.fabric``).
         delay: propagation delay of each link, seconds. 500 ns: some 100 m of fiber.
         loss: probability that a packet is lost on a link, by bit errors.
         switch_latency: seconds that the pipeline of a switch takes. 600 ns (assumed: what makers of
@@ -112,9 +115,10 @@ class Network:
     def __post_init__(self) -> None:
         for name in ("rate", "trunk_rate", "recirculation_rate", "host_pace"):
             rate = getattr(self, name)
-            if rate is not None and not (_finite(rate) and 1e3 <= rate <= 1e13):
+            if rate is not None and not (_finite(rate) and 1e3 <= rate <= MOST_RATE):
                 raise InputError(
-                    f"{name} is {rate!r}; give bits per second, from 1e3 to 1e13, such as 100e9."
+                    f"{name} is {rate!r}; give bits per second, from 1e3 to {MOST_RATE:g}, such as "
+                    "100e9."
                 )
         for name in _DURATIONS:
             seconds = getattr(self, name)
@@ -186,15 +190,10 @@ class Network:
         return self.rate if self.recirculation_rate is None else self.recirculation_rate
 
     @property
-    def of_trunks(self) -> float:
-        """Bits per second between switches."""
-        return self.rate if self.trunk_rate is None else self.trunk_rate
-
-    @property
     def slowest(self) -> float:
         """Bits per second of the slowest links, or at which hosts send if that is less."""
-        rate = min(self.rate, self.of_trunks)
-        return rate if self.host_pace is None else min(rate, self.host_pace)
+        known = (self.rate, self.trunk_rate, self.host_pace)
+        return min(rate for rate in known if rate is not None)
 
 
 PRESETS: Mapping[str, Network] = MappingProxyType(
@@ -229,6 +228,11 @@ HOSTS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     }
 )
 """What packets take of a host's cores, by how a host sends and receives them."""
+ASSUMED = (
+    "switch_latency", "queue_packets", "recirculation_latency",
+    "host_receive", "host_send", "host_byte", "host_cores",
+)  # fmt: skip
+"""Settings of networks whose defaults, and whose values in ``HOSTS``, are assumed."""
 HOST = "host"
 """The name by which settings choose one of ``HOSTS``."""
 TABLES = ("flow", "incast", "random")
@@ -321,6 +325,22 @@ def _with(network: Network, settings: Mapping[str, Any]) -> Network:
         if name not in known:
             raise UnknownNameError("setting of a network", name, [HOST, *known])
     return replace(network, **settings)
+
+
+def assumed_settings(network: Network) -> tuple[str, ...]:
+    """Those of ``ASSUMED`` that have their defaults, or the values of one of ``HOSTS``."""
+    usual = Network()
+    hosts = [
+        host
+        for host in HOSTS.values()
+        if all(getattr(network, name) == value for name, value in host.items())
+    ]
+    return tuple(
+        name
+        for name in ASSUMED
+        if getattr(network, name)  # 0 of something is no assumption
+        and (getattr(network, name) == getattr(usual, name) or any(name in host for host in hosts))
+    )
 
 
 # Settings that leave a network idle between all-reduces, and equal for equal ones.

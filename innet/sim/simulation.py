@@ -19,6 +19,7 @@ from innet.core.packets import PacketBatch
 from innet.network import FaultCounters, Faults, Host
 from innet.protocol import SlotClient, Timing
 from innet.protocol.slot_client import ClientState, Progress
+from innet.records import Fabric
 from innet.sim import core
 from innet.sim.core import (
     BATCH,
@@ -53,10 +54,11 @@ from innet.sim.core import (
     WAITING,
     wire_time,
 )
+from innet.sim.fabric import described, loads
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.messages import MessageGraph
 from innet.sim.messenger import PATHS, Messenger
-from innet.sim.network import SECOND, UNITS, Network
+from innet.sim.network import MOST_RATE, SECOND, UNITS, Network, assumed_settings
 from innet.sim.transport import Transport
 from innet.switch import Switch
 from innet.switch.engine import InlineQueueSwitch
@@ -83,7 +85,8 @@ class Cable(NamedTuple):
         switch, port: one end.
         host: number of the host at the other end; None for a switch.
         other, other_port: that switch and its port.
-        rate: bits per second; None: the network's ``rate``, or ``trunk_rate`` between switches.
+        rate: bits per second; None: the network's ``rate``, or ``trunk_rate`` between switches;
+            without one there, what hosts may send through the link.
         delay: seconds; None: the network's.
         loss: probability; None: the network's.
     """
@@ -155,6 +158,8 @@ class Counts(NamedTuple):
         unconnected: packets that left a switch by a port without a link.
         marked: packets that met congestion and were marked.
         busy: of each class of links, picoseconds in which they were busy, and how many there are.
+        work: picoseconds in which each link was busy, each host's processor and each switch's
+            port of recirculation: by "host links", "trunks", "host processors" and "recirculation".
     """
 
     ticks: int
@@ -165,6 +170,7 @@ class Counts(NamedTuple):
     unconnected: int
     marked: int
     busy: Mapping[str, tuple[int, int]]
+    work: Mapping[str, tuple[int, ...]]
 
     def since(self, earlier: Counts) -> Counts:
         """What has happened since ``earlier``."""
@@ -180,7 +186,20 @@ class Counts(NamedTuple):
                 name: (busy - earlier.busy[name][0], links)
                 for name, (busy, links) in self.busy.items()
             },
+            {
+                name: tuple(map(int.__sub__, each, earlier.work[name]))
+                for name, each in self.work.items()
+            },
         )
+
+    def busiest(self, ticks: int) -> dict[str, float]:
+        """Of each kind of ``work``, the part of a time in which the busiest one was busy.
+
+        Args:
+            ticks: picoseconds.
+        """
+        most = {name: max(each, default=0) for name, each in self.work.items()}
+        return {name: min(1.0, each / ticks) for name, each in most.items() if each and ticks > 0}
 
 
 class Simulation:
@@ -197,6 +216,8 @@ class Simulation:
 
     Attributes:
         now: seconds.
+        fabric: hosts, switches and links.
+        assumed: settings of the network with assumed values.
 
     Raises:
         InputError: an engine that does not run in compiled code.
@@ -216,10 +237,12 @@ class Simulation:
     ) -> None:
         network.check_frame(layout.wire_size)
         self._network = network
+        self.assumed = assumed_settings(network)
         self._switches = list(switches.values())
         self._layout = layout
-        number = {name: index for index, name in enumerate(switches)}
-        links, ways = _links(network, number, cables)
+        # What a packet takes of a switch's port for those that pass its pipeline again.
+        self._pass_again = wire_time(layout.wire_size, round(network.of_recirculation))
+        links, ways, self.fabric = _links(network, list(switches), cables)
         self._is_trunk = np.repeat([cable.host is None for cable in cables], 2)
         self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed)
         self._running: list[InlineQueueSwitch | None] = []
@@ -245,9 +268,8 @@ class Simulation:
             manager = TrafficManager(network.priorities)
             if switch is not None:
                 manager = switch.traffic_manager
-            self._managers.append(manager)
-            if switch is not None:
                 manager.set_extra_bytes(layout.wire_size - layout.frame_size)
+            self._managers.append(manager)
             ports = np.flatnonzero(here >= 0).tolist()
             rates = {port: int(links["rate"][here[port]]) for port in ports}
             _set_up(manager, network, rates)
@@ -934,6 +956,15 @@ class Simulation:
                 for name, rows in classes.items()
                 if rows.any()
             },
+            work={
+                "host links": tuple(links["busy"][~is_trunk].tolist()),
+                "trunks": tuple(links["busy"][is_trunk].tolist()),
+                "host processors": tuple(self._memory.hosts["worked"].tolist()),
+                "recirculation": tuple(
+                    0 if each is None else self._pass_again * each.statistics.recirculated
+                    for each in self._switches
+                ),
+            },
         )
 
     def queue_bytes_max(self) -> int:
@@ -1090,17 +1121,18 @@ def _is_compiled(end: Host) -> bool:
 
 
 def _links(
-    network: Network, number: Mapping[str, int], cables: Sequence[Cable]
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Two links for each cable, the one to its first end first; and ``State.ways``."""
+    network: Network, switches: Sequence[str], cables: Sequence[Cable]
+) -> tuple[NDArray[Any], NDArray[np.int64], Fabric]:
+    """Two links for each cable, the one to its first end first; ``State.ways``; what they make."""
+    number = {name: index for index, name in enumerate(switches)}
     links = np.zeros(2 * len(cables), LINK)
     ways = np.full((len(number), PORTS), -1, np.int64)
     pipeline = _ticks(network.switch_latency)
     links["outages"] = links["length"] = -1
+    rates, fabric = _rates(network, number, cables)
     for index, cable in enumerate(cables):
         here, to, back = number[cable.switch], links[2 * index], links[2 * index + 1]
-        usual = network.rate if cable.host is not None else network.of_trunks
-        to["rate"] = back["rate"] = round(usual if cable.rate is None else cable.rate)
+        to["rate"] = back["rate"] = round(rates[index])
         delay = network.delay if cable.delay is None else cable.delay
         to["delay"] = back["delay"] = _ticks(delay)
         to["loss"] = back["loss"] = network.loss if cable.loss is None else cable.loss
@@ -1114,7 +1146,32 @@ def _links(
             back["switch"], back["port"] = there, cable.other_port
             back["delay"] += pipeline
             ways[there, cable.other_port] = 2 * index
-    return links, ways
+    return links, ways, fabric
+
+
+def _rates(
+    network: Network, number: Mapping[str, int], cables: Sequence[Cable]
+) -> tuple[list[float], Fabric]:
+    """The rate of each cable, and the fabric that they make."""
+    hosts = np.zeros(len(number), np.int64)
+    room = np.zeros(len(number))
+    trunks, own, links = [], [], []
+    for cable in cables:
+        if cable.host is None:
+            trunks.append((number[cable.switch], number[cable.other]))
+            own.append(network.trunk_rate if cable.rate is None else cable.rate)
+        else:
+            links.append(network.rate if cable.rate is None else cable.rate)
+            hosts[number[cable.switch]] += 1
+            room[number[cable.switch]] += links[-1]
+    needed = loads(room, trunks)
+    between = [
+        float(min(max(network.rate, need), MOST_RATE)) if rate is None else rate
+        for need, rate in zip(needed, own, strict=True)
+    ]
+    of_hosts, of_trunks = iter(links), iter(between)
+    rates = [next(of_trunks if cable.host is None else of_hosts) for cable in cables]
+    return rates, described(hosts, links, trunks, between, needed)
 
 
 class _Memory:
@@ -1201,7 +1258,9 @@ def _memory(  # noqa: PLR0917 - one caller
     """A network without packets."""
     shortest = np.array([wire_time(0, int(rate)) for rate in links["rate"]])
     lookahead = int((links["delay"] + shortest).min())
-    frame = np.array([wire_time(layout.wire_size, int(rate)) for rate in links["rate"]])
+    # Rings grow. Trunks that are fast enough for all hosts rarely carry that much.
+    usual = np.minimum(links["rate"], round(network.rate))
+    frame = np.array([wire_time(layout.wire_size, int(rate)) for rate in usual])
     flying = np.minimum((links["delay"] + lookahead) // frame + 2, 1 << 16)
     sizes = np.maximum(_FIRST, 1 << np.ceil(np.log2(flying)).astype(np.int64))
     links["mask"] = sizes - 1

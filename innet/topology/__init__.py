@@ -17,7 +17,14 @@ from innet.topology.aggregation import (
 from innet.topology.emulation import Emulation
 from innet.topology.plan import Link, Plan, PlannedHost, PlannedSwitch, Port, SharedPlan
 from innet.topology.shared_emulation import JobRound, SharedEmulation
-from innet.topology.topologies import TOPOLOGIES, Node, Shape, Topology, topology_of
+from innet.topology.topologies import (
+    TOPOLOGIES,
+    Node,
+    Shape,
+    Topology,
+    topology_of,
+    with_bottleneck,
+)
 
 __all__ = [
     "AGGREGATIONS",
@@ -46,4 +53,5 @@ __all__ = [
     "make_plan",
     "plan_jobs",
     "topology_of",
+    "with_bottleneck",
 ]

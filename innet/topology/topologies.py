@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from innet.core.errors import ConfigError, InputError
 from innet.core.numbers import not_an_int
 from innet.core.registry import Registry, split_name
 from innet.core.settings import BITMAP_BITS
+from innet.sim import Network
 from innet.topology.plan import Link, Port
 
 MAX_DEPTH = 8
@@ -104,11 +105,14 @@ class Topology(ABC):
             "depth" and "ports", or others, given as in "leaf-spine:spines=3".
         arguments: arguments of ``mn --topo`` in their order: "workers", "jobs" and options.
         jobs: default number of jobs of ``innet net``.
+        is_bottleneck: in simulated time, links between switches are as fast as those of hosts
+            unless the network has a ``trunk_rate``; otherwise fast enough for all hosts.
     """
 
     options: ClassVar[tuple[str, ...]] = ()
     arguments: ClassVar[tuple[str, ...]] = ("workers",)
     jobs: ClassVar[int] = 1
+    is_bottleneck: ClassVar[bool] = False
 
     @abstractmethod
     def shape(self, workers: int, *args: Any, **options: Any) -> Shape:
@@ -145,6 +149,17 @@ def topology_of(name: str | None) -> Topology:
     if lacking := sorted(found.__abstractmethods__):
         raise ConfigError(f"topology {name!r}: its class {found.__qualname__} lacks {lacking}.")
     return found()
+
+
+def with_bottleneck(network: Network, topology: str | None) -> Network:
+    """The simulated network of a topology: with the ``trunk_rate`` of one that is a bottleneck.
+
+    Raises:
+        UnknownNameError, ConfigError: as ``topology_of``.
+    """
+    if network.trunk_rate is None and topology_of(topology).is_bottleneck:
+        return replace(network, trunk_rate=network.rate)
+    return network
 
 
 def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
@@ -261,6 +276,7 @@ class Dumbbell(Topology):
 
     arguments = ("workers", "jobs")
     jobs = 2
+    is_bottleneck = True
 
     def shape(self, workers: int) -> Shape:
         """See ``Topology``. It needs a worker on each side."""

@@ -126,7 +126,7 @@ class TestFile:
         a_record().save(tmp_path / "record.json")
         document = json.loads((tmp_path / "record.json").read_text())
         assert list(document)[:2] == ["format", "version"]
-        assert (document["format"], document["version"]) == ("innet.demo", 5)
+        assert (document["format"], document["version"]) == ("innet.demo", 6)
 
     def test_every_field_is_written_whether_it_is_the_default_or_not(self, tmp_path: Any) -> None:
         a_record().save(tmp_path / "record.json")
@@ -146,7 +146,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 6}, "version 6; this innet reads up to version 5. Use a newer innet"),
+            ({"version": 7}, "version 7; this innet reads up to version 6. Use a newer innet"),
             ({"version": "1"}, "its version is '1'"),
             ({"version": True}, "its version is True"),
             ({"version": 0}, "its version is 0"),
@@ -332,7 +332,7 @@ class TestOlderVersions:
         loaded = self.old(tmp_path, 4, document)
         assert loaded == a_record()
         assert isinstance(loaded, TrainingRecord)
-        assert loaded.version == 5
+        assert loaded.version == 6
         assert loaded.runs[0].counted_rates() == {}
 
     def test_version_2_had_other_names(self, tmp_path: Any) -> None:
@@ -341,7 +341,7 @@ class TestOlderVersions:
         document = json.loads(a_record(runs=[run]).model_dump_json(round_trip=True))
         loaded = self.old(tmp_path, 2, document)
         assert isinstance(loaded, TrainingRecord)
-        assert loaded.version == 5
+        assert loaded.version == 6
         assert loaded.runs[0].settings == {
             "method": "dense",
             "codec": {"selector": "topk", "quantizer": "fixed", "error_feedback": "residual"},

@@ -104,7 +104,12 @@ def test_jobs_and_flows_share_any_network(data):
             assert each.sent + each.duplicated == each.received + each.dropped + each.lost
             arrived = each.delays[each.delays >= 0]
             assert each.received - each.duplicated <= len(arrived) <= each.received
-            least = 2 * (flow.frame_size + 24) * 8 / max(network.rate, network.of_trunks)
+            least = (
+                2
+                * (flow.frame_size + 24)
+                * 8
+                / max(network.rate, network.trunk_rate or network.rate)
+            )
             assert (arrived >= least * 1e12 - 2).all()
         after = sim.counts()
         assert after.unconnected == 0

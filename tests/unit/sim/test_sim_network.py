@@ -46,7 +46,7 @@ def test_presets_and_what_is_added_to_them():
     assert network_of("100g") == PRESETS["100g"]
     assert network_of("10g:loss=1e-4,delay=2e-6") == Network(rate=10e9, loss=1e-4, delay=2e-6)
     assert network_of({"rate": 5e9}) == Network(rate=5e9)
-    assert network_of(Network(rate=5e9)).of_trunks == 5e9
+    assert network_of(Network(rate=5e9)).slowest == 5e9
     with pytest.raises(UnknownNameError, match=r"unknown network '100'.*100g"):
         network_of("100")
     with pytest.raises(UnknownNameError, match=r"unknown setting of a network 'delays'.*delay"):

@@ -16,7 +16,7 @@ from innet.topology import Request, SharedEmulation, aggregation_of, plan_jobs
 from innet.topology.aggregation import following
 
 CHUNKS, VALUES = 200, 32
-FAST = Network(rate=10e9, host_receive=0.0, host_send=0.0)
+FAST = Network(rate=10e9, trunk_rate=10e9, host_receive=0.0, host_send=0.0)
 
 
 def rounds_of(size, value):

@@ -278,7 +278,7 @@ def _sweep(
     from innet.experiments.outputs import check_writable
     from innet.experiments.plots import draw_sweep
     from innet.experiments.progress import SweepDisplay
-    from innet.experiments.sweeps import RECORD, TABLE, axis_of, sweep
+    from innet.experiments.sweeps import RECORD, TABLE, axis_of, check_metrics, sweep
     from innet.experiments.tables import sweep_table
 
     axes = {}
@@ -286,6 +286,9 @@ def _sweep(
         if name in axes:
             raise InputError(f"--sweep {name} is given twice; give all its values at once.")
         axes[name] = values
+    check_metrics(metrics)
+    if metrics and plot is None:
+        raise InputError("--metric says what a sweep's plot draws; add --plot, or leave it out.")
     if plot is not None:
         check_writable(plot)
     with SweepDisplay(err) as display:

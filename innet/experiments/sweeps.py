@@ -14,7 +14,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,8 +38,17 @@ from innet.experiments.sweep_workers import (
     ProcessPool,
     ThisProcess,
 )
-from innet.records import Axis, Machine, PointRecord, SweepFailure, SweepPoint, SweepRecord
-from innet.records.sweep import baseline_metric, label
+from innet.records import (
+    Axis,
+    Machine,
+    PointRecord,
+    Simulated,
+    SimulationRecord,
+    SweepFailure,
+    SweepPoint,
+    SweepRecord,
+)
+from innet.records.sweep import METRICS, baseline_metric, label
 from innet.sim.network import HOST, Network, network_of, read_network, without_host
 
 RECORD, TABLE, PLOT = "sweep.json", "sweep.csv", "sweep.png"  # file names in the output folder
@@ -425,6 +434,22 @@ def _plain(value: Any) -> Any:
 # Running.
 
 
+_PARTS = ("compute", "encode", "network", "waited", "decode", "exposed")  # of an iteration
+
+
+def check_metrics(names: Iterable[str]) -> None:
+    """Refuse what no record of a simulation has, before a sweep runs; see ``SweepPoint.metric``.
+
+    Raises:
+        InputError: a name that is no number's; names what is near.
+    """
+    known = {*METRICS, *(f"{part}_seconds" for part in _PARTS), *Simulated.model_fields}
+    known |= {name for name in SimulationRecord.model_fields if name not in {"format", "innet"}}
+    for name in names:
+        if name.partition(".")[0] not in known:
+            raise UnknownNameError("metric", name, sorted(known))
+
+
 def _summarized(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
     """A record without its iterations, which may be many; and, of a model's, their means."""
     iterations = record.get("iterations")
@@ -443,7 +468,7 @@ def _summarized(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float
         return short, {}
     means = {
         f"{part}_seconds": fmean(seconds for each in iterations for seconds in each[part])
-        for part in ("compute", "encode", "network", "waited", "decode", "exposed")
+        for part in _PARTS
     }
     return short, {"iteration_seconds": record["seconds"] / len(iterations), **means}
 

@@ -217,12 +217,12 @@ def network_limit(what: Simulated) -> str:
     idle = 1 - max(what.busiest.values())
     windows = what.windows_max
     if what.lost or what.dropped:
-        shares["waiting until lost or dropped packets are sent again"] = (1 - waited) * idle
+        shares["lost packets"] = (1 - waited) * idle
     elif windows > 1 and idle > 1 / (windows + 1):
         shares = {"the window": 1 - waited}  # longer, it would keep something else busy
     else:
         shares["latency"] = (1 - waited) * idle
-    shares["waiting for the slowest worker"] = waited
+    shares["stragglers"] = waited
     said = []
     for name, share in limiting(shares):
         part = f"{share * 100:.0f} % of the time"

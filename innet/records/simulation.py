@@ -117,7 +117,7 @@ def iteration_parts(iterations: Sequence[Iteration]) -> dict[str, float]:
             "encoding": sum(each.encode),
             "the network": network,
             "decoding": sum(each.decode),
-            "waiting for the slowest worker": sum(each.waited),
+            "stragglers": sum(each.waited),
         }
         exposed, total = sum(each.exposed), sum(hidden.values())
         taken["computing"] += sum(each.compute)

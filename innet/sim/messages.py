@@ -240,6 +240,10 @@ def halving_doubling_all_reduce(
     With n no power of two, of the first 2r hosts the even ones give all they have to the odd ones
     before, and are given the sum after; r is n less the power of two below it.
 
+    A step of a host is an exchange, as by ``MPI_Sendrecv``: the next one begins when what it sent
+    is acknowledged, too. Otherwise hosts that are a little ahead would send to partners that still
+    receive from others, which halves both rates, and each step would double who is late.
+
     Arguments and errors are those of ``ring_all_reduce``.
     """
     every, width = _hosts(hosts), _element_bytes(dtype)
@@ -255,6 +259,7 @@ def halving_doubling_all_reduce(
         now = built.add(givers, takers, 0, total, reduces=True)
         received.append(np.concatenate([now, np.full(power - rest, -1)]))
         costs[:rest] = _cost(np.full(rest, total * width), reduce_cost)
+    exchanged: Ints | None = None  # what was sent in the step before
     rank = np.arange(power)
     bounds = np.append(chunks(total, power)[0], total)
     distances = [power >> step for step in range(1, power.bit_length())]
@@ -270,6 +275,9 @@ def halving_doubling_all_reduce(
                 within, within[partner], begin, end - begin, reduces=halving, delay=costs
             )
             _after(built, now, received)
+            if exchanged is not None:
+                built.wait(now, exchanged)
+            exchanged = now
             received.append(now[partner])
             costs = np.zeros(power, np.int64)
             if halving:
@@ -570,14 +578,16 @@ def halving_doubling_seconds(
 ) -> float:
     """The same of recursive halving and doubling, on a network without oversubscription.
 
-    With n no power of two, hosts that have their own part from the start begin at once and
-    share links with others, which takes a few percent more.
+    ``latency`` is also that of an acknowledgement, which a host waits for before its next
+    step. With n no power of two, hosts that have their own part from the start begin at
+    once and share links with others, which takes a few percent more.
     """
     power = 1 << (n.bit_length() - 1)
     steps, part = power.bit_length() - 1, size * (power - 1) / power
-    seconds = 2 * (8 * part / rate + steps * latency) + part * reduce_cost / SECOND
+    seconds = 16 * part / rate + max(0, 4 * steps - 1) * latency + part * reduce_cost / SECOND
     if power < n:
-        seconds += 2 * (8 * size / rate + latency) + size * reduce_cost / SECOND
+        # The first acknowledgements are back before those who were given something have sent.
+        seconds += 16 * size / rate + latency + size * reduce_cost / SECOND
     return seconds
 
 

@@ -63,6 +63,9 @@ def test_a_sweep_is_that_of_python():
         (["--sweep", "codec=dense,lhhc"], "codec=lhhc cannot be run: .*'lhc'"),
         (["--sweep", "queue_packets=0,1"], "network.queue_packets=0 cannot be run"),
         (["--sweep", "size=1,x"], "size=x cannot be run"),
+        (["--sweep", "size=1,2", "--metric", "secnds"], "metric 'secnds'.*Did you mean 'seconds'"),
+        (["--sweep", "size=1", "--metric", "utilisation.trunk"], "Did you mean 'utilization'"),
+        (["--sweep", "size=1,2", "--metric", "seconds"], "add --plot, or leave it out"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(words, message):
@@ -71,11 +74,11 @@ def test_what_cannot_be_swept_is_refused(words, message):
     assert re.search(message, str(found.exception))
 
 
-def test_an_unknown_metric_is_told_after_the_table(tmp_path):
-    words = ["--sweep", "seed=1", "--plot", tmp_path / "x.png", "--metric", "speed"]
+def test_a_metric_that_the_points_lack_is_told_after_the_table(tmp_path):
+    words = ["--sweep", "seed=1", "--plot", tmp_path / "x.png", "--metric", "utilization.trunk"]
     found = innet_simulate(*SMALL, *words)
     assert "goodput" in found.stdout
-    assert "no metric 'speed'" in str(found.exception)
+    assert "no metric 'utilization.trunk'" in str(found.exception)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from support.messages import ideal_seconds, run_on_arrays
 
 from innet.core.errors import InputError, UnknownNameError
 from innet.sim import messages
+from innet.sim.baselines import simulate_messages
 from innet.sim.messages import (
     all_gather,
     gtopk_tree,
@@ -172,6 +175,25 @@ def test_halving_doubling_pays_for_hosts_beyond_a_power_of_two(hosts):
     expected = messages.halving_doubling_seconds(hosts, size, RATE, LATENCY, COST)
     # Hosts that are given nothing before begin at once, and share a link with what is given.
     assert expected <= found + 1e-12 <= 1.05 * expected
+
+
+def test_a_step_of_halving_and_doubling_waits_for_what_its_host_has_sent():
+    graph = halving_doubling_all_reduce(8, 8000)
+    steps = 6
+    for host in range(8):
+        own = np.flatnonzero(graph.source == host)
+        assert len(own) == steps
+        for earlier, later in itertools.pairwise(own):
+            waiting = graph.dependents[graph.first[earlier] : graph.first[earlier + 1]]
+            assert later in waiting
+
+
+def test_hosts_that_begin_a_little_later_do_not_spoil_halving_and_doubling():
+    graph = halving_doubling_all_reduce(32, 320_000)
+    late = np.random.default_rng(0).exponential(1e-5, 32)
+    together = simulate_messages(graph, "10g", transport="roce").seconds
+    apart = simulate_messages(graph.starting(late), "10g", transport="roce").seconds
+    assert apart < 1.3 * together + late.max()  # otherwise 1.8 times as long
 
 
 def test_a_sharded_server_takes_as_long_as_the_ring_without_its_latencies():

@@ -92,6 +92,7 @@ class _Before(NamedTuple):
     switch_seconds: float
     switch_packets: int
     now: float
+    waited: float
     simulated: Counts | None
 
 
@@ -531,6 +532,7 @@ class Collective(NotCopyable):
             switch_seconds=network.switch_seconds,
             switch_packets=network.packets_in,
             now=network.now,
+            waited=max(network.starts.values(), default=network.now) - network.now,
             simulated=None if network.simulation is None else network.simulation.counts(),
         )
 
@@ -569,7 +571,7 @@ class Collective(NotCopyable):
         if before.simulated is None or network.simulation is None:
             return report
         counts = network.simulation.counts().since(before.simulated)
-        taken = simulated(report, counts, self.plan.window, network.simulation)
+        taken = simulated(report, counts, before.waited, self.plan.window, network.simulation)
         return report.model_copy(update={"simulated": taken})
 
     def _combine(self, segments: Mapping[int, list[Segment]]) -> RoundResult:

@@ -138,25 +138,30 @@ def build_report(
         max_abs_error=None,
         max_abs_error_sent=None,
         infinite=done.infinite,
-        details=dict(done.details),
+        details={**done.details, **({"hints": hints} if (hints := codec.hints()) else {})},
     )
 
 
-def simulated(report: Report, counts: Counts, window: int, simulation: Simulation) -> Simulated:
+def simulated(
+    report: Report, counts: Counts, waited: float, window: int, simulation: Simulation
+) -> Simulated:
     """The report's part on simulated time.
 
     Args:
         report: without it.
         counts: what has happened in the network during the all-reduce.
+        waited: seconds until the last worker could send.
         window: chunks that a worker may have under way.
         simulation: the network.
     """
     elements = report.elements
     chunks = (report.packets_sent - report.retransmissions) / max(1, report.workers)
     seconds = counts.ticks / SECOND
-    rate = elements / seconds if seconds else 0.0
+    waited = min(max(0.0, waited), seconds)
+    rate = elements / (seconds - waited) if seconds > waited else 0.0
     return Simulated(
         seconds=seconds,
+        waited=waited,
         goodput_gbps=32 * rate / 1e9,
         elements_per_second=rate,
         packets=counts.packets,
@@ -170,7 +175,7 @@ def simulated(report: Report, counts: Counts, window: int, simulation: Simulatio
             name: busy / (links * counts.ticks) if counts.ticks else 0.0
             for name, (busy, links) in counts.busy.items()
         },
-        busiest=counts.busiest(counts.ticks),
+        busiest=counts.busiest(round((seconds - waited) * SECOND)),
         windows_max=chunks / (window * max(1, report.rounds)),
         assumed=simulation.assumed,
         fabric=simulation.fabric,

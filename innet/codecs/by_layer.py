@@ -283,6 +283,10 @@ class CodecByLayer(Codec):
         found = {name: group.codec.describe() for group in self.groups for name in group.layers}
         return {name: found[name] for name in self.names}
 
+    def hints(self) -> tuple[str, ...]:
+        found = [hint for group in self.groups for hint in group.codec.hints()]
+        return tuple(dict.fromkeys(found))
+
     def counted_bits(self, outcome: Outcome) -> tuple[int | None, ...] | None:
         found: dict[str, int | None] = {}
         for group, each in zip(self.groups, outcome.groups, strict=True):

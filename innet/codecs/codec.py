@@ -27,6 +27,7 @@ from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     ONE_INTEGER_PER_ELEMENT,
     SAME_INDICES,
+    SMALL_INTEGERS,
     Carrier,
     Clock,
     Context,
@@ -205,6 +206,28 @@ class Codec(NotCopyable):
             InputError: the quantizer has no room for that number; says what to choose instead.
         """
         return self.quantizer.value_bits(workers)
+
+    def hints(self) -> tuple[str, ...]:
+        """What of its parts saves nothing together, a sentence or two each; mostly none."""
+        quantizer, carrier, selector = self.quantizer, self.carrier, self.selector
+        chooses = SAME_INDICES not in selector.capabilities.provides
+        if carrier.name == "packed" and chooses:
+            return (
+                f"Carrier packed sends every element, also those that {selector.name} leaves out. "
+                "Carrier lhc sends those that are chosen, each as a word of 32 bits.",
+            )
+        if SMALL_INTEGERS in quantizer.capabilities.provides and carrier.name != "packed":
+            remedy = (
+                "packed, which packs integers, would send every element. Quantizer fixed is more "
+                "exact with as many bytes."
+                if chooses
+                else "carrier packed puts several into a word."
+            )
+            return (
+                f"The small integers of {quantizer.name} save no bytes: carrier {carrier.name} "
+                f"sends each as a word of 32 bits; {remedy}",
+            )
+        return ()
 
     def counted_bits(self, outcome: Outcome) -> tuple[int | None, ...] | None:
         """What the selector's paper counts for an outcome of this codec, in bits by layer.

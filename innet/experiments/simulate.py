@@ -539,7 +539,7 @@ class _BucketNetwork:
         before_us = self.present
         network = self._collective.network
         assert network.simulation is not None
-        network.starts = dict(enumerate(starts.tolist()))
+        network.start_each(dict(enumerate(starts.tolist())))
         before_it = Snapshot(network.simulation, begin)
         if self._sampler is not None:
             self._sampler.begin(begin)

@@ -179,6 +179,7 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
         ("Workers", count(report.workers)),
         ("Elements", count(report.elements)),
         ("Codec", report.codec),
+        *_hints(report),
         (
             "Program, engine, transport",
             f"{report.program}, {report.values_per_packet} values per packet; "
@@ -199,6 +200,11 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
         ("  decode, each worker", duration(seconds.decode)),
         *_switched(report),
     ]
+
+
+def _hints(report: Report) -> list[tuple[str, str]]:
+    """A row for each hint about the codec's parts."""
+    return [("  hint", str(hint)) for hint in report.details.get("hints", ())]
 
 
 def _simulated(report: Report) -> list[tuple[str, str]]:
@@ -992,6 +998,7 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         ("Workers", count(record.workers)),
         ("Elements", count(record.elements)),
         ("Codec", report.codec),
+        *_hints(report),
         ("Program", f"{report.program}, {report.values_per_packet} values per packet"),
         ("Exact sums", exact),
         *left_out,

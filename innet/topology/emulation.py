@@ -5,14 +5,17 @@ The simulator is imported where a network is simulated: its compiled code takes 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from innet.core.errors import InputError, StalledError
+from innet.core.numbers import is_int, is_real
 from innet.core.packets import PacketBatch
 from innet.core.settings import EngineName
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
@@ -76,8 +79,6 @@ class Emulation:
             hosts and switches.
         transport: the transport that hosts use.
         now: virtual seconds.
-        starts: with ``network``: when workers begin the next exchange, by index, seconds; whoever
-            is not named begins at ``now``. It is empty afterwards.
 
     Raises:
         InputError: with ``network``: an engine, a program, faults or timing that simulated time
@@ -132,7 +133,7 @@ class Emulation:
         self._begin_racks()
         self._begin_servers()
         self.simulation: Simulation | None = None
-        self.starts: dict[int, float] = {}
+        self._starts: dict[int, float] = {}
         if network is not None:
             from innet.sim.simulation import Simulation  # noqa: PLC0415
 
@@ -152,6 +153,44 @@ class Emulation:
             self.transport = FaultyTransport(
                 self.edge, faults, np.random.default_rng(seed), on_restart=self._restart()
             )
+
+    @property
+    def starts(self) -> Mapping[int, float]:
+        """With ``network``: when workers begin the next exchange, by index, in virtual seconds.
+
+        Whoever is not named begins at ``now``; it is empty afterwards. Times count from the begin
+        of the network, not of the exchange: give ``{1: network.now + 1e-3}`` for a millisecond
+        later than the others.
+
+        Raises:
+            InputError: when set: there is no simulated time, no such worker, or the time is over.
+        """
+        return MappingProxyType(self._starts)
+
+    @starts.setter
+    def starts(self, starts: Mapping[int, float]) -> None:
+        if self.simulation is None:
+            raise InputError("workers begin together in memory; give a network, such as '100g'.")
+        for worker, seconds in starts.items():
+            if not (is_int(worker) and 0 <= worker < len(self.workers)):
+                raise InputError(
+                    f"there is no worker {worker!r} to begin later; the job has 0 to "
+                    f"{len(self.workers) - 1}."
+                )
+            if not (is_real(seconds) and self.now <= seconds < math.inf):
+                raise InputError(
+                    f"worker {worker} is to begin at {seconds!r} s, but the network's time is "
+                    f"{self.now!r} s already; starts count from its begin: give "
+                    f"network.now + {seconds!r} to begin that much later than the others."
+                )
+        self._starts = dict(starts)
+
+    def start_each(self, starts: Mapping[int, float]) -> None:
+        """Set ``starts`` of workers who may be ahead of ``now``, as they had the last sum sooner.
+
+        Nobody begins before the network was idle.
+        """
+        self._starts = dict(starts)
 
     def _add_faults(
         self, simulation: Simulation, faults: Faults, loss: float, cables: Sequence[Cable]
@@ -366,9 +405,9 @@ class Emulation:
                     if number > len(self.plan.workers)
                 }
                 try:
-                    self.simulation.run(ends, servers, starts or self.starts)
+                    self.simulation.run(ends, servers, starts or self._starts)
                 finally:
-                    self.now, self.starts = self.simulation.now, {}
+                    self.now, self._starts = self.simulation.now, {}
         except StalledError as error:
             if error.at is not None:  # at a further attempt an outage may be over
                 self.now = error.at

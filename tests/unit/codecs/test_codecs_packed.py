@@ -10,8 +10,9 @@ from support import gradients
 from support.kernels import assert_same
 from support.lockstep import all_reduce, integer_oracle
 
+import innet
 from innet import codecs, kernels
-from innet.codecs import build_codec
+from innet.codecs import PRESETS, build_codec
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     SAME_INDICES,
@@ -178,3 +179,26 @@ def test_only_shared_indices_save_words(monkeypatch, selector, words):
 def test_integers_that_fill_a_word_are_refused(quantizer):
     with pytest.raises(CompositionError, match="nothing to pack"):
         build_codec({"quantizer": quantizer, "carrier": "packed"})
+
+
+@pytest.mark.parametrize(
+    ("codec", "said"),
+    [
+        ("topk:quantizer=qsgd,levels=127", "small integers of qsgd save no bytes: carrier lhc"),
+        ("scalecom:quantizer=qsgd", "carrier packed puts several into a word"),
+        ("topk:quantizer=qsgd,carrier=packed", "packed sends every element, also those that topk"),
+        ("threshold:quantizer=signsgd", "Quantizer fixed is more exact with as many bytes"),
+    ],
+)
+def test_parts_that_save_nothing_together_are_told(codec, said):
+    (hint,) = build_codec(codec).hints()
+    assert said in hint
+    gradients = [np.linspace(-1, 1, 500, dtype=np.float32)] * 2
+    _, report = innet.all_reduce(gradients, codec=codec)
+    assert report.details["hints"] == (hint,)
+
+
+def test_presets_need_no_hint():
+    assert [name for name in PRESETS if build_codec(name).hints()] == []
+    _, report = innet.all_reduce([np.ones(100, np.float32)] * 2, codec="qsgd")
+    assert "hints" not in report.details

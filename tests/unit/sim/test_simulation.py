@@ -386,6 +386,46 @@ def test_workers_that_begin_late_are_waited_for():
         assert net.simulation.counts().packets == 6 * rounds
 
 
+class TestStarts:
+    def collective(self):
+        return innet.Collective(workers=3, network="10g")
+
+    def test_goodput_is_without_the_wait_for_who_begins_last(self):
+        collective = self.collective()
+        gradients = [np.ones(9_000, np.float32)] * 3
+        _, together = collective.all_reduce(gradients)
+        collective.network.starts = {1: collective.network.now + 1e-3}
+        assert list(collective.network.starts) == [1]
+        _, later = collective.all_reduce(gradients)
+        close(later.simulated.waited, 1e-3)
+        assert together.simulated.waited == 0
+        goodput = together.simulated.goodput_gbps
+        assert later.simulated.goodput_gbps == pytest.approx(goodput, rel=0.02)
+        assert later.simulated.limit.startswith("stragglers (9")
+        assert not collective.network.starts
+
+    @pytest.mark.parametrize(
+        ("starts", "message"),
+        [
+            ({1: 1e-6}, "worker 1 is to begin at 1e-06 s, but .* give network.now [+] 1e-06"),
+            ({3: 1.0}, "no worker 3 to begin later; the job has 0 to 2"),
+            ({"1": 1.0}, "no worker '1' to begin later"),
+            ({1: float("inf")}, "worker 1 is to begin at inf"),
+        ],
+    )
+    def test_what_would_be_ignored_is_refused(self, starts, message):
+        collective = self.collective()
+        collective.all_reduce([np.ones(9_000, np.float32)] * 3)
+        with pytest.raises(InputError, match=message):
+            collective.network.starts = starts
+        with pytest.raises(TypeError):
+            collective.network.starts[1] = 1.0
+
+    def test_without_simulated_time_there_are_none(self):
+        with pytest.raises(InputError, match="give a network"):
+            innet.Collective(workers=2).network.starts = {0: 1.0}
+
+
 @pytest.mark.parametrize("program", ["slots", "tree", "hashed"])
 @pytest.mark.parametrize(
     ("faults", "counted"),

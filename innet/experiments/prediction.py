@@ -193,6 +193,7 @@ def simulate_jobs(
         flat[1][0].size,
         packets=counts.packets,
         bytes=counts.bytes,
+        fabric=simulation.fabric,
         dropped=counts.dropped,
         lost=counts.lost,
         retransmissions=sum(

@@ -1284,6 +1284,8 @@ def prediction_table(record: PredictionRecord) -> Table:
         f"A packet on idle links took {duration(record.idle_seconds)} in Mininet; the simulation "
         "has that as latency of its switches.",
     ]
+    if fabric := fabric_text([record.simulated.fabric]):
+        said.append(f"Simulated: {fabric}.")
     if record.processor_seconds:
         said.append(
             f"Mininet's processes used {record.cores:.2f} cores, "

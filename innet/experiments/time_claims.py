@@ -36,7 +36,8 @@ from innet.experiments import workload as workloads
 from innet.experiments.papers import Measure
 from innet.experiments.timeline import Times, iterate
 from innet.experiments.workload import Workload
-from innet.records import Finding, Series
+from innet.records import Fabric, Finding, Series
+from innet.records.report import fabric_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -203,6 +204,9 @@ class NetworkTimes:
     Args:
         values_per_packet, window: of the switch program's packets.
         transport: of messages between hosts.
+
+    Attributes:
+        fabrics: of the networks that were simulated.
     """
 
     def __init__(
@@ -211,6 +215,7 @@ class NetworkTimes:
         self._values, self._window, self._transport = values_per_packet, window, transport
         self._collectives: dict[tuple[str, int], Any] = {}
         self._known: dict[tuple[Any, ...], float] = {}
+        self.fabrics: list[Fabric] = []
 
     def rounds(self, sizes: RoundSizes, network: str, workers: int) -> float:
         """Seconds of a codec's rounds, one after the other, through switches that sum."""
@@ -250,6 +255,7 @@ class NetworkTimes:
         report = self._collectives[network, workers].all_reduce_sizes(
             RoundSizes(elements, (segments,))
         )
+        self.fabrics.append(report.simulated.fabric)
         seconds: float = report.simulated.seconds
         return seconds
 
@@ -284,7 +290,9 @@ class NetworkTimes:
         else:
             graph = messages.ALGORITHMS[stage.algorithm](workers, elements, dtype=stage.dtype)
         racks = -(-workers // RACK)
-        return simulate_messages(graph, network, transport=self._transport, racks=racks).seconds
+        run = simulate_messages(graph, network, transport=self._transport, racks=racks)
+        self.fabrics.append(run.fabric)
+        return run.seconds
 
 
 def _in_a_line(simulated: Any, size: int, largest: int) -> float:
@@ -439,6 +447,11 @@ class Comparison:
         self._network = NetworkTimes(claim.values_per_packet, claim.window, claim.transport)
         self._sizes = CodecSizes(seed)
         self._workloads = {model: workloads.load(model) for model in claim.workloads}
+
+    @property
+    def fabrics(self) -> Sequence[Fabric]:
+        """Of the networks that were simulated so far."""
+        return self._network.fabrics
 
     def points(self) -> list[Point]:
         """All of them."""
@@ -720,6 +733,7 @@ def _setup(comparison: Comparison) -> str:
             f"{label} {method.encode * 1e9:g} + {method.decode * 1e9:g}"
             for label, method in claim.methods.items()
         )
+        + f"; {fabric_text(comparison.fabrics)}"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, computed_field
 
 from innet.records.record import Record
-from innet.records.report import Frozen
+from innet.records.report import Fabric, Frozen
 
 PREDICTION = "innet.prediction"
 """Format of the record of ``innet net --predict``."""
@@ -27,6 +27,7 @@ class NetworkRun(Frozen):
         dropped: packets that found a switch's queue full.
         lost: packets that were lost by chance.
         retransmissions: packets that workers sent again.
+        fabric: of the simulated network; None of Mininet's, and in records of older versions.
     """
 
     seconds: tuple[float, ...]
@@ -36,9 +37,10 @@ class NetworkRun(Frozen):
     dropped: int
     lost: int
     retransmissions: int
+    fabric: Fabric | None = None
 
     @classmethod
-    def of(cls, seconds: tuple[float, ...], elements: int, **counts: int) -> NetworkRun:
+    def of(cls, seconds: tuple[float, ...], elements: int, **counts: Any) -> NetworkRun:
         """A run, whose goodput follows from the seconds.
 
         Args:
@@ -116,7 +118,7 @@ class PredictionRecord(Record):
         return {
             name: _difference(getattr(self.mininet, name), getattr(self.simulated, name))
             for name in NetworkRun.model_fields
-            if name != "seconds"
+            if name not in {"seconds", "fabric"}
         }
 
 

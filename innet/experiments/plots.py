@@ -1345,8 +1345,6 @@ def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
         panels = figure.subplots(blocks * len(metrics), columns, squeeze=False)
         panels = panels.reshape(blocks, len(metrics), columns).transpose(1, 0, 2)
         panels = panels.reshape(len(metrics), -1)
-    if fabric := tables.sweep_fabric(record):
-        figure.suptitle(fabric, fontsize=9)
     for metric, row in zip(metrics, panels, strict=True):
         for axes, fixed in zip(row, settings, strict=False):
             _draw_swept(axes, record, metric, first=first, series=series, fixed=fixed)
@@ -1367,12 +1365,17 @@ def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
             lines.values(), labels, loc="outside lower center", ncols=columns, handlelength=3,
             title=names,
         )  # fmt: skip
-    seeds = next((len(axis.values) for axis in record.axes if axis.name == "seed"), 1)
-    if note := tables.seeds_note(record, metrics):
-        figure.suptitle(note, fontsize=10)
-    elif seeds > 1 and first.name != "seed":
-        figure.suptitle(f"Means of {seeds} seeds; bands: standard deviation", fontsize=10)
+    figure.suptitle("\n".join(_sweep_notes(record, metrics, first)), fontsize=10)
     return figure
+
+
+def _sweep_notes(record: SweepRecord, metrics: Sequence[str], first: Axis) -> list[str]:
+    """What the picture rests on: the networks, and what became of the seeds."""
+    notes = [tables.sweep_fabric(record), tables.seeds_note(record, metrics)]
+    seeds = next((len(axis.values) for axis in record.axes if axis.name == "seed"), 1)
+    if not notes[1] and seeds > 1 and first.name != "seed":
+        notes[1] = f"Means of {seeds} seeds; bands: standard deviation"
+    return [note for note in notes if note]
 
 
 def _sweep_axes(record: SweepRecord) -> tuple[Axis, list[Axis], list[Axis]]:

@@ -17,7 +17,7 @@ SMALL = ["--size", "2000", "--network", "10g", "--workers", "2", "--jobs", "1"]
 
 
 def innet_simulate(*words):
-    return CliRunner().invoke(app, ["simulate", *map(str, words)])
+    return CliRunner(env={"COLUMNS": "120"}).invoke(app, ["simulate", *map(str, words)])
 
 
 def test_a_sweep_writes_records_table_and_plot_and_goes_on(tmp_path):

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -111,6 +111,15 @@ class Outcome:
 Stages = Generator[list[Segment], list[Ints], Outcome]
 
 
+class _Sums(NamedTuple):
+    """What is to be decoded: integers of contributions of that size, for ``size`` coordinates."""
+
+    total: Total
+    scaling: Scaling
+    integers: int
+    size: int
+
+
 class Codec(NotCopyable):
     """One worker's codec, with its state between all-reduces.
 
@@ -148,7 +157,8 @@ class Codec(NotCopyable):
         self._one_in = _MANY if KEEPS_ZEROS in carrier.capabilities.requires else None
         self._busy = False
         self._may_overflow = False
-        self._deferral: Deferral | None = None
+        self._deferral: Deferral | None = None  # of words that are made as they are sent
+        self._asked: Deferral | None = None
         self._multiplies = False  # sums on the way, as the deferral wishes
         self._seed_and_layers = f"seed {context.seed}"
         if context.layers is not None:
@@ -299,7 +309,7 @@ class Codec(NotCopyable):
                 error feedback.
             seen: what ``examine`` found, of a finite gradient; then it is checked, too.
             deferral: segments may be ``FloatSegment``: the gradient does not change before the
-                exchange has ended.
+                exchange has ended. The sum may take its place, as the deferral says.
 
         Raises:
             GradientError: see ``check_gradient`` and ``check``; nothing has changed.
@@ -320,6 +330,7 @@ class Codec(NotCopyable):
         # Error feedback may use the memory of the values once they are chosen.
         defers = self.carrier.takes_floats and self.error_feedback.name == "none"
         self._deferral = deferral if defers else None
+        self._asked = deferral
         self._multiplies = False
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
@@ -572,16 +583,9 @@ class Codec(NotCopyable):
         if overflows:
             total.details["overflows"] = overflows
         watch.enter("decode")
-        decoded, listed = self._decoded(total, scaling, local, size)
-        result, applied = self._applied(decoded, gradient.size)
-        total.details.update(self._squares(of_squares, result, applied))
-        result = self.error_feedback.result(result)
-        infinite = 0
-        if result is not decoded:
-            infinite = self._infinite(result)
-        elif not scaling.finite:
-            infinite = self._infinite(decoded if listed is None else listed)
-        self.error_feedback.commit(applied)
+        result, applied, infinite = self._finished(
+            _Sums(total, scaling, local.size, size), gradient, of_squares
+        )
         watch.stop()
         return Outcome(
             sum=result,
@@ -627,12 +631,7 @@ class Codec(NotCopyable):
         """Let what the caller wishes be done on the way, if sums that are made there are the
         codec's result.
         """
-        selector = type(self.selector)
-        if (
-            selector.from_coefficients is not Selector.from_coefficients
-            or selector.applied_indices is not Selector.applied_indices
-            or self._gain
-        ):
+        if not self._takes_sums_as_they_are():
             return
         if deferral.overwrite and not scaling.may_overflow:  # else the round may be repeated
             words.overwrite()
@@ -651,26 +650,91 @@ class Codec(NotCopyable):
         self.error_feedback.set_sent(represented)
         return represented
 
-    def _decoded(
-        self, total: Total, scaling: Scaling, local: Contribution, size: int
-    ) -> tuple[Floats, Floats | None]:
-        """The sum as float32, dense; and the values that may be non-zero, if known."""
-        kernels = self._context.kernels
-        carried = local.size if total.indices is None else total.indices.size
+    def _finished(
+        self, sums: _Sums, gradient: Floats, squares: list[Ints]
+    ) -> tuple[Floats, Ints | None, int]:
+        """The result, the coordinates that are applied, and the number of infinite elements; the
+        error feedback is told.
+        """
+        values = self._sparse_values(sums)
+        if values is not None and self._may_write_over(gradient):
+            infinite = 0 if sums.scaling.finite else self._infinite(values)
+            self.error_feedback.commit(None)  # it may read the gradient
+            self.selector.commit()
+            return self._written_over(gradient, sums.total, values), None, infinite
+        decoded = self._decoded(sums, values)
+        result, applied = self._applied(decoded, gradient.size)
+        sums.total.details.update(self._squares(squares, result, applied))
+        result = self.error_feedback.result(result)
+        infinite = 0
+        if result is not decoded:
+            infinite = self._infinite(result)
+        elif not sums.scaling.finite:
+            infinite = self._infinite(decoded if values is None else values)
+        self.error_feedback.commit(applied)
+        self.selector.commit()
+        return result, applied, infinite
+
+    def _sparse_values(self, sums: _Sums) -> Floats | None:
+        """The sum at ``total.indices``, where it is zero elsewhere; None if that is not known."""
+        total = sums.total
+        if total.sums is not None or total.indices is None:
+            return None
+        if not self.quantizer.capabilities.provides >= _ELEMENTWISE:
+            return None
+        who = f"sums from carrier {self.carrier.name!r}"
+        check_array(total.integers, _INT32, total.indices.size, who)
+        values = sums.scaling.dequantize(total.integers)
         who = f"values from quantizer {self.quantizer.name!r}"
+        check_array(values, _FLOAT32, total.indices.size, who)
+        return values
+
+    def _may_write_over(self, gradient: Floats) -> bool:
+        """Whether the sum may take the gradient's place as it is decoded."""
+        feedback = type(self.error_feedback)
+        return (
+            self._asked is not None
+            and self._asked.overwrite
+            and gradient.flags.writeable
+            and self._takes_sums_as_they_are()
+            and feedback.result is ErrorFeedback.result
+        )
+
+    def _takes_sums_as_they_are(self) -> bool:
+        selector = type(self.selector)
+        return (
+            selector.from_coefficients is Selector.from_coefficients
+            and selector.applied_indices is Selector.applied_indices
+            and not self._gain
+        )
+
+    def _written_over(self, gradient: Floats, total: Total, values: Floats) -> Floats:
+        """The sum, multiplied as the caller would, in the gradient's memory."""
+        assert self._asked is not None
+        assert total.indices is not None
+        values = values * np.float32(self._asked.factor)
+        self._asked.multiplied = True
+        kernels, out = self._context.kernels, gradient.view(np.int32)
+        kernels.scatter(total.indices, values.view(np.int32), gradient.size, out)
+        return gradient
+
+    def _decoded(self, sums: _Sums, values: Floats | None) -> Floats:
+        """The sum as float32, dense; ``values`` are those that may be non-zero, if known."""
+        kernels, total = self._context.kernels, sums.total
         if total.sums is not None:
-            check_array(total.sums, _FLOAT32, size, f"values from carrier {self.carrier.name!r}")
+            who = f"values from carrier {self.carrier.name!r}"
+            check_array(total.sums, _FLOAT32, sums.size, who)
             if self._deferral is not None:
                 self._deferral.multiplied = self._multiplies
-            return total.sums, None
-        check_array(total.integers, _INT32, carried, f"sums from carrier {self.carrier.name!r}")
-        if total.indices is None or not self.quantizer.capabilities.provides >= _ELEMENTWISE:
-            restored = scaling.restore(total.dense(kernels, local.size), size)
-            check_array(restored, _FLOAT32, size, who)
-            return restored, None
-        values = scaling.dequantize(total.integers)
-        check_array(values, _FLOAT32, carried, who)
-        return kernels.scatter(total.indices, values.view(np.int32), size).view(np.float32), values
+            return total.sums
+        if values is not None and total.indices is not None:
+            return kernels.scatter(total.indices, values.view(np.int32), sums.size).view(np.float32)
+        count = sums.integers if total.indices is None else total.indices.size
+        check_array(total.integers, _INT32, count, f"sums from carrier {self.carrier.name!r}")
+        restored = sums.scaling.restore(total.dense(kernels, sums.integers), sums.size)
+        who = f"values from quantizer {self.quantizer.name!r}"
+        check_array(restored, _FLOAT32, sums.size, who)
+        return restored
 
     def _applied(self, decoded: Floats, size: int) -> tuple[Floats, Ints | None]:
         """The gradient of the decoded sum, and the coordinates that are applied."""

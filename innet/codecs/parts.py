@@ -473,6 +473,9 @@ class Selector(Part[P]):
         del total
         return None
 
+    def commit(self) -> None:
+        """The selection was summed; called once in each successful all-reduce."""
+
 
 class Scaling(ABC):
     """The scale of one all-reduce, the same on all workers.
@@ -672,8 +675,8 @@ class ErrorFeedback(Part[P]):
 class StepCounter(Part[P]):
     """A part whose only state is ``self._step``, a number of all-reduces that starts at 0.
 
-    The derived class increments it. A selector does so in ``applied_indices``, which is called once
-    in each successful all-reduce.
+    The derived class increments it: a selector in ``commit``, which is called once in each
+    successful all-reduce.
     """
 
     def __init__(self, parameters: P, context: Context) -> None:

@@ -364,8 +364,15 @@ class Kernels(Protocol):
         """
         ...
 
-    def scatter(self, indices: Ints, integers: Ints, size: int, /) -> Ints:
-        """A dense array, shape (size,), with integers at indices and 0 elsewhere."""
+    def scatter(self, indices: Ints, integers: Ints, size: int, out: Ints | None = None, /) -> Ints:
+        """A dense array, shape (size,), with integers at indices and 0 elsewhere.
+
+        Args:
+            indices: shape (m,), ascending and distinct.
+            integers: shape (m,).
+            size: how many elements there are.
+            out: takes them, on the CPU; by default a new array.
+        """
         ...
 
     def nonzero_bitmap(self, indices: Ints | None, integers: Ints, size: int, /) -> Ints:

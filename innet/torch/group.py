@@ -258,8 +258,11 @@ class _AllReduce:
         self.codec = group.codec
         self.parts = ()  # the codec holds nothing back
         # The sum takes the tensor's place anyway.
-        mean = operation == dist.ReduceOp.AVG
-        self.deferral = Deferral(1 / group.size() if mean else 1.0, overwrite=True)
+        size = group.size()
+        # A mean is a sum divided: the same as multiplied where the factor is exact.
+        exact = operation == dist.ReduceOp.AVG and size & (size - 1) == 0
+        self.deferral = Deferral(1 / size if exact else 1.0, overwrite=True)
+        self._divides = operation == dist.ReduceOp.AVG and not exact
         self._group = group
         self._tensor = tensor
         self._operation = operation
@@ -276,8 +279,10 @@ class _AllReduce:
         return memory_of(floats.contiguous())
 
     def set_result(self, total: Vector, report: Report) -> None:
-        if self._operation == dist.ReduceOp.AVG and not self.deferral.multiplied:
+        if self._divides:
             total /= np.float32(self._group.size())
+        elif self.deferral.factor != 1 and not self.deferral.multiplied:
+            total *= np.float32(self.deferral.factor)
         result = torch.from_numpy(total)
         if result.data_ptr() != self._tensor.data_ptr():
             gloo.write(self._tensor, result.reshape(self._tensor.shape))

@@ -277,7 +277,6 @@ class GroupReducer:
         seen: GradientStats | None = None,
         deferral: Deferral | None = None,
     ) -> tuple[Vector, Report]:
-        del deferral  # the group takes words
         begun = time.perf_counter()
         self._bytes = 0
         self._may_overflow = lambda: codec.may_overflow
@@ -289,6 +288,7 @@ class GroupReducer:
                     tuple(range(self.workers)),
                     has_epochs=False,
                     seen=None if seen is None else {self.worker: seen},
+                    deferral=deferral,
                 ),
                 self._round,
                 _no_epochs,

@@ -12,7 +12,6 @@ from innet.codecs.parts import (
     SAME_INDICES,
     Capabilities,
     Floats,
-    Ints,
     Selector,
     SelectSteps,
     SparseValues,
@@ -114,11 +113,9 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
             indices, _ = kernels.top_k(kernels.count_sketch_estimate(summed, x.size, layout), count)
         return indices, x[indices]
 
-    def applied_indices(self, total: Floats) -> Ints | None:
-        """All selected coordinates are applied. The next all-reduce uses other hashes."""
-        del total
+    def commit(self) -> None:
+        """The next all-reduce uses other hashes."""
         self._step += 1
-        return None
 
 
 # ----------------------------------------------------------------------------

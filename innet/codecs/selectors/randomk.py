@@ -44,11 +44,9 @@ class RandomK(StepCounter[TopKSettings], Selector[TopKSettings]):
         indices = random_subset(x.size, self.count(x.size), self._key())
         return indices, x[indices]
 
-    def applied_indices(self, total: Floats) -> Ints | None:
-        """All selected coordinates are applied. The next all-reduce draws others."""
-        del total
+    def commit(self) -> None:
+        """The next all-reduce draws other coordinates."""
         self._step += 1
-        return None
 
     def _key(self) -> int:
         digest = hashlib.sha256(f"randomk {self.context.seed} {self._step}".encode()).digest()

@@ -79,11 +79,9 @@ class Sampled(StepCounter[SampledSettings], LayeredSelector[SampledSettings]):
         ratio = self.ratio()
         return self.by_layer(x, lambda _, part: self._of_layer(part, ratio))
 
-    def applied_indices(self, total: Floats) -> Ints | None:
-        """All selected elements are applied. The warm-up advances by one step."""
-        del total
+    def commit(self) -> None:
+        """The warm-up advances by one step."""
         self._step += 1
-        return None
 
     def _of_layer(self, x: Floats, ratio: float) -> tuple[Ints, Floats]:
         kernels = self.context.kernels

@@ -202,11 +202,9 @@ class ScaleCom(StepCounter[ScaleComSettings], LayeredSelector[ScaleComSettings])
             )
         return indices
 
-    def applied_indices(self, total: Floats) -> Ints | None:
-        """Return None: all chosen elements are applied. The next worker becomes the leader."""
-        del total
+    def commit(self) -> None:
+        """The next worker becomes the leader."""
         self._step += 1
-        return None
 
     def _division(self, size: int) -> _Division:
         """The division of a gradient of this size, cached for the last size."""

@@ -50,5 +50,4 @@ class SketchedSgd(HeavyHitters):
         return min(size, self._factor * self.count(size))
 
     def applied_indices(self, total: Floats) -> Ints | None:
-        super().applied_indices(total)
         return largest_of_sum(self.context.kernels, total, self.count(total.size))

@@ -189,9 +189,9 @@ def _gather_sparse(indices: Ints, integers: Ints, positions: Ints, found: Ints) 
             found[p] = integers[following]
 
 
-def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
+def scatter(indices: Ints, integers: Ints, size: int, out: Ints | None = None, /) -> Ints:
     """See ``innet.kernels.Kernels.scatter``."""
-    dense: Ints = buffers.empty(size, np.int32)
+    dense: Ints = buffers.empty(size, np.int32) if out is None else out
     _scatter(indices, integers, dense, buffers.passes_caches(dense))
     return dense
 

@@ -157,12 +157,16 @@ def _gather_sparse(indices: Array, integers: Array, positions: Array, found: Arr
             found[low] = integers[i]
 
 
-def scatter(indices: Any, integers: Any, size: int, /) -> Any:
+def scatter(indices: Any, integers: Any, size: int, out: Any = None, /) -> Any:
     """See ``innet.kernels.Kernels.scatter``."""
     dense = filled(size)
     positions = ints(indices)
     _scatter[threads_for(positions.size)](positions, ints(integers), dense)
-    return back(dense, indices, integers)
+    found = back(dense, indices, integers)
+    if out is None:
+        return found
+    out[:] = found
+    return out
 
 
 @cuda.jit

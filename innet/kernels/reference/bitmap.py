@@ -24,9 +24,10 @@ def bitmap_to_indices(bitmap: Ints, size: int, /) -> Ints:
     return np.flatnonzero(bits_of(bitmap)[:size]).astype(np.int32)
 
 
-def scatter(indices: Ints, integers: Ints, size: int, /) -> Ints:
+def scatter(indices: Ints, integers: Ints, size: int, out: Ints | None = None, /) -> Ints:
     """See ``innet.kernels.Kernels.scatter``."""
-    dense = np.zeros(size, np.int32)
+    dense = np.empty(size, np.int32) if out is None else out
+    dense[:] = 0
     dense[indices] = integers
     return dense
 

@@ -150,6 +150,10 @@ def test_bitmaps_and_scatter(fast, case):
     assert_same(fast.bitmap_to_indices(bitmap, dense.size), indices)
     assert_same(naive.bitmap_to_indices(bitmap, dense.size), indices)
     assert_same(fast.scatter(indices, dense[indices], dense.size), dense)
+    for each in (fast, naive):
+        out = np.full(dense.size, 7, np.int32)
+        assert each.scatter(indices, dense[indices], dense.size, out) is out
+        assert_same(out, dense)
     assert_same(naive.scatter(indices, dense[indices], dense.size), dense)
 
 

@@ -47,6 +47,8 @@ COLLECTIVES = {
 }
 """Methods of a process group that gloo runs, and gloo's names of them."""
 
+_POINT_TO_POINT = ("recv", "recv_anysource", "send")  # which not all ranks of a group call
+
 COALESCED = {
     "allgather_into_tensor_coalesced": "_allgather_base",
     "all_gather_single_coalesced": "_allgather_base",
@@ -93,7 +95,7 @@ def run(gloo: Gloo, name: str, *arguments: Any, **options: Any) -> GlooWork:
         check_writable(tensor)
     named = dict(zip(options, plain[len(arguments) :], strict=True))
     work = getattr(gloo.backend, name)(*plain[: len(arguments)], **named)
-    return GlooWork([work], copies, gloo.callbacks)
+    return GlooWork([work], copies, gloo.callbacks, is_counted=name not in _POINT_TO_POINT)
 
 
 def run_each(
@@ -182,6 +184,8 @@ class GlooWork(Work):
         works: of gloo.
         copies: the tensors, and those that gloo writes.
         callbacks: of the group.
+        is_counted: all ranks of the group have this work, so it has a number among theirs; without
+            one it has no future.
     """
 
     def __init__(
@@ -189,12 +193,14 @@ class GlooWork(Work):
         works: list[Any],
         copies: list[tuple[torch.Tensor, torch.Tensor]],
         callbacks: CallbackThreads,
+        *,
+        is_counted: bool = True,
     ) -> None:
         super().__init__()
         self._works = works
         self._copies = copies
         self._callbacks = callbacks
-        self._origin = callbacks.begin()
+        self._origin = callbacks.begin() if is_counted else None
         self._lock = threading.Lock()
         self._is_copied = False
         self._future: SettableFuture | None = None
@@ -229,6 +235,8 @@ class GlooWork(Work):
 
     def get_future(self) -> Any:
         """Of the tensors that were given, as gloo lists them; not to send and to receive."""
+        if self._origin is None:
+            return self._works[0].get_future()  # says that there is none
         with self._lock:
             if self._future is not None:
                 return self._future

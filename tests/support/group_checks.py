@@ -363,6 +363,21 @@ def objects_and_point_to_point_in_batches(group):
     for work in dist.batch_isend_irecv(batch):
         work.wait()
     assert received.tolist() == [float((rank - 1) % ranks)] * 4
+    for sender, receiver in ((0, 1), (1, 0), (0, ranks - 1)):  # not all ranks take part
+        if rank == sender:
+            dist.send(torch.ones(3), receiver, group=group)
+        elif rank == receiver:
+            dist.recv(received[:3], sender, group=group)
+        total = torch.ones(2)
+        dist.all_reduce(total, group=group)
+        assert total.tolist() == [ranks] * 2
+    work = dist.isend(torch.ones(1), 1, group=group) if rank == 0 else None
+    if rank == 1:
+        work = dist.irecv(received[:1], 0, group=group)
+    if work is not None:
+        with pytest.raises(RuntimeError, match="getFuture"):
+            work.get_future()
+        work.wait()
 
 
 # ---------------------------------------------------------------- futures

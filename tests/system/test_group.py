@@ -7,6 +7,7 @@ gradient is lost.
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,12 @@ SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+needs_time = pytest.mark.skipif(
+    not os.environ.get("INNET_LONG"), reason="takes minutes; set INNET_LONG=1 to run it"
+)
+
+
+@pytest.mark.parametrize("ranks", [3, pytest.param(2, marks=needs_time)])
 @pytest.mark.parametrize("script", ["group_checks", "memory_checks"])
 def test_checks(script, ranks, tmp_path):
     path = SUPPORT / f"{script}.py"

@@ -130,9 +130,9 @@ class Training(_ModelMeasure):
         epochs: by default those of the model's recipe.
         batch_size: likewise. Half of it with twice the workers keeps the number of steps.
         schedule: of the model's recipes; "long" ends where plain sums hardly improve any more.
-        most_lost: the claim holds if the mean score is at most this much worse than that of plain
-            sums: percentage points of a share, per cent of other scores.
-        least_compression: and if the bytes sent are fewer by at least this factor.
+        max_score_drop: the claim holds if the mean score is at most this much worse than that of
+            plain sums: percentage points of a share, per cent of other scores.
+        min_compression: and if the bytes sent are fewer by at least this factor.
     """
 
     kind: Literal["training"]
@@ -203,7 +203,7 @@ class SelectionTime(Measure):
         codecs: what selects, by label.
         elements: of the gradient; a tenth in a quick run.
         subject: whose times are compared with the others'.
-        least_ratio: by label, how many times as long as the subject the others must take at least
+        min_ratio: by label, how many times as long as the subject the others must take at least
             for the claim to hold.
     """
 
@@ -228,7 +228,7 @@ class Aggregation(Measure):
         workers: how many.
         density: share of the elements that are not zero.
         overlap: whether they are at the same coordinates on all workers.
-        least_ratio: the claim holds if ``subject`` sends fewer bytes by at least this factor.
+        min_ratio: the claim holds if ``subject`` sends fewer bytes by at least this factor.
         subject: a label.
     """
 

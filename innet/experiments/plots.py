@@ -119,7 +119,7 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def style(position: int) -> dict[str, Any]:
-    """Color and dashes of the ``place``-th line, keyword arguments of matplotlib's plot."""
+    """Color and dashes of the line at ``position``, keyword arguments of matplotlib's plot."""
     turn = position // len(COLORS)
     return {"color": COLORS[position % len(COLORS)], "linestyle": DASHES[turn % len(DASHES)]}
 
@@ -775,7 +775,7 @@ def _band(
     style: dict[str, Any],
     marker: str = "",
 ) -> None:
-    """The mean of the lines at ``places``, and their standard deviation about it."""
+    """The mean of the lines at ``positions``, and their standard deviation about it."""
     columns = list(zip(*lines, strict=True))
     means = [statistics.fmean(column) for column in columns]
     broad = "linestyle" not in style

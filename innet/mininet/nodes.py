@@ -159,11 +159,7 @@ def listens(port: int) -> bool:
 class P4Host(Host):
     """A host for P4 networks: offloads off, IPv6 off, static ARP.
 
-    Args:
-        neighbors: static ARP entries, IPv4 address -> MAC address.
-        interface: name of its interface; by default Mininet's, such as h1-eth0.
-        commands: run after it is configured; a failure is printed, and the next command is run.
-        mtu: of its interfaces, bytes; None for the kernel's 1,500.
+    Mininet passes what a host is made with to ``config``.
     """
 
     def config(
@@ -175,7 +171,15 @@ class P4Host(Host):
         mtu: int | None = None,
         **params: Any,
     ) -> Any:
-        """Called by Mininet once the host has its interfaces."""
+        """Called by Mininet once the host has its interfaces.
+
+        Args:
+            neighbors: static ARP entries, IPv4 address -> MAC address.
+            interface: name of its interface; by default Mininet's, such as h1-eth0.
+            commands: run after it is configured; a failure is printed, and the next command is run.
+            mtu: of its interfaces, bytes; None for the kernel's 1,500.
+            params: of Mininet's hosts.
+        """
         result = super().config(**params)
         default = self.defaultIntf()
         if interface is not None and default is not None:

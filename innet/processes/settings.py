@@ -154,12 +154,12 @@ def read(path: Path) -> WorkerSettings:
 
 
 def read_server(path: Path) -> ServerSettings:
-    """As ``load_worker``, for a parameter server."""
+    """As ``read``, for a parameter server."""
     return read_as(path, ServerSettings)
 
 
 def read_as(path: Path, kind: type[Model]) -> Model:
-    """As ``load_worker``, for any settings model."""
+    """As ``read``, for any settings model."""
     if path.suffix != ".json":
         return load_toml(path, kind)
     return validate(kind, _json(path), source=str(path))

@@ -83,7 +83,7 @@ class RingPeer:
 
     Attributes:
         number: its row in the table of rings.
-        to_send: the descriptors that its worker needs, until they were sent.
+        memory: what it shares with the switch, bytes.
     """
 
     def __init__(self, number: int, geometry: Geometry) -> None:

@@ -39,7 +39,10 @@ environment: $(VENV)/bin/pip
 	  echo "$(VENV) was made with a Python that is no longer there. Run make clean, then this again."; exit 1; }
 
 # pip would compile what it installs on one core only.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+# CONSTRAINTS=/dev/null installs the newest versions instead of those that were tested.
+CONSTRAINTS ?= constraints.txt
+INSTALL := $(PIP) -c $(CONSTRAINTS)
 # Some packages bring files of other Pythons, which are left as they are.
 COMPILE := $(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true
 
@@ -51,7 +54,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt | environment
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt | environment
 	@echo "Installing innet, PyTorch and the tools of the checks into $(VENV): about 2 GB, in a few minutes to a quarter of an hour. pip says nothing meanwhile."
-	@$(INSTALL) -e '.[plot,torch,data,dev]'
+	@$(PIP) 'pip>=25.1' # Python 3.11 to 3.13 may bring one that knows no --group
+	@$(INSTALL) -e '.[plot,torch,data]' --group dev
 	@$(COMPILE)
 	@touch $@ $(VENV)/.ready
 

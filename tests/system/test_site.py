@@ -34,7 +34,7 @@ def site(tmp_path_factory):
     """The built site's folder."""
     for name in ("mkdocs", "material", "mkdocstrings_handlers"):
         if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed; pip install 'innet[docs]' has it")
+            pytest.skip(f"{name} is not installed; make setup-dev has it")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", folder]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

@@ -4,6 +4,7 @@ nothing but what it declares.
 
 from __future__ import annotations
 
+import email
 import importlib.metadata
 import json
 import os
@@ -81,8 +82,12 @@ def test_demo_from_the_wheel(tmp_path):
     assert {"docs/index.md", "docs/tools/hooks.py", "p4/slots.p4", "tests/conftest.py"} <= held
     with zipfile.ZipFile(wheel) as archive:  # their type hints are for users' checkers
         names = set(archive.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        extras = email.message_from_bytes(archive.read(metadata)).get_all("Provides-Extra")
     assert "innet/py.typed" in names
     assert "innet/docs/slots.md" in names
+    assert "torch" in extras
+    assert not {"dev", "docs"} & {*extras}, "what developers need is no extra of users"
     assert {name.split("/")[0].split("-")[0] for name in names} == {"innet"}
     venv.create(tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"

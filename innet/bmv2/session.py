@@ -26,11 +26,12 @@ from typing import Self
 from innet.bmv2.cli import CliProcess, CommandClient, CommandRunner
 from innet.bmv2.control_plane import ThriftControlPlane
 from innet.core.errors import ControlError, ProgramError, StalledError
+from innet.core.pcap import pcap_header, pcap_record
 
 Packets = Sequence[tuple[int, bytes]]
 
 _STOP_SECONDS = 5.0
-_FILE_HEADER = struct.Struct("=IHHiIII").pack(0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+_FILE_HEADER = pcap_header(nano=False)
 _RECORD = struct.Struct("=IIII")
 
 
@@ -206,10 +207,8 @@ class Session:
     def _write(self, position: int) -> None:
         """A packet as a capture record; the time stamps define the order."""
         port, data = self._packets[position]
-        seconds, micros = divmod(position, 1_000_000)
-        record = _RECORD.pack(seconds, micros, len(data), len(data)) + data
         pipe = self._pipes[port]
-        rest = memoryview(record)
+        rest = memoryview(pcap_record(1000 * position, data, nano=False))
         while rest:
             try:
                 rest = rest[os.write(pipe, rest) :]

@@ -13,13 +13,14 @@ from pydantic import AfterValidator, Field, model_validator
 
 from innet.core.errors import ConfigError, InputError
 from innet.core.packets import MAX_PORT
+from innet.core.pcap import ETHERNET, link_name
 from innet.core.settings import HOLD, Settings, validate
 from innet.network import Faults
 from innet.sim.core import STAMP_BYTES, STAMPED_FLOWS
 from innet.sim.flows import HEADERS, UDP_PORT, Flow, PacketFlow, udp_frame
 from innet.sim.network import SECOND, Network, network_of
 from innet.sim.simulation import Cable
-from innet.tools.captures import ETHERNET, CaptureReader, link_name
+from innet.tools.captures import CaptureReader
 
 _MOST_PACKETS = 10_000_000  # of a capture that is sent again
 _NETWORK = tuple(field.name for field in fields(Network))

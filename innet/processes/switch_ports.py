@@ -10,6 +10,7 @@ Source of formats and order: BMv2's pcap_file.cpp and dev_mgr_packet_in.cpp.
 from __future__ import annotations
 
 import enum
+import heapq
 import os
 import queue
 import select
@@ -17,21 +18,17 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import repeat
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import Protocol
 
 from innet.bmv2.nanomsg import Pair
-from innet.core.errors import InnetError, InputError, OutputError, PacketError, UnsupportedError
+from innet.core.errors import InnetError, UnsupportedError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.tools.captures import warn_of_link
+from innet.core.pcap import PcapReader
+from innet.tools.captures import CaptureWriter
 
 _MOST_WAITING = 1024  # packets; simple_switch's input buffer holds as many
-_FILE = struct.Struct("<IHHiIII")
-_RECORD = {"<": struct.Struct("<IIII"), ">": struct.Struct(">IIII")}
-_MAGIC = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}  # and the nanoseconds of a fraction's unit
-_ETHERNET = 1
-_LONGEST = 1 << 18
-_NANOSECONDS = 1_000_000_000
 
 
 class SwitchPorts(Protocol):
@@ -92,92 +89,6 @@ class _Waiting:
 # Files.
 
 
-class Record(NamedTuple):
-    """A packet of a capture: its time in nanoseconds, and its bytes."""
-
-    time: int
-    data: bytes
-
-
-class PcapReader:
-    """A pcap file or pipe, read packet by packet as it grows.
-
-    Raises:
-        InputError: it cannot be read.
-        PacketError: it is no pcap file, or damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._file: IO[bytes] = path.open("rb")
-            head = self._file.read(_FILE.size)
-        except OSError as error:
-            raise InputError(f"--use-files: {path} cannot be read: {error.strerror}.") from None
-        for order in "<>":
-            magic = struct.unpack_from(f"{order}I", head.ljust(4, b"\0"))[0]
-            if len(head) == _FILE.size and magic in _MAGIC:
-                self._order, self._unit = order, _MAGIC[magic]
-                warn_of_link(path, struct.unpack_from(f"{order}I", head, 20)[0] & 0xFFFF)
-                return
-        self._file.close()
-        raise PacketError(f"--use-files: {path} is no pcap file.")
-
-    def read(self) -> Record | None:
-        """The next packet; None at the end. It waits for one if the file is a pipe."""
-        record = _RECORD[self._order]
-        head = self._file.read(record.size)
-        if not head:
-            return None
-        if len(head) == record.size:
-            seconds, fraction, kept, length = record.unpack(head)
-            if kept != length:
-                raise PacketError(
-                    f"--use-files: {self.path} has a packet of {length} bytes of which only {kept} "
-                    "were captured; capture whole packets."
-                )
-            if kept > _LONGEST:
-                raise PacketError(f"--use-files: {self.path} claims a packet of {kept} bytes.")
-            data = self._file.read(kept)
-            if len(data) == kept:
-                return Record(seconds * _NANOSECONDS + fraction * self._unit, data)
-        raise PacketError(f"--use-files: {self.path} ends within a packet.")
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class PcapWriter:
-    """A pcap file that gets packets as they leave.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._file = path.open("wb")
-            self._file.write(_FILE.pack(0xA1B2C3D4, 2, 4, 0, 0, _LONGEST, _ETHERNET))
-            self._file.flush()
-        except OSError as error:
-            raise OutputError.of(path, error) from None
-
-    def write(self, data: bytes) -> None:
-        seconds, nanoseconds = divmod(time.time_ns(), _NANOSECONDS)
-        head = _RECORD["<"].pack(seconds, nanoseconds // 1000, len(data), len(data))
-        try:
-            self._file.write(head + data)
-        except OSError as error:
-            raise OutputError.of(self._path, error) from None
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class FilePorts(_Waiting):
     """Packets from IFACE_in.pcap, and to IFACE_out.pcap, for each interface.
 
@@ -201,7 +112,7 @@ class FilePorts(_Waiting):
         self._folder = folder
         self._seconds = seconds
         self._readers: list[tuple[int, PcapReader]] = []
-        self._writers: dict[int, PcapWriter] = {}
+        self._writers: dict[int, CaptureWriter] = {}
         self._arrived: queue.Queue[tuple[int, bytes]] = queue.Queue(_MOST_WAITING)
         self._error: InnetError | None = None
         self._started = False
@@ -215,8 +126,11 @@ class FilePorts(_Waiting):
             raise
 
     def _open(self, port: int, name: str) -> None:
-        self._readers.append((port, PcapReader(self._folder / f"{name}_in.pcap")))
-        self._writers[port] = PcapWriter(self._folder / f"{name}_out.pcap")
+        path = self._folder / f"{name}_in.pcap"
+        self._readers.append((port, PcapReader(path, f"--use-files: {path}")))
+        path = self._folder / f"{name}_out.pcap"
+        self._writers[port] = CaptureWriter(path, nano=False, replace=True)
+        self._writers[port].flush()
         self.interfaces[port] = name
 
     def start(self) -> None:
@@ -227,20 +141,11 @@ class FilePorts(_Waiting):
     def _read(self) -> None:
         time.sleep(self._seconds)
         try:
-            next_of = {port: reader.read() for port, reader in self._readers}
-            readers = dict(self._readers)
-            while True:
-                known = [(each.time, port) for port, each in next_of.items() if each is not None]
-                if not known:
-                    return
-                # The first file with the earliest packet, as simple_switch looks for it.
-                earliest = min(when for when, _ in known)
-                port = next(port for when, port in known if when == earliest)
-                record = next_of[port]
-                assert record is not None
+            # The first file with the earliest packet, as simple_switch looks for it.
+            found = [zip(repeat(port), iter(reader.read, None)) for port, reader in self._readers]
+            for port, record in heapq.merge(*found, key=lambda arrival: arrival[1].time):
                 self._arrived.put((port, record.data))
                 os.eventfd_write(self._bell, 1)
-                next_of[port] = readers[port].read()
         except InnetError as error:
             self._error = error
             os.eventfd_write(self._bell, 1)
@@ -276,7 +181,7 @@ class FilePorts(_Waiting):
             if writer is None:
                 self.undelivered += 1
             else:
-                writer.write(data)
+                writer.write_packet(time.time_ns(), data)
         for each in self._writers.values():
             each.flush()
 

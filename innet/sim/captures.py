@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError, OutputError, StateError
-from innet.core.numba_cache import njit
+from innet.core.pcap import pcap_header
+from innet.core.pcap_kernels import write_records
 from innet.sim.flows import Flow, udp_frame
 from innet.sim.network import SECOND
 from innet.sim.simulation import Simulation
 
 _NANOSECOND = 1000  # picoseconds
-_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 0x40000, 1)  # nanoseconds, Ethernet
-_RECORD = 16  # bytes before a packet
+_HEADERS = 42  # bytes of Ethernet, IPv4 and UDP
 
 
 class LinkCaptures:
@@ -57,21 +56,22 @@ class LinkCaptures:
         ]
         for path in self.files:
             try:
-                path.write_bytes(_HEADER)
+                path.write_bytes(pcap_header(nano=True))
             except OSError as error:
                 raise OutputError.of(path, error) from None
         simulation.trace(self._write)
 
     def _write(self, records: NDArray[Any], data: NDArray[np.uint8]) -> None:
         """Append packets to the files of their links."""
-        headers = _headers(self._simulation.flows)
+        packets, carried = _with_headers(records, data, self._simulation.flows)
+        lengths, times = records["length"].copy(), records["time"] // _NANOSECOND
         order = np.argsort(records["link"], kind="stable")
         links, first = np.unique(records["link"][order], return_index=True)
         for link, rows in zip(links, np.split(order, first[1:]), strict=True):
             path = self.files[link]
             try:
                 with path.open("ab") as file:
-                    file.write(_records(records, data, headers, rows).data)
+                    file.write(write_records(packets, carried, lengths, times, rows, 1).data)
             except OSError as error:
                 raise OutputError.of(path, error) from None
         self.packets += len(records)
@@ -124,48 +124,21 @@ def _plain(end: str) -> str:
     return re.sub(r"[^\w.]", "", end.replace(":", "."))
 
 
-def _headers(flows: Sequence[Any]) -> NDArray[np.uint8]:
-    """Of each flow without bytes, its packets' headers."""
-    rows = np.zeros((len(flows) + 1, 42), np.uint8)  # the last: of packets that no flow sends
-    for row, flow in zip(rows, flows, strict=False):
+def _with_headers(
+    records: NDArray[Any], data: NDArray[np.uint8], flows: Sequence[Any]
+) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """What captures hold of packets, and how many bytes: those of flows without bytes are headers,
+    and zeros where it is not known whose.
+    """
+    plain = records["flow"] >= 0
+    if not plain.any():
+        return data, records["carried"].copy()
+    headers = np.zeros((len(flows) + 1, _HEADERS), np.uint8)  # the last: of packets of no flow
+    for row, flow in zip(headers, flows, strict=False):
         if isinstance(flow, Flow):
             frame = udp_frame(flow.source, flow.destination, flow.size)
-            row[:] = np.frombuffer(frame[:42], np.uint8)
-    return rows
-
-
-@njit(cache=True)
-def _put(out: NDArray[np.uint8], at: int, word: int) -> None:
-    for byte in range(4):
-        out[at + byte] = (word >> (8 * byte)) & 0xFF
-
-
-@njit(cache=True)
-def _records(
-    records: Any,
-    data: NDArray[np.uint8],
-    headers: NDArray[np.uint8],
-    rows: NDArray[np.int64],
-) -> NDArray[np.uint8]:
-    """Little-endian pcap records of the packets in ``rows``."""
-    total = 0
-    for row in rows:
-        carried = headers.shape[1] if records[row].flow >= 0 else records[row].carried
-        total += _RECORD + carried
-    out = np.empty(total, np.uint8)
-    at = 0
-    for row in rows:
-        packet = records[row]
-        known = min(packet.flow, len(headers) - 1)
-        source = headers[known] if packet.flow >= 0 else data[row]
-        carried = int(headers.shape[1] if packet.flow >= 0 else packet.carried)
-        time = packet.time // _NANOSECOND
-        _put(out, at, time // 1_000_000_000)
-        _put(out, at + 4, time % 1_000_000_000)
-        _put(out, at + 8, carried)
-        _put(out, at + 12, packet.length)
-        at += _RECORD
-        for byte in range(carried):
-            out[at + byte] = source[byte]
-        at += carried
-    return out
+            row[:] = np.frombuffer(frame[:_HEADERS], np.uint8)
+    packets = np.empty((len(data), max(data.shape[1], _HEADERS)), np.uint8)
+    packets[:, : data.shape[1]] = data
+    packets[plain, :_HEADERS] = headers[np.minimum(records["flow"][plain], len(flows))]
+    return packets, np.where(plain, np.int32(_HEADERS), records["carried"])

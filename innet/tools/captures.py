@@ -9,7 +9,6 @@ Sources: draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng.
 from __future__ import annotations
 
 import gzip
-import logging
 import struct
 import zlib
 from collections.abc import Iterator
@@ -20,22 +19,28 @@ from typing import IO, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core import pcap_kernels as kernels
 from innet.core.errors import InputError, OutputError, PacketError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.tools import capture_kernels as kernels
-from innet.tools.capture_kernels import gather_packets
+from innet.core.pcap import (
+    ETHERNET,
+    HEADER_BYTES,
+    LONGEST,
+    pcap_format,
+    pcap_header,
+    pcap_record,
+    warn_of_link,
+)
+from innet.core.pcap_kernels import gather_packets
 
 CHUNK = 1 << 22
 """Bytes read at a time."""
-
-_MAGIC = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
-"""pcap's magic numbers, and the nanoseconds of a unit of the time stamp's fraction."""
 
 _ORDER = 0x1A2B3C4D
 _MOST_BINARY_DIGITS = 30  # of a pcapng clock: more would not be exact in 64 bits
 
 _PROBLEMS = {
-    kernels.TOO_LONG: f"claims more than {kernels.LONGEST} bytes",
+    kernels.TOO_LONG: f"claims more than {LONGEST} bytes",
     kernels.MALFORMED: "lies in a block whose lengths do not agree",
     kernels.NO_INTERFACE: "came in by an interface that the capture does not describe",
 }
@@ -63,39 +68,6 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.start)
-
-
-ETHERNET = 1
-_LINKS = {
-    0: "BSD loopback",
-    9: "PPP",
-    12: "raw IP",
-    14: "raw IP",
-    101: "raw IP",
-    105: "IEEE 802.11",
-    113: "Linux cooked",
-    127: "IEEE 802.11 with radiotap",
-    228: "raw IPv4",
-    229: "raw IPv6",
-    276: "Linux cooked v2",
-}
-"""Link types that captures often have (https://www.tcpdump.org/linktypes.html)."""
-
-
-def link_name(link_type: int) -> str:
-    """A link type with its number, for messages."""
-    return f"{_LINKS[link_type]} ({link_type})" if link_type in _LINKS else str(link_type)
-
-
-def warn_of_link(path: Path, link_type: int) -> None:
-    """Log a warning if a capture's link type is not Ethernet's."""
-    if link_type != ETHERNET:
-        logging.getLogger("innet").warning(
-            "%s has packets of link type %s, not Ethernet (1). They are taken as they are, so the "
-            "program's parser must begin with what such a packet begins with.",
-            path,
-            link_name(link_type),
-        )
 
 
 class CaptureReader:
@@ -170,21 +142,17 @@ class CaptureReader:
         self.is_pcapng = head[:4] == kernels.SECTION.to_bytes(4, "big")
         if self.is_pcapng:
             return self._sections(head)
-        for order in ("<", ">"):
-            (magic,) = struct.unpack_from(f"{order}I", head.ljust(4, b"\0"))
-            if magic in _MAGIC:
-                break
-        else:
+        known = pcap_format(head)
+        if known is None:
             raise PacketError(f"{self.path} is neither a pcap nor a pcapng file.")
-        if len(head) < 24:
+        if len(head) < HEADER_BYTES:
             raise PacketError(f"{self.path} ends in its header, after {len(head)} bytes.")
+        order, self._fraction, self.link_type = known
         self._big_endian = order == ">"
-        self._fraction = _MAGIC[magic]
         self.nano = self._fraction == 1
-        self.link_type = struct.unpack_from(f"{order}I", head, 20)[0] & 0xFFFF
         self._tell_link(self.link_type)
-        self._offset = 24
-        return head[24:]
+        self._offset = HEADER_BYTES
+        return head[HEADER_BYTES:]
 
     def _sections(self, head: bytes) -> bytes:
         """pcapng: read blocks up to the first packet, to know the interfaces."""
@@ -316,21 +284,22 @@ class CaptureReader:
 
 
 class CaptureWriter:
-    """A pcap file, open for writing; little-endian.
+    """A pcap file, open for writing; a new one, or ``replace`` says that it may be there.
 
     Raises:
         OutputError: it cannot be written.
     """
 
-    def __init__(self, path: Path, *, nano: bool, link_type: int = 1) -> None:
+    def __init__(
+        self, path: Path, *, nano: bool, link_type: int = ETHERNET, replace: bool = False
+    ) -> None:
         self.path = path
-        self._fraction = 1 if nano else 1000
-        magic = next(word for word, unit in _MAGIC.items() if unit == self._fraction)
+        self._nano = nano
         try:
-            self._file = path.open("xb")
-            self._file.write(struct.pack("<IHHiIII", magic, 2, 4, 0, 0, kernels.LONGEST, link_type))
+            self._file = path.open("wb" if replace else "xb")
         except OSError as error:
-            raise OutputError.of(self.path, error) from None
+            raise OutputError.of(path, error) from None
+        self._append(pcap_header(nano=nano, link_type=link_type))
 
     def write(
         self,
@@ -340,9 +309,16 @@ class CaptureWriter:
         chosen: NDArray[np.int64],
     ) -> None:
         """Append the ``chosen`` of the packets in ``rows``, shape (n, stride); time in ns."""
-        records = kernels.write_records(rows, length, time, chosen, self._fraction)
+        fraction = 1 if self._nano else 1000
+        self._append(kernels.write_records(rows, length, length, time, chosen, fraction).data)
+
+    def write_packet(self, time: int, data: bytes) -> None:
+        """Append one packet; time in nanoseconds."""
+        self._append(pcap_record(time, data, nano=self._nano))
+
+    def _append(self, content: bytes | memoryview) -> None:
         try:
-            self._file.write(records.data)
+            self._file.write(content)
         except OSError as error:
             raise OutputError.of(self.path, error) from None
 

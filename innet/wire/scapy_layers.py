@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError, PacketError
 from innet.core.files import atomic_write
 from innet.core.packets import PacketBatch
+from innet.core.pcap import pcap_header, pcap_record
 from innet.core.reduce_op import ReduceOp
 from innet.wire import (
     ETHERTYPE,
@@ -54,7 +55,7 @@ with warnings.catch_warnings():
     from scapy.layers.inet import UDP
     from scapy.layers.l2 import Ether
     from scapy.packet import Packet, bind_layers
-    from scapy.utils import PcapWriter, RawPcapNgReader, RawPcapReader, checksum
+    from scapy.utils import RawPcapNgReader, RawPcapReader, checksum
 
     _logger.setLevel(_level)
 
@@ -157,14 +158,10 @@ def write_pcap(
         raise InputError(f"{len(stamps)} times for {len(frames)} packets; give one for each.")
     if not np.all((stamps >= 0) & (stamps < 2**32)):
         raise InputError("a pcap holds times from 0 to 2**32 seconds; shift the times given.")
-    with (
-        atomic_write(path) as temporary,
-        PcapWriter(str(temporary), _LINK_TYPE_ETHERNET, endianness="<", nano=True) as writer,
-    ):
-        writer.write_header(None)  # so that a capture without packets is a valid pcap
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        file.write(pcap_header(nano=True, longest=0xFFFF))
         for frame, stamp in zip(frames, stamps.tolist(), strict=True):
-            seconds, nanoseconds = divmod(round(stamp * 1e9), 10**9)
-            writer.write_packet(frame, sec=seconds, usec=nanoseconds)
+            file.write(pcap_record(round(stamp * 1e9), frame, nano=True))
 
 
 def _as_bytes(packets: PacketBatch | Frames | Iterable[bytes]) -> list[bytes]:

@@ -6,8 +6,8 @@ import pytest
 
 from innet.core.errors import OutputError
 from innet.core.packets import PacketBatch
+from innet.core.pcap import PcapReader
 from innet.processes.captures import Captures
-from innet.processes.switch_ports import PcapReader
 
 
 def packets_of(path):

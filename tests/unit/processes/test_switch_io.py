@@ -26,10 +26,11 @@ from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_api import EXACT, LPM
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, InputError, MissingToolError, NetworkError, PacketError
+from innet.core.pcap import PcapReader
 from innet.processes.simple_switch import PacketInput
 from innet.processes.switch_log import Log
-from innet.processes.switch_ports import PcapReader, PcapWriter
 from innet.switch import Switch
+from innet.tools.captures import CaptureWriter
 
 FORWARD = json.loads((Path(__file__).parents[3] / "p4" / "examples" / "forward.json").read_text())
 ECN = json.loads((Path(__file__).parents[3] / "p4" / "examples" / "ecn.json").read_text())
@@ -154,9 +155,9 @@ def test_damage_is_named(tail, said, tmp_path):
 
 def test_what_is_written_is_read_again(tmp_path):
     path = tmp_path / "x.pcap"
-    writer = PcapWriter(path)
+    writer = CaptureWriter(path, nano=False)
     for data in (b"one", bytes(1500)):
-        writer.write(data)
+        writer.write_packet(time.time_ns(), data)
     writer.close()
     assert packets_of(path) == [b"one", bytes(1500)]
 

@@ -12,8 +12,8 @@ import pytest
 from support import capture_files as files
 
 from innet.core.errors import InputError, PacketError
+from innet.core.pcap import LONGEST
 from innet.tools import captures
-from innet.tools.capture_kernels import LONGEST
 from innet.tools.captures import CaptureReader, CaptureWriter
 from innet.wire import scapy_layers
 

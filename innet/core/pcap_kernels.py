@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
-
-LONGEST = 262_144
-"""libpcap's limit for the bytes of a packet. A longer record is not a packet."""
+from innet.core.pcap import LONGEST
 
 WHOLE = 0
 """All complete records were read."""
@@ -189,14 +187,15 @@ def gather_packets(
 
 
 @njit(cache=True)
-def write_records(
+def write_records(  # noqa: PLR0917 - what it touches is what it is given
     rows: NDArray[np.uint8],
     length: NDArray[np.int32],
+    original: NDArray[np.int32],
     time: NDArray[np.int64],
     chosen: NDArray[np.int64],
     fraction: int,
 ) -> NDArray[np.uint8]:
-    """Write the ``chosen`` packets as little-endian pcap records."""
+    """Write the ``chosen`` packets as little-endian pcap records; ``original``: uncut lengths."""
     total = 0
     for i in chosen:
         total += 16 + length[i]
@@ -207,7 +206,7 @@ def write_records(
         _put_u32(out, at, seconds)
         _put_u32(out, at + 4, (time[i] - seconds * 1_000_000_000) // fraction)
         _put_u32(out, at + 8, length[i])
-        _put_u32(out, at + 12, length[i])
+        _put_u32(out, at + 12, original[i])
         at += 16
         for k in range(length[i]):
             out[at + k] = rows[i, k]

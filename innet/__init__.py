@@ -16,13 +16,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from innet._version import __version__
+
 if TYPE_CHECKING:
     from innet.allreduce.collective import Collective, all_reduce
     from innet.core import schedules
     from innet.experiments.simulate import simulate
     from innet.experiments.sweeps import sweep
 
-__version__ = "0.2.0"
 __all__ = ["Collective", "__version__", "all_reduce", "schedules", "simulate", "sweep"]
 
 

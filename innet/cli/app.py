@@ -12,7 +12,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
-from innet import __version__
+from innet._version import __version__
 from innet.cli import folder_advice
 from innet.cli.output import TerminalNotice, say_error
 from innet.core import own_code

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from innet import __version__
+from innet._version import __version__
 from innet.codecs import ModelLayers, build_codec
 from innet.core.errors import ConfigError, DivergedError, InputError
 from innet.core.files import atomic_write

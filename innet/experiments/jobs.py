@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from innet import __version__
+from innet._version import __version__
 from innet.allreduce.sizes import RoundSizes, modelled_sizes, round_sizes
 from innet.codecs import build_codec
 from innet.core.errors import ConfigError, InputError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import __version__
+from innet._version import __version__
 from innet.core.errors import InputError, MissingToolError, OutputError
 from innet.core.files import atomic_write
 from innet.experiments.tables import training_notes

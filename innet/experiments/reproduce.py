@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from innet import __version__
+from innet._version import __version__
 from innet.core.errors import InnetError, InputError
 from innet.experiments.comparison import Store
 from innet.experiments.models.model import model_of

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from innet import __version__
+from innet._version import __version__
 from innet.allreduce.collective import Collective
 from innet.allreduce.sizes import RoundSizes, modelled_sizes
 from innet.codecs import Codec, CodecSpec, build_codec

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from innet import __version__
+from innet._version import __version__
 from innet.core.child_process import ChildProcess, die_with_parent
 from innet.core.errors import (
     CompositionError,

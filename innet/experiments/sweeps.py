@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from innet import __version__
+from innet._version import __version__
 from innet.core.errors import ConfigError, InnetError, InputError, UnknownNameError
 from innet.core.files import atomic_write
 from innet.core.registry import literal

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from innet import __version__
+from innet._version import __version__
 from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, ThroughputSettings, default_program
 from innet.experiments.allreduce import gradients

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from innet import __version__
+from innet._version import __version__
 from innet.core.errors import ControlError
 from innet.experiments.traffic_file import Scenario, SwitchFiles, read_scenario
 from innet.records import (

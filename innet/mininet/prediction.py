@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from innet import __version__
+from innet._version import __version__
 from innet.allreduce.worker import Worker, connect, connect_host
 from innet.core.errors import NetworkError
 from innet.experiments.prediction import (

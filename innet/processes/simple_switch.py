@@ -36,8 +36,8 @@ from innet.core.packets import MAX_PORT, PacketBatch
 from innet.core.settings import EngineName
 from innet.processes import port_forwarding
 from innet.processes.captures import Captures
+from innet.processes.open_sockets import OpenSockets
 from innet.processes.port_forwarding import PortForwarding
-from innet.processes.start_switch import OpenSockets
 from innet.processes.switch_log import LEVELS, MOST_BYTES, MOST_FILES, Log
 from innet.processes.switch_ports import FilePorts, MessagePorts, SwitchPorts
 from innet.switch import Switch, ir, is_compiled, load_program, unlogged, unsupported

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from innet.processes.start_switch import open_sockets
+from innet.processes.open_sockets import open_sockets
 
 
 def test_the_port_listens():

@@ -5,35 +5,45 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from innet.experiments.columns import Column, make_table, pairs_table, ready_table
 from innet.records import (
     Fabric,
     Finding,
+    Iteration,
+    JobRun,
     JobsRecord,
+    Measurement,
     Metric,
     PredictionRecord,
     Report,
     ReproductionRecord,
     Run,
+    Simulated,
     SimulatedTime,
     SimulationRecord,
+    SweepPoint,
     SweepRecord,
     ThroughputRecord,
     TrafficRecord,
     TrainingRecord,
 )
 from innet.records.report import fabric_text, limiting
-from innet.records.simulation import BackgroundTraffic, BaselineRun
+from innet.records.simulation import BackgroundTraffic, BaselineRun, Sensitivity
 from innet.records.sweep import baseline_metric
 from innet.records.sweep import label as point_label
+
+Number = TypeVar("Number", int, float)
+_Summed = tuple[str, SimulationRecord | BaselineRun]  # by what, and what it took
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SMALL = 0.995  # below, all three digits are behind the point
@@ -136,30 +146,17 @@ _NOT_SENT = "-"
 
 def demo_table(record: TrainingRecord) -> Table:
     """The runs of a demonstration, one column for each."""
-    workers = plural(record.settings.get("workers"), "worker")
-    table = Table(
-        title=f"Training on handwritten digits, {workers}",
+    return ready_table(
+        ("", *(run.title for run in record.runs)),
+        [(label, *map(cell, record.runs)) for label, cell in _ROWS],
+        title=f"Training on handwritten digits, {plural(record.settings.get('workers'), 'worker')}",
         caption=_explanation(record),
-        box=SIMPLE_HEAD,
-        title_style="bold",
-        caption_justify="left",
     )
-    table.add_column("")
-    for run in record.runs:
-        table.add_column(run.title, justify="right")
-    for label, cell in _ROWS:
-        table.add_row(label, *(cell(run) for run in record.runs))
-    return table
 
 
 def report_table(report: Report) -> Table:
     """The report of one all-reduce, a row for each number."""
-    table = Table(show_header=False, box=None)
-    table.add_column()
-    table.add_column(justify="right")
-    for label, text in _report_rows(report):
-        table.add_row(label, text)
-    return table
+    return pairs_table(_report_rows(report))
 
 
 def exactness(report: Report) -> str:
@@ -621,7 +618,15 @@ def training_table(record: TrainingRecord) -> Table:
     methods = methods_of(record)
     last = int(record.settings.get("iterations_per_epoch", 1))
     part = "validation set" if record.settings.get("evaluate") == "validation" else "test set"
-    table = Table(
+    chance = record.settings.get("chance")
+    rows = [
+        (f"{each.title} *" if each.failure(chance) else each.title, *cells(each, last))
+        for each in methods
+    ]
+    heads = ("", methods[0].metric.name.capitalize(), "Loss", "Bytes", "Ratio", "Exact")
+    return ready_table(
+        heads,
+        rows,
         title=title(record, methods),
         caption=(
             f"Scores on the {part}. Loss: mean of the last epoch's batches. ±: standard deviation "
@@ -629,17 +634,7 @@ def training_table(record: TrainingRecord) -> Table:
             "times fewer than float32 in packets of as many values. Exact: integer sums that equal "
             "the oracle's. *: diverged, or no better than chance."
         ),
-        box=SIMPLE_HEAD,
-        title_style="bold",
-        caption_justify="left",
     )
-    table.add_column("")
-    for name in (methods[0].metric.name.capitalize(), "Loss", "Bytes", "Ratio", "Exact"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for method in methods:
-        failed = method.failure(record.settings.get("chance"))
-        table.add_row(f"{method.title} *" if failed else method.title, *cells(method, last))
-    return table
 
 
 def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
@@ -793,18 +788,17 @@ def verdict(finding: Finding) -> str:
 
 def claims_table(records: Iterable[ReproductionRecord]) -> Table:
     """A row for each claim of several papers, and how many were reproduced."""
-    table = Table(box=SIMPLE_HEAD, caption_justify="left")
-    for name in ("codec", "claim", "paper", "here", "verdict"):
-        table.add_column(name)
-    found = []
-    for record in records:
-        for finding in record.findings:
-            found.append(finding.verdict)
-            cells = (finding.claim, finding.paper_result, finding.measured, verdict(finding))
-            table.add_row(record.codec, *map(Text, cells))
-    counts = ", ".join(f"{found.count(each)} {each}" for each in dict.fromkeys(found))
-    table.caption = f"{plural(len(found), 'claim')}: {counts}."
-    return table
+    found = [(record.codec, finding) for record in records for finding in record.findings]
+    verdicts = [finding.verdict for _, finding in found]
+    counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts))
+    columns: list[Column[tuple[str, Finding]]] = [
+        Column("codec", itemgetter(0), "left"),
+        Column("claim", lambda row: Text(row[1].claim), "left"),
+        Column("paper", lambda row: Text(row[1].paper_result), "left"),
+        Column("here", lambda row: Text(row[1].measured), "left"),
+        Column("verdict", lambda row: Text(verdict(row[1])), "left"),
+    ]
+    return make_table(found, columns, caption=f"{plural(len(found), 'claim')}: {counts}.")
 
 
 # ----------------------------------------------------------------------------
@@ -814,34 +808,26 @@ def claims_table(records: Iterable[ReproductionRecord]) -> Table:
 def throughput_table(record: ThroughputRecord) -> Table:
     """A row for each point."""
     wrong = sum(not each.exact for each in record.measurements)
-    table = Table(
+    topology = Column[Measurement]("topology", lambda each: each.point.topology, "left")
+    columns: list[Column[Measurement]] = [
+        Column("switch", lambda each: each.point.switch, "left"),
+        Column("workers", lambda each: str(each.point.workers), "left"),
+        *[topology] * has_trees(record),
+        Column("codec", lambda each: each.point.codec, "left"),
+        Column("values", lambda each: str(each.point.values_per_packet), "left"),
+        Column("window", lambda each: str(each.point.window), "left"),
+        Column("goodput", lambda each: f"{size(each.goodput)}/s"),  # heads for 80 columns
+        Column("of\nbmv2", lambda each: _known(times, record.ratio(each))),
+        Column("packets\nin", lambda each: rate(each.packet_rate)),
+        Column("sent\nagain", lambda each: count(each.retransmissions)),
+    ]
+    return make_table(
+        record.measurements,
+        columns,
         box=None,
         padding=(0, 1, 0, 0),
         caption=f"{wrong} points had wrong sums." if wrong else "All sums were exact.",
-        caption_justify="left",
     )
-    shaped = has_trees(record)
-    topology = ["topology"] if shaped else []
-    for column in ("switch", "workers", *topology, "codec", "values", "window"):
-        table.add_column(column, no_wrap=True)
-    for column in ("goodput", "of\nbmv2", "packets\nin", "sent\nagain"):  # for 80 columns
-        table.add_column(column, justify="right", no_wrap=True)
-    for each in record.measurements:
-        point = each.point
-        ratio = record.ratio(each)
-        table.add_row(
-            point.switch,
-            str(point.workers),
-            *([point.topology] if shaped else []),
-            point.codec,
-            str(point.values_per_packet),
-            str(point.window),
-            f"{size(each.goodput)}/s",
-            "" if ratio is None else times(ratio),
-            rate(each.packet_rate),
-            count(each.retransmissions),
-        )
-    return table
 
 
 def has_trees(record: ThroughputRecord) -> bool:
@@ -860,44 +846,42 @@ _MOST_ROWS = 24  # of each table of a network
 
 def traffic_table(record: TrafficRecord) -> Group:
     """What became of traffic: its flows, hosts, switches and links that carried something."""
-    total = Table(show_header=False, box=None)
-    total.add_column()
-    total.add_column(justify="right")
     busiest = max(record.links, key=lambda link: link.utilization)
     limit = f"{busiest.source} to {busiest.target} ({percent(busiest.utilization)})"
-    for label, text in _rests_on(record.fabric, ""):
-        total.add_row(label, text)
-    total.add_row("Busiest link", limit)
-    total.add_row("Simulated time", duration(record.seconds))
-    total.add_row("Packets on links", count(record.packets))
-    if record.under_way:
-        total.add_row("  still under way at the end", count(record.under_way))
-    total.add_row("Time on this machine", duration(record.wall_seconds))
+    left = record.under_way
+    total = [
+        *_rests_on(record.fabric, ""),
+        ("Busiest link", limit),
+        ("Simulated time", duration(record.seconds)),
+        ("Packets on links", count(record.packets)),
+        *([("  still under way at the end", count(left))] if left else []),
+        ("Time on this machine", duration(record.wall_seconds)),
+    ]
     flows = [
-        [
+        (
             f"{number}: host {each.source} to "
             + ("where the program sends" if each.destination is None else f"{each.destination}"),
             count(each.sent),
             "?" if each.received is None else count(each.received),
-            "" if each.dropped is None else count(each.dropped),
-            "" if each.mean_delay is None else duration(each.mean_delay),
-            "" if each.longest_delay is None else duration(each.longest_delay),
-        ]
+            _known(count, each.dropped),
+            _known(duration, each.mean_delay),
+            _known(duration, each.longest_delay),
+        )
         for number, each in enumerate(record.flows)
     ]
     hosts = [
-        [
+        (
             f"host {number}",
             count(each.sent),
             size(each.sent_bytes),
             count(each.received),
             size(each.received_bytes),
-        ]
+        )
         for number, each in enumerate(record.hosts)
         if each.sent or each.received
     ]
     switches = [
-        [
+        (
             each.name,
             count(each.packets_in),
             count(each.packets_out),
@@ -905,22 +889,22 @@ def traffic_table(record: TrafficRecord) -> Group:
             count(each.dropped_queue),
             count(each.recirculated),
             size(max((queue.bytes_max for queue in each.queues), default=0)),
-        ]
+        )
         for each in record.switches
     ]
     links = [
-        [
+        (
             f"{each.source} to {each.target}",
             count(each.packets),
             size(each.bytes),
             count(each.lost),
             percent(each.utilization),
-        ]
+        )
         for each in record.links
         if each.packets
     ]
     return Group(
-        total,
+        pairs_table(total),
         _listing(("Flow", "sent", "received", "dropped", "mean delay", "longest"), flows),
         _listing(("Host", "sent", "bytes", "received", "bytes"), hosts),
         _listing(
@@ -931,32 +915,22 @@ def traffic_table(record: TrafficRecord) -> Group:
     )
 
 
-def _listing(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _listing(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """The first of many rows."""
     hidden = len(rows) - _MOST_ROWS
-    table = Table(box=SIMPLE_HEAD, caption_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows[:_MOST_ROWS]:
-        table.add_row(*row)
-    if hidden > 0:
-        table.caption = f"{count(hidden)} more are in the record."
-    return table
+    caption = f"{count(hidden)} more are in the record." if hidden > 0 else None
+    return ready_table(heads, rows[:_MOST_ROWS], caption=caption)
 
 
 def simulation_table(record: SimulationRecord) -> Group:
     """What a simulation took: a row for each number, and one for each of the first iterations."""
-    table = Table(show_header=False, box=None)
-    table.add_column()
-    table.add_column(justify="right")
-    for label, text in _simulation_rows(record):
-        table.add_row(label, text)
-    parts = [table]
+    parts = [pairs_table(_simulation_rows(record))]
     if record.model or len(record.iterations) > 1:
         parts.append(_iterations_table(record))
     if record.baselines:
         parts.append(_baselines_table(record))
     if record.background:
-        parts.append(_background_table(record.background))
+        parts.append(make_table(record.background, _BACKGROUND, caption=_OF_BACKGROUND))
     if record.sensitivity:
         parts.append(_sensitivity_table(record))
     return Group(*parts)
@@ -1007,14 +981,9 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         *waited,
         ("Goodput, each worker", f"{what.goodput_gbps:.4g} Gbit/s"),
         ("  elements summed", rate(what.elements_per_second)),
-        ("Packets on links", count(what.packets)),
-        ("  lost, dropped, marked", ", ".join(map(count, (what.lost, what.dropped, what.marked)))),
+        *_packet_rows(what),
         ("  sent again", count(what.retransmissions)),
-        ("Longest queue", size(what.queue_bytes_max)),
-        *(
-            (f"Utilization, {name.replace('_', ' ')}", percent(share))
-            for name, share in what.utilization.items()
-        ),
+        *_queue_rows(what),
         ("Time on this machine", duration(record.wall_seconds)),
     ]
 
@@ -1022,40 +991,31 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
 def _baselines_table(record: SimulationRecord) -> Table:
     """The codec, and below it each baseline."""
     (transport,) = {each.transport for each in record.baselines.values()}
-    table = Table(
-        box=SIMPLE_HEAD,
-        caption=f"Means of an iteration; packets of the whole run, with the acknowledgements of "
-        f"baselines, which go over {transport}.",
-        caption_justify="left",
-    )
-    table.add_column("summed by")
-    waits = bool(record.simulated.waited)
-    for column in (
-        "iteration", *["waited"] * waits, "network", "goodput\nGbit/s", "packets", "dropped",
-        "sent\nagain",
-    ):  # fmt: skip
-        table.add_column(column, justify="right")
-    count_of = len(record.iterations)
-    runs: dict[str, SimulationRecord | BaselineRun] = {
-        f"{record.report.codec} ({record.report.program})": record,
-        **record.baselines,
-    }
-    for name, run in runs.items():
-        what = run.simulated
-        table.add_row(
-            name,
-            duration(run.iteration_seconds),
-            *[duration(what.waited / count_of)] * waits,
-            duration((what.seconds - what.waited) / count_of),
-            f"{what.goodput_gbps:.4g}",
-            count(what.packets),
-            count(what.dropped),
-            count(what.retransmissions),
-        )
-    table.caption = "\n".join(
-        [str(table.caption), *(f"{name}: limited by {run.limit}." for name, run in runs.items())]
-    )
-    return table
+    itself = (f"{record.report.codec} ({record.report.program})", record)
+    runs: list[_Summed] = [itself, *record.baselines.items()]
+    said = [
+        f"Means of an iteration; packets of the whole run, with the acknowledgements of baselines, "
+        f"which go over {transport}.",
+        *(f"{name}: limited by {run.limit}." for name, run in runs),
+    ]
+    iterations = len(record.iterations)
+    waited = Column[_Summed]("waited", lambda row: duration(row[1].simulated.waited / iterations))
+
+    def network(row: _Summed) -> str:
+        what = row[1].simulated
+        return duration((what.seconds - what.waited) / iterations)
+
+    columns: list[Column[_Summed]] = [
+        Column("summed by", lambda row: row[0], "left"),
+        Column("iteration", lambda row: duration(row[1].iteration_seconds)),
+        *[waited] * bool(record.simulated.waited),
+        Column("network", network),
+        Column("goodput\nGbit/s", lambda row: f"{row[1].simulated.goodput_gbps:.4g}"),
+        Column("packets", lambda row: count(row[1].simulated.packets)),
+        Column("dropped", lambda row: count(row[1].simulated.dropped)),
+        Column("sent\nagain", lambda row: count(row[1].simulated.retransmissions)),
+    ]
+    return make_table(runs, columns, caption="\n".join(said))
 
 
 def limit_name(limit: str) -> str:
@@ -1063,122 +1023,116 @@ def limit_name(limit: str) -> str:
     return re.sub(r" \([^)]*\)", "", limit)
 
 
-def _background_table(background: Sequence[BackgroundTraffic]) -> Table:
-    """What became of the packets beside all-reduces."""
-    table = Table(
-        box=SIMPLE_HEAD,
-        caption="Packets beside the all-reduces; complete are messages of incasts and random flows "
-        "without a missing packet.",
-        caption_justify="left",
-    )
-    table.add_column("beside")
-    for column in ("sent", "dropped", "mean\ndelay", "longest", "complete", "mean\ntime", "99 %"):
-        table.add_column(column, justify="right")
+_OF_BACKGROUND = (
+    "Packets beside the all-reduces; complete are messages of incasts and random flows without a "
+    "missing packet."
+)
+_BACKGROUND: Sequence[Column[BackgroundTraffic]] = (
+    Column("beside", lambda each: each.title, "left"),
+    Column("sent", lambda each: count(each.sent)),
+    Column("dropped", lambda each: count(each.dropped)),
+    Column("mean\ndelay", lambda each: _known(duration, each.mean_delay)),
+    Column("longest", lambda each: _known(duration, each.longest_delay)),
+    Column(
+        "complete",
+        lambda each: f"{count(each.complete)} of {count(each.messages)}" if each.messages else "",
+    ),
+    Column("mean\ntime", lambda each: _known(duration, each.mean_completion)),
+    Column("99 %", lambda each: _known(duration, each.p99_completion)),
+)
 
-    def told(seconds: float | None) -> str:
-        return "" if seconds is None else duration(seconds)
 
-    for each in background:
-        table.add_row(
-            each.title,
-            count(each.sent),
-            count(each.dropped),
-            told(each.mean_delay),
-            told(each.longest_delay),
-            f"{count(each.complete)} of {count(each.messages)}" if each.messages else "",
-            told(each.mean_completion),
-            told(each.p99_completion),
-        )
-    return table
+def _known(said: Callable[[Number], str], number: Number | None) -> str:
+    """A number as ``said`` writes it; "" where it is not known."""
+    return "" if number is None else said(number)
 
 
 def _sensitivity_table(record: SimulationRecord) -> Table:
     now = record.iteration_seconds
-    table = Table(
-        box=SIMPLE_HEAD,
-        caption=f"Time of an iteration, now {duration(now)}, with half and twice of what is "
-        "assumed.",
-        caption_justify="left",
-    )
-    table.add_column("assumed")
-    for column in ("value", "halved", "doubled"):
-        table.add_column(column, justify="right")
-    for each in record.sensitivity:
-        changes = (f"{(other / now - 1) * 100:+.1f} %" for other in (each.halved, each.doubled))
-        table.add_row(each.setting, f"{each.value:g}", *changes)
-    return table
+    columns: list[Column[Sensitivity]] = [
+        Column("assumed", lambda each: each.setting, "left"),
+        Column("value", lambda each: f"{each.value:g}"),
+        Column("halved", lambda each: f"{(each.halved / now - 1) * 100:+.1f} %"),
+        Column("doubled", lambda each: f"{(each.doubled / now - 1) * 100:+.1f} %"),
+    ]
+    caption = f"Time of an iteration, now {duration(now)}, with half and twice of what is assumed."
+    return make_table(record.sensitivity, columns, caption=caption)
 
 
 def _iterations_table(record: SimulationRecord) -> Table:
-    shown = record.iterations[:_ITERATIONS_SHOWN]
-    left = len(record.iterations) - len(shown)
-    table = Table(
-        box=SIMPLE_HEAD,
-        caption="Means of the workers; waited is the time until the slowest worker could send, and "
-        "network what follows; exposed is what the backward pass did not hide."
+    left = len(record.iterations) - _ITERATIONS_SHOWN
+
+    def mean(head: str, of: Callable[[Iteration], Sequence[float]]) -> Column[Iteration]:
+        return Column(head, lambda each: duration(statistics.fmean(of(each))))
+
+    def network(each: Iteration) -> str:
+        return duration(statistics.fmean(each.network) - statistics.fmean(each.waited))
+
+    columns: list[Column[Iteration]] = [
+        Column("iteration", lambda each: str(each.number)),
+        mean(_star("compute", "computing", record), lambda each: each.compute),
+        mean(_star("encode", "encoding", record), lambda each: each.encode),
+        mean("waited", lambda each: each.waited),
+        Column("network", network),
+        mean(_star("decode", "decoding", record), lambda each: each.decode),
+        mean("exposed", lambda each: each.exposed),
+        Column("all", lambda each: duration(each.seconds)),
+    ]
+    caption = (
+        "Means of the workers; waited is the time until the slowest worker could send, and network "
+        "what follows; exposed is what the backward pass did not hide."
         + (f" *: assumed; {_how_to_give(record.assumed)}." if record.assumed else "")
-        + (f" {count(left)} more iterations are in the record." if left else ""),
-        caption_justify="left",
+        + (f" {count(left)} more iterations are in the record." if left > 0 else "")
     )
-    for column in (
-        "iteration", _star("compute", "computing", record), _star("encode", "encoding", record),
-        "waited", "network", _star("decode", "decoding", record), "exposed", "all",
-    ):  # fmt: skip
-        table.add_column(column, justify="right")
-    for each in shown:
-        network = statistics.fmean(each.network) - statistics.fmean(each.waited)
-        parts = (each.compute, each.encode, each.waited, each.decode, each.exposed)
-        means = [duration(statistics.fmean(part)) for part in parts]
-        means.insert(3, duration(network))
-        table.add_row(str(each.number), *means, duration(each.seconds))
-    return table
+    return make_table(record.iterations[:_ITERATIONS_SHOWN], columns, caption=caption)
+
+
+_JOBS: Sequence[Column[JobRun]] = (
+    Column("job", lambda job: job.name, "left"),
+    Column("workers", lambda job: count(job.workers), "left"),
+    Column("codec", lambda job: job.codec, "left"),
+    Column("slots", lambda job: count(job.window)),
+    Column("all-\nreduce", lambda job: duration(statistics.fmean(job.times))),
+    Column("slower", lambda job: _known(times, job.slowdown)),
+    Column("goodput\nGbit/s", lambda job: f"{job.goodput_gbps:.4g}"),
+    Column("sent\nagain", lambda job: count(job.retransmissions)),
+    Column("ends", lambda job: duration(job.end)),
+)
 
 
 def jobs_table(record: JobsRecord) -> Group:
     """A row for each job, then the network."""
-    table = Table(
-        box=SIMPLE_HEAD,
-        caption="An all-reduce takes, in the mean, and beside it as many times as long as alone.",
-        caption_justify="left",
-    )
-    for column in ("job", "workers", "codec"):
-        table.add_column(column)
-    for column in ("slots", "all-\nreduce", "slower", "goodput\nGbit/s", "sent\nagain", "ends"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for job in record.jobs:
-        table.add_row(
-            job.name,
-            count(job.workers),
-            job.codec,
-            count(job.window),
-            duration(statistics.fmean(job.times)),
-            "" if job.slowdown is None else times(job.slowdown),
-            f"{job.goodput_gbps:.4g}",
-            count(job.retransmissions),
-            duration(job.end),
-        )
     what = record.simulated
-    network = Table(show_header=False, box=None)
-    network.add_column()
-    network.add_column(justify="right")
-    for label, text in (
+    network = [
         *_rests_on(what.fabric, what.limit),
         ("Program", f"{record.program}, {record.values_per_packet} values per packet, thin"),
         ("Simulated time", duration(what.seconds)),
+        *_packet_rows(what),
+        *_queue_rows(what),
+        ("Time on this machine", duration(record.wall_seconds)),
+    ]
+    caption = "An all-reduce takes, in the mean, and beside it as many times as long as alone."
+    parts = [make_table(record.jobs, _JOBS, caption=caption), pairs_table(network)]
+    if record.background:
+        parts.append(make_table(record.background, _BACKGROUND, caption=_OF_BACKGROUND))
+    return Group(*parts)
+
+
+def _packet_rows(what: Simulated) -> list[tuple[str, str]]:
+    return [
         ("Packets on links", count(what.packets)),
         ("  lost, dropped, marked", ", ".join(map(count, (what.lost, what.dropped, what.marked)))),
+    ]
+
+
+def _queue_rows(what: Simulated) -> list[tuple[str, str]]:
+    return [
         ("Longest queue", size(what.queue_bytes_max)),
         *(
             (f"Utilization, {name.replace('_', ' ')}", percent(share))
             for name, share in what.utilization.items()
         ),
-        ("Time on this machine", duration(record.wall_seconds)),
-    ):
-        network.add_row(label, text)
-    parts = [table, network]
-    if record.background:
-        parts.append(_background_table(record.background))
-    return Group(*parts)
+    ]
 
 
 # ----------------------------------------------------------------------------
@@ -1191,20 +1145,10 @@ def sweep_table(record: SweepRecord) -> Table:
     if record.baselines:  # they need the room of what never happened
         metrics = [name for name in metrics if any(each.metric(name) for each in record.points)]
     notes = [note for note in (sweep_fabric(record), seeds_note(record, metrics)) if note]
-    caption = "\n".join(notes) or None
-    table = Table(box=SIMPLE_HEAD, caption=caption, caption_justify="left")
-    for axis in record.axes:
-        table.add_column(axis.name, no_wrap=True)
-    for metric in metrics:
-        table.add_column(_swept(metric)[0], justify="right", no_wrap=True)
-    limits = [_limit_of(point.record) for point in record.points]
-    if any(limits):
-        table.add_column("limited by")
-    for point, limit in zip(record.points, limits, strict=True):
-        numbers = ((_swept(name)[1], point.metric(name)) for name in metrics)
-        cells = [*map(setting, point.values.values()), *(said(number) for said, number in numbers)]
-        table.add_row(*cells, *[limit] * any(limits))
-    return table
+    columns = [*(_axis(axis.name) for axis in record.axes), *map(_swept, metrics)]
+    if any(map(_limit_of, record.points)):
+        columns.append(Column("limited by", _limit_of, "left"))
+    return make_table(record.points, columns, caption="\n".join(notes) or None)
 
 
 def sweep_fabric(record: SweepRecord) -> str:
@@ -1213,8 +1157,9 @@ def sweep_fabric(record: SweepRecord) -> str:
     return fabric_text(Fabric.model_validate(each) for each in found if each)
 
 
-def _limit_of(record: Mapping[str, Any]) -> str:
+def _limit_of(point: SweepPoint) -> str:
     """What limits a point, by name: of a model its iterations, otherwise its all-reduces."""
+    record = point.record
     limit = record.get("limit") if record.get("model") else None
     return limit_name(str(limit or (record.get("simulated") or {}).get("limit", "")))
 
@@ -1228,13 +1173,16 @@ _SWEPT: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 
 
-def _swept(metric: str) -> tuple[str, Callable[[Any], str]]:
-    """The head of a metric's column, and how its numbers are written."""
+def _axis(name: str) -> Column[SweepPoint]:
+    return Column(name, lambda point: setting(point.values[name]), "left", no_wrap=True)
+
+
+def _swept(metric: str) -> Column[SweepPoint]:
+    """A metric's column."""
     name, inner = baseline_metric(metric)
-    if not name:
-        return _SWEPT.get(metric, (metric, count))
-    head, said = _SWEPT[inner]
-    return f"{name}\n{head}", said
+    head, said = _SWEPT[inner] if name else _SWEPT.get(metric, (metric, count))
+    head = f"{name}\n{head}" if name else head
+    return Column(head, lambda point: said(point.metric(metric)))
 
 
 def seeds_note(record: SweepRecord, metrics: Sequence[str]) -> str:
@@ -1303,16 +1251,13 @@ def prediction_table(record: PredictionRecord) -> Table:
             f"The cores of this machine were {record.busy:.0%} busy during Mininet's rounds: they "
             "may have been the limit, and not the links."
         )
-    table = Table(box=None, caption="\n".join(said), caption_justify="left", width=80)
-    table.add_column("")
-    for column in ("Mininet", "simulated", "difference"):
-        table.add_column(column, justify="right", no_wrap=True)
     middle = tuple(statistics.median(each.seconds) for each in (record.mininet, record.simulated))
-    table.add_row("Time of an all-reduce", *map(duration, middle), _above(*middle))
+    rows = [("Time of an all-reduce", *map(duration, middle), _above(*middle))]
     for field, label, form in _PREDICTED:
         pair = (getattr(record.mininet, field), getattr(record.simulated, field))
-        table.add_row(label, *map(form.format, pair), _above(*pair))
-    return table
+        rows.append((label, *map(form.format, pair), _above(*pair)))
+    heads = ("", "Mininet", "simulated", "difference")
+    return ready_table(heads, rows, box=None, caption="\n".join(said), width=80)
 
 
 def _sums(exact: bool | None) -> str:

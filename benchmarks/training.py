@@ -28,7 +28,7 @@ from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.comparison import Store, methods
 from innet.experiments.models.model import MODELS, model_of
 from innet.experiments.papers import papers
-from innet.experiments.plots import draw_training
+from innet.experiments.reports import draw
 from innet.experiments.tables import cells, methods_of, verdict
 from innet.experiments.training import Method
 from innet.records import TRAIN, ReproductionRecord, TrainingRecord, merge
@@ -173,7 +173,7 @@ def show(folder: Path, *, schedule: ScheduleOption = Length.SHORT) -> None:
         _print(record, f"{name}, {count} workers")
         print("\n".join(["", *failed]))
         suffix = "-long" if schedule is Length.LONG else ""
-        draw_training(record, folder / f"{name}-{count}{suffix}.png")
+        draw(record, folder / f"{name}-{count}{suffix}.png")
 
 
 @app.command()

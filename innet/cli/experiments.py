@@ -10,7 +10,6 @@ import itertools
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +33,6 @@ from innet.core.settings import (
 )
 
 if TYPE_CHECKING:
-    from innet.experiments.html_report import Entry
     from innet.experiments.papers import ReproduceOptions
     from innet.experiments.reproduce import ClaimDone
     from innet.experiments.throughput import Measure
@@ -61,12 +59,11 @@ def demo(
     homomorphic sketch (LHC).
     """
     from innet.experiments.demo import run
-    from innet.experiments.plots import draw_demo
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.tables import demo_table, with_further
+    from innet.experiments.reports import draw
 
     with ProgressDisplay(err) as display:
-        result = run(settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw_demo)
+        result = run(settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw)
     for note in result.notes:
         err.print(note, markup=False)
     files = {
@@ -74,7 +71,7 @@ def demo(
         "plot": result.plot_path,
         "packets of one round": result.capture_path,
     }
-    show(result.record, with_further(demo_table), files, as_json=as_json)
+    show(result.record, files, as_json=as_json)
 
 
 @with_settings(TrainSettings)
@@ -97,9 +94,8 @@ def train(
     every codec given; `--codec topk:ratio=0.05` changes one.
     """
     from innet.experiments.comparison import run
-    from innet.experiments.plots import draw_training
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.tables import training_table, with_further
+    from innet.experiments.reports import draw
     from innet.experiments.training_log import TrainingLog
 
     logged = TrainingLog(log or [], out_dir)
@@ -110,9 +106,7 @@ def train(
                 display(event)
                 logged(event)
 
-            result = run(
-                settings, out_dir, created=datetime.now(UTC), watch=watch, draw=draw_training
-            )
+            result = run(settings, out_dir, created=datetime.now(UTC), watch=watch, draw=draw)
     except (KeyboardInterrupt, InnetError, MemoryError) as stop:
         for note in getattr(stop, "__notes__", ()):
             err.print(note, markup=False, soft_wrap=True)
@@ -121,17 +115,17 @@ def train(
         err.print(note, markup=False)
     files = {"record": result.record_path, "plot": result.plot_path}
     files["log"] = logged.folder if log else None
-    show(result.record, with_further(training_table), files, as_json=as_json)
+    show(result.record, files, as_json=as_json)
 
 
-def show(
-    record: Any, table: Any, files: Mapping[str, Path | None] | None = None, *, as_json: bool
-) -> None:
+def show(record: Any, files: Mapping[str, Path | None] | None = None, *, as_json: bool) -> None:
     """A record as its table, with the names of the files that were written; or as JSON."""
     if as_json:
         say_json(record.model_dump(mode="json"))
         return
-    out.print(table(record))
+    from innet.experiments.reports import table_of
+
+    out.print(table_of(record))
     for what, path in (files or {}).items():
         if path is not None:
             out.print(f"{what}: {path}", highlight=False, soft_wrap=True)
@@ -190,10 +184,8 @@ def reproduce(
     if codec is None:
         _reproduce_all(options, out_dir)
         return
-    from innet.experiments.plots import draw_reproduction
     from innet.experiments.progress import ProgressDisplay
     from innet.experiments.reproduce import run
-    from innet.experiments.tables import reproduction_table
 
     with ProgressDisplay(err) as display:
         record, path = run(
@@ -205,15 +197,14 @@ def reproduce(
             tell=_say_claim,
             about=about,
         )
-    plot = _drawn(partial(draw_reproduction, record), path.with_suffix(".png"))
-    show(record, reproduction_table, {"record": path, "plot": plot}, as_json=as_json)
+    plot = _drawn(record, path.with_suffix(".png"))
+    show(record, {"record": path, "plot": plot}, as_json=as_json)
 
 
 def _reproduce_all(options: ReproduceOptions, out_dir: Path) -> None:
     """All papers' claims: a line for each when it is done, their table, and an HTML page."""
-    from innet.experiments.html_report import write_html
+    from innet.experiments.html_report import Entry, write_html
     from innet.experiments.papers import papers
-    from innet.experiments.plots import draw_reproduction
     from innet.experiments.progress import ProgressDisplay
     from innet.experiments.reproduce import run_all
     from innet.experiments.tables import claims_table
@@ -232,10 +223,10 @@ def _reproduce_all(options: ReproduceOptions, out_dir: Path) -> None:
         err.print(f"What was measured is in {out_dir}; the same command goes on.", soft_wrap=True)
         raise
     for record, path in done:
-        _drawn(partial(draw_reproduction, record), path.with_suffix(".png"))
+        _drawn(record, path.with_suffix(".png"))
     if done:
         page = Path(out_dir) / "reproduce-all.html"
-        write_html([_entry(path, record) for record, path in done], page)
+        write_html([Entry(path.name, record, _command(record)) for record, path in done], page)
         out.print(claims_table(record for record, _ in done))
         out.print(f"page: {page}", highlight=False, soft_wrap=True)
     if failed:
@@ -260,10 +251,12 @@ def _say_claim(done: ClaimDone) -> None:
     )
 
 
-def _drawn(draw: Any, path: Path) -> Path | None:
+def _drawn(record: Record, path: Path) -> Path | None:
     """``path`` once the plot is there; None, and a word about it, without Matplotlib."""
+    from innet.experiments.reports import draw
+
     try:
-        draw(path)
+        draw(record, path)
     except MissingToolError as error:
         err.print(f"No plot was drawn: {error}", markup=False)
         return None
@@ -278,8 +271,6 @@ def throughput(
     """Measure how fast sums come. Run again with the same --out, it measures what is missing."""
     from innet.experiments import throughput as experiment
     from innet.experiments.outputs import folder_for
-    from innet.experiments.plots import draw_throughput
-    from innet.experiments.tables import throughput_table
 
     measures: dict[str, Measure] = {"memory": experiment.in_memory}
     if set(settings.switches) - {"memory"}:
@@ -305,8 +296,8 @@ def throughput(
         record = experiment.run(
             settings, path, created=datetime.now(UTC), measures=measures, watch=watch
         )
-    plot = _drawn(partial(draw_throughput, record), folder / "throughput.png")
-    show(record, throughput_table, {"record": path, "plot": plot}, as_json=as_json)
+    plot = _drawn(record, folder / "throughput.png")
+    show(record, {"record": path, "plot": plot}, as_json=as_json)
 
 
 def report(
@@ -358,30 +349,29 @@ def report(
         raise InputError(f"--trace is of simulations; {records[0]} is of format {first.format}.")
     if metrics and not (isinstance(first, SweepRecord) and plot is not None):
         raise InputError("--metric is for --plot of a sweep's record; leave it out.")
-    entries = [_entry(path, each) for path, each in zip(records, loaded, strict=True)]
-    if metrics and plot is not None and isinstance(first, SweepRecord):
-        from innet.experiments.plots import draw_sweep
+    if plot is not None:
+        from innet.experiments.reports import draw
 
-        draw_sweep(first, plot, metrics)
-    elif plot is not None:
-        entries[0].draw(first, plot)
+        options = {"metrics": metrics} if metrics else {}
+        draw(first, plot, **options)
     if trace is not None:
         from innet.experiments.trace_events import write_trace
 
         assert isinstance(first, SimulationRecord)
         write_trace(first, trace)
     if page is not None:
-        from innet.experiments.html_report import write_html
+        from innet.experiments.html_report import Entry, write_html
 
-        write_html(entries, page)
+        named = zip(records, loaded, strict=True)
+        write_html([Entry(path.name, each, _command(each)) for path, each in named], page)
         out.print(f"page: {page}", highlight=False, soft_wrap=True)
         return
-    for entry in entries:
-        if len(entries) > 1:
-            out.print(f"{entry.name}:", highlight=False, soft_wrap=True)
-        show(entry.record, entry.table, as_json=as_json)
-        if isinstance(entry.record, SweepRecord):
-            say_failures(entry.record)
+    for path, record in zip(records, loaded, strict=True):
+        if len(records) > 1:
+            out.print(f"{path.name}:", highlight=False, soft_wrap=True)
+        show(record, as_json=as_json)
+        if isinstance(record, SweepRecord):
+            say_failures(record)
 
 
 def say_failures(record: SweepRecord) -> None:
@@ -402,49 +392,6 @@ def _loaded(path: Path) -> Record:
     if record.record.get("format") not in SimulationRecord.formats:
         raise InputError(f"{path} is a point of a sweep of {record.function}; use --json of it.")
     return SimulationRecord.model_validate(record.record)
-
-
-def _entry(path: Path, record: Record) -> Entry:
-    """How a record is shown."""
-    from innet.experiments import plots, tables
-    from innet.experiments.html_report import Entry
-    from innet.records import (
-        JobsRecord,
-        PredictionRecord,
-        ReproductionRecord,
-        SimulationRecord,
-        SweepRecord,
-        ThroughputRecord,
-        TrafficRecord,
-        TrainingRecord,
-    )
-
-    table: Any
-    draw: Any
-    match record:
-        case ReproductionRecord():
-            table, draw = tables.reproduction_table, plots.draw_reproduction
-        case ThroughputRecord():
-            table, draw = tables.throughput_table, plots.draw_throughput
-        case SimulationRecord():
-            table, draw = tables.simulation_table, plots.draw_simulation
-        case SweepRecord():
-            table, draw = tables.sweep_table, plots.draw_sweep
-        case TrafficRecord():
-            table, draw = tables.traffic_table, _no_plot
-        case PredictionRecord():
-            table, draw = tables.prediction_table, _no_plot
-        case JobsRecord():
-            table, draw = tables.jobs_table, plots.draw_jobs
-        case TrainingRecord(format="innet.demo"):
-            table, draw = tables.with_further(tables.demo_table), plots.draw_demo
-        case TrainingRecord():
-            table, draw = tables.with_further(tables.training_table), plots.draw_training
-    return Entry(path.name, record, table, draw, _command(record))
-
-
-def _no_plot(record: Record, path: Path) -> None:
-    raise InputError(f"there is no plot of {record.format}, so {path} is not made; use --json.")
 
 
 def _command(record: Record) -> str:

@@ -243,7 +243,6 @@ def _predict(settings: NetSettings, calibration: Path | None, *, as_json: bool) 
         InnetError: something is missing, cannot be used, or failed.
     """
     from innet.experiments.prediction import calibration_of
-    from innet.experiments.tables import prediction_table
     from innet.mininet.prediction import predict
 
     known = None if calibration is None else calibration_of(calibration)
@@ -251,7 +250,7 @@ def _predict(settings: NetSettings, calibration: Path | None, *, as_json: bool) 
         record = predict(
             settings, created=datetime.now(UTC), watch=_watching(status), calibration=known
         )
-    show(record, prediction_table, as_json=as_json)
+    show(record, as_json=as_json)
 
 
 def _train(
@@ -269,9 +268,8 @@ def _train(
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
-    from innet.experiments.plots import draw_training
     from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.tables import training_table, with_further
+    from innet.experiments.reports import draw
     from innet.mininet import training
 
     with ProgressDisplay(err) as display:
@@ -281,13 +279,13 @@ def _train(
             out_dir,
             created=datetime.now(UTC),
             watch=display,
-            draw=draw_training,
+            draw=draw,
             inspect=_open_cli if cli else None,
         )
     for note in result.notes:
         err.print(note, markup=False)
     files = {"record": result.record_path, "plot": result.plot_path}
-    show(result.record, with_further(training_table), files, as_json=as_json)
+    show(result.record, files, as_json=as_json)
     if (links := result.record.runs[1].settings.get("links")) and not as_json:
         out.print(str(links), highlight=False)
 

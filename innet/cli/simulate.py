@@ -179,11 +179,10 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
         if given:
             raise InputError(f"--{option} is for sweeps; add --sweep, such as workers=8,16.")
     from innet.experiments.outputs import check_writable
-    from innet.experiments.plots import draw_simulation
     from innet.experiments.progress import SimulationDisplay
+    from innet.experiments.reports import draw
     from innet.experiments.samples import USUAL
     from innet.experiments.simulate import simulate as run
-    from innet.experiments.tables import simulation_table
     from innet.experiments.trace_events import write_trace
 
     for path in (record, plot, trace):
@@ -199,9 +198,9 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
     if trace is not None:
         write_trace(result, trace)
     if plot is not None:
-        draw_simulation(result, plot)
+        draw(result, plot)
     files = {"record": record, "trace": trace, "plot": plot, "captures": pcap}
-    show(result, simulation_table, files, as_json=as_json)
+    show(result, files, as_json=as_json)
 
 
 def _several(
@@ -214,8 +213,7 @@ def _several(
 ) -> None:
     from innet.experiments.jobs import simulate_jobs
     from innet.experiments.outputs import check_writable
-    from innet.experiments.plots import draw_jobs
-    from innet.experiments.tables import jobs_table
+    from innet.experiments.reports import draw
 
     for file in (record, plot):
         if file is not None:
@@ -224,8 +222,8 @@ def _several(
     if record is not None:
         result.save(record)
     if plot is not None:
-        draw_jobs(result, plot)
-    show(result, jobs_table, {"record": record, "plot": plot}, as_json=as_json)
+        draw(result, plot)
+    show(result, {"record": record, "plot": plot}, as_json=as_json)
 
 
 def _traffic(
@@ -239,7 +237,6 @@ def _traffic(
     as_json: bool,
 ) -> None:
     from innet.experiments.outputs import check_writable
-    from innet.experiments.tables import traffic_table
     from innet.experiments.traffic import simulate_traffic
 
     given = settings.model_dump(exclude_unset=True)
@@ -261,7 +258,7 @@ def _traffic(
     )
     if record is not None:
         result.save(record)
-    show(result, traffic_table, {"record": record, "captures": pcap}, as_json=as_json)
+    show(result, {"record": record, "captures": pcap}, as_json=as_json)
 
 
 def _sweep(
@@ -276,10 +273,9 @@ def _sweep(
     as_json: bool,
 ) -> None:
     from innet.experiments.outputs import check_writable
-    from innet.experiments.plots import draw_sweep
     from innet.experiments.progress import SweepDisplay
+    from innet.experiments.reports import draw
     from innet.experiments.sweeps import RECORD, TABLE, axis_of, check_metrics, sweep
-    from innet.experiments.tables import sweep_table
 
     axes = {}
     for name, values in map(axis_of, given):
@@ -305,10 +301,10 @@ def _sweep(
         files |= {"record": folder / RECORD, "table": folder / TABLE}
     try:
         if plot is not None and result.points:
-            draw_sweep(result, plot, metrics)
+            draw(result, plot, metrics=metrics)
             files["plot"] = plot
     finally:  # also where there is no such metric
-        show(result, sweep_table, files, as_json=as_json)
+        show(result, files, as_json=as_json)
     say_failures(result)
     if result.failures:
         raise typer.Exit(_FAILED)

@@ -57,7 +57,7 @@ def train(
 
     from innet.core.settings import TrainSettings, validate  # noqa: PLC0415
     from innet.experiments.comparison import run  # noqa: PLC0415
-    from innet.experiments.plots import draw_training  # noqa: PLC0415
+    from innet.experiments.reports import draw  # noqa: PLC0415
 
     asked = {"model": model, "codecs": tuple(codecs), **settings}
     result = run(
@@ -65,6 +65,6 @@ def train(
         out_dir,
         created=datetime.now(UTC),
         watch=watch,
-        draw=draw_training,
+        draw=draw,
     )
     return result.record

@@ -6,7 +6,7 @@ import html
 import importlib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from rich.text import Text
 
 from innet.core.errors import InputError, MissingToolError
 from innet.core.files import atomic_write
-from innet.experiments import tables
+from innet.experiments import reports, tables
+from innet.experiments.columns import Column, make_table
 from innet.experiments.plots import new_figure
 from innet.records import Record, ReproductionRecord, SimulationRecord, SweepRecord
 
@@ -62,20 +63,16 @@ pre { overflow-x: auto; background: var(--shade); border: 1px solid var(--line);
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A record and how it is shown.
+    """A record on a page.
 
     Attributes:
         name: of its file.
         record: what it holds.
-        table: makes its tables.
-        draw: draws its plot into an SVG file.
         command: what makes the record again; "" if that is not known.
     """
 
     name: str
     record: Record
-    table: Callable[[Any], Table | Group]
-    draw: Callable[[Any, Path], None]
     command: str = ""
 
 
@@ -157,7 +154,7 @@ def _section(entry: Entry, number: int) -> Iterator[str]:
         yield from (f"<li>{_text(line)}</li>" for line in tables.failures(record))
         yield "</ul></div>"
     yield "<h3>Results</h3>"
-    for position, table in enumerate(_tables(entry.table(record))):
+    for position, table in enumerate(_tables(reports.table_of(record))):
         yield _table(table, "Results" if position == 0 else f"Results, part {position + 1}")
     try:
         yield _plot(entry, number)
@@ -179,21 +176,19 @@ def _comparison(entries: Iterable[Entry]) -> Iterator[str]:
     found = [each.record for each in entries if isinstance(each.record, SimulationRecord)]
     if len(found) < 2:
         return
-    table = Table(caption="Means of an iteration; dropped and repeated packets of the whole run.")
-    table.add_column("run")
-    for name in ("iteration", "network", "goodput, Gbit/s", "dropped", "sent again", "exact"):
-        table.add_column(name, justify="right")
-    for record in found:
-        what = record.simulated
-        table.add_row(
-            Text(title_of(record)),
-            tables.duration(record.iteration_seconds),
-            tables.duration(what.seconds / len(record.iterations)),
-            f"{what.goodput_gbps:.4g}",
-            tables.count(what.dropped),
-            tables.count(what.retransmissions),
-            "yes" if record.exact else "no",
-        )
+    columns: list[Column[SimulationRecord]] = [
+        Column("run", lambda each: Text(title_of(each)), "left"),
+        Column("iteration", lambda each: tables.duration(each.iteration_seconds)),
+        Column(
+            "network", lambda each: tables.duration(each.simulated.seconds / len(each.iterations))
+        ),
+        Column("goodput, Gbit/s", lambda each: f"{each.simulated.goodput_gbps:.4g}"),
+        Column("dropped", lambda each: tables.count(each.simulated.dropped)),
+        Column("sent again", lambda each: tables.count(each.simulated.retransmissions)),
+        Column("exact", lambda each: "yes" if each.exact else "no"),
+    ]
+    caption = "Means of an iteration; dropped and repeated packets of the whole run."
+    table = make_table(found, columns, caption=caption)
     yield "<h3>Simulations side by side</h3>"
     yield _table(table, "Simulations side by side")
 
@@ -309,7 +304,7 @@ def _plot(entry: Entry, number: int) -> str:
         tempfile.TemporaryDirectory() as at,
     ):
         path = Path(at, "plot.svg")
-        entry.draw(entry.record, path)
+        reports.draw(entry.record, path)
         drawn = path.read_text(encoding="utf-8")
     label = f"Plot of {title_of(entry.record)}; the numbers are in the tables"
     return (

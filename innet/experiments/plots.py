@@ -1,4 +1,5 @@
-"""Pictures of records and of topologies. matplotlib is imported when something is drawn.
+"""Pictures of records and of topologies. matplotlib is imported when something is drawn; whatever
+makes a figure raises ``MissingToolError`` where it is not installed.
 
 First what all pictures share: styles of lines, and numbers at axes.
 """
@@ -9,6 +10,7 @@ import contextlib
 import importlib
 import itertools
 import math
+import operator
 import os
 import statistics
 import sys
@@ -243,22 +245,8 @@ class _Curve:
         )
 
 
-def draw_demo(record: TrainingRecord, path: str | Path) -> None:
-    """Draw accuracy and loss over iterations, bytes and simulated time; bytes and times as bars.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-        InputError: the file cannot be written.
-    """
-    save(demo_figure(record), path)
-
-
 def demo_figure(record: TrainingRecord) -> Figure:
-    """The picture as a matplotlib figure, for those who want it in another form.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-    """
+    """Accuracy and loss over iterations, bytes and simulated time; bytes and times as bars."""
     curves = _curves(record)
     sent = [curve for curve in curves if curve.measured]
     figure = new_figure(13, 7 + _height_over_time(record))
@@ -288,23 +276,11 @@ def demo_figure(record: TrainingRecord) -> Figure:
     return figure
 
 
-def draw_training(record: TrainingRecord, path: str | Path) -> None:
-    """Draw scores and losses of all seeds, over iterations, bytes and simulated time.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-        InputError: the file cannot be written.
-    """
-    save(training_figure(record), path)
-
-
 def training_figure(record: TrainingRecord) -> Figure:
-    """Lines are means over the seeds, bands their standard deviations.
+    """Scores and losses of all seeds, over iterations, bytes and simulated time.
 
-    Many methods have a panel each, with the others in gray, instead of one panel for all.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
+    Lines are means over the seeds, bands their standard deviations. Many methods have a panel each,
+    with the others in gray, instead of one panel for all.
     """
     curves = _curves(record)
     if len(curves) > _MANY:
@@ -784,10 +760,15 @@ def _band(
     else:
         axes.plot(positions, means, **style, marker=marker, markersize=3)
     if len(lines) > 1 and not broad:
-        around = [statistics.stdev(column) for column in columns]
-        lower = [mean - each for mean, each in zip(means, around, strict=True)]
-        upper = [mean + each for mean, each in zip(means, around, strict=True)]
-        axes.fill_between(positions, lower, upper, color=style["color"], alpha=0.15, lw=0)
+        _shade(axes, positions, means, list(map(statistics.stdev, columns)), style["color"])
+
+
+def _shade(
+    axes: Axes, x: Sequence[float], means: Sequence[float], around: Sequence[float], color: str
+) -> None:
+    """A pale band that reaches as far as ``around`` to either side of the means."""
+    lower, upper = list(map(operator.sub, means, around)), list(map(operator.add, means, around))
+    axes.fill_between(x, lower, upper, color=color, alpha=0.15, lw=0)
 
 
 def _axis(metric: Metric) -> str:
@@ -801,22 +782,8 @@ _COLUMNS = 2  # panels beside each other
 _PLAIN = "plain float32"  # label of the series without a codec
 
 
-def draw_reproduction(record: ReproductionRecord, path: str | Path) -> None:
-    """Draws a panel for each claim.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-        InputError: the file cannot be written.
-    """
-    save(reproduction_figure(record), path)
-
-
 def reproduction_figure(record: ReproductionRecord) -> Figure:
-    """The panels as a matplotlib figure.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-    """
+    """A panel for each claim."""
     drawn = [finding for finding in record.findings if finding.series]
     columns = min(_COLUMNS, max(1, len(drawn)))
     rows = max(1, -(-len(drawn) // columns))
@@ -850,15 +817,7 @@ def _draw_lines(
         marker = "" if look is BAND and len(series.x) > 1 else "o"
         axes.plot(series.x, series.y, **look, marker=marker, markersize=3)
         if series.spread:
-            edges = list(zip(series.y, series.spread, strict=True))
-            axes.fill_between(
-                series.x,
-                [mean - around for mean, around in edges],
-                [mean + around for mean, around in edges],
-                color=look["color"],
-                alpha=0.15,
-                lw=0,
-            )
+            _shade(axes, series.x, series.y, series.spread, look["color"])
     if "x" in finding.logarithmic:
         axes.set_xscale("log", base=2 if finding.axes[0] == "workers" else 10)
         axes.xaxis.set_major_formatter("{x:g}")
@@ -901,12 +860,11 @@ _VARIED = {
 }
 
 
-def draw_throughput(record: ThroughputRecord, path: Path) -> None:
+def throughput_figure(record: ThroughputRecord) -> Figure:
     """Goodput and packet rates over what the sweep varied most, a line for each of the rest.
 
     Raises:
-        InputError: nothing was measured yet, or the file cannot be written.
-        MissingToolError: matplotlib is not installed.
+        InputError: nothing was measured yet.
     """
     if not record.measurements:
         raise InputError("the record has no measurement to draw.")
@@ -923,7 +881,7 @@ def draw_throughput(record: ThroughputRecord, path: Path) -> None:
     rows = -(-len(labels) // columns)
     figure.set_figheight(4 + 0.2 * max(0, rows - 2))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, handlelength=3)
-    save(figure, path)
+    return figure
 
 
 def _widest(record: ThroughputRecord) -> str:
@@ -1013,22 +971,11 @@ _DOING = (
 )
 
 
-def draw_simulation(record: SimulationRecord, path: str | Path) -> None:
-    """Draw an iteration's time-line, and how long buckets and iterations took.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-        InputError: the file cannot be written.
-    """
-    save(simulation_figure(record), path)
-
-
 def simulation_figure(record: SimulationRecord) -> Figure:
-    """The picture as a matplotlib figure. The iteration with samples of the network is drawn, the
-    first one; without samples the last one, as a run begins in step.
+    """An iteration's time-line, and how long buckets and iterations took.
 
-    Raises:
-        MissingToolError: matplotlib is not installed.
+    The iteration with samples of the network is drawn, the first one; without samples the last one,
+    as a run begins in step.
     """
     lanes = min(record.workers, _LANES)
     above = max(3.6, 1.6 + 0.5 * lanes)
@@ -1062,6 +1009,14 @@ def simulation_figure(record: SimulationRecord) -> Figure:
 def _below(text: str) -> str:
     """The line of a title that says what the numbers rest on, if there is one."""
     return f"\n{text}" if text else ""
+
+
+def _legend_above(axes: Axes, columns: int, **named: Any) -> None:
+    """A legend between a panel and what is above it."""
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False,
+        handlelength=1.2, columnspacing=1.2, fontsize=9, **named,
+    )  # fmt: skip
 
 
 def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
@@ -1100,13 +1055,8 @@ def _draw_timeline(axes: Axes, iteration: Iteration) -> None:
     axes.set_xlim(0, (max(iteration.end) - origin) * factor)
     axes.set_xlabel(f"simulated time in iteration {iteration.number}, {unit}")
     patches = importlib.import_module("matplotlib.patches")
-    axes.legend(
-        handles=[
-            patches.Patch(color=color, label=name) for name, color in _DOING if name in done
-        ],
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=len(_DOING), frameon=False,
-        handlelength=1.2, columnspacing=1.2, fontsize=9,
-    )  # fmt: skip
+    shown = [patches.Patch(color=color, label=name) for name, color in _DOING if name in done]
+    _legend_above(axes, len(_DOING), handles=shown)
     hide_frame(axes)
 
 
@@ -1158,10 +1108,7 @@ def _draw_samples(figure: FigureBase, samples: Samples, iteration: Iteration) ->
         if label.startswith("bytes"):
             axes.yaxis.set_major_formatter(bytes_tick)
         axes.locator_params(axis="y", integer=not label.startswith("utilization"))
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False,
-            handlelength=1.2, columnspacing=1.2, fontsize=9,
-        )  # fmt: skip
+        _legend_above(axes, 3)
         axes.grid(alpha=0.3)
         hide_frame(axes)
 
@@ -1211,22 +1158,8 @@ def _time_unit(longest: float) -> tuple[float, str]:
     return 1e6, "µs"
 
 
-def draw_jobs(record: JobsRecord, path: str | Path) -> None:
-    """Draw when each job sums gradients, and how long that takes.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-        InputError: the file cannot be written.
-    """
-    save(jobs_figure(record), path)
-
-
 def jobs_figure(record: JobsRecord) -> Figure:
-    """The picture of ``draw_jobs`` as a matplotlib figure.
-
-    Raises:
-        MissingToolError: matplotlib is not installed.
-    """
+    """When each job sums gradients, and how long that takes."""
     figure = new_figure(13, max(3.6, 1.6 + 0.4 * len(record.jobs)))
     left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
     factor, unit = _time_unit(max(job.end for job in record.jobs))
@@ -1263,10 +1196,7 @@ def _draw_shares(axes: Axes, times: Mapping[str, Sequence[float]], label: str) -
     axes.set_xlim(left=0)
     axes.set_xlabel(f"simulated time until it is complete, {unit}")
     axes.set_ylabel(label)
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False,
-        handlelength=1.2, columnspacing=1.2, fontsize=9,
-    )  # fmt: skip
+    _legend_above(axes, 2)
     axes.grid(alpha=0.3)
     hide_frame(axes)
 
@@ -1293,8 +1223,8 @@ _FACETS = 4  # panels beside each other
 _SPREAD = 8.0  # largest number over smallest, from which an axis is logarithmic
 
 
-def draw_sweep(record: SweepRecord, path: str | Path, metrics: Sequence[str] = ()) -> None:
-    """Draw metrics over the first axis of a sweep.
+def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
+    """Metrics over the first axis of a sweep.
 
     The axes after it have a line for each combination, and, from the last one on, a panel where
     there would be more than eight lines. Lines are means over the axis "seed", bands their standard
@@ -1302,22 +1232,11 @@ def draw_sweep(record: SweepRecord, path: str | Path, metrics: Sequence[str] = (
 
     Args:
         record: of the sweep.
-        path: a PNG, PDF or SVG file.
         metrics: as ``SweepPoint.metric`` takes them, a panel for each; by default goodput and
             seconds, as far as all points have them.
 
     Raises:
-        InputError: there is no point or no such metric, or the file cannot be written.
-        MissingToolError: matplotlib is not installed.
-    """
-    save(sweep_figure(record, metrics), path)
-
-
-def sweep_figure(record: SweepRecord, metrics: Sequence[str] = ()) -> Figure:
-    """The picture of ``draw_sweep`` as a matplotlib figure.
-
-    Raises:
-        InputError, MissingToolError: as ``draw_sweep``.
+        InputError: there is no point or no such metric.
     """
     if not record.points:
         raise InputError("no point of the sweep has a record to draw.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -656,22 +656,12 @@ def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
     )
 
 
-def with_further(
-    table: Callable[[TrainingRecord], Table],
-) -> Callable[[TrainingRecord], Group]:
-    """``table``, and behind it those of simulated time and of papers' own counting, where a record
-    has them.
-    """
-
-    def tables(record: TrainingRecord) -> Group:
-        found = [table(record)]
-        if record.networks:
-            found.append(simulated_table(record))
-        if any(run.counted_elements for run in record.runs):
-            found.append(counted_table(record))
-        return Group(*found)
-
-    return tables
+def further_tables(record: TrainingRecord) -> Iterator[Table]:
+    """Those of simulated time and of papers' own counting, where a record has them."""
+    if record.networks:
+        yield simulated_table(record)
+    if any(run.counted_elements for run in record.runs):
+        yield counted_table(record)
 
 
 def counted_table(record: TrainingRecord) -> Table:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import innet
 from innet.cli import output
 from innet.cli.app import app
-from innet.experiments import tables
+from innet.experiments import reports, tables
 from innet.experiments.console import TableConsole
 from innet.experiments.jobs import simulate_jobs
 from innet.experiments.traffic import simulate_traffic
@@ -131,7 +131,7 @@ SHOWN = {
     "sweep": lambda: tables.sweep_table(swept()),
     "traffic": lambda: tables.traffic_table(traffic()),
     "demo": lambda: tables.demo_table(a_record()),
-    "train": lambda: tables.with_further(tables.training_table)(trained()),
+    "train": lambda: reports.table_of(trained()),
     "predict": lambda: tables.prediction_table(predicted()),
     "reproduce": lambda: tables.reproduction_table(reproduced()),
     "claims": lambda: tables.claims_table([reproduced()] * 2),

@@ -22,7 +22,8 @@ from innet.core.errors import ConfigError, DivergedError, InnetError, InputError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison
 from innet.experiments.models import digits_cnn
-from innet.experiments.tables import training_table, with_further
+from innet.experiments.reports import table_of
+from innet.experiments.tables import training_table
 from innet.experiments.training_log import numbers_of
 from innet.records import TRAIN, TrainingRecord
 
@@ -81,7 +82,7 @@ def test_what_adacomps_paper_counts_is_in_the_record_and_its_table():
     assert short // 8 + step.counted_bits["matrix"] // 16 == step.selected
     assert 0 < short < step.counted_bits["matrix"] * 8
     console = Console(file=io.StringIO(), width=80)
-    console.print(with_further(training_table)(record))
+    console.print(table_of(record))
     (row,) = [line for line in console.file.getvalue().splitlines() if " matrix " in line]
     assert row.split()[:3] == ["adacomp", "matrix", "50,112"]
     assert f"{run.counted_rates()['matrix']:.1f}\N{MULTIPLICATION SIGN}" in row

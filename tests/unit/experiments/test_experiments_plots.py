@@ -13,7 +13,8 @@ from support.records import a_record, a_report, a_run
 
 from innet.codecs.presets import PRESETS
 from innet.core.errors import InputError, MissingToolError
-from innet.experiments.plots import codec_styles, demo_figure, draw_demo
+from innet.experiments.plots import codec_styles, demo_figure
+from innet.experiments.reports import draw
 from innet.records import Step
 
 pytest.importorskip("matplotlib")
@@ -87,7 +88,7 @@ def test_title_counts_the_exact_sums() -> None:
 
 def test_file_is_a_png_and_the_same_each_time(tmp_path: Path) -> None:
     for name in ("one.png", "two.png"):
-        draw_demo(a_record(), tmp_path / name)
+        draw(a_record(), tmp_path / name)
     content = (tmp_path / "one.png").read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     assert len(content) > 20_000
@@ -96,13 +97,13 @@ def test_file_is_a_png_and_the_same_each_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "begins"), [("a.pdf", b"%PDF-"), ("a.SVG", b"<?xml")])
 def test_a_file_is_what_its_name_says(tmp_path: Path, name: str, begins: bytes) -> None:
-    draw_demo(a_record(), tmp_path / name)
+    draw(a_record(), tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(begins)
 
 
 def test_a_name_of_no_picture(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"written as \.txt; choose one of \.png, \.pdf, \.svg"):
-        draw_demo(a_record(), tmp_path / "a.txt")
+        draw(a_record(), tmp_path / "a.txt")
     assert not list(tmp_path.iterdir())
 
 
@@ -113,12 +114,12 @@ def test_records_of_other_shapes_can_be_drawn(tmp_path: Path) -> None:
         [a_run("dense", report=a_report(bytes_sent=0, bytes_dense=0))],
         [a_run(f"run{index}", report=a_report()) for index in range(9)],
     ):
-        draw_demo(a_record(runs=runs), tmp_path / "plot.png")
+        draw(a_record(runs=runs), tmp_path / "plot.png")
 
 
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot write .*absent"):
-        draw_demo(a_record(), tmp_path / "absent" / "plot.png")
+        draw(a_record(), tmp_path / "absent" / "plot.png")
 
 
 def test_a_back_end_of_another_environment_does_no_harm(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from rich.console import Console
 from support.records import a_record, a_report, a_run
 
 from innet.experiments import plots
-from innet.experiments.plots import draw_training, training_figure
+from innet.experiments.plots import training_figure
+from innet.experiments.reports import draw
 from innet.experiments.tables import (
     cells,
     methods_of,
@@ -221,7 +222,7 @@ def test_names_of_points_that_coincide_can_be_read():
 
 
 def test_file_is_a_png(tmp_path):
-    draw_training(a_training(), tmp_path / "plot.png")
+    draw(a_training(), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 

@@ -21,8 +21,9 @@ from support.sweep_points import PARAMETERS
 import innet
 from innet.core.errors import ConfigError, InputError, MissingToolError, UnknownNameError
 from innet.experiments import sweeps
-from innet.experiments.plots import draw_sweep, sweep_figure
+from innet.experiments.plots import sweep_figure
 from innet.experiments.progress import SweepDisplay
+from innet.experiments.reports import draw
 from innet.experiments.sweep_workers import ProcessPool, as_json
 from innet.experiments.sweeps import Task, axis_of
 from innet.experiments.tables import failures, sweep_table
@@ -422,12 +423,12 @@ def test_wide_axes_are_logarithmic_and_zero_stands_beside_them():
 
 def test_pictures_without_points_or_with_unknown_metrics_are_refused(tmp_path):
     with pytest.raises(InputError, match="no metric 'speed'"):
-        draw_sweep(swept(), tmp_path / "x.png", ["speed"])
+        draw(swept(), tmp_path / "x.png", metrics=["speed"])
     failed = sweeps.run(Task(sweep_points.failing, ("a",)), {}, {"a": [2]}, jobs=1, attempts=1)
     with pytest.raises(InputError, match="no point of the sweep"):
-        draw_sweep(failed, tmp_path / "x.png")
+        draw(failed, tmp_path / "x.png")
     assert not list(tmp_path.iterdir())
-    draw_sweep(swept(), tmp_path / "x.png", ["pid", "seconds"])
+    draw(swept(), tmp_path / "x.png", metrics=["pid", "seconds"])
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 

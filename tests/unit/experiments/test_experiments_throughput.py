@@ -16,7 +16,8 @@ from innet.cli import app
 from innet.core.errors import InnetError, InputError
 from innet.core.settings import ThroughputSettings
 from innet.experiments import throughput
-from innet.experiments.plots import draw_throughput
+from innet.experiments.plots import throughput_figure
+from innet.experiments.reports import draw
 from innet.experiments.tables import throughput_table
 from innet.records.throughput import Point, ThroughputRecord
 
@@ -81,7 +82,7 @@ def test_trees_are_measured_beside_stars(tmp_path):
         each["point"].pop("topology", None)  # as records were before
     (tmp_path / "old.json").write_text(json.dumps(document))
     assert ThroughputRecord.load(tmp_path / "old.json").measurements[1].point.topology == "star"
-    draw_throughput(record, tmp_path / "t.png")
+    draw(record, tmp_path / "t.png")
 
 
 def test_a_sweep_goes_on_where_it_stopped(tmp_path):
@@ -203,28 +204,20 @@ def test_the_command_writes_record_and_plot(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "again.png").exists()
 
 
-def panels(record, tmp_path, monkeypatch):
-    """The panels that were drawn."""
-    drawn = []
-    monkeypatch.setattr("innet.experiments.plots.save", lambda figure, _: drawn.append(figure))
-    draw_throughput(record, tmp_path / "t.png")
-    return drawn[0].axes
-
-
 @pytest.mark.parametrize("switches", [("memory",), ("memory", "builtin")])
-def test_no_two_lines_of_a_picture_look_alike(tmp_path, monkeypatch, switches):
+def test_no_two_lines_of_a_picture_look_alike(tmp_path, switches):
     settings = SMALL.model_copy(
         update={"workers": (1, 2, 3), "codecs": ("dense", "lhc", "topk"), "switches": switches}
     )
     record = sweep(tmp_path / "t.json", settings, dict.fromkeys(switches, quick))
-    left, _ = panels(record, tmp_path, monkeypatch)
+    left, _ = throughput_figure(record).axes
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in left.lines}
     assert len(looks) == len(left.lines) == 6 * len(switches)
     assert any("window 16" in line.get_label() for line in left.lines)
 
 
 @pytest.mark.parametrize("seconds", [1e-4, 30.0])
-def test_axes_say_how_much_wherever_the_values_lie(tmp_path, monkeypatch, seconds):
+def test_axes_say_how_much_wherever_the_values_lie(tmp_path, seconds):
     def measure(point, settings):
         return [
             each.model_copy(
@@ -236,7 +229,7 @@ def test_axes_say_how_much_wherever_the_values_lie(tmp_path, monkeypatch, second
         ]
 
     record = sweep(tmp_path / "t.json", measures={"memory": measure})
-    for panel in panels(record, tmp_path, monkeypatch):
+    for panel in throughput_figure(record).axes:
         low, high = panel.get_ylim()
         values = [value for line in panel.lines for value in line.get_ydata()]
         assert low <= min(values) <= max(values) <= high
@@ -248,10 +241,10 @@ def test_axes_say_how_much_wherever_the_values_lie(tmp_path, monkeypatch, second
 @pytest.mark.parametrize(
     "workers", [tuple(range(1, 33)), (3, 5), (1, 2, 4, 8, 16, 32), (20, 21, 22, 23, 24)]
 )
-def test_numbers_below_an_axis_do_not_overlap(tmp_path, monkeypatch, workers):
+def test_numbers_below_an_axis_do_not_overlap(tmp_path, workers):
     settings = SMALL.model_copy(update={"workers": workers, "windows": (16,)})
     record = sweep(tmp_path / "t.json", settings, {"memory": quick})
-    for panel in panels(record, tmp_path, monkeypatch):
+    for panel in throughput_figure(record).axes:
         assert panel.get_xticks().tolist() == list(workers)
         labels = [label for label in panel.get_xticklabels() if label.get_text()]
         assert len(labels) >= min(len(workers), 5)
@@ -263,4 +256,4 @@ def test_numbers_below_an_axis_do_not_overlap(tmp_path, monkeypatch, workers):
 def test_nothing_is_no_picture(tmp_path):
     record = sweep(tmp_path / "t.json").model_copy(update={"measurements": ()})
     with pytest.raises(InputError, match="no measurement"):
-        draw_throughput(record, tmp_path / "t.png")
+        draw(record, tmp_path / "t.png")

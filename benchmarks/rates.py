@@ -17,8 +17,9 @@ from typing import Annotated, Any
 import typer
 from matplotlib.axes import Axes
 
+from innet.experiments.claim import Context, ReproduceOptions
 from innet.experiments.comparison import Store
-from innet.experiments.papers import Context, ReproduceOptions, paper_of
+from innet.experiments.papers import paper_of
 from innet.experiments.plots import hide_frame, new_figure, save, style
 from innet.experiments.traffic_claims import ElementRates, Lossless, WireRates
 from innet.records import Finding

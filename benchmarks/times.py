@@ -15,12 +15,11 @@ from typing import Annotated
 import typer
 from matplotlib.axes import Axes
 
-from innet.experiments.papers import Claim, paper_of, papers
+from innet.experiments.claim import TIMES, Claim
+from innet.experiments.papers import paper_of, papers
 from innet.experiments.plots import hide_frame, new_figure, save, style
 from innet.experiments.time_claims import Timing, timing
 from innet.records import Finding
-
-_TIMES = "\N{MULTIPLICATION SIGN}"
 
 app = typer.Typer(help=__doc__)
 
@@ -98,7 +97,7 @@ def _panel(axes: Axes, claim: Claim, finding: Finding) -> None:
     top = max([*(y for series in finding.series for y in series.y), *theirs])
     low = min([*(y for series in finding.series for y in series.y), *theirs, 1.0])
     ticks = [y for y in (0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50) if low / 1.4 < y < top * 1.4]
-    axes.set_yticks(ticks, [f"{y:g}{_TIMES}" for y in ticks])
+    axes.set_yticks(ticks, [f"{y:g}{TIMES}" for y in ticks])
     axes.set_ylim(low / 1.15, top * 1.25)
     axes.set_xlabel(finding.axes[0])
     axes.set_title(

@@ -33,7 +33,7 @@ from innet.core.settings import (
 )
 
 if TYPE_CHECKING:
-    from innet.experiments.papers import ReproduceOptions
+    from innet.experiments.claim import ReproduceOptions
     from innet.experiments.reproduce import ClaimDone
     from innet.experiments.throughput import Measure
     from innet.records import Point, Progress, Record, SweepRecord
@@ -163,7 +163,8 @@ def reproduce(
     It prints each claim, the paper's numbers and ours, what was not tried, and why. It does not
     repeat measurements that an earlier run with the same options left in the folder.
     """
-    from innet.experiments.papers import ReproduceOptions, paper_of, papers
+    from innet.experiments.claim import ReproduceOptions
+    from innet.experiments.papers import paper_of, papers
     from innet.experiments.tables import plural
 
     if every and codec is not None:

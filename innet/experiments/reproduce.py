@@ -12,10 +12,11 @@ from pathlib import Path
 
 from innet._version import __version__
 from innet.core.errors import InnetError, InputError
+from innet.experiments.claim import Claim, Context, Paper, ReproduceOptions
 from innet.experiments.comparison import Store
 from innet.experiments.models.model import model_of
 from innet.experiments.outputs import folder_for
-from innet.experiments.papers import Claim, Context, Paper, ReproduceOptions, paper_of
+from innet.experiments.papers import paper_of
 from innet.records import Finding, Machine, ReproductionRecord, Watcher
 
 RUNS = "runs"  # folder of the trainings in the output folder
@@ -153,7 +154,7 @@ def _run(
             codec=codec,
             paper=paper.paper,
             note=paper.note,
-            settings={"seeds": 1 if options.quick else options.seeds, "quick": options.quick},
+            settings={"seeds": len(options.training_seeds), "quick": options.quick},
             findings=tuple(findings),
             not_reproduced=paper.not_reproduced,
         )

@@ -1,7 +1,6 @@
-"""Claims about selectors that estimate a threshold: how close they come to the wanted share, and
-how long they take compared with the baselines of SIDCo's paper.
+"""Claims about selectors: how near they come to the wanted share, and how long they take.
 
-The baselines in torch are our own code, after the papers and their public code.
+The baselines in torch are our own code, after SIDCo's paper and its public code.
 """
 
 from __future__ import annotations
@@ -9,72 +8,149 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from innet.codecs import build_codec
+from innet.codecs import CodecSpec, build_codec
 from innet.codecs.parts import Floats, Selector
-from innet.experiments.measurements import OfflineReducer
-from innet.experiments.models.model import Data, data_of, model_of
-from innet.experiments.papers import Codecs, Context, Measure, Workers
-from innet.experiments.training import Schedule, one_thread, train
+from innet.experiments.claim import (
+    TIMES,
+    Codecs,
+    Context,
+    Measure,
+    OfflineMeasure,
+    bars,
+    lines,
+    reached,
+)
+from innet.experiments.models.model import Data, Model
+from innet.experiments.offline import model_with_data, selections
+from innet.experiments.tables import plural
+from innet.experiments.training import one_thread
 from innet.records import Finding, Series
 
 if TYPE_CHECKING:
     import torch
 
-_TIMES = "\N{MULTIPLICATION SIGN}"
 FIRST = 0.25  # share of the elements that pass the first of several stages of SIDCo
 _SAMPLE, _TOO_MANY = 0.01, 4 / 3  # of DGC, as SIDCo's public code has it
-_REPEATS = 7  # of which the fastest counts
+_STEPS = 96  # of trainings without a network; the second half counts
 _QUICK_STEPS = 8
+_ROUNDS = 5  # of which the median counts
+_REPEATS = 7  # of which the fastest counts
 
 
-class SelectionQuality(Measure):
-    """Selected / wanted of several selectors, while a model trains with each.
+# ----------------------------------------------------------------------------
+# Selected / wanted.
+
+
+class _Selected(OfflineMeasure):
+    """Selected / wanted of selectors, while a model trains with each, without a network.
 
     Attributes:
-        model: the model that is trained, without a network.
-        workers: of that training.
-        steps: of that training; a few in a quick run.
         codecs: codecs by label.
         targets: shares of the gradient to select.
-        subject: the label of the codec that is judged. The claim holds if its single all-reduces
-            are off by a factor of ``within`` at most, on average ...
-        within: this factor.
-        better_than: ... and by less than those of these.
+        within: a factor.
+    """
+
+    codecs: Codecs
+    targets: Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
+    within: Annotated[float, Field(gt=1)]
+
+    def _selected(
+        self, loaded: tuple[Model, Data], codec: CodecSpec, target: float, *, steps: int, seed: int
+    ) -> list[int]:
+        """Elements selected by all workers, in each all-reduce of the second half."""
+        spec = {"preset": codec} if isinstance(codec, str) else dict(codec)
+        selector: Any = spec.get("selector", {})
+        given = {"name": selector} if isinstance(selector, str) else dict(selector)
+        spec = {**spec, "selector": {**given, "ratio": target}}
+        return selections(*loaded, spec, workers=self.workers, steps=steps, seed=seed)[0]
+
+
+class SelectionRatio(_Selected):
+    """The selection ratio of a selector relative to its target, while a model trains.
+
+    The claim holds if, for each target, the mean of selected / target over the second half of the
+    training is within the factor ``within`` of 1.
+    """
+
+    kind: Literal["selection-ratio"]
+
+    def measure(self, context: Context) -> Finding:
+        model, data = model_with_data(self.model)
+        steps = _QUICK_STEPS if context.options.quick else _STEPS
+        seed = context.options.seed
+
+        def ratio(codec: CodecSpec, target: float) -> float:
+            found = self._selected((model, data), codec, target, steps=steps, seed=seed)
+            return statistics.fmean(found) / (target * model.size * self.workers)
+
+        ratios = {
+            label: [ratio(codec, target) for target in self.targets]
+            for label, codec in self.codecs.items()
+        }
+        worst = max(max(each, 1 / each) for row in ratios.values() for each in row)
+        return Finding(
+            setup=f"{model.title}, {self.workers} workers, {steps} steps without a network; "
+            "mean of the second half",
+            measured="selected / wanted: "
+            + "; ".join(
+                f"{label} "
+                + ", ".join(
+                    f"{ratio:.2f} at {target * 100:g} %"
+                    for target, ratio in zip(self.targets, row, strict=True)
+                )
+                for label, row in ratios.items()
+            ),
+            criterion=f"off by at most a factor of {self.within:g}",
+            holds=worst <= self.within,
+            numbers={
+                label: dict(zip(map(str, self.targets), row, strict=True))
+                for label, row in ratios.items()
+            },
+            series=lines(self.targets, ratios),
+            axes=("target ratio", "selected / target"),
+            logarithmic=("x",),
+        )
+
+
+class SelectionQuality(_Selected):
+    """Selected / wanted of several selectors, over several seeds.
+
+    The claim holds if the single all-reduces of ``subject`` are off by the factor ``within`` at
+    most, on average, and by less than those of ``better_than``.
+
+    Attributes:
+        steps: of the training; a few in a quick run.
+        subject: the label of the codec that is judged.
+        better_than: labels.
     """
 
     kind: Literal["selection-quality"]
-    model: str
-    workers: Workers = 4
     steps: Annotated[int, Field(ge=10)] = 100
-    codecs: Codecs
-    targets: Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
     subject: str
-    within: Annotated[float, Field(gt=1)]
     better_than: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
-    @property
-    def models(self) -> tuple[str, ...]:
-        return (self.model,)
+    def measure(self, context: Context) -> Finding:
+        model, data = model_with_data(self.model)
+        steps = _QUICK_STEPS if context.options.quick else self.steps
+        seeds = context.options.training_seeds
 
-    def finding(self, context: Context) -> Finding:
-        quick = context.options.quick
-        steps = _QUICK_STEPS if quick else self.steps
-        first = context.options.seed
-        seeds = range(first, first + (1 if quick else context.options.seeds))
+        def ratios(codec: CodecSpec, target: float, seed: int) -> list[float]:
+            found = self._selected((model, data), codec, target, steps=steps, seed=seed)
+            wanted = target * model.size * self.workers
+            return [each / wanted for each in found]
+
         off, words, series, numbers = {}, [], [], {}
-        for label, spec in self.codecs.items():
-            rows = [
-                [self._ratios(spec, each, steps, seed) for seed in seeds] for each in self.targets
-            ]
-            means = [[statistics.fmean(ratios) for ratios in row] for row in rows]
+        for label, codec in self.codecs.items():
+            rows = [[ratios(codec, target, seed) for seed in seeds] for target in self.targets]
+            means = [[statistics.fmean(run) for run in row] for row in rows]
             errors = [
-                statistics.fmean(abs(math.log(ratio)) for ratios in row for ratio in ratios)
+                statistics.fmean(abs(math.log(ratio)) for run in row for ratio in run)
                 for row in rows
             ]
             y = tuple(statistics.fmean(row) for row in means)
@@ -85,7 +161,7 @@ class SelectionQuality(Measure):
                 f"{mean:.2f} ± {around:.2f} at {target * 100:g} %"
                 for mean, around, target in zip(y, spread, self.targets, strict=True)
             )
-            words.append(f"{label} {cells}, off by {off[label]:.2f}{_TIMES}")
+            words.append(f"{label} {cells}, off by {off[label]:.2f}{TIMES}")
             numbers[label] = {
                 "targets": self.targets,
                 "mean": y,
@@ -99,85 +175,143 @@ class SelectionQuality(Measure):
         if self.better_than:
             criterion += ", and by less than " + " and ".join(self.better_than)
         return Finding(
-            claim="",
-            paper_result="",
-            setup=f"{model_of(self.model).title}, {self.workers} workers, {steps} steps without a "
-            f"network, {len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'}; second half",
+            setup=f"{model.title}, {self.workers} workers, {steps} steps without a network, "
+            f"{plural(len(seeds), 'seed')}; second half",
             measured="selected / wanted: " + "; ".join(words),
             criterion=criterion,
-            holds=None if quick else holds,
+            holds=holds,
             numbers=numbers,
             series=tuple(series),
             axes=("target ratio", "selected / target"),
             logarithmic=("x", "y"),
         )
 
-    def _ratios(self, spec: Any, target: float, steps: int, seed: int) -> list[float]:
-        """Selected / wanted in each all-reduce of the second half of a training."""
-        model = model_of(self.model)
-        data, recipe = data_of(model, "test"), model.recipe
-        few = Data(data.train, data.test.take(np.arange(1)))  # the score does not matter
-        batch = min(recipe.batch_size, len(data.train) // self.workers)
-        schedule = Schedule(self.workers, steps, batch, recipe.learning_rate, recipe.momentum)
-        given: dict[str, Any] = {"preset": spec} if isinstance(spec, str) else dict(spec)
-        codec = {**given, "selector": {**given.get("selector", {}), "ratio": target}}
-        reducer = OfflineReducer(codec, self.workers, tuple(model.shapes.values()), seed)
+
+# ----------------------------------------------------------------------------
+# Times.
+
+
+class _SelectionTimes(Measure):
+    """Times to select from a gradient with Laplace's distribution, side by side.
+
+    Attributes:
+        codecs: what selects, by label.
+        elements: of the gradient; a tenth in a quick run.
+        min_ratio: by label, how many times as long as the method that is compared the others must
+            take at least for the claim to hold.
+    """
+
+    codecs: Codecs
+    elements: Annotated[int, Field(ge=1000)]
+    min_ratio: dict[str, float] = Field(default_factory=dict)
+
+    def _gradient(self, context: Context) -> Floats:
+        size = self.elements // (10 if context.options.quick else 1)
+        rng = np.random.default_rng(context.options.seed)
+        return rng.laplace(size=size).astype(np.float32)
+
+    def _finding(
+        self,
+        seconds: Mapping[str, float],
+        reference: str,
+        *,
+        setup: str,
+        measured: str,
+        longer: str,
+        **numbers: Any,
+    ) -> Finding:
+        """The finding: the others take at least so many times as long as the reference."""
+        ratios = {label: each / seconds[reference] for label, each in seconds.items()}
+        return Finding(
+            setup=setup,
+            measured=measured,
+            criterion="; ".join(
+                f"{label} takes at least {least:g}{TIMES} {longer}"
+                for label, least in self.min_ratio.items()
+            ),
+            holds=reached(ratios, self.min_ratio),
+            numbers={"seconds": seconds, "ratios": ratios, **numbers},
+            series=bars({label: each * 1e3 for label, each in seconds.items()}),
+            axes=("", "milliseconds"),
+        )
+
+
+class SelectionTime(_SelectionTimes):
+    """Time to select, and to keep the rest, of codecs.
+
+    Attributes:
+        subject: whose times are compared with the others'.
+    """
+
+    kind: Literal["selection-time"]
+    subject: str
+
+    def measure(self, context: Context) -> Finding:
+        """Seconds of error feedback and selection, measured in turns in this process."""
+        gradient = self._gradient(context)
+        seconds = {}
         with one_thread():
-            for _ in train(schedule, model, few, reducer, seed):
-                pass
-        wanted = target * model.size * self.workers
-        return [each / wanted for each in reducer.selected[steps // 2 :]]
+            for label, spec in self.codecs.items():
+                codec = build_codec(spec, seed=context.options.seed)
+                times = []
+                for _ in range(_ROUNDS + 1):
+                    begun = time.perf_counter()
+                    choice = codec.error_feedback.choose(codec.selector, gradient, 1)
+                    try:
+                        # With one worker the network's answer equals the request.
+                        asked = next(choice)
+                        while True:
+                            asked = choice.send([segment.words for segment in asked])
+                    except StopIteration:
+                        times.append(time.perf_counter() - begun)
+                    codec.error_feedback.commit(None)
+                seconds[label] = statistics.median(times[1:])  # the first one compiles
+        return self._finding(
+            seconds,
+            self.subject,
+            setup=f"{gradient.size:,} elements with Laplace's distribution, residual included, one "
+            "CPU thread",
+            measured=f"{self.subject} takes {seconds[self.subject] * 1e3:.1f} ms; "
+            + ", ".join(
+                f"{label} {each / seconds[self.subject]:.2f}{TIMES} as long"
+                for label, each in seconds.items()
+                if label != self.subject
+            ),
+            longer="as long",
+        )
 
 
-class PublishedSelectionTime(Measure):
+class PublishedSelectionTime(_SelectionTimes):
     """Time to find indices and values, of baselines in torch as published and of codecs here.
 
     No residual is kept. All run in turns on one thread; its processor time counts, the least of
-    seven.
+    seven. Beside the codecs there are "torch.topk", "DGC, permutation", "DGC, draws" and "DGC,
+    strided" (named by how the sample is taken), and "SIDCo-E, torch".
 
     Attributes:
-        codecs: selectors of innet by label, beside "torch.topk", "DGC, permutation", "DGC, draws"
-            and "DGC, strided" (named by how the sample is taken), and "SIDCo-E, torch".
-        elements: with Laplace's distribution; a tenth in a quick run.
         ratio: share to select.
         reference: label of the method whose times are compared with the others'.
-        min_ratio: by label, how many times as long as that the others must take at least for the
-            claim to hold.
     """
 
     kind: Literal["published-selection-time"]
-    codecs: Codecs
-    elements: Annotated[int, Field(ge=1000)]
     ratio: Annotated[float, Field(gt=0, lt=FIRST)] = 0.001
     reference: str
-    min_ratio: dict[str, float] = Field(default_factory=dict)
 
-    def finding(self, context: Context) -> Finding:
-        quick = context.options.quick
-        size = self.elements // (10 if quick else 1)
-        x = np.random.default_rng(context.options.seed).laplace(size=size).astype(np.float32)
+    def measure(self, context: Context) -> Finding:
+        x = self._gradient(context)
         seconds, found = selection_times(x, self.ratio, self.codecs)
-        ratios = {label: each / seconds[self.reference] for label, each in seconds.items()}
-        share = {label: count / (self.ratio * size) for label, count in found.items()}
-        return Finding(
-            claim="",
-            paper_result="",
-            setup=f"{size:,} elements with Laplace's distribution, {self.ratio * 100:g} %, one CPU "
-            "thread, its processor time, no residual",
+        share = {label: count / (self.ratio * x.size) for label, count in found.items()}
+        return self._finding(
+            seconds,
+            self.reference,
+            setup=f"{x.size:,} elements with Laplace's distribution, {self.ratio * 100:g} %, one "
+            "CPU thread, its processor time, no residual",
             measured="; ".join(
                 f"{label} {taken * 1e3:.3g} ms ({share[label]:.2f} of what is wanted)"
                 for label, taken in seconds.items()
             ),
-            criterion="; ".join(
-                f"{label} takes at least {least:g}{_TIMES} as long as {self.reference}"
-                for label, least in self.min_ratio.items()
-            ),
-            holds=None
-            if quick or not self.min_ratio
-            else all(ratios[label] >= least for label, least in self.min_ratio.items()),
-            numbers={"seconds": seconds, "ratios": ratios, "selected": share},
-            series=tuple(Series(label=label, y=(each * 1e3,)) for label, each in seconds.items()),
-            axes=("", "milliseconds"),
+            longer=f"as long as {self.reference}",
+            selected=share,
         )
 
 

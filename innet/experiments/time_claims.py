@@ -33,7 +33,7 @@ from innet.core.errors import ConfigError
 from innet.core.reduce_op import ThinSegment
 from innet.core.settings import CodecDescription, Duration, Settings
 from innet.experiments import workload as workloads
-from innet.experiments.papers import Measure
+from innet.experiments.claim import TIMES, Context, Measure
 from innet.experiments.timeline import Times, iterate
 from innet.experiments.workload import Workload
 from innet.records import Fabric, Finding, Series
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from innet.allreduce.sizes import RoundSizes
-    from innet.experiments.papers import Context
 
 LARGEST = 1 << 20
 """Words of a round, or elements of a message graph, that are simulated as they are."""
@@ -54,7 +53,6 @@ RACK = 32
 NEAR = 0.25
 """Ranges of the paper and of ours agree if both ends differ by no more than this part."""
 _FASTER = 1.05  # below it nothing is faster
-_TIMES = "\N{MULTIPLICATION SIGN}"
 
 Algorithm = Literal["switch", "ring", "halving-doubling", "gtopk-tree", "all-gather", "server"]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -149,7 +147,7 @@ class Timing(Measure):
     values_per_packet: Annotated[int, Field(ge=1, le=65535)] = 256
     window: Annotated[int, Field(ge=1)] = 512
 
-    def finding(self, context: Context) -> Finding:
+    def measure(self, context: Context) -> Finding:
         return timing(self, seed=context.options.seed, quick=context.options.quick)
 
 
@@ -597,8 +595,6 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
     sensitivity = _sensitivity(comparison, points[best])
     series, axes = _series(comparison, points, ratios)
     return Finding(
-        claim="",
-        paper_result="",
         setup=_setup(comparison),
         measured=f"{claim.subject} is {_span(ratios)} as fast as {claim.against}"
         + "".join(f", {_span(each)} as {label}" for label, each in _others(claim, rows).items())
@@ -664,17 +660,17 @@ def _criterion(claim: Timing) -> str:
         return f"the network takes at most {claim.most_network:.0%} everywhere"
     if claim.ends is not None:
         low, high = claim.ends
-        return f"from {low:g} to {high:g}{_TIMES}, both within {NEAR:.0%}"
+        return f"from {low:g} to {high:g}{TIMES}, both within {NEAR:.0%}"
     if claim.least is not None:
-        return f"at least {claim.least:g}{_TIMES} at one point"
+        return f"at least {claim.least:g}{TIMES} at one point"
     return ""
 
 
 def _span(ratios: Sequence[float]) -> str:
     low, high = min(ratios), max(ratios)
     if f"{low:.2f}" == f"{high:.2f}":
-        return f"{high:.2f}{_TIMES}"
-    return f"{low:.2f} to {high:.2f}{_TIMES}"
+        return f"{high:.2f}{TIMES}"
+    return f"{low:.2f} to {high:.2f}{TIMES}"
 
 
 def _reached(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -686,7 +682,7 @@ def _reached(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> str:
         if row["ratio"] >= claim.least:
             places.setdefault(row["model"], []).append(row["network"])
     named = [f"{model} at {', '.join(networks)}" for model, networks in places.items()]
-    return f"{claim.least:g}{_TIMES} is reached with {'; '.join(named)}; "
+    return f"{claim.least:g}{TIMES} is reached with {'; '.join(named)}; "
 
 
 def _described(row: Mapping[str, Any], claim: Timing) -> str:
@@ -701,7 +697,7 @@ def _described(row: Mapping[str, Any], claim: Timing) -> str:
 
     return (
         f"most with {row['model']}, {row['workers']} workers, {row['network']}: "
-        f"{parts(claim.against)}, {parts(claim.subject)}; {row['bound']:.2f}{_TIMES} if codecs "
+        f"{parts(claim.against)}, {parts(claim.subject)}; {row['bound']:.2f}{TIMES} if codecs "
         "took no time"
     )
 
@@ -712,7 +708,7 @@ def _sensitivity(comparison: Comparison, point: Point) -> dict[str, list[float]]
     found = {}
     names = ["codec", "compute"] if claim.of == "iteration" else ["codec"]
     for name in names:
-        found[f"{name} / 2 and {_TIMES} 2"] = [
+        found[f"{name} / 2 and {TIMES} 2"] = [
             comparison.taken(claim.against, point, **{name: factor}).seconds
             / comparison.taken(claim.subject, point, **{name: factor}).seconds
             for factor in (0.5, 2.0)

@@ -1,57 +1,270 @@
-"""Claims about what codecs send and remember: lossless sums, rates, memories, filters, batches.
-
-Trainings here have no network (``OfflineReducer``): the words are combined as a switch does.
-"""
+"""Claims about what codecs send and remember: bytes, growth, lossless sums, rates, memories."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from innet.core.errors import DivergedError, InputError
-from innet.core.settings import CodecDescription, Decay, Settings
-from innet.experiments.papers import Codecs, Measure, Workers
-from innet.records import Finding, Metric, Series
+from innet.allreduce.report import counted
+from innet.codecs import CodecSpec
+from innet.core.errors import InputError
+from innet.core.settings import CodecDescription, WorkerCount
+from innet.experiments.claim import (
+    TIMES,
+    Codecs,
+    Context,
+    Measure,
+    ModelMeasure,
+    OfflineMeasure,
+    Workers,
+    bars,
+    lines,
+    reached,
+)
+from innet.experiments.models.model import Data, Model
+from innet.experiments.offline import (
+    OfflineReducer,
+    batch_size,
+    gradients_of,
+    model_with_data,
+    selections,
+    steps_of,
+)
+from innet.experiments.training import by_type, make_collective
+from innet.records import Finding, Report
 
-if TYPE_CHECKING:
-    from innet.experiments.measurements import OfflineReducer
-    from innet.experiments.models.model import Model
-    from innet.experiments.papers import Context
-
-_TIMES = "\N{MULTIPLICATION SIGN}"
+_STEPS = 24  # of trainings without a network; the second half counts
+_REPEATS = 5  # of what is timed: the median counts
 
 Rate = Annotated[float, Field(gt=0)]
 
 
-class _OfModel(Measure):
-    """A measurement while a model trains.
+# ----------------------------------------------------------------------------
+# What grows with the number of workers.
+
+
+class _Growth(ModelMeasure):
+    """What grows with the number of workers, and what does not.
 
     Attributes:
-        model: a registered model's name.
-        workers: of that training.
+        codecs: codecs by label.
+        constant: the label of what does not grow.
     """
 
-    model: str
-    workers: Workers = 4
+    codecs: Codecs
+    constant: str
 
-    @property
-    def models(self) -> tuple[str, ...]:
-        return (self.model,)
+    def _grown(
+        self,
+        counts: Sequence[int],
+        rows: Mapping[str, Sequence[float]],
+        *,
+        setup: str,
+        what: str,
+        criterion: str,
+        others: float,
+        axis: str,
+    ) -> Finding:
+        """The finding: the constant does not grow, and others grow by this factor at least."""
+        growth = {label: row[-1] / row[0] for label, row in rows.items()}
+        return Finding(
+            setup=setup,
+            measured=f"from {counts[0]} to {counts[-1]} workers {what} "
+            + ", ".join(f"{ratio:.2f}{TIMES} ({label})" for label, ratio in growth.items()),
+            criterion=criterion,
+            holds=all(
+                ratio == 1 if label == self.constant else ratio >= others
+                for label, ratio in growth.items()
+            ),
+            direction=all(
+                growth[self.constant] < ratio
+                for label, ratio in growth.items()
+                if label != self.constant
+            ),
+            numbers={"growth": growth},
+            series=lines(counts, rows),
+            axes=("workers", axis),
+            logarithmic=("x", "y"),
+        )
+
+
+class BuildUp(_Growth):
+    """The union of the workers' selections, by the number of workers, on a training's gradients.
+
+    The model trains without a network for a few steps. The claim holds if the union of ``constant``
+    is the same for all counts, and those of the others at least double.
+
+    Attributes:
+        counts: numbers of workers.
+    """
+
+    kind: Literal["build-up"]
+    counts: Annotated[tuple[Workers, ...], Field(strict=False, min_length=1)]
+
+    def measure(self, context: Context) -> Finding:
+        model, data = model_with_data(self.model)
+        quick, seed = context.options.quick, context.options.seed
+        counts, steps = (self.counts[:4], 4) if quick else (self.counts, _STEPS)
+
+        def union(codec: CodecSpec, count: int) -> float:
+            _, seen = selections(model, data, codec, workers=count, steps=steps, seed=seed)
+            return statistics.fmean(seen)
+
+        unions = {
+            label: [union(codec, count) for count in counts] for label, codec in self.codecs.items()
+        }
+        found = self._grown(
+            counts,
+            unions,
+            setup=f"{model.title}, {steps} steps without a network; mean of the second half",
+            what="the union grows",
+            criterion=f"the union of {self.constant} does not grow, other ones at least double",
+            others=2.0,
+            axis="coordinates in the union",
+        )
+        first = {label: each[0] for label, each in unions.items()}
+        return found.model_copy(update={"numbers": {**found.numbers, "of_one_worker": first}})
+
+
+class Traffic(_Growth):
+    """Bytes of one worker in an all-reduce of a training's gradients, by the number of workers.
+
+    The claim holds where the bytes of ``constant`` are the same for all counts.
+
+    Attributes:
+        counts: numbers of workers.
+    """
+
+    kind: Literal["traffic"]
+    counts: Annotated[tuple[WorkerCount, ...], Field(strict=False, min_length=1)]
+
+    def measure(self, context: Context) -> Finding:
+        """Bytes of one worker, for gradients of the same parameters at all counts."""
+        model, data = model_with_data(self.model)
+        seed = context.options.seed
+        counts = self.counts[: 3 if context.options.quick else None]
+        gradients = gradients_of(model, data, max(counts), seed)
+        layers = tuple(model.shapes.values())
+        sent: dict[str, list[float]] = {label: [] for label in self.codecs}
+        for label, codec in self.codecs.items():
+            for count in counts:
+                collective = make_collective(workers=count, codec=codec, layers=layers, seed=seed)
+                for _ in range(2):  # a codec may know more about the union from the second time on
+                    _, report = collective.all_reduce(gradients[:count])
+                sent[label].append(float(report.bytes_sent))
+        return self._grown(
+            counts,
+            sent,
+            setup=f"{model.title}: the gradients of a step, over the built-in switch",
+            what="the bytes of each grow",
+            criterion=f"the bytes of {self.constant} do not grow",
+            others=0.0,
+            axis="bytes sent by each",
+        )
+
+
+# ----------------------------------------------------------------------------
+# Beside dense all-reduces.
+
+
+class Aggregation(Measure):
+    """Bytes and time of an all-reduce of sparse tensors over the switch, compared with ``dense``.
+
+    Attributes:
+        codecs: by label; "dense" is what the others are compared with.
+        elements: of each worker's tensor; a tenth in a quick run.
+        workers: how many.
+        density: share of the elements that are not zero.
+        overlap: whether they are at the same coordinates on all workers.
+        min_ratio: the claim holds if ``subject`` sends fewer bytes by at least this factor.
+        subject: a label.
+    """
+
+    kind: Literal["aggregation"]
+    codecs: Codecs
+    elements: Annotated[int, Field(ge=1000)]
+    workers: WorkerCount = 4
+    density: Annotated[float, Field(gt=0, le=1)]
+    overlap: bool
+    subject: str
+    min_ratio: Annotated[float, Field(ge=0)] = 0.0
+
+    def measure(self, context: Context) -> Finding:
+        """Bytes and seconds of all-reduces over the switch, in memory."""
+        quick, seed = context.options.quick, context.options.seed
+        size = self.elements // (10 if quick else 1)
+        tensors = list(_sparse(self, size, np.random.default_rng(seed)))
+        reports = {
+            label: _measured(codec, tensors, seed, 2 if quick else _REPEATS)
+            for label, codec in {"dense": "dense", **self.codecs}.items()
+        }
+        dense = reports.pop("dense")
+        rates = {
+            label: {"bytes": dense[0].bytes_sent / report.bytes_sent, "time": dense[1] / seconds}
+            for label, (report, seconds) in reports.items()
+        }
+        alike = "the same places" if self.overlap else "independent places"
+        ratio = rates[self.subject]["bytes"]
+        exact = all(report.exact for report, _ in reports.values())
+        return Finding(
+            setup=f"{self.workers} workers, {size:,} elements, {self.density * 100:g} % of them "
+            f"not zero, at {alike}; built-in switch, in memory, one core for all",
+            measured="; ".join(
+                f"{label}: {rate['bytes']:.2f}{TIMES} fewer bytes than dense, {rate['time']:.2f}"
+                f"{TIMES} as fast in memory"
+                for label, rate in rates.items()
+            )
+            + ("" if exact else "; NOT EXACT"),
+            criterion=f"{self.subject} sends at least {self.min_ratio:g}{TIMES} fewer bytes, "
+            "and the sums are exact"
+            if self.min_ratio
+            else "",
+            holds=ratio >= self.min_ratio and exact if self.min_ratio else None,
+            direction=ratio > 1,
+            numbers=rates,
+            series=bars({label: rate["bytes"] for label, rate in rates.items()}),
+            axes=("", "times fewer bytes than dense"),
+        )
+
+
+def _sparse(
+    measure: Aggregation, size: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.float32]]:
+    filled = max(1, round(measure.density * size))
+    shared = rng.choice(size, filled, replace=False)
+    for _ in range(measure.workers):
+        tensor = np.zeros(size, np.float32)
+        indices = shared if measure.overlap else rng.choice(size, filled, replace=False)
+        tensor[indices] = rng.standard_normal(filled, np.float32)
+        yield tensor
+
+
+def _measured(
+    codec: CodecSpec, tensors: list[NDArray[np.float32]], seed: int, repeats: int
+) -> tuple[Report, float]:
+    """The last report, and the median of the seconds after the first all-reduce, which compiles."""
+    collective = make_collective(workers=len(tensors), codec=codec, seed=seed)
+    seconds = []
+    for _ in range(repeats + 1):
+        _, report = collective.all_reduce(tensors)
+        codecs = report.workers * (report.seconds.encode + report.seconds.decode)
+        seconds.append(codecs + report.seconds.network)
+    return report, statistics.median(seconds[1:])
 
 
 # ----------------------------------------------------------------------------
 # Lossless sums.
 
 
-class Lossless(_OfModel):
+class Lossless(OfflineMeasure):
     """Which sums of a training's gradients are exact, and how many bytes they take.
 
     Attributes:
@@ -65,16 +278,10 @@ class Lossless(_OfModel):
     subject: str
     min_ratio: Rate = 1.0
 
-    def finding(self, context: Context) -> Finding:
-        from innet.experiments.measurements import (  # noqa: PLC0415 - take long
-            _gradients,
-            _model,
-        )
-        from innet.experiments.training import make_collective  # noqa: PLC0415 - likewise
-
+    def measure(self, context: Context) -> Finding:
         options = context.options
-        model, data = _model(self.model)
-        gradients = _gradients(model, data, self.workers, options.seed)
+        model, data = model_with_data(self.model)
+        gradients = gradients_of(model, data, self.workers, options.seed)
         exact = nearest_sums(gradients)
         plain = np.add.reduce(gradients)
         some = exact != 0
@@ -92,23 +299,17 @@ class Lossless(_OfModel):
         holds = subject["nearest"] == 1 and subject["compression"] >= self.min_ratio
         words = [
             f"{label} {each['nearest']:.1%}"
-            + (f", {each['compression']:.2f}{_TIMES} fewer bytes" if "compression" in each else "")
+            + (f", {each['compression']:.2f}{TIMES} fewer bytes" if "compression" in each else "")
             for label, each in shares.items()
         ]
         return Finding(
-            claim="",
-            paper_result="",
             setup=f"{model.title}: the gradients of a step, {self.workers} workers; "
             f"{int(some.sum()):,} sums that are not zero",
             measured="of these are the float32 nearest to the true sum: " + "; ".join(words),
-            criterion=f"{self.subject}: all, in at least {self.min_ratio:g}{_TIMES} fewer bytes",
-            holds=None if options.quick else holds,
+            criterion=f"{self.subject}: all, in at least {self.min_ratio:g}{TIMES} fewer bytes",
+            holds=holds,
             numbers=shares,
-            series=tuple(
-                Series(label=label, y=(each["compression"],))
-                for label, each in shares.items()
-                if "compression" in each
-            ),
+            series=bars({label: shares[label]["compression"] for label in self.codecs}),
             axes=("", "times fewer bytes than dense"),
         )
 
@@ -158,9 +359,7 @@ class WireRates(Measure):
     workers: Workers = 4
     rates: Annotated[dict[str, Rate], Field(min_length=1)]
 
-    def finding(self, context: Context) -> Finding:
-        from innet.experiments.training import make_collective  # noqa: PLC0415 - takes long
-
+    def measure(self, context: Context) -> Finding:
         options = context.options
         size = self.elements // (10 if options.quick else 1)
         rng = np.random.default_rng(options.seed)
@@ -172,20 +371,13 @@ class WireRates(Measure):
             found[rate] = report.compression
         nominal = tuple(float(rate) for rate in self.rates)
         return Finding(
-            claim="",
-            paper_result="",
             setup=f"{size:,} normal numbers, {self.workers} workers, over the built-in switch",
-            measured="; ".join(f"rate {rate}: {each:.1f}{_TIMES}" for rate, each in found.items()),
+            measured="; ".join(f"rate {rate}: {each:.1f}{TIMES}" for rate, each in found.items()),
             criterion="at least "
-            + ", ".join(f"{least:g}{_TIMES} for {rate}" for rate, least in self.rates.items()),
-            holds=None
-            if options.quick
-            else all(found[rate] >= least for rate, least in self.rates.items()),
+            + ", ".join(f"{least:g}{TIMES} for {rate}" for rate, least in self.rates.items()),
+            holds=reached(found, self.rates),
             numbers=found,
-            series=(
-                Series(label="on the wire", x=nominal, y=tuple(found.values())),
-                Series(label="as named", x=nominal, y=nominal),
-            ),
+            series=lines(nominal, {"on the wire": tuple(found.values()), "as named": nominal}),
             axes=("rate", "times fewer bytes than dense"),
             logarithmic=("x", "y"),
         )
@@ -195,7 +387,7 @@ class WireRates(Measure):
 # AdaComp's own counting, by type of layer.
 
 
-class ElementRates(_OfModel):
+class ElementRates(OfflineMeasure):
     """Compression by layer type, as AdaComp's paper counts it, over a training.
 
     A layer of n elements of which m are sent has the rate 32 · n / (b · m): b is 8 bits for bins of
@@ -214,16 +406,11 @@ class ElementRates(_OfModel):
     epochs: Annotated[int, Field(ge=1)] = 2
     published: dict[str, Rate] = Field(default_factory=dict)
 
-    def finding(self, context: Context) -> Finding:
-        from innet.allreduce.report import counted  # noqa: PLC0415 - it brings Numba
-        from innet.experiments.measurements import OfflineReducer, _model  # noqa: PLC0415
-        from innet.experiments.training import by_type  # noqa: PLC0415 - takes long
-
+    def measure(self, context: Context) -> Finding:
         options = context.options
-        model, data = _model(self.model)
-        reducer = OfflineReducer(
-            self.codec, self.workers, tuple(model.shapes.values()), options.seed
-        )
+        model, data = model_with_data(self.model)
+        layers = tuple(model.shapes.values())
+        reducer = OfflineReducer(self.codec, self.workers, layers, options.seed)
         per_epoch: list[dict[str, float]] = []
         sent: dict[str, int] = {}  # bits of an epoch
         dense: dict[str, int] = {}  # elements of a step
@@ -242,10 +429,9 @@ class ElementRates(_OfModel):
                 sent[kind] = sent.get(kind, 0) + each
             return total, None
 
-        steps, epoch = _steps(self, model, len(data.train), options.quick)
-        training = _training(
-            model, data, reduce, workers=self.workers, steps=steps, seed=options.seed
-        )
+        workers = self.workers
+        steps, epoch = _steps(model, data, workers, self.epochs, quick=options.quick)
+        training = steps_of(model, data, reduce, workers=workers, steps=steps, seed=options.seed)
         for step, _ in enumerate(training, 1):
             if step % epoch == 0:
                 per_epoch.append(
@@ -255,36 +441,27 @@ class ElementRates(_OfModel):
                     }
                 )
                 sent.clear()
-        words = reducer.words
         overall = {
             kind: statistics.fmean(each[kind] for each in per_epoch) for kind in per_epoch[0]
         }
-        wire = model.size * steps / words
+        wire = model.size * steps / reducer.words
         return Finding(
-            claim="",
-            paper_result="",
             setup=f"{model.title}, {self.workers} workers, {len(per_epoch)} epochs without a "
             "network; 8 bits for each element sent of bins up to 64, else 16",
             measured=", ".join(
-                f"{kind} {rate:.0f}{_TIMES} ({min(e[kind] for e in per_epoch):.0f} to "
+                f"{kind} {rate:.0f}{TIMES} ({min(e[kind] for e in per_epoch):.0f} to "
                 f"{max(e[kind] for e in per_epoch):.0f})"
                 for kind, rate in overall.items()
             )
-            + f"; words to the switch: {wire:.1f}{_TIMES} fewer than dense",
+            + f"; words to the switch: {wire:.1f}{TIMES} fewer than dense",
             criterion=", ".join(
-                f"{kind} at least {rate:g}{_TIMES}" for kind, rate in self.published.items()
+                f"{kind} at least {rate:g}{TIMES}" for kind, rate in self.published.items()
             ),
-            holds=None
-            if options.quick or not self.published
-            else all(overall[kind] >= rate for kind, rate in self.published.items()),
+            holds=reached(overall, self.published),
             numbers={"by_type": overall, "by_epoch": per_epoch, "words": wire},
-            series=tuple(
-                Series(
-                    label=kind,
-                    x=tuple(range(1, len(per_epoch) + 1)),
-                    y=tuple(each[kind] for each in per_epoch),
-                )
-                for kind in overall
+            series=lines(
+                range(1, len(per_epoch) + 1),
+                {kind: [each[kind] for each in per_epoch] for kind in overall},
             ),
             axes=("epoch", "times fewer bits, as the paper counts"),
             logarithmic=("y",),
@@ -292,10 +469,10 @@ class ElementRates(_OfModel):
 
 
 # ----------------------------------------------------------------------------
-# ScaleCom: similar memories, the filter, large batches.
+# ScaleCom's memories.
 
 
-class Similarity(_OfModel):
+class Similarity(OfflineMeasure):
     """Cosine of the workers' memories, of each two, over the second half of a training.
 
     Attributes:
@@ -307,29 +484,24 @@ class Similarity(_OfModel):
     codec: CodecDescription = "scalecom"
     least: Annotated[float, Field(ge=-1, le=1)] = 0.5
 
-    def finding(self, context: Context) -> Finding:
-        from innet.experiments.measurements import OfflineReducer, _model  # noqa: PLC0415
-
+    def measure(self, context: Context) -> Finding:
         options = context.options
-        model, data = _model(self.model)
+        model, data = model_with_data(self.model)
         layers = tuple(model.shapes.values())
         reducer = OfflineReducer(self.codec, self.workers, layers, options.seed)
-        steps, _ = _steps(self, model, len(data.train), options.quick)
-        training = _training(
-            model, data, reducer, workers=self.workers, steps=steps, seed=options.seed
-        )
+        workers = self.workers
+        steps, _ = _steps(model, data, workers, 1, quick=options.quick)
+        training = steps_of(model, data, reducer, workers=workers, steps=steps, seed=options.seed)
         seen = [_mean_cosine(reducer) for _ in training]
         second = seen[len(seen) // 2 :]
         mean = statistics.fmean(second)
         return Finding(
-            claim="",
-            paper_result="",
             setup=f"{model.title}, {self.workers} workers, an epoch without a network; second half",
             measured=f"mean cosine {mean:.2f} (of a step {min(second):.2f} to {max(second):.2f})",
             criterion=f"at least {self.least:g}",
-            holds=None if options.quick else mean >= self.least,
+            holds=mean >= self.least,
             numbers={"mean": mean, "least": min(second), "most": max(second)},
-            series=(Series(label=self.model, x=tuple(range(1, len(seen) + 1)), y=tuple(seen)),),
+            series=lines(range(1, len(seen) + 1), {self.model: seen}),
             axes=("iteration", "cosine of two workers' memories"),
         )
 
@@ -344,139 +516,7 @@ def _mean_cosine(reducer: OfflineReducer) -> float:
     )
 
 
-class Variant(Settings):
-    """A training of ``Variants``.
-
-    Attributes:
-        codec: None for plain sums.
-        batch: factor of the batch size.
-        rate: factor of the learning rate.
-        warmup: share of the steps in which the learning rate rises to that.
-    """
-
-    codec: CodecDescription | None = None
-    batch: Annotated[int, Field(ge=1)] = 1
-    rate: Rate = 1.0
-    warmup: Annotated[float, Field(ge=0, le=1)] = 0.0
-
-
-class Variants(_OfModel):
-    """Final scores of trainings that differ in codec, batch and learning rate.
-
-    Attributes:
-        methods: by label.
-        epochs: of all of them; by default the recipe's.
-        decay: of the learning rate, after ``innet.experiments.training.Schedule``.
-        learns: the claim holds only if ``reference`` itself is at most so much worse than the first
-            method. A codec that follows plain sums into a collapse shows nothing.
-        subject: the claim holds if this one's score is at most ``max_score_drop`` worse than
-        reference: this one's: percentage points of a share, per cent of other scores.
-        max_score_drop: see above; negative if it must be better.
-    """
-
-    kind: Literal["variants"]
-    methods: Annotated[dict[str, Variant], Field(min_length=2)]
-    epochs: Annotated[int, Field(ge=1)] | None = None
-    decay: Decay = "constant"
-    learns: Annotated[float, Field(ge=0)] | None = None
-    subject: str
-    reference: str
-    max_score_drop: float
-
-    def finding(self, context: Context) -> Finding:
-        from innet.experiments.measurements import OfflineReducer, _model  # noqa: PLC0415
-        from innet.experiments.training import Schedule, one_thread, plain_sum, train  # noqa: PLC0415
-
-        options = context.options
-        model, data = _model(self.model)
-        scores: dict[str, list[float]] = {}
-        for label, variant in self.methods.items():
-            batch = variant.batch * model.recipe.batch_size
-            steps = len(data.train) // (batch * self.workers)
-            steps = 4 if options.quick else steps * (self.epochs or model.recipe.epochs)
-            rate = variant.rate * model.recipe.learning_rate
-            schedule = Schedule(
-                self.workers,
-                steps,
-                batch,
-                rate,
-                model.recipe.momentum,
-                decay=self.decay,
-                warmup=round(variant.warmup * steps),
-            )
-            layers = tuple(model.shapes.values())
-            for seed in range(options.seed, options.seed + (1 if options.quick else options.seeds)):
-                reduce: Any = plain_sum
-                if variant.codec is not None:
-                    reduce = OfflineReducer(variant.codec, self.workers, layers, seed)
-                last = math.nan
-                try:
-                    with one_thread():
-                        for step in train(schedule, model, data, reduce, seed):
-                            last = step.score if step.score is not None else last
-                except DivergedError:
-                    last = math.inf
-                scores.setdefault(label, []).append(last)
-        means = {label: statistics.fmean(each) for label, each in scores.items()}
-        holds = math.isfinite(means[self.subject]) and (
-            _drop(model.metric, means[self.reference], means[self.subject]) <= self.max_score_drop
-        )
-        first = next(iter(self.methods))
-        criterion = f"{self.subject} at most {self.max_score_drop:g} worse than {self.reference}"
-        if self.learns is not None:
-            criterion += f", which is at most {self.learns:g} worse than {first}"
-            reference = means[self.reference]
-            holds = holds and math.isfinite(reference)
-            holds = holds and _drop(model.metric, means[first], reference) <= self.learns
-        return Finding(
-            claim="",
-            paper_result="",
-            setup=f"{model.title}, {self.workers} workers, {self.epochs or model.recipe.epochs} "
-            f"epochs without a network; {len(next(iter(scores.values())))} seeds",
-            measured=f"{model.metric.name}: "
-            + "; ".join(f"{label} {_said(each)}" for label, each in scores.items()),
-            criterion=criterion,
-            holds=None if options.quick else holds,
-            numbers={label: [_finite(one) for one in each] for label, each in scores.items()},
-        )
-
-
-def _drop(metric: Metric, reference: float, score: float) -> float:
-    """How much worse: points of a share, per cent of another number; negative where better."""
-    worse = reference - score if metric.higher_is_better else score - reference
-    return 100 * worse if metric.unit == "share" else 100 * worse / reference
-
-
-def _said(scores: list[float]) -> str:
-    if not all(map(math.isfinite, scores)):
-        return "diverges"
-    spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
-    return f"{statistics.fmean(scores):.4g} ± {spread:.2g}"
-
-
-def _finite(score: float) -> float | None:
-    return score if math.isfinite(score) else None
-
-
-# ----------------------------------------------------------------------------
-
-
-def _steps(measure: Any, model: Model, samples: int, quick: bool) -> tuple[int, int]:
-    """Steps of the training, and of an epoch of it."""
-    batch = min(model.recipe.batch_size, samples // measure.workers)
-    epoch = samples // (batch * measure.workers)
-    return (8, 4) if quick else (epoch * getattr(measure, "epochs", 1), epoch)
-
-
-def _training(
-    model: Model, data: Any, reduce: Any, *, workers: int, steps: int, seed: int
-) -> Iterator[object]:
-    """The steps of a training of the model's recipe, without its scores."""
-    from innet.experiments.models.model import Data  # noqa: PLC0415 - takes long
-    from innet.experiments.training import Schedule, one_thread, train  # noqa: PLC0415
-
-    batch = min(model.recipe.batch_size, len(data.train) // workers)
-    schedule = Schedule(workers, steps, batch, model.recipe.learning_rate, model.recipe.momentum)
-    few = Data(data.train, data.test.take(np.arange(1)))  # the score does not matter
-    with one_thread():
-        yield from train(schedule, model, few, reduce, seed)
+def _steps(model: Model, data: Data, workers: int, epochs: int, *, quick: bool) -> tuple[int, int]:
+    """Steps of a training of so many epochs, and of one of them."""
+    epoch = len(data.train) // (batch_size(model, data, workers) * workers)
+    return (8, 4) if quick else (epoch * epochs, epoch)

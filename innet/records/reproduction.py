@@ -35,8 +35,8 @@ class Finding(Frozen):
     """A claim, and what was measured here.
 
     Attributes:
-        claim: what the paper says, in our words.
-        paper_result: the paper's numbers and set-up.
+        claim: what the paper says, in our words; "" until a measurement is put beside its claim.
+        paper_result: the paper's numbers and set-up; likewise.
         setup: ours.
         measured: what was measured, in words.
         criterion: what had to be seen for the claim to hold here, written down before; "" for none.
@@ -52,8 +52,8 @@ class Finding(Frozen):
         key: digest of what was measured; a finding of the same key need not be measured again.
     """
 
-    claim: str
-    paper_result: str
+    claim: str = ""
+    paper_result: str = ""
     setup: str
     measured: str
     criterion: str = ""

@@ -7,10 +7,11 @@ import pytest
 
 from innet.core.settings import validate
 from innet.experiments import selection_claims
+from innet.experiments.claim import Context, ReproduceOptions
 from innet.experiments.comparison import Store
-from innet.experiments.convergence_claims import Convergence
-from innet.experiments.papers import Context, ReproduceOptions, paper_of
+from innet.experiments.papers import paper_of
 from innet.experiments.selection_claims import PublishedSelectionTime, SelectionQuality
+from innet.experiments.training_claims import Convergence
 
 TOPK = {"preset": "topk", "carrier": "dense"}
 

@@ -19,27 +19,22 @@ from innet.codecs import build_codec
 from innet.codecs.presets import PRESETS
 from innet.core.errors import ConfigError, DivergedError, InputError, UnknownNameError
 from innet.core.settings import validate
-from innet.experiments import measurements, reproduce
-from innet.experiments.measurements import OfflineReducer
+from innet.experiments import reproduce, selection_claims, traffic_claims, training_claims
+from innet.experiments.claim import KINDS, Context, Measure, Paper, ReproduceOptions
 from innet.experiments.models.model import MODELS
-from innet.experiments.papers import (
-    KINDS,
-    Aggregation,
-    BuildUp,
-    Measure,
-    Paper,
-    SelectionRatio,
-    SelectionTime,
-    Traffic,
-    Training,
-    paper_of,
-    papers,
-)
+from innet.experiments.offline import OfflineReducer
+from innet.experiments.papers import paper_of, papers
 from innet.experiments.plots import reproduction_figure
+from innet.experiments.selection_claims import SelectionRatio, SelectionTime
 from innet.experiments.tables import reproduction_table
+from innet.experiments.traffic_claims import Aggregation, BuildUp, Traffic
+from innet.experiments.training_claims import Training
 from innet.records import PERPLEXITY, Finding, ReproductionRecord
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FULL, QUICK = (
+    Context(paper_of("topk"), ReproduceOptions(quick=quick), None) for quick in (False, True)
+)
 TOPK = {"preset": "topk", "selector": {"ratio": 0.01}, "carrier": "dense"}
 SHARED = {"preset": "scalecom", "selector": {"rate": 100, "exact": True, "first_dense": False}}
 
@@ -137,13 +132,11 @@ class Weather(Measure):
     degrees: int
     measured: ClassVar[list[int]] = []
 
-    def finding(self, context):
+    def measure(self, context):
         self.measured.append(self.degrees)
         if self.degrees < -273:
             raise InputError("it is too cold")
         return Finding(
-            claim="",
-            paper_result="",
             setup="outside",
             measured=f"{self.degrees}",
             holds=self.degrees > 30,
@@ -260,23 +253,23 @@ def test_offline_sums_are_those_of_the_collective():
 
 
 def test_the_union_of_topk_builds_up_and_a_shared_one_does_not(monkeypatch):
-    monkeypatch.setattr(measurements, "_STEPS", 2)
+    monkeypatch.setattr(traffic_claims, "_STEPS", 2)
     codecs = {"topk": TOPK, "scalecom": SHARED}
     measure = BuildUp(
         kind="build-up", model="digits-cnn", counts=(1, 4, 16), codecs=codecs, constant="scalecom"
     )
-    found = measurements.build_up(measure, seed=0, quick=False)
+    found = measure.finding(FULL)
     assert found.holds is True
     assert found.numbers["growth"]["scalecom"] == 1
     assert found.numbers["growth"]["topk"] > 4
     assert [series.x for series in found.series] == [(1, 4, 16)] * 2
     wrong = measure.model_copy(update={"constant": "topk"})
-    assert measurements.build_up(wrong, seed=0, quick=False).holds is False
-    assert measurements.build_up(measure, seed=0, quick=True).holds is None
+    assert wrong.finding(FULL).holds is False
+    assert measure.finding(QUICK).holds is None
 
 
 def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
-    monkeypatch.setattr(measurements, "_STEPS", 1)
+    monkeypatch.setattr(selection_claims, "_STEPS", 4)
     measure = SelectionRatio(
         kind="selection-ratio",
         model="digits-cnn",
@@ -285,13 +278,13 @@ def test_selected_shares_are_compared_with_the_wanted(monkeypatch):
         targets=(0.01, 0.1),
         within=1.01,
     )
-    found = measurements.selection_ratio(measure, seed=0, quick=False)
+    found = measure.finding(FULL)
     assert found.holds is True  # top-k selects exactly what is wanted, rounded down
     assert found.numbers["topk"] == pytest.approx({"0.01": 1, "0.1": 1}, rel=2e-3)
     threshold = measure.model_copy(update={"codecs": {"sidco-e": "sidco-e"}})
-    assert measurements.selection_ratio(threshold, seed=0, quick=False).holds is False
-    monkeypatch.setattr(measurements, "_selections", lambda *_, **__: ([1], [1]))  # far too few
-    assert measurements.selection_ratio(measure, seed=0, quick=False).holds is False
+    assert threshold.finding(FULL).holds is False
+    monkeypatch.setattr(selection_claims, "selections", lambda *_, **__: ([1], [1]))  # far too few
+    assert measure.finding(FULL).holds is False
 
 
 def test_times_are_of_the_same_gradient_side_by_side():
@@ -303,13 +296,11 @@ def test_times_are_of_the_same_gradient_side_by_side():
         subject="topk",
         min_ratio={"threshold": 1e9},
     )
-    found = measurements.selection_time(measure, seed=0, quick=False)
+    found = measure.finding(FULL)
     assert found.holds is False
     assert found.numbers["ratios"]["topk"] == 1
     assert all(seconds > 0 for seconds in found.numbers["seconds"].values())
-    assert measurements.selection_time(measure, seed=0, quick=True).setup.startswith(
-        "2,000 elements"
-    )
+    assert measure.finding(QUICK).setup.startswith("2,000 elements")
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -324,7 +315,7 @@ def test_bytes_are_compared_with_dense_ones(overlap):
         subject="lhc",
         min_ratio=10.0,
     )
-    found = measurements.aggregation(measure, seed=0, quick=False)
+    found = measure.finding(FULL)
     assert found.holds is overlap  # four times as many are in the union where places differ
     assert found.numbers["lhc"]["bytes"] > 2
 
@@ -337,7 +328,7 @@ def test_bytes_by_the_number_of_workers():
         codecs={"scalecom": "scalecom", "topk": {"preset": "topk"}},
         constant="scalecom",
     )
-    found = measurements.traffic(measure, seed=0, quick=False)
+    found = measure.finding(FULL)
     assert found.holds is True
     assert found.numbers["growth"]["topk"] > 2
 
@@ -346,14 +337,10 @@ class TestComparing:
     def test_worse_is_positive_whatever_the_metric(self):
         accuracy, perplexity = a_run().metric, PERPLEXITY
 
-        def run(score):
-            steps = [a_run().steps[0].model_copy(update={"score": score})]
-            return a_run(steps=steps)
-
-        assert measurements._lost(accuracy, run(0.9), run(0.88)) == pytest.approx(2)
-        assert measurements._lost(accuracy, run(0.9), run(0.95)) == pytest.approx(-5)
-        assert measurements._lost(perplexity, run(4.0), run(5.0)) == pytest.approx(25)
-        assert measurements._lost(perplexity, run(4.0), run(3.0)) == pytest.approx(-25)
+        assert training_claims._drop(accuracy, 0.9, 0.88) == pytest.approx(2)
+        assert training_claims._drop(accuracy, 0.9, 0.95) == pytest.approx(-5)
+        assert training_claims._drop(perplexity, 4.0, 5.0) == pytest.approx(25)
+        assert training_claims._drop(perplexity, 4.0, 3.0) == pytest.approx(-25)
 
     @pytest.mark.parametrize(
         ("max_score_drop", "min_compression", "holds"),
@@ -370,8 +357,7 @@ class TestComparing:
 
         changes = {"max_score_drop": max_score_drop, "min_compression": min_compression}
         measure = validate(Training, TRAINED | changes)
-        options = reproduce.ReproduceOptions()
-        found = measurements._compared(measure, [run(0.9)], [run(0.88)], "a model", options)
+        found = measure._compared([run(0.9)], [run(0.88)], "a model")
         assert found.holds is holds
         assert ("fewer bytes" in found.criterion) is (min_compression > 0)
 
@@ -426,12 +412,12 @@ class TestComparing:
         assert 0.01 < found.numbers["selected"] < most
 
     def test_a_training_that_diverges_is_a_finding(self, tmp_path, monkeypatch):
-        def runs(measure, spec, context, *, plain):
+        def runs(measure, spec, context, *, plain=False, schedule):
             if plain:
                 return []
             raise DivergedError("the training diverged: the loss of iteration 3 is nan.")
 
-        monkeypatch.setattr(measurements, "_runs", runs)
+        monkeypatch.setattr(training_claims, "_runs", runs)
         paper = A_PAPER | {"claims": A_PAPER["claims"][:1]}
         monkeypatch.setattr(reproduce, "paper_of", lambda _: validate(Paper, paper))
         record, _ = reproduce.run(

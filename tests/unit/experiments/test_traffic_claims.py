@@ -12,17 +12,18 @@ from support import gradients
 
 from innet.core.errors import InputError
 from innet.core.settings import validate
+from innet.experiments.claim import Context, ReproduceOptions
 from innet.experiments.models.model import model_of
-from innet.experiments.papers import Context, ReproduceOptions, paper_of
+from innet.experiments.papers import paper_of
 from innet.experiments.traffic_claims import (
     ElementRates,
     Lossless,
     Similarity,
-    Variants,
     WireRates,
     nearest_sums,
 )
 from innet.experiments.training import by_type
+from innet.experiments.training_claims import Variants
 
 QUICK = Context(paper_of("lhc"), ReproduceOptions(quick=True), None)
 FULL = Context(paper_of("lhc"), ReproduceOptions(seeds=1), None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product, zip_longest
 from statistics import median
@@ -427,10 +427,6 @@ class Taken:
     decode: float
     seconds: float
 
-    def named(self) -> dict[str, float]:
-        """By name, for a record."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 class Comparison:
     """The points of a claim."""
@@ -517,6 +513,14 @@ class Comparison:
             seconds=float(times.end[0]),
         )
 
+    def ratio(self, point: Point, **factors: float) -> float:
+        """The time of ``against`` divided by the subject's; the factors are those of ``taken``."""
+        other, subject = (
+            self.taken(label, point, **factors).seconds
+            for label in (self.claim.against, self.claim.subject)
+        )
+        return other / subject
+
     def _parts(
         self, model: str, work: Workload, first: int, last: int
     ) -> list[tuple[Support | None, int]]:
@@ -583,15 +587,14 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
                 "workers": point.workers,
                 "ratio": ratios[-1],
                 # With codecs that take no time: what the bytes allow.
-                "bound": comparison.taken(claim.against, point, codec=0).seconds
-                / comparison.taken(claim.subject, point, codec=0).seconds,
-                "methods": {label: taken.named() for label, taken in found.items()},
+                "bound": comparison.ratio(point, codec=0),
+                "methods": {label: asdict(taken) for label, taken in found.items()},
             }
         )
     best = int(np.argmax(ratios))
     networks = {label: _network_shares(rows, label) for label in (claim.subject, claim.against)}
-    near, faster = _judged(claim, ratios, networks)
-    judged = bool(_criterion(claim)) and not quick
+    criterion, near, faster = _judge(claim, ratios, networks)
+    judged = bool(criterion) and not quick
     sensitivity = _sensitivity(comparison, points[best])
     series, axes = _series(comparison, points, ratios)
     return Finding(
@@ -611,7 +614,7 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
         )
         + ", ".join(f"{name} {_span(each)}" for name, each in sensitivity.items())
         + " there",
-        criterion=_criterion(claim),
+        criterion=criterion,
         holds=near if judged else None,
         direction=faster if judged else None,
         numbers={"points": rows, "sensitivity": sensitivity},
@@ -638,32 +641,24 @@ def _others(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
     }
 
 
-def _judged(
+def _judge(
     claim: Timing, ratios: Sequence[float], networks: Mapping[str, Sequence[float]]
-) -> tuple[bool, bool]:
-    """Whether the criterion is met, and whether the effect has the paper's direction."""
+) -> tuple[str, bool, bool]:
+    """The criterion, whether it is met, and whether the effect has the paper's direction."""
     low, high = min(ratios), max(ratios)
     if claim.most_network is not None:
-        near = max(networks[claim.subject]) <= claim.most_network
-        faster = max(networks[claim.subject]) < max(networks[claim.against])
-    elif claim.ends is not None:
-        near = abs(low / claim.ends[0] - 1) <= NEAR and abs(high / claim.ends[1] - 1) <= NEAR
-        faster = median(ratios) >= _FASTER
-    else:
-        near = claim.least is not None and high >= claim.least
-        faster = high >= _FASTER
-    return near, faster
-
-
-def _criterion(claim: Timing) -> str:
-    if claim.most_network is not None:
-        return f"the network takes at most {claim.most_network:.0%} everywhere"
+        most, other = max(networks[claim.subject]), max(networks[claim.against])
+        criterion = f"the network takes at most {claim.most_network:.0%} everywhere"
+        return criterion, most <= claim.most_network, most < other
     if claim.ends is not None:
-        low, high = claim.ends
-        return f"from {low:g} to {high:g}{TIMES}, both within {NEAR:.0%}"
+        least, largest = claim.ends
+        criterion = f"from {least:g} to {largest:g}{TIMES}, both within {NEAR:.0%}"
+        near = abs(low / least - 1) <= NEAR and abs(high / largest - 1) <= NEAR
+        return criterion, near, median(ratios) >= _FASTER
     if claim.least is not None:
-        return f"at least {claim.least:g}{TIMES} at one point"
-    return ""
+        criterion = f"at least {claim.least:g}{TIMES} at one point"
+        return criterion, high >= claim.least, high >= _FASTER
+    return "", False, False
 
 
 def _span(ratios: Sequence[float]) -> str:
@@ -704,16 +699,13 @@ def _described(row: Mapping[str, Any], claim: Timing) -> str:
 
 def _sensitivity(comparison: Comparison, point: Point) -> dict[str, list[float]]:
     """The ratio at a point with half and twice of the assumed times."""
-    claim = comparison.claim
-    found = {}
-    names = ["codec", "compute"] if claim.of == "iteration" else ["codec"]
-    for name in names:
-        found[f"{name} / 2 and {TIMES} 2"] = [
-            comparison.taken(claim.against, point, **{name: factor}).seconds
-            / comparison.taken(claim.subject, point, **{name: factor}).seconds
-            for factor in (0.5, 2.0)
+    names = ("codec", "compute") if comparison.claim.of == "iteration" else ("codec",)
+    return {
+        f"{name} / 2 and {TIMES} 2": [
+            comparison.ratio(point, **{name: factor}) for factor in (0.5, 2.0)
         ]
-    return found
+        for name in names
+    }
 
 
 def _setup(comparison: Comparison) -> str:

@@ -132,18 +132,20 @@ def write(tensor: torch.Tensor, values: torch.Tensor) -> None:
     Raises:
         InputError: such elements have different values.
     """
-    tensor = tensor.detach()
-    for dimension in range(tensor.dim()):
-        if tensor.stride(dimension) == 0 and tensor.size(dimension) > 1:
-            tensor, first = tensor.narrow(dimension, 0, 1), values.narrow(dimension, 0, 1)
-            if not bool((values.eq(first) | values.isnan() & first.isnan()).all()):
-                raise InputError(
-                    f"the result for a tensor of shape {tuple(values.shape)}, which was expanded, "
-                    "has different values for elements that share memory; give a tensor with "
-                    "elements of its own (contiguous)."
-                )
-            values = first
-    tensor.copy_(values)
+    # One that was made in inference mode is changed in that mode only, which is a thread's own.
+    with torch.inference_mode(tensor.is_inference()):
+        tensor = tensor.detach()
+        for dimension in range(tensor.dim()):
+            if tensor.stride(dimension) == 0 and tensor.size(dimension) > 1:
+                tensor, first = tensor.narrow(dimension, 0, 1), values.narrow(dimension, 0, 1)
+                if not bool((values.eq(first) | values.isnan() & first.isnan()).all()):
+                    raise InputError(
+                        f"the result for a tensor of shape {tuple(values.shape)}, which was "
+                        "expanded, has different values for elements that share memory; give a "
+                        "tensor with elements of its own (contiguous)."
+                    )
+                values = first
+        tensor.copy_(values)
 
 
 def check_writable(tensor: torch.Tensor) -> None:

@@ -177,6 +177,58 @@ def all_reduces_of_odd_tensors(group):
 
 
 @check
+def tensors_of_inference_mode_and_parameters(group):
+    ranks = dist.get_world_size()
+    with torch.inference_mode():
+        for dtype in (torch.float32, torch.bfloat16, torch.float64):
+            for layout in LAYOUTS:
+                tensor, whole = laid_out(torch.ones(SHAPE, dtype=dtype), layout)
+                dist.all_reduce(tensor, group=group)
+                assert_holds(tensor, whole, torch.full(SHAPE, ranks, dtype=dtype), layout)
+            one = torch.ones(1, dtype=dtype).expand(3)
+            dist.all_reduce(one, group=group)
+            assert one.tolist() == [ranks] * 3
+        infinite = torch.full((6,), math.inf)[::2]
+        dist.all_reduce(infinite, group=group)
+        assert infinite.tolist() == [math.inf] * 3
+        dist.broadcast(infinite, src=0, group=group)
+    parameter = torch.nn.Parameter(torch.ones(4, 2))
+    dist.all_reduce(parameter.T, group=group)
+    assert torch.equal(parameter, torch.full((4, 2), float(ranks)))
+
+
+@check
+def groups_of_one_rank_have_callbacks_too(group):
+    for rank in range(dist.get_world_size()):
+        alone = dist.new_group([rank], backend="innet")
+        if rank == dist.get_rank():
+            work = dist.all_reduce(torch.ones(6)[::2], group=alone, async_op=True)
+            inner = lambda _, alone=alone: dist.all_reduce(torch.ones(2), group=alone) or 5  # noqa: E731
+            assert work.get_future().then(inner).wait() == 5
+            assert work.wait()
+    del group
+
+
+@check
+def callbacks_of_two_groups_wait_for_each_other(group):
+    other, ranks, futures = dist.new_group(backend="innet"), dist.get_world_size(), []
+
+    def then_over(next_group):
+        def sum_again(done):
+            work = dist.all_reduce(done.value()[0], group=next_group, async_op=True)
+            return work.get_future().wait()[0][0].item()
+
+        return sum_again
+
+    for _ in range(5):
+        for first, second in ((group, other), (other, group)):
+            work = dist.all_reduce(torch.ones(3), group=first, async_op=True)
+            futures.append(work.get_future().then(then_over(second)))
+    assert [future.wait() for future in futures] == [float(ranks**2)] * 10
+    dist.destroy_process_group(other)
+
+
+@check
 def coalesced_all_reduces_of_views(group):
     rank = dist.get_rank()
     for dtype in (torch.float32, torch.float64):

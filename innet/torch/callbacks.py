@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-_PATIENCE = 1.0  # seconds that a future waits for those before it, and for their callbacks
+_PATIENCE = 5.0  # seconds that a future waits for those before it, and for their callbacks
 _REST = 10.0  # seconds after which a thread without work ends
 
 
@@ -51,7 +51,7 @@ class CallbackThreads:
     one after the other, on all workers.
 
     Work that a callback begins is completed while that callback runs. A future waits for those
-    before it and for their callbacks for a second: one of them may be waiting for it.
+    before it and for their callbacks for five seconds: one of them may be waiting for it.
     """
 
     def __init__(self) -> None:
@@ -167,4 +167,4 @@ class CallbackThreads:
                 if not self._queue and now >= until:
                     self._idle -= 1
                     return None
-                self._condition.wait(_PATIENCE / 4 if self._queue else until - now)
+                self._condition.wait(_PATIENCE / 20 if self._queue else until - now)

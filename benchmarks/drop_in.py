@@ -95,7 +95,7 @@ def _words(name: str, ports: tuple[str, str], port: int) -> list[str]:
     options += ["--notifications-addr", f"ipc:///tmp/innet-{port}.ipc"]  # else that of all switches
     if name == "simple_switch":
         return [str(find_simple_switch(None)[0]), *options, "-L", "off", str(PROGRAM)]
-    module = [sys.executable, "-m", "innet.processes.start_switch"]
+    module = [sys.executable, "-m", "innet.simple_switch.start"]
     return [*module, *options, "--engine", "jit", str(PROGRAM)]
 
 
@@ -108,7 +108,7 @@ def forward(interfaces: list[str]) -> None:
 
 @njit(cache=True, nogil=True)
 def _forward(ports: CompiledPorts, until: float) -> None:
-    """What innet's switch does (``innet.processes.port_forwarding``), without a program."""
+    """What innet's switch does (``innet.simple_switch.port_forwarding``), without a program."""
     words = np.zeros(4, np.int64)
     while True:
         left = until - monotonic(words)

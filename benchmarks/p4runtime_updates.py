@@ -63,7 +63,7 @@ def running(interfaces: tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
     """A switch process; its id and the address of its gRPC server."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         address = f"127.0.0.1:{sock.getsockname()[1]}"
-    words = [sys.executable, "-m", "innet.processes.simple_switch_grpc", "--no-p4"]
+    words = [sys.executable, "-m", "innet.simple_switch.grpc_process", "--no-p4"]
     for port, name in enumerate(interfaces, 1):
         words += ["-i", f"{port}@{name}"]
     words += ["--engine", "jit", "--thrift-port", "0", "--", "--grpc-server-addr", address]

@@ -2,7 +2,7 @@
 
 import sys
 
-from innet.processes.start_switch import main
+from innet.simple_switch.start import main
 
 if __name__ == "__main__":
     sys.exit(main())

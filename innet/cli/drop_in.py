@@ -17,8 +17,8 @@ from innet.core.errors import InputError, MissingToolError, OutputError
 
 _OURS = "#!/bin/sh\n# innet's"  # how launchers begin
 _LAUNCHERS = {
-    "simple_switch": "-m innet.processes.start_switch",
-    "simple_switch_grpc": "-m innet.processes.simple_switch_grpc",
+    "simple_switch": "-m innet.simple_switch.start",
+    "simple_switch_grpc": "-m innet.simple_switch.grpc_process",
     "simple_switch_CLI": "-m innet.bmv2.shell",
 }
 
@@ -28,7 +28,7 @@ def simple_switch(context: typer.Context) -> None:
 
     All options are simple_switch's: `innet simple-switch --help` lists them.
     """
-    from innet.processes.start_switch import main
+    from innet.simple_switch.start import main
 
     raise typer.Exit(main(context.args))
 
@@ -39,7 +39,7 @@ def simple_switch_grpc(context: typer.Context) -> None:
     `innet simple-switch-grpc --help` lists its options beside those of simple_switch.
     """
     require_grpc()
-    from innet.processes.simple_switch_grpc import main
+    from innet.simple_switch.grpc_process import main
 
     raise typer.Exit(main(context.args))
 

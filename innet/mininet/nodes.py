@@ -456,7 +456,7 @@ class BuiltinSwitch(P4Switch):
         self._environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
     def _executable(self) -> Sequence[str | Path]:
-        return [child_process.PYTHON, "-m", "innet.processes.start_switch"]
+        return [child_process.PYTHON, "-m", "innet.simple_switch.start"]
 
     def _own_options(self) -> Sequence[str]:
         return ["--engine", self.engine, "--seed", str(self.seed)]

@@ -28,7 +28,7 @@ def test_calls_and_packets_are_logged_as_simple_switch_logs_them(name, tmp_path)
         for number, words in enumerate(
             (
                 [switch_logs.logging_switch()],
-                [sys.executable, "-m", "innet.processes.simple_switch"],
+                [sys.executable, "-m", "innet.simple_switch.process"],
             )
         )
     ]

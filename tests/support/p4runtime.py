@@ -11,8 +11,8 @@ import grpc
 from innet.p4runtime.messages import Status, p4, p4info_from_text
 from innet.p4runtime.pipeline import Pipeline
 from innet.p4runtime.status import Code
-from innet.processes.simple_switch import Log
-from innet.processes.simple_switch_grpc import SimpleSwitchGrpc
+from innet.simple_switch.grpc_process import SimpleSwitchGrpc
+from innet.simple_switch.process import Log
 from innet.switch import Switch
 from support.switch_cases import PROGRAMS, program
 

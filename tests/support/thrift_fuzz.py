@@ -9,8 +9,8 @@ import time
 from innet.bmv2.thrift_api import EXACT, LPM, RANGE, SERVICES, TERNARY, VALID
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError
-from innet.processes.simple_switch import SimpleSwitch
-from innet.processes.switch_log import Log
+from innet.simple_switch.log import Log
+from innet.simple_switch.process import SimpleSwitch
 from innet.switch import ir, load_program
 
 _C = 0

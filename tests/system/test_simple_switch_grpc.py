@@ -18,7 +18,7 @@ from support.p4runtime import INSERT, MODIFY, Client, Controller, Process
 
 from innet.p4runtime.messages import p4, p4info_from_text
 from innet.p4runtime.status import Code
-from innet.processes.port_forwarding import PortForwarding
+from innet.simple_switch.port_forwarding import PortForwarding
 from innet.switch import Switch
 from innet.transport.raw import Ports
 

@@ -26,7 +26,7 @@ from innet.bmv2 import shell
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.packets import PacketBatch
-from innet.processes.simple_switch import main
+from innet.simple_switch.process import main
 from innet.transport.raw import Ports
 
 FORWARD = Path(__file__).parents[2] / "p4" / "examples" / "forward.json"
@@ -90,7 +90,7 @@ class Running:
             self.port = sock.getsockname()[1]
         self.log = folder / "log.txt"
         self.log.unlink(missing_ok=True)
-        words = [sys.executable, "-m", "innet.processes.start_switch", str(FORWARD)]
+        words = [sys.executable, "-m", "innet.simple_switch.start", str(FORWARD)]
         words += ["-i", f"1@{cables[1]}", "-i", f"2@{cables[3]}", "--thrift-port", str(self.port)]
         words += ["--log-file", str(folder / "log"), "--log-flush", *options]
         self.process = subprocess.Popen(words)

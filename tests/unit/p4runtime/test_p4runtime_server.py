@@ -36,8 +36,8 @@ from innet.p4runtime import server
 from innet.p4runtime.messages import P4DeviceConfig, p4
 from innet.p4runtime.server import Tls
 from innet.p4runtime.status import Code, StatusError
-from innet.processes.simple_switch_grpc import main
-from innet.processes.switch_log import Log
+from innet.simple_switch.grpc_process import main
+from innet.simple_switch.log import Log
 
 IO = "p4runtime_io"
 

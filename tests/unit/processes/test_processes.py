@@ -21,7 +21,7 @@ from innet.core.errors import ConfigError, InputError, MembershipError, StalledE
 from innet.core.settings import TrainSettings, load_toml
 from innet.experiments import allreduce as experiment
 from innet.experiments import comparison
-from innet.processes import allreduce, simple_switch, training
+from innet.processes import allreduce, training
 from innet.processes.allreduce import all_reduce
 from innet.processes.commandline import parser_of, settings_from
 from innet.processes.settings import WorkerSettings
@@ -97,39 +97,6 @@ def test_a_worker_that_the_job_does_not_have(tmp_path):
         load_toml(path, WorkerSettings)
     path.write_text("worker = 4\nworkers = 5\n")
     assert load_toml(path, WorkerSettings).worker == 4
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["511@lo"], "511@lo: a switch has ports 0 to 510"),
-        (["lo"], "lo: write it as PORT@NAME"),
-        (["one@lo"], "one@lo: write it as PORT@NAME"),
-        (["@lo"], "@lo: write it as PORT@NAME"),
-        (["1@"], "1@: write it as PORT@NAME"),
-        (["1@lo", "1@eth0"], "1@eth0: port 1 has an interface already"),
-    ],
-)
-def test_interfaces_that_no_switch_can_have(words, why, capsys):
-    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
-    options = [option for word in words for option in ("--interface", word)]
-    assert simple_switch.main([program, *options]) == 1
-    assert why in capsys.readouterr().err
-
-
-def test_the_switch_has_as_many_queues_as_a_port_may_have(capsys):
-    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
-    words = [program, "--thrift-port", "0", "--engine", "interpret", "--priority-queues", "40"]
-    assert simple_switch.main(words) == 1
-    assert "1 to 32 priority queues per port, not 40" in capsys.readouterr().err
-
-
-def test_p4_utils_option_for_events_is_taken_and_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(simple_switch.SimpleSwitch, "run", simple_switch.SimpleSwitch._close)
-    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
-    words = [program, "--thrift-port", "0", "--engine", "interpret", "--nanolog", "ipc:///none"]
-    assert simple_switch.main([*words, "--log-file", str(tmp_path / "log"), "--log-flush"]) == 0
-    assert "--nanolog ipc:///none: no events are sent" in (tmp_path / "log.txt").read_text()
 
 
 LEARNING = {"iterations": 2, "batch_size": 8, "learning_rate": 0.1, "momentum": 0.9}

@@ -22,10 +22,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import Protocol
 
-from innet.bmv2.nanomsg import Pair
 from innet.core.errors import InnetError, UnsupportedError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.core.pcap import PcapReader
+from innet.simple_switch.nanomsg import Pair
 from innet.tools.captures import CaptureWriter
 
 _MOST_WAITING = 1024  # packets; simple_switch's input buffer holds as many

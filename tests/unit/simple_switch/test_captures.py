@@ -7,7 +7,7 @@ import pytest
 from innet.core.errors import OutputError
 from innet.core.packets import PacketBatch
 from innet.core.pcap import PcapReader
-from innet.processes.captures import Captures
+from innet.simple_switch.captures import Captures
 
 
 def packets_of(path):

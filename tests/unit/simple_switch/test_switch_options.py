@@ -15,7 +15,7 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 from innet.bmv2 import shell
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.core.errors import InputError
-from innet.processes.simple_switch import main, options_of
+from innet.simple_switch.process import SimpleSwitch, main, options_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "simple_switch" / "names.json"
 KNOWN = json.loads(GOLDEN.read_text())
@@ -138,3 +138,36 @@ def test_the_recorded_options_are_those_of_the_simple_switch_on_path():
     assert listed <= set(KNOWN["options"])
     of_its_build = {"--debugger", "--debugger-addr", "--load-modules", "--nanolog"}
     assert set(KNOWN["options"]) - listed <= of_its_build
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["511@lo"], "511@lo: a switch has ports 0 to 510"),
+        (["lo"], "lo: write it as PORT@NAME"),
+        (["one@lo"], "one@lo: write it as PORT@NAME"),
+        (["@lo"], "@lo: write it as PORT@NAME"),
+        (["1@"], "1@: write it as PORT@NAME"),
+        (["1@lo", "1@eth0"], "1@eth0: port 1 has an interface already"),
+    ],
+)
+def test_interfaces_that_no_switch_can_have(words, why, capsys):
+    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
+    options = [option for word in words for option in ("--interface", word)]
+    assert main([program, *options]) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_the_switch_has_as_many_queues_as_a_port_may_have(capsys):
+    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
+    words = [program, "--thrift-port", "0", "--engine", "interpret", "--priority-queues", "40"]
+    assert main(words) == 1
+    assert "1 to 32 priority queues per port, not 40" in capsys.readouterr().err
+
+
+def test_p4_utils_option_for_events_is_taken_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(SimpleSwitch, "run", SimpleSwitch._close)
+    program = str(Path(__file__).parents[3] / "p4/examples/forward.json")
+    words = [program, "--thrift-port", "0", "--engine", "interpret", "--nanolog", "ipc:///none"]
+    assert main([*words, "--log-file", str(tmp_path / "log"), "--log-flush"]) == 0
+    assert "--nanolog ipc:///none: no events are sent" in (tmp_path / "log.txt").read_text()

@@ -20,15 +20,15 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
 from support.thrift_fuzz import Process, connected
 
-from innet.bmv2 import nanomsg
-from innet.bmv2.notifications import Notifications
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_api import EXACT, LPM
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, InputError, MissingToolError, NetworkError, PacketError
 from innet.core.pcap import PcapReader
-from innet.processes.simple_switch import PacketInput
-from innet.processes.switch_log import Log
+from innet.simple_switch import nanomsg
+from innet.simple_switch.log import Log
+from innet.simple_switch.notifications import Notifications
+from innet.simple_switch.process import PacketInput
 from innet.switch import Switch
 from innet.tools.captures import CaptureWriter
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from innet.core.errors import InputError
-from innet.processes.switch_log import Log
+from innet.simple_switch.log import Log
 
 
 def texts(path):

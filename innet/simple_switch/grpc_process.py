@@ -1,6 +1,6 @@
 """The built-in switch in the place of BMv2's simple_switch_grpc: simple_switch with P4Runtime.
 
-    python -m innet.processes.simple_switch_grpc --no-p4 -i 1@veth1 -- --cpu-port 255
+    python -m innet.simple_switch.grpc_process --no-p4 -i 1@veth1 -- --cpu-port 255
 
 Thrift and gRPC are served at once, as there; both change the same switch.
 """
@@ -24,7 +24,7 @@ from innet.core.errors import InnetError, InputError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.core.settings import EngineName
 from innet.p4runtime.server import P4RuntimeServer, Tls
-from innet.processes.simple_switch import BMV2_VERSION, JSON_VERSION, SimpleSwitch, options_of, run
+from innet.simple_switch.process import BMV2_VERSION, JSON_VERSION, SimpleSwitch, options_of, run
 from innet.switch import Switch, load_program, unsupported
 from innet.switch.state.ageing import IdleTimeout
 

@@ -1,7 +1,7 @@
 """The calls of simple_switch's control plane, carried out on the built-in switch.
 
 Behavior and codes of refusals are those of BMv2's servers Standard, SimplePre, SimplePreLAG and
-SimpleSwitch. ``innet.bmv2.thrift_server`` brings the calls over Thrift.
+SimpleSwitch. ``innet.simple_switch.thrift_server`` brings the calls over Thrift.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TMemoryBuffer
 
-from innet.bmv2.control_log import Told
 from innet.bmv2.thrift_api import (
     OWN_SERVICE,
     REFUSAL,
@@ -35,9 +34,10 @@ from innet.bmv2.thrift_api import (
     read,
     write,
 )
-from innet.bmv2.thrift_calls import Calls, Device
 from innet.core.errors import ControlError, InputError, NetworkError
 from innet.core.listening import listen
+from innet.simple_switch.control_log import Told
+from innet.simple_switch.thrift_calls import Calls, Device
 
 _LONGEST_TEXT = 64 << 20  # bytes of a string: a configuration may be long
 _MOST_ELEMENTS = 1 << 20  # of a list

@@ -1,6 +1,6 @@
 """The built-in switch in the place of BMv2's simple_switch: its flags, its control plane.
 
-    python -m innet.processes.simple_switch -i 1@veth1 -i 2@veth2 --thrift-port 9090 program.json
+    python -m innet.simple_switch.process -i 1@veth1 -i 2@veth2 --thrift-port 9090 program.json
 
 It is ready at once: the interpreter runs the packets until the program is compiled, which a process
 of its own does, and then the machine code goes on with the same state.
@@ -25,21 +25,20 @@ from typing import Any
 
 import numpy as np
 
-from innet.bmv2 import nanomsg
-from innet.bmv2.control_log import ControlLog
-from innet.bmv2.notifications import LearnLists, Notifications
-from innet.bmv2.thrift_calls import PortState, SwapError
-from innet.bmv2.thrift_server import ThriftServer
 from innet.core.child_process import PYTHON, die_with_parent
 from innet.core.errors import InnetError, InputError, NetworkError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.core.settings import EngineName
-from innet.processes import port_forwarding
-from innet.processes.captures import Captures
-from innet.processes.open_sockets import OpenSockets
-from innet.processes.port_forwarding import PortForwarding
-from innet.processes.switch_log import LEVELS, MOST_BYTES, MOST_FILES, Log
-from innet.processes.switch_ports import FilePorts, MessagePorts, SwitchPorts
+from innet.simple_switch import nanomsg, port_forwarding
+from innet.simple_switch.captures import Captures
+from innet.simple_switch.control_log import ControlLog
+from innet.simple_switch.log import LEVELS, MOST_BYTES, MOST_FILES, Log
+from innet.simple_switch.notifications import LearnLists, Notifications
+from innet.simple_switch.open_sockets import OpenSockets
+from innet.simple_switch.port_forwarding import PortForwarding
+from innet.simple_switch.ports import FilePorts, MessagePorts, SwitchPorts
+from innet.simple_switch.thrift_calls import PortState, SwapError
+from innet.simple_switch.thrift_server import ThriftServer
 from innet.switch import Switch, ir, is_compiled, load_program, unlogged, unsupported
 from innet.switch.state.ageing import IdleTimeout
 from innet.tools.files import open_document
@@ -76,7 +75,7 @@ class Compilation:
         self._folder = tempfile.TemporaryDirectory(prefix="innet-compile-")
         path = Path(self._folder.name) / "program.json"
         path.write_text(config, encoding="utf-8")
-        words = [PYTHON, "-m", "innet.processes.simple_switch", "--compile", str(path)]
+        words = [PYTHON, "-m", "innet.simple_switch.process", "--compile", str(path)]
         words += ["--drop-port", str(drop_port)]
         self._process = subprocess.Popen(  # noqa: S603 - this Python, no shell
             words,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from innet.bmv2.nanomsg import Publisher
+from innet.simple_switch.nanomsg import Publisher
 from innet.switch import ir
 
 _LEARN = struct.Struct("<4sqiiQI")

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from innet.processes.open_sockets import open_sockets
+from innet.simple_switch.open_sockets import open_sockets
 
 
 def test_the_port_listens():

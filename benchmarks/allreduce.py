@@ -17,8 +17,8 @@ import typer
 
 from benchmarks.common import Row, show
 from innet.allreduce.collective import Collective
-from innet.experiments.allreduce import generate
 from innet.records import Report
+from innet.scenarios.allreduce import generate
 
 CASES = {
     "dense": ("dense", 1.0),

@@ -26,7 +26,7 @@ from benchmarks.ranks import GLOO, Ranks, rows
 from benchmarks.service_cases import CASES, Case
 from benchmarks.star import Star
 from innet.core.errors import InnetError
-from innet.experiments.plots import hide_frame, log_scale, new_figure, save, style
+from innet.reports.plots import hide_frame, log_scale, new_figure, save, style
 
 # The bitmap that is the faster index at loopback is more bytes than a filter.
 METHODS = {

@@ -22,10 +22,10 @@ import typer
 from rich.console import Console
 
 from innet.core.errors import InnetError
-from innet.experiments.prediction import Calibration
 from innet.mininet.prediction import predict
 from innet.mininet.settings import NetSettings
 from innet.records import Machine, PredictionRecord
+from innet.scenarios.prediction import Calibration
 from innet.sim.network import goodput_bound
 
 _SECONDS = 1.5  # that an all-reduce takes by the links' rate, many times what passes at once

@@ -4,7 +4,7 @@
     python -m benchmarks.rates scalecom --plot scalecom-rates.png
     python -m benchmarks.rates adacomp --plot adacomp-rates.png
 
-They are measured anew from the claims in ``innet/experiments/papers.toml``, which ``innet
+They are measured anew from the claims in ``innet/claims/papers.toml``, which ``innet
 reproduce NAME`` judges beside the others.
 """
 
@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import typer
 from matplotlib.axes import Axes
 
-from innet.experiments.claim import Context, ReproduceOptions
+from innet.claims.claim import Context, ReproduceOptions
+from innet.claims.papers import paper_of
+from innet.claims.traffic import ElementRates, Lossless, WireRates
 from innet.experiments.comparison import Store
-from innet.experiments.papers import paper_of
-from innet.experiments.plots import hide_frame, new_figure, save, style
-from innet.experiments.traffic_claims import ElementRates, Lossless, WireRates
 from innet.records import Finding
+from innet.reports.plots import hide_frame, new_figure, save, style
 
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _KINDS: dict[str, type[Any]] = {"lhc": Lossless, "scalecom": WireRates, "adacomp": ElementRates}

@@ -4,7 +4,7 @@
     python -m benchmarks.times lhc --plot lhc.png    # ratios over what the claim varies
 
 ``innet reproduce lhc`` judges the same claims beside its others. What they compare stands in
-``innet/experiments/time_claims.toml``.
+``innet/claims/times.toml``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Annotated
 import typer
 from matplotlib.axes import Axes
 
-from innet.experiments.claim import TIMES, Claim
-from innet.experiments.papers import paper_of, papers
-from innet.experiments.plots import hide_frame, new_figure, save, style
-from innet.experiments.time_claims import Timing, timing
+from innet.claims.claim import TIMES, Claim
+from innet.claims.papers import paper_of, papers
+from innet.claims.times import Timing, timing
 from innet.records import Finding
+from innet.reports.plots import hide_frame, new_figure, save, style
 
 app = typer.Typer(help=__doc__)
 

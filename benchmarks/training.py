@@ -7,7 +7,7 @@
     python -m benchmarks.training claims out    # the same of what innet reproduce left in out
 
 Each run is a record of its own, so a run that is stopped loses one training. Codecs are set as in
-``innet/experiments/papers.toml``; what has no paper there is taken as it comes. 8 workers have half
+``innet/claims/papers.toml``; what has no paper there is taken as it comes. 8 workers have half
 the batch of 4, so that both make the same number of steps on the same number of samples. With
 ``--schedule long`` models train until plain sums have flattened, with 4 workers; the two larger
 models have no other schedule, and three codecs and one seed unless others are named.
@@ -23,15 +23,15 @@ from typing import Annotated
 
 import typer
 
+from innet.claims.papers import papers
 from innet.core.errors import DivergedError
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.comparison import Store, methods
 from innet.experiments.models.model import MODELS, model_of
-from innet.experiments.papers import papers
-from innet.experiments.reports import draw
-from innet.experiments.tables import cells, methods_of, verdict
 from innet.experiments.training import Method
 from innet.records import TRAIN, ReproductionRecord, TrainingRecord, merge
+from innet.reports.registry import draw
+from innet.reports.tables import cells, methods_of, verdict
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 

@@ -21,8 +21,8 @@ from innet._version import __version__
 if TYPE_CHECKING:
     from innet.allreduce.collective import Collective, all_reduce
     from innet.core import schedules
-    from innet.experiments.simulate import simulate
-    from innet.experiments.sweeps import sweep
+    from innet.scenarios.simulate import simulate
+    from innet.scenarios.sweeps import sweep
 
 __all__ = ["Collective", "__version__", "all_reduce", "schedules", "simulate", "sweep"]
 
@@ -34,9 +34,9 @@ def __getattr__(name: str) -> Any:
     if name == "schedules":
         return importlib.import_module("innet.core.schedules")
     if name == "simulate":
-        return importlib.import_module("innet.experiments.simulate").simulate
+        return importlib.import_module("innet.scenarios.simulate").simulate
     if name == "sweep":
-        return importlib.import_module("innet.experiments.sweeps").sweep
+        return importlib.import_module("innet.scenarios.sweeps").sweep
     raise AttributeError(f"module 'innet' has no attribute {name!r}")
 
 

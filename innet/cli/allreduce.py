@@ -19,9 +19,9 @@ def allreduce(
     """Sum gradients over the emulated network, once, and report what it took."""
     # Imported here, as Numba takes longer to import than a mistake in an option should.
     from innet.allreduce import collective
-    from innet.experiments.allreduce import faults_of, gradients, timing_of
-    from innet.experiments.outputs import check_writable, save_array
-    from innet.experiments.tables import report_table
+    from innet.reports.outputs import check_writable, save_array
+    from innet.reports.tables import report_table
+    from innet.scenarios.allreduce import faults_of, gradients, timing_of
     from innet.sim import network_of
 
     if output is not None:

@@ -146,7 +146,7 @@ def _show_part(kind: str, part: Any) -> None:
 
 def _paper(name: str) -> str:
     """Authors, venue and year; "" where a codec is from no paper."""
-    from innet.experiments.papers import papers
+    from innet.claims.papers import papers
 
     found = papers().get(name)
     return "" if found is None else re.sub(r", arXiv [\d.]+| \(.*\)", "", found.paper)

@@ -33,10 +33,10 @@ from innet.core.settings import (
 )
 
 if TYPE_CHECKING:
-    from innet.experiments.claim import ReproduceOptions
-    from innet.experiments.reproduce import ClaimDone
-    from innet.experiments.throughput import Measure
+    from innet.claims.claim import ReproduceOptions
+    from innet.claims.reproduce import ClaimDone
     from innet.records import Point, Progress, Record, SweepRecord
+    from innet.scenarios.throughput import Measure
 
 experiment_app = typer.Typer(
     help="Experiments that sweep over settings.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -59,8 +59,8 @@ def demo(
     homomorphic sketch (LHC).
     """
     from innet.experiments.demo import run
-    from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.reports import draw
+    from innet.reports.progress import ProgressDisplay
+    from innet.reports.registry import draw
 
     with ProgressDisplay(err) as display:
         result = run(settings, out_dir, created=datetime.now(UTC), watch=display, draw=draw)
@@ -94,9 +94,9 @@ def train(
     every codec given; `--codec topk:ratio=0.05` changes one.
     """
     from innet.experiments.comparison import run
-    from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.reports import draw
-    from innet.experiments.training_log import TrainingLog
+    from innet.reports.progress import ProgressDisplay
+    from innet.reports.registry import draw
+    from innet.reports.training_log import TrainingLog
 
     logged = TrainingLog(log or [], out_dir)
     try:
@@ -123,7 +123,7 @@ def show(record: Any, files: Mapping[str, Path | None] | None = None, *, as_json
     if as_json:
         say_json(record.model_dump(mode="json"))
         return
-    from innet.experiments.reports import table_of
+    from innet.reports.registry import table_of
 
     out.print(table_of(record))
     for what, path in (files or {}).items():
@@ -132,7 +132,7 @@ def show(record: Any, files: Mapping[str, Path | None] | None = None, *, as_json
 
 
 def _papers() -> list[str]:
-    from innet.experiments.papers import papers
+    from innet.claims.papers import papers
 
     return list(papers())
 
@@ -163,9 +163,9 @@ def reproduce(
     It prints each claim, the paper's numbers and ours, what was not tried, and why. It does not
     repeat measurements that an earlier run with the same options left in the folder.
     """
-    from innet.experiments.claim import ReproduceOptions
-    from innet.experiments.papers import paper_of, papers
-    from innet.experiments.tables import plural
+    from innet.claims.claim import ReproduceOptions
+    from innet.claims.papers import paper_of, papers
+    from innet.records.units import plural
 
     if every and codec is not None:
         for claim in paper_of(codec).claims:
@@ -185,8 +185,8 @@ def reproduce(
     if codec is None:
         _reproduce_all(options, out_dir)
         return
-    from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.reproduce import run
+    from innet.claims.reproduce import run
+    from innet.reports.progress import ProgressDisplay
 
     with ProgressDisplay(err) as display:
         record, path = run(
@@ -204,11 +204,11 @@ def reproduce(
 
 def _reproduce_all(options: ReproduceOptions, out_dir: Path) -> None:
     """All papers' claims: a line for each when it is done, their table, and an HTML page."""
-    from innet.experiments.html_report import Entry, write_html
-    from innet.experiments.papers import papers
-    from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.reproduce import run_all
-    from innet.experiments.tables import claims_table
+    from innet.claims.papers import papers
+    from innet.claims.reproduce import run_all
+    from innet.reports.html_report import Entry, write_html
+    from innet.reports.progress import ProgressDisplay
+    from innet.reports.tables import claims_table
 
     try:
         with ProgressDisplay(err) as display:
@@ -237,7 +237,7 @@ def _reproduce_all(options: ReproduceOptions, out_dir: Path) -> None:
 
 def _say_claim(done: ClaimDone) -> None:
     """A line on standard error for a claim that is done."""
-    from innet.experiments.tables import rough_duration
+    from innet.records.units import rough_duration
 
     took = "kept" if done.kept else rough_duration(done.finding.seconds or 0.0)
     left = ""
@@ -254,7 +254,7 @@ def _say_claim(done: ClaimDone) -> None:
 
 def _drawn(record: Record, path: Path) -> Path | None:
     """``path`` once the plot is there; None, and a word about it, without Matplotlib."""
-    from innet.experiments.reports import draw
+    from innet.reports.registry import draw
 
     try:
         draw(record, path)
@@ -270,8 +270,8 @@ def throughput(
     settings: ThroughputSettings, *, out_dir: OutDirOption = OUT_DIR, as_json: JsonOption = False
 ) -> None:
     """Measure how fast sums come. Run again with the same --out, it measures what is missing."""
-    from innet.experiments import throughput as experiment
-    from innet.experiments.outputs import folder_for
+    from innet.reports.outputs import folder_for
+    from innet.scenarios import throughput as experiment
 
     measures: dict[str, Measure] = {"memory": experiment.in_memory}
     if set(settings.switches) - {"memory"}:
@@ -351,17 +351,17 @@ def report(
     if metrics and not (isinstance(first, SweepRecord) and plot is not None):
         raise InputError("--metric is for --plot of a sweep's record; leave it out.")
     if plot is not None:
-        from innet.experiments.reports import draw
+        from innet.reports.registry import draw
 
         options = {"metrics": metrics} if metrics else {}
         draw(first, plot, **options)
     if trace is not None:
-        from innet.experiments.trace_events import write_trace
+        from innet.reports.trace_events import write_trace
 
         assert isinstance(first, SimulationRecord)
         write_trace(first, trace)
     if page is not None:
-        from innet.experiments.html_report import Entry, write_html
+        from innet.reports.html_report import Entry, write_html
 
         named = zip(records, loaded, strict=True)
         write_html([Entry(path.name, each, _command(each)) for path, each in named], page)
@@ -377,7 +377,7 @@ def report(
 
 def say_failures(record: SweepRecord) -> None:
     """A line on standard error for each point of a sweep that failed."""
-    from innet.experiments.tables import failures
+    from innet.reports.tables import failures
 
     for line in failures(record):
         err.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -416,7 +416,7 @@ def _command(record: Record) -> str:
             line = _sweep_command(record)
         case JobsRecord():
             called = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            line = f"innet.experiments.jobs.simulate_jobs({called})"
+            line = f"innet.scenarios.jobs.simulate_jobs({called})"
         case TrafficRecord():
             stated = {name: value for name, value in given.items() if value is not None}
             line = " ".join(

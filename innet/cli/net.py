@@ -133,7 +133,7 @@ def net(
         given.setdefault("jobs", topology_of(settings.topology).jobs)
     job = NetSettings.model_validate(given)
     if draw is not None:
-        from innet.experiments.plots import draw_plan
+        from innet.reports.plots import draw_plan
 
         draw_plan(job.shared_plan(), draw)
         err.print(f"The network is drawn in {draw}.", highlight=False, soft_wrap=True)
@@ -167,9 +167,9 @@ def _all_reduce(settings: NetSettings, output: Path | None, *, as_json: bool, cl
         InnetError: something is missing, cannot be used, or failed.
         typer.Exit: the same, and the command line was open after it.
     """
-    from innet.experiments.outputs import check_writable, save_array
-    from innet.experiments.tables import report_table
     from innet.mininet.allreduce import run_jobs
+    from innet.reports.outputs import check_writable, save_array
+    from innet.reports.tables import report_table
 
     if output is not None:
         if settings.jobs > 1:
@@ -242,8 +242,8 @@ def _predict(settings: NetSettings, calibration: Path | None, *, as_json: bool) 
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
-    from innet.experiments.prediction import calibration_of
     from innet.mininet.prediction import predict
+    from innet.scenarios.prediction import calibration_of
 
     known = None if calibration is None else calibration_of(calibration)
     with err.status("") as status:
@@ -268,9 +268,9 @@ def _train(
     Raises:
         InnetError: something is missing, cannot be used, or failed.
     """
-    from innet.experiments.progress import ProgressDisplay
-    from innet.experiments.reports import draw
     from innet.mininet import training
+    from innet.reports.progress import ProgressDisplay
+    from innet.reports.registry import draw
 
     with ProgressDisplay(err) as display:
         result = training.run(
@@ -372,7 +372,7 @@ def _check_prediction(
     given: Mapping[str, str], settings: MininetSettings, file: Path | None
 ) -> None:
     """Raise InputError if something is not to be had in Mininet and in simulated time alike."""
-    from innet.experiments.prediction import check_predictable
+    from innet.scenarios.prediction import check_predictable
 
     _refuse(given, _NO_PREDICTION, "no effect on a prediction (--predict)")
     if file is not None:

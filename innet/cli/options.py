@@ -102,7 +102,7 @@ def models() -> list[str]:
 
 
 def _simulated_models() -> list[str]:
-    from innet.experiments.workload import names
+    from innet.scenarios.workload import names
 
     return names()
 

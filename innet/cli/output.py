@@ -12,7 +12,7 @@ from rich.console import Console
 
 from innet.core.files import atomic_write
 from innet.core.waiting import PATIENCE, CompileNotice
-from innet.experiments.console import TableConsole
+from innet.reports.console import TableConsole
 
 if os.environ.get("COLUMNS") == "0":  # said by some terminals; Rich would print nothing into it
     del os.environ["COLUMNS"]

@@ -178,12 +178,12 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
     for option, given in (("jobs", jobs), ("scheduler", scheduler), ("metric", metrics)):
         if given:
             raise InputError(f"--{option} is for sweeps; add --sweep, such as workers=8,16.")
-    from innet.experiments.outputs import check_writable
-    from innet.experiments.progress import SimulationDisplay
-    from innet.experiments.reports import draw
-    from innet.experiments.samples import USUAL
-    from innet.experiments.simulate import simulate as run
-    from innet.experiments.trace_events import write_trace
+    from innet.reports.outputs import check_writable
+    from innet.reports.progress import SimulationDisplay
+    from innet.reports.registry import draw
+    from innet.reports.trace_events import write_trace
+    from innet.scenarios.samples import USUAL
+    from innet.scenarios.simulate import simulate as run
 
     for path in (record, plot, trace):
         if path is not None:
@@ -211,9 +211,9 @@ def _several(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    from innet.experiments.jobs import simulate_jobs
-    from innet.experiments.outputs import check_writable
-    from innet.experiments.reports import draw
+    from innet.reports.outputs import check_writable
+    from innet.reports.registry import draw
+    from innet.scenarios.jobs import simulate_jobs
 
     for file in (record, plot):
         if file is not None:
@@ -236,8 +236,8 @@ def _traffic(
     record: Path | None,
     as_json: bool,
 ) -> None:
-    from innet.experiments.outputs import check_writable
-    from innet.experiments.traffic import simulate_traffic
+    from innet.reports.outputs import check_writable
+    from innet.scenarios.traffic import simulate_traffic
 
     given = settings.model_dump(exclude_unset=True)
     for name in given:
@@ -272,10 +272,10 @@ def _sweep(
     metrics: list[str],
     as_json: bool,
 ) -> None:
-    from innet.experiments.outputs import check_writable
-    from innet.experiments.progress import SweepDisplay
-    from innet.experiments.reports import draw
-    from innet.experiments.sweeps import RECORD, TABLE, axis_of, check_metrics, sweep
+    from innet.reports.outputs import check_writable
+    from innet.reports.progress import SweepDisplay
+    from innet.reports.registry import draw
+    from innet.scenarios.sweeps import RECORD, TABLE, axis_of, check_metrics, sweep
 
     axes = {}
     for name, values in map(axis_of, given):

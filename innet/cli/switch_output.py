@@ -16,7 +16,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 
 from innet.core.errors import InputError
-from innet.experiments import tables
+from innet.records import units
 from innet.switch import QueueState, Switch
 from innet.tools.bench import Measurement, Rate
 from innet.tools.replay import Input, Summary
@@ -85,10 +85,10 @@ def replay_summary(result: Summary) -> Table:
     columns = [name for name in titles if not (result.timed and name == "silent")]
     table.add_column("port", footer="all", justify="right")
     for name in columns:
-        table.add_column(titles[name], footer=tables.count(result.total(name)), justify="right")
+        table.add_column(titles[name], footer=units.count(result.total(name)), justify="right")
     table.add_column("written")
     for port, traffic in sorted(result.ports.items()):
-        cells = [tables.count(int(getattr(traffic, name))) for name in columns]
+        cells = [units.count(int(getattr(traffic, name))) for name in columns]
         table.add_row(str(port), *cells, result.files[port].name if port in result.files else "")
     return table
 
@@ -99,36 +99,36 @@ def queue_summary(queues: Sequence[QueueState]) -> Table:
     for title in ("port", "priority", "capacity", "rate", "dropped"):
         table.add_column(title, justify="right")
     for queue in queues:
-        rate = tables.rate(queue.rate) if queue.rate else "unlimited"
-        numbers = (str(queue.port), str(queue.priority), tables.count(queue.capacity), rate)
-        table.add_row(*numbers, tables.count(queue.dropped))
+        rate = units.rate(queue.rate) if queue.rate else "unlimited"
+        numbers = (str(queue.port), str(queue.priority), units.count(queue.capacity), rate)
+        table.add_row(*numbers, units.count(queue.dropped))
     return table
 
 
 def replay_remarks(result: Summary, switch: Switch, folder: Path) -> Iterator[str]:
     """What concerns all ports, in lines."""
     packets = result.total("packets_in")
-    rate = tables.rate(packets / result.switch_seconds) if result.switch_seconds else "-"
-    total = tables.rate(packets / result.seconds) if result.seconds else "-"
+    rate = units.rate(packets / result.switch_seconds) if result.switch_seconds else "-"
+    total = units.rate(packets / result.seconds) if result.seconds else "-"
     yield (
         f"{rate} through the switch, {total} with reading and writing; the captures took "
-        f"{tables.duration(result.capture_seconds)}"
+        f"{units.duration(result.capture_seconds)}"
     )
     if result.timed:
-        drops = tables.count(sum(queue.dropped for queue in result.queues))
-        waiting, drain = tables.count(result.waiting), tables.duration(result.drain_seconds)
+        drops = units.count(sum(queue.dropped for queue in result.queues))
+        waiting, drain = units.count(result.waiting), units.duration(result.drain_seconds)
         yield (
             f"{drops} packets found their queue full; {waiting} waited when the last one came, and "
             f"the last left {drain} later"
         )
     if result.cut:
         yield (
-            f"{tables.count(result.cut)} packets had been longer before they were captured: the "
+            f"{units.count(result.cut)} packets had been longer before they were captured: the "
             "switch saw what the captures hold"
         )
     statistics = switch.statistics
     if statistics.parser_errors:
-        yield f"{tables.count(statistics.parser_errors)} packets with a parser error"
+        yield f"{units.count(statistics.parser_errors)} packets with a parser error"
     yield f"written to {folder}"
 
 
@@ -181,7 +181,7 @@ def wait_for_rates(console: Console, steps: Iterator[Rate | Measurement]) -> Mea
 
 
 def _rate(rate: Rate) -> str:
-    return "-" if rate.per_second is None else tables.rate(rate.per_second)
+    return "-" if rate.per_second is None else units.rate(rate.per_second)
 
 
 def bench_table(result: Measurement) -> Table:
@@ -198,8 +198,8 @@ def bench_table(result: Measurement) -> Table:
             rate.name,
             _rate(rate).removesuffix("/s"),
             f"{1e9 / rate.per_second:,.0f}",
-            tables.times(fastest / rate.per_second),
-            tables.count(rate.packets),
+            units.times(fastest / rate.per_second),
+            units.count(rate.packets),
         )
     return shown
 
@@ -213,15 +213,15 @@ def bench_remarks(result: Measurement) -> Iterator[str]:
     if result.start is not None:
         start = result.start
         yield (
-            f"a new process is ready after {tables.duration(start.warm)}, the first one, which "
-            f"compiles, after {tables.duration(start.cold)}; it grows by "
-            f"{tables.size(start.memory)}"
+            f"a new process is ready after {units.duration(start.warm)}, the first one, which "
+            f"compiles, after {units.duration(start.cold)}; it grows by "
+            f"{units.size(start.memory)}"
         )
     state_size = result.state_size
     yield (
-        f"state: registers {tables.size(state_size.registers)}, counters "
-        f"{tables.size(state_size.counters)}, meters {tables.size(state_size.meters)}, "
-        f"{tables.count(state_size.entries)} table entries"
+        f"state: registers {units.size(state_size.registers)}, counters "
+        f"{units.size(state_size.counters)}, meters {units.size(state_size.meters)}, "
+        f"{units.count(state_size.entries)} table entries"
     )
 
 

@@ -101,6 +101,6 @@ BUILT_IN: Mapping[str, Mapping[str, Any]] = {
 }
 """The codecs that come with innet, by name. A line of the table above adds one."""
 DESCRIPTIONS: Mapping[str, str] = {name: description for name, *_, description in _BUILT_IN}
-"""What ``innet codecs`` says that a worker sends. Their papers are in innet.experiments."""
+"""What ``innet codecs`` says that a worker sends. Their papers are in innet.claims."""
 for _name, _preset in BUILT_IN.items():
     PRESETS.register(_name, _preset)

@@ -57,7 +57,7 @@ def train(
 
     from innet.core.settings import TrainSettings, validate  # noqa: PLC0415
     from innet.experiments.comparison import run  # noqa: PLC0415
-    from innet.experiments.reports import draw  # noqa: PLC0415
+    from innet.reports.registry import draw  # noqa: PLC0415
 
     asked = {"model": model, "codecs": tuple(codecs), **settings}
     result = run(

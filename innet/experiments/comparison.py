@@ -21,9 +21,7 @@ from innet.core.files import atomic_write
 from innet.core.local_sgd import LocalSgd
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.models.model import Data, Model, data_of, model_of
-from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.simulated_time import RINGS, described, networks_of
-from innet.experiments.tables import plural, training_notes
 from innet.experiments.training import (
     ADAM_RATE,
     MakeAllReducer,
@@ -37,6 +35,9 @@ from innet.experiments.training import (
     steps_per_epoch,
 )
 from innet.records import TRAIN, Progress, Run, TrainingRecord, Watcher
+from innet.records.units import plural
+from innet.reports.outputs import Draw, Result, folder_for, record_of, saved
+from innet.reports.tables import training_notes
 from innet.sim.network import Network
 
 RECORD, PLOT = "train.json", "train.png"  # file names in the output folder

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from innet.core.settings import DemoSettings
 from innet.experiments.models.model import data_of, model_of
-from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.simulated_time import described, networks_of
 from innet.experiments.training import (
     Frame,
@@ -27,6 +26,7 @@ from innet.experiments.training import (
     run_method,
 )
 from innet.records import DEMO, Watcher
+from innet.reports.outputs import Draw, Result, folder_for, record_of, saved
 
 RECORD, PLOT, CAPTURE = "demo.json", "demo.png", "demo.pcap"  # file names in the output folder
 

@@ -26,8 +26,8 @@ from innet.core.settings import (
     TrainingSettings,
 )
 from innet.experiments.models.model import Vector
-from innet.experiments.workload import Stragglers
 from innet.records import Fabric, SimulatedTime, Step
+from innet.scenarios.workload import Stragglers
 from innet.sim.network import SECOND, Network, is_steady, network_of
 
 if TYPE_CHECKING:

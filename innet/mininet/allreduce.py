@@ -17,7 +17,6 @@ from innet.allreduce.report import comparison
 from innet.codecs import check_gradient
 from innet.core.errors import InnetError
 from innet.core.settings import ThroughputSettings
-from innet.experiments.throughput import all_reduce_settings
 from innet.mininet.network import make_folder, network, temporary_folder
 from innet.mininet.nodes import BuiltinSwitch
 from innet.mininet.settings import NetSettings
@@ -25,6 +24,7 @@ from innet.mininet.worker_pool import WorkerPool, interface_packets
 from innet.processes.outcomes import load
 from innet.records import Report, Seconds
 from innet.records.throughput import Point
+from innet.scenarios.throughput import all_reduce_settings
 
 Watch = Callable[[str], None]
 _SWEEP_TIMEOUT = 1.0  # seconds: packets that are only late are not retransmitted
@@ -240,7 +240,7 @@ def packets(net: Any) -> int:
 
 
 def measure(point: Point, settings: ThroughputSettings) -> list[Report]:
-    """The all-reduces of one point of a sweep; see ``innet.experiments.throughput.Measure``."""
+    """The all-reduces of one point of a sweep; see ``innet.scenarios.throughput.Measure``."""
     gradients = all_reduce_settings(point, settings)
     result = run(
         NetSettings.model_validate(

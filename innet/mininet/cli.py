@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from innet.core.errors import ControlError, InnetError, UnknownNameError
-from innet.experiments.console import TableConsole
 from innet.mininet import inspect
 from innet.mininet.debian import CLI, setLogLevel
 from innet.mininet.nodes import P4Switch
+from innet.reports.console import TableConsole
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -16,18 +16,18 @@ import numpy as np
 from innet._version import __version__
 from innet.allreduce.worker import Worker, connect, connect_host
 from innet.core.errors import NetworkError
-from innet.experiments.prediction import (
-    Calibration,
-    check_predictable,
-    simulate_jobs,
-    simulated_network,
-)
 from innet.mininet.allreduce import NetResult, Watch, run_jobs
 from innet.mininet.inspect import program_of
 from innet.mininet.nodes import network_namespace_of
 from innet.mininet.settings import NetSettings
 from innet.processes.parameter_server import serve
 from innet.records import Machine, NetworkRun, PredictionRecord
+from innet.scenarios.prediction import (
+    Calibration,
+    check_predictable,
+    simulate_jobs,
+    simulated_network,
+)
 from innet.sim.network import OVERHEAD
 from innet.topology import Plan, PlannedHost, aggregation_of
 

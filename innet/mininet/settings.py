@@ -9,10 +9,10 @@ from innet.allreduce.loop import Vector
 from innet.bmv2.simple_switch import version
 from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, MininetSettings
-from innet.experiments import allreduce
 from innet.mininet.doctor import has_feature
 from innet.mininet.topologies import Links, PlanTopo
 from innet.processes.settings import JobSettings, WorkerSettings
+from innet.scenarios import allreduce
 from innet.topology import Plan, SharedPlan
 
 _WINDOW_OF_BMV2 = 64

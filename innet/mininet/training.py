@@ -14,7 +14,6 @@ from innet.core.errors import InputError
 from innet.core.settings import TrainSettings
 from innet.experiments.comparison import make_trial, methods, run_seed, with_recipe
 from innet.experiments.models.model import data_of, model_of
-from innet.experiments.outputs import Draw, Result, folder_for, record_of, saved
 from innet.experiments.training import Method, Trial, one_thread
 from innet.mininet.allreduce import combined_counts, packets
 from innet.mininet.network import make_folder, network, temporary_folder
@@ -24,6 +23,7 @@ from innet.processes.outcomes import load
 from innet.processes.settings import SessionSettings
 from innet.processes.training import TrainingWorkerSettings
 from innet.records import TRAIN, Progress, Report, Run, Step, Watcher
+from innet.reports.outputs import Draw, Result, folder_for, record_of, saved
 
 RECORD, PLOT = "net-train.json", "net-train.png"  # file names in the output folder
 
@@ -46,7 +46,7 @@ def run(
         out_dir: created if missing.
         created: the time for the record, with a time zone.
         watch: called for each step.
-        draw: see ``innet.experiments.outputs.saved``.
+        draw: see ``innet.reports.outputs.saved``.
         inspect: called with Mininet's network before it is stopped.
 
     Raises:

@@ -40,13 +40,13 @@ from innet.core.errors import (
     StalledError,
 )
 from innet.core.settings import Model
-from innet.experiments import allreduce
-from innet.experiments.outputs import check_writable, save_array
 from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.outcomes import save
 from innet.processes.session import ask, worker_session
 from innet.processes.settings import WorkerSettings
 from innet.records import Report
+from innet.reports.outputs import check_writable, save_array
+from innet.scenarios import allreduce
 from innet.topology import RegisterReader
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -161,7 +162,7 @@ class PointRecord(Record):
 
     Attributes:
         settings: all of the run, as far as they matter for its result.
-        function: what ran, such as "innet.experiments.simulate:simulate".
+        function: what ran, such as "innet.scenarios.simulate:simulate".
         record: what it returned, as JSON.
     """
 
@@ -196,3 +197,22 @@ def _numbers(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
             yield from _numbers(value, f"{prefix}{name}.")
         elif is_real(value) and math.isfinite(value):
             yield prefix + name, value
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """What a sweep tells who watches it.
+
+    Attributes:
+        what: "kept" was in the folder, "begun" again after a failed attempt.
+        point: values of the axes.
+        number: points that are done, this one included.
+        total: all points.
+        error: of the attempt that failed.
+    """
+
+    what: Literal["kept", "done", "again", "failed"]
+    point: Mapping[str, Any]
+    number: int
+    total: int
+    error: str = ""

@@ -22,7 +22,7 @@ import numpy as np
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
 from innet.core.settings import EngineName
-from innet.experiments.traffic import simulate_traffic
+from innet.scenarios.traffic import simulate_traffic
 from innet.switch import Switch
 from innet.tools.captures import CaptureReader
 from innet.topology import Plan, Request, make_plan

@@ -8,8 +8,8 @@ import pytest
 from support import sweep_points
 
 from innet.core.errors import NetworkError
-from innet.experiments import sweep_workers, sweeps
-from innet.experiments.sweeps import Task
+from innet.scenarios import sweep_workers, sweeps
+from innet.scenarios.sweeps import Task
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'innet[dask]'")
 

@@ -491,7 +491,7 @@ class TestEnds:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())]),
-            "INTERRUPT_AT": imported or "innet.experiments.allreduce",
+            "INTERRUPT_AT": imported or "innet.scenarios.allreduce",
             "PAUSE": "20" if imported else "0",
         }
         with subprocess.Popen(

@@ -18,10 +18,6 @@ from typer.testing import CliRunner
 import innet
 from innet.cli import output
 from innet.cli.app import app
-from innet.experiments import reports, tables
-from innet.experiments.console import TableConsole
-from innet.experiments.jobs import simulate_jobs
-from innet.experiments.traffic import simulate_traffic
 from innet.mininet import inspect
 from innet.records import (
     TRAIN,
@@ -34,6 +30,11 @@ from innet.records import (
     SimulatedTime,
     ThroughputRecord,
 )
+from innet.reports import registry as reports
+from innet.reports import tables
+from innet.reports.console import TableConsole
+from innet.scenarios.jobs import simulate_jobs
+from innet.scenarios.traffic import simulate_traffic
 
 WIDTHS = (60, 80, 120, None)  # None: a pipe
 STF = "p4/examples/two-workers.stf"

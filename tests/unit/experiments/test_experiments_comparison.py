@@ -22,10 +22,10 @@ from innet.core.errors import ConfigError, DivergedError, InnetError, InputError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison
 from innet.experiments.models import digits_cnn
-from innet.experiments.reports import table_of
-from innet.experiments.tables import training_table
-from innet.experiments.training_log import numbers_of
 from innet.records import TRAIN, TrainingRecord
+from innet.reports.registry import table_of
+from innet.reports.tables import training_table
+from innet.reports.training_log import numbers_of
 
 pytestmark = pytest.mark.xdist_group("comparison")  # which is set up once, not by each process
 

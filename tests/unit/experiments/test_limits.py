@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 import innet
-from innet.experiments.jobs import simulate_jobs
-from innet.experiments.plots import jobs_figure, simulation_figure, sweep_figure
-from innet.experiments.tables import jobs_table, report_table, simulation_table, sweep_table
 from innet.records import Record, Simulated
 from innet.records.report import limiting, network_limit
+from innet.reports.plots import jobs_figure, simulation_figure, sweep_figure
+from innet.reports.tables import jobs_table, report_table, simulation_table, sweep_table
+from innet.scenarios.jobs import simulate_jobs
 
 
 def shown(table):

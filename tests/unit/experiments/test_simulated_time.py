@@ -23,7 +23,6 @@ from innet.cli.app import app
 from innet.core.errors import ConfigError, InnetError, InputError, StateError
 from innet.core.settings import DemoSettings, TrainSettings
 from innet.experiments import comparison, demo, simulated_time, train
-from innet.experiments.plots import demo_figure, training_figure
 from innet.experiments.simulated_time import (
     Taken,
     TimedNetwork,
@@ -34,9 +33,10 @@ from innet.experiments.simulated_time import (
     to_bfloat16,
     to_float16,
 )
-from innet.experiments.tables import Target, fastest, methods_of, simulated_table
-from innet.experiments.workload import Stragglers
 from innet.records import ACCURACY, PERPLEXITY, Run, SimulatedTime, Step, TrainingRecord
+from innet.reports.plots import demo_figure, training_figure
+from innet.reports.tables import Target, fastest, methods_of, simulated_table
+from innet.scenarios.workload import Stragglers
 from innet.sim import PRESETS, Network
 from innet.sim.messages import ring_seconds
 from innet.sim.network import is_steady

@@ -19,13 +19,13 @@ from support.service import SECONDS, serving, together, where
 import innet
 from innet.core.errors import ConfigError, InputError, MembershipError, StalledError
 from innet.core.settings import TrainSettings, load_toml
-from innet.experiments import allreduce as experiment
 from innet.experiments import comparison
 from innet.processes import allreduce, training
 from innet.processes.allreduce import all_reduce
 from innet.processes.commandline import parser_of, settings_from
 from innet.processes.settings import WorkerSettings
 from innet.processes.training import TrainingWorkerSettings
+from innet.scenarios import allreduce as experiment
 from innet.service import join
 
 PROGRAMS = {

@@ -1,0 +1,1 @@
+"""How records are shown: tables, plots, pages, progress; and files that hold them."""

@@ -1,0 +1,355 @@
+"""Baselines beside a codec: all-reduces without a switch that sums, over the same network.
+
+A baseline's name is that of its algorithm, with the type of its elements if that is not float32:
+"ring", "ring-float16". Settings may follow, as in "all-gather:ratio=0.001".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from innet.core.errors import InputError, UnknownNameError
+from innet.core.registry import split_name
+from innet.core.settings import Settings, SimulateSettings, validate
+from innet.records import Simulated
+from innet.scenarios.timeline import Times
+from innet.sim.flows import Flow
+from innet.sim.messages import (
+    ALGORITHMS,
+    ELEMENT_BYTES,
+    MessageGraph,
+    all_gather,
+    parameter_server,
+)
+from innet.sim.network import OVERHEAD, SECOND, Network
+from innet.sim.simulation import Cable, Counts, LinkCounts, Simulation
+from innet.sim.transport import Transport, transport_of
+from innet.switch.traffic_manager import PORTS
+from innet.topology import Plan
+from innet.wire import Layout
+
+_INDEX_BYTES = 4  # of a sparse gradient's element, beside the value
+_LAYOUT = Layout(1)  # of a program's packets; there are none
+
+
+class _Dense(Settings):
+    """Settings of an algorithm that sums all elements."""
+
+    reduce_cost: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+
+
+class _Server(_Dense):
+    """Settings of a parameter server on separate hosts."""
+
+    servers: Annotated[int, Field(ge=1, le=256)] = 1
+
+
+class _Sparse(_Dense):
+    """Settings of an algorithm that sends the largest elements, with their indices."""
+
+    ratio: Annotated[float, Field(gt=0, le=1)] = 0.01
+
+
+_OPTIONS: Mapping[str, type[_Dense]] = {
+    "ring": _Dense,
+    "halving-doubling": _Dense,
+    "parameter-server": _Server,
+    "sharded-parameter-server": _Dense,
+    "all-gather": _Sparse,
+    "gtopk-tree": _Sparse,
+}
+
+
+def names() -> list[str]:
+    """Names of all baselines, without settings."""
+    widths = ["", *(f"-{dtype}" for dtype in ELEMENT_BYTES if dtype != "float32")]
+    return [f"{algorithm}{width}" for algorithm in _OPTIONS for width in widths]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """An all-reduce between hosts.
+
+    Attributes:
+        name: as the user gave it.
+        algorithm: "ring", "halving-doubling", "parameter-server", "sharded-parameter-server",
+            "all-gather" or "gtopk-tree".
+        dtype: of the elements that are sent.
+        options: of the algorithm: ``reduce_cost``, picoseconds that a host takes to sum a byte;
+            ``servers``, hosts of the parameter server; ``ratio``, the share of the elements that
+            each worker sends, with indices of 32 bits.
+    """
+
+    name: str
+    algorithm: str
+    dtype: str
+    options: _Dense
+
+    @classmethod
+    def of(cls, text: str) -> Baseline:
+        """The baseline that a user wrote.
+
+        Raises:
+            UnknownNameError: no such baseline.
+            ConfigError: a setting that it does not have, or out of range.
+        """
+        full, given = split_name(text)
+        if full not in names():
+            raise UnknownNameError("baseline", full, names())
+        dtype = next((each for each in ELEMENT_BYTES if full.endswith(f"-{each}")), "float32")
+        algorithm = full.removesuffix(f"-{dtype}")
+        options = validate(_OPTIONS[algorithm], given, source=f"baseline {full}")
+        return cls(text, algorithm, dtype, options)
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether workers do something with each element before they send it."""
+        return self.dtype != "float32" or isinstance(self.options, _Sparse)
+
+    @property
+    def servers(self) -> int:
+        """Hosts beside the workers."""
+        return self.options.servers if isinstance(self.options, _Server) else 0
+
+    def graph(self, workers: int, elements: int, density: float = 1.0) -> MessageGraph:
+        """What hosts send. Workers are hosts 0, 1, ...; servers come after them.
+
+        Args:
+            workers: how many.
+            elements: of the gradient.
+            density: share of them that is not zero. Sparse algorithms send no more than those.
+        """
+        cost = self.options.reduce_cost
+        if isinstance(self.options, _Sparse):
+            chosen = math.ceil(min(self.options.ratio, density) * elements)
+            width = ELEMENT_BYTES[self.dtype]
+            # Indices count as additional elements.
+            elements = chosen * (width + _INDEX_BYTES) // width
+        if self.algorithm == "all-gather":
+            return all_gather(workers, [elements] * workers, dtype=self.dtype)
+        if "parameter-server" in self.algorithm:
+            hosts = range(workers, workers + self.servers) if self.servers else range(workers)
+            return parameter_server(workers, hosts, elements, dtype=self.dtype, reduce_cost=cost)
+        return ALGORITHMS[self.algorithm](workers, elements, dtype=self.dtype, reduce_cost=cost)
+
+
+def baselines_of(settings: SimulateSettings) -> list[Baseline]:
+    """The baselines of a simulation.
+
+    Raises:
+        UnknownNameError, ConfigError: as ``Baseline.of``.
+        InputError: one is given twice, or the transport is none.
+    """
+    twice = {name for name in settings.baselines if settings.baselines.count(name) > 1}
+    if twice:
+        raise InputError(f"the baseline {min(twice)!r} is given twice; give each once.")
+    transport_of(settings.transport)
+    return [Baseline.of(name) for name in settings.baselines]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What an all-reduce took.
+
+    Attributes:
+        ends: when each worker had the sum, picoseconds since the first worker could send.
+        simulated: what the network did.
+        bytes_sent: by the worker that sent most, as ``Report`` counts them, with acknowledgements.
+    """
+
+    ends: tuple[int, ...]
+    simulated: Simulated
+    bytes_sent: int
+
+
+class MessageNetwork:
+    """The workers of a plan, and its switches, which only forward.
+
+    Servers are at ports of the first switch, the root of a tree, that nothing else uses.
+
+    Args:
+        baseline: what the workers send.
+        plan: where they are.
+        network: rates, delays and queues.
+        transport: of all messages.
+        flows: packets beside them. Without any, each all-reduce begins with an idle network.
+        density: as ``Baseline.graph`` takes it.
+        seed: of losses and flows.
+
+    Attributes:
+        simulation: the network as it is now.
+
+    Raises:
+        InputError: the first switch has no port for a server.
+    """
+
+    simulation: Simulation
+
+    def __init__(
+        self,
+        baseline: Baseline,
+        plan: Plan,
+        network: Network,
+        transport: Transport,
+        *,
+        flows: Sequence[Flow] = (),
+        density: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self._baseline, self._network, self._transport = baseline, network, transport
+        self._flows, self._density, self._seed = flows, density, seed
+        self._workers = len(plan.workers)
+        self._switches = [switch.name for switch in plan.switches]
+        self._cables = _cables(plan, baseline)
+        self._begun = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make a new network, with another seed than before."""
+        hosts = max(2, self._workers + self._baseline.servers)
+        self.simulation = Simulation(
+            self._network,
+            _LAYOUT,
+            dict.fromkeys(self._switches),
+            self._cables,
+            hosts,
+            seed=self._seed + (self._begun << 32),
+        )
+        self._begun += 1
+        self._origin = 0.0  # its time 0, in seconds of the run
+        if self._flows:
+            self.simulation.add_flows(self._flows)
+
+    def all_reduce(self, elements: int, starts: Times) -> Exchanged:
+        """Sum a gradient.
+
+        Args:
+            elements: of it.
+            starts: when each worker can send, seconds, none before the last all-reduce was done.
+        """
+        first = float(starts.min())
+        if not self._flows:
+            self._begin()
+            self._origin = first
+        graph = self._baseline.graph(self._workers, elements, self._density)
+        if not (graph.source != graph.destination).any():
+            ends = tuple(round((each - first) * SECOND) for each in starts.tolist())
+            return Exchanged(ends, self._simulated(elements, max(ends), max(ends)), 0)
+        simulation = self.simulation
+        # Of a worker that is ahead of the last all-reduce's end, messages begin with that.
+        since = np.zeros(max(2, graph.hosts))
+        since[: self._workers] = np.maximum(starts - self._origin - simulation.now, 0.0)
+        begun = round((first - self._origin) * SECOND)
+        before = Snapshot(simulation, first - self._origin)
+        group = simulation.launch_messages(graph.starting(since), self._transport)
+        while simulation.wait() != group:
+            pass
+        messenger = simulation.messenger
+        assert messenger is not None, "it was launched"
+        done = np.full(max(2, graph.hosts), begun)
+        np.maximum.at(done, graph.destination, messenger.delivered)
+        done[: self._workers] = np.maximum(
+            done[: self._workers], np.rint((starts - self._origin) * SECOND).astype(np.int64)
+        )
+        ends = tuple((done[: self._workers] - begun).tolist())
+        counts = simulation.counts().since(before.counts)
+        ticks = max(ends)
+        sent = map(_sent, before.links[::2], simulation.link_counts()[::2])
+        waited = round((float(starts.max()) - first) * SECOND)
+        simulated = self._simulated(elements, ticks, waited).model_copy(
+            update={
+                "packets": counts.packets,
+                "bytes": counts.bytes,
+                "lost": counts.lost,
+                "dropped": counts.dropped,
+                "marked": counts.marked,
+                "retransmissions": messenger.counts()[1],
+                "queue_bytes_max": simulation.queue_bytes_max(),
+                "utilization": {
+                    name: busy / (number * ticks) for name, (busy, number) in counts.busy.items()
+                },
+                "busiest": counts.busiest(ticks - waited),
+            }
+        )
+        return Exchanged(ends, simulated, max(list(sent)[: self._workers]))
+
+    def _simulated(self, elements: int, ticks: int, waited: int) -> Simulated:
+        """An all-reduce for which no packet was sent."""
+        rate = goodput_rate(elements, ticks, waited)
+        return Simulated(
+            seconds=ticks / SECOND,
+            waited=min(waited, ticks) / SECOND,
+            goodput_gbps=32 * rate / 1e9,
+            elements_per_second=rate,
+            packets=0,
+            bytes=0,
+            lost=0,
+            dropped=0,
+            marked=0,
+            retransmissions=0,
+            queue_bytes_max=0,
+            utilization={},
+            assumed=self.simulation.assumed,
+            fabric=self.simulation.fabric,
+        )
+
+
+class Snapshot:
+    """What a network has counted until a time; its longest queue is forgotten then.
+
+    Args:
+        simulation: the network.
+        seconds: the time. Where it has passed, now.
+
+    Attributes:
+        counts, links: of that time, once it has come.
+    """
+
+    counts: Counts
+    links: list[LinkCounts]
+
+    def __init__(self, simulation: Simulation, seconds: float) -> None:
+        self._simulation = simulation
+        simulation.at(seconds, self._take)
+
+    def _take(self) -> None:
+        self.counts = self._simulation.counts()
+        self.links = self._simulation.link_counts()
+        self._simulation.forget_queues()
+
+
+def _cables(plan: Plan, baseline: Baseline) -> list[Cable]:
+    """Those of the workers, in order, then of servers, then between switches."""
+    ends = plan.attachments()  # hosts count from 1, the workers first
+    cables = [Cable(*ends[worker + 1], worker) for worker in range(len(plan.workers))]
+    trunks = [Cable(*link.a, None, *link.b) for link in plan.trunks()]
+    root = plan.switches[0].name
+    used = {(cable.switch, cable.port) for cable in cables + trunks}
+    used |= {(cable.other, cable.other_port) for cable in trunks}
+    free = (port for port in range(1, PORTS) if (root, port) not in used)
+    # A network has two hosts at least; a single worker has no destination.
+    for server in range(max(baseline.servers, 2 - len(cables))):
+        port = next(free, None)
+        if port is None:
+            raise InputError(
+                f"switch {root} has no port left for {baseline.name}'s server {server}; give fewer "
+                "servers, or racks."
+            )
+        cables.append(Cable(root, port, len(cables)))
+    return cables + trunks
+
+
+def _sent(before: LinkCounts, after: LinkCounts) -> int:
+    """Bytes of frames without check sequence that were put onto a link between two counts."""
+    return after.bytes - before.bytes - OVERHEAD * (after.packets - before.packets)
+
+
+def goodput_rate(elements: int, ticks: int, waited: int) -> float:
+    """Elements a second of an all-reduce, without the picoseconds that all waited for the last."""
+    return elements / (ticks - waited) * SECOND if ticks > waited else 0.0

@@ -1,0 +1,113 @@
+"""Queues, links and slots over simulated time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import innet
+from innet.cli.app import app
+from innet.core.errors import StalledError
+from innet.records import Record
+from innet.reports.plots import simulation_figure
+
+SLOW_TRUNK = {
+    "workers": 4, "racks": 2, "program": "tree", "size": 20_000, "window": 128,
+    "network": {"rate": 10e9, "trunk_rate": 5e9, "host_receive": 0.0, "host_send": 0.0},
+    "encode_time": 0.0, "decode_time": 0.0,
+}  # fmt: skip
+
+
+def test_queues_links_and_slots_are_those_of_a_slow_trunk(tmp_path):
+    """Workers send twice as fast as the trunk takes, until all slots wait for it."""
+    plain = innet.simulate(**SLOW_TRUNK)
+    record = innet.simulate(samples=50, **SLOW_TRUNK)
+    assert plain.samples is None
+    # Who looks changes nothing.
+    assert (plain.simulated, plain.iterations) == (record.simulated, record.iterations)
+    samples = record.samples
+    assert 50 <= len(samples.seconds) <= 101
+    assert np.ptp(np.diff(samples.seconds)) < 1e-12
+    assert samples.seconds[-1] < record.seconds
+    lengths = {len(each) for part in (samples.queue_bytes, samples.utilization, samples.slots)
+               for each in part.values()}  # fmt: skip
+    assert lengths == {len(samples.seconds)}
+    assert max(map(max, samples.slots.values())) == pytest.approx(128, abs=4)
+    longest = max(map(max, samples.queue_bytes.values()))
+    assert longest <= record.simulated.queue_bytes_max
+    assert longest == pytest.approx(record.simulated.queue_bytes_max, rel=0.1)
+    middle = slice(len(samples.seconds) // 4, -len(samples.seconds) // 4)
+    trunk = np.array(samples.utilization["trunk"][middle])
+    assert trunk == pytest.approx(np.ones_like(trunk), abs=0.05)
+    assert all(0 <= share < 1.001 for each in samples.utilization.values() for share in each)
+    # Over all samples a class of links is as busy as the record says.
+    down = np.mean(samples.utilization["switch_to_host"][1:])
+    assert down == pytest.approx(record.simulated.utilization["switch_to_host"], rel=0.05)
+    path = tmp_path / "record.json"
+    record.save(path)
+    assert Record.load(path) == record
+    above, below = simulation_figure(record).subfigs
+    assert [len(axes.lines) for axes in below.axes] == [
+        len(samples.queue_bytes), len(samples.utilization), len(samples.slots),
+    ]  # fmt: skip
+    assert below.get_supxlabel() == ""
+    for axes in (above.axes[0], *below.axes):  # of the same iteration, over the same time
+        assert axes.get_xlabel() == "simulated time in iteration 1, µs"
+        assert axes.get_xlim() == above.axes[0].get_xlim()
+
+
+def test_what_is_nothing_all_the_time_has_no_panel_but_words():
+    record = innet.simulate(workers=12, size=20_000, network="10g", samples=50, iterations=2)
+    assert not record.samples.queue_bytes
+    above, below = simulation_figure(record).subfigs
+    (links,) = below.axes
+    assert links.get_ylabel() == "utilization of links"
+    count = len(record.samples.seconds)
+    said = f"In {count} samples no packet waited in a queue and no slot waited for a worker."
+    assert below.get_supxlabel() == said
+    lanes = above.axes[0]
+    assert lanes.get_ylabel() == "8 of 12 workers, the fastest and the slowest included"
+    names = [text.get_text() for text in lanes.get_legend().get_texts()]
+    assert names == ["encode", "network", "decode"]  # there is no model to compute
+    assert "iteration 1" in lanes.get_xlabel()
+    assert "iteration 1" in links.get_xlabel()
+
+
+def test_the_first_iteration_is_sampled_whole(tmp_path):
+    """Also where its buckets are equal, of which one would be simulated otherwise."""
+    path = tmp_path / "model.toml"
+    path.write_text(
+        'title = "equal layers"\nsource = "here"\nparameters = 20_000\n'
+        '[compute]\nseconds = 3e-4\nsource = "here"\n[[blocks]]\nname = "fc{}"\n'
+        'numbers = [0, 1]\nparameters = [{ name = "weight", shape = [100, 100], positions = 1 }]\n'
+    )
+    settings = {"model": str(path), "bucket_cap_mb": 0.01, "iterations": 2, "network": "10g"}
+    record = innet.simulate(samples=40, **settings)
+    assert record.iterations == innet.simulate(**settings).iterations
+    first, last = record.iterations[0].buckets
+    samples = record.samples
+    assert samples.seconds[0] == pytest.approx(first.encoded[0])
+    assert first.summed[0] < samples.seconds[-1] <= last.summed[0]
+    for bucket in (first, last):
+        busy = [
+            share
+            for time, share in zip(
+                samples.seconds, samples.utilization["host_to_switch"], strict=True
+            )
+            if bucket.encoded[0] < time <= bucket.summed[0]
+        ]
+        assert max(busy) > 0.5
+
+
+def test_who_waits_for_ever_is_not_sampled_for_ever():
+    with pytest.raises(StalledError):
+        innet.simulate(workers=2, size=100, network="10g:loss=0.999", samples=1)
+
+
+def test_plots_have_samples(tmp_path):
+    plot, record = tmp_path / "plot.svg", tmp_path / "record.json"
+    arguments = ["simulate", "--size", "2000", "--plot", str(plot), "-o", str(record)]
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert 200 <= len(Record.load(record).samples.seconds) <= 401
+    assert plot.stat().st_size > 10_000

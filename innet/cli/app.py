@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from innet._version import __version__
 from innet.cli import folder_advice
 from innet.cli.output import TerminalNotice, say_error
-from innet.core import own_code
+from innet.core import user_modules
 from innet.core.errors import (
     CompositionError,
     DivergedError,
@@ -297,7 +297,7 @@ def _options(
 ) -> None:
     """Gradients compressed by workers, summed by P4 switch programs, decoded by workers."""
     del show  # it has ended the command
-    own_code.add(*(own or []))
+    user_modules.add(*(own or []))
 
 
 def run() -> int:

@@ -3,7 +3,7 @@
 A registry holds ``name -> "module:attribute"`` and imports the module when the name is first used,
 so that a part whose dependencies are missing costs nothing until it is asked for. Other
 distributions add to it by an entry point in the group that the registry names, and a user's own
-files by ``innet.core.own_code``.
+files by ``innet.core.user_modules``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from innet.core import own_code
+from innet.core import user_modules
 from innet.core.errors import ConfigError, InputError, UnknownNameError
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ class Registry(Generic[T]):
         return name in self._targets or name in self._loaded
 
     def _read_entry_points(self) -> None:
-        own_code.import_all()
+        user_modules.import_all()
         if self._entry_points_read:
             return
         self._entry_points_read = True

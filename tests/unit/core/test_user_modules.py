@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from innet.core import own_code
+from innet.core import user_modules
 from innet.core.errors import ConfigError, UnknownNameError
 from innet.core.registry import Registry
 
@@ -25,7 +25,7 @@ SELECTORS.register("mine", Mine)
 
 @pytest.fixture(autouse=True)
 def nothing_named(monkeypatch):
-    monkeypatch.setenv(own_code.VARIABLE, "")
+    monkeypatch.setenv(user_modules.VARIABLE, "")
 
 
 def test_each_is_imported_once_before_a_name_is_unknown(tmp_path, monkeypatch):
@@ -34,7 +34,7 @@ def test_each_is_imported_once_before_a_name_is_unknown(tmp_path, monkeypatch):
     (tmp_path / "second.py").write_text("import os\nos.environ['FIRST'] += '2'\n")
     monkeypatch.setenv("FIRST", "")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv(own_code.VARIABLE, f"{tmp_path / 'first.py'}{os.pathsep}second")
+    monkeypatch.setenv(user_modules.VARIABLE, f"{tmp_path / 'first.py'}{os.pathsep}second")
     assert registry.names() == []
     assert "a" not in registry
     with pytest.raises(UnknownNameError, match="innet --import FILE"):
@@ -50,23 +50,23 @@ def test_a_file_imports_its_neighbours(tmp_path, monkeypatch):
     own = "import sys\nfrom neighbour_of_mine import VALUE\n"
     own += "def later():\n    import later_neighbour\n    return later_neighbour.VALUE\n"
     (tmp_path / "own_file.py").write_text(own)
-    own_code.add(str(tmp_path / "own_file.py"))
+    user_modules.add(str(tmp_path / "own_file.py"))
     (module,) = [each for name, each in sys.modules.items() if name.startswith("own_file_")]
     assert (module.VALUE, module.later()) == (5, 7)
     assert sys.path.count(str(tmp_path)) == 1
     assert sys.path[-1] == str(tmp_path)
     (tmp_path / "broken.py").write_text("import no_such_neighbour\n")
     with pytest.raises(ConfigError, match="no_such_neighbour"):
-        own_code.add(str(tmp_path / "broken.py"))
+        user_modules.add(str(tmp_path / "broken.py"))
     assert sys.path.count(str(tmp_path)) == 1
 
 
 def test_files_are_named_so_that_other_processes_find_them(tmp_path, monkeypatch):
     (tmp_path / "here.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(own_code.VARIABLE, "json")
-    own_code.add("here.py", "json")
-    assert os.environ[own_code.VARIABLE] == f"json{os.pathsep}{tmp_path / 'here.py'}"
+    monkeypatch.setenv(user_modules.VARIABLE, "json")
+    user_modules.add("here.py", "json")
+    assert os.environ[user_modules.VARIABLE] == f"json{os.pathsep}{tmp_path / 'here.py'}"
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_what_cannot_be_imported_is_named_each_time(tmp_path, name, text, match)
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=match):
-        own_code.add(named)
+        user_modules.add(named)
     with pytest.raises(ConfigError, match=match):
-        own_code.import_all()
+        user_modules.import_all()
 
 
 def test_a_command_and_its_processes_know_a_part_of_a_file(tmp_path):

@@ -39,7 +39,7 @@ _ONLY_CLI = (
 
 
 @dataclass(frozen=True, slots=True)
-class TableEntry:
+class ReportedEntry:
     """An entry that simple_switch reports; see ``innet.switch.control.control_plane.Entry``."""
 
     handle: int
@@ -184,13 +184,13 @@ class ThriftControlPlane(ControlPlane):
         count: int = self._of_table("bm_mt_get_num_entries", table)
         return count
 
-    def _entries(self, table: int) -> list[TableEntry]:
+    def _entries(self, table: int) -> list[ReportedEntry]:
         return [self._received(table, each) for each in self._of_table("bm_mt_get_entries", table)]
 
-    def _entry(self, table: int, handle: int) -> TableEntry:
+    def _entry(self, table: int, handle: int) -> ReportedEntry:
         return self._received(table, self._of_table("bm_mt_get_entry", table, handle))
 
-    def _find_entry(self, table: int, matches: Sequence[ir.Match], priority: int) -> TableEntry:
+    def _find_entry(self, table: int, matches: Sequence[ir.Match], priority: int) -> ReportedEntry:
         key, options = self._key(table, matches), {"priority": priority}
         found = self._of_table("bm_mt_get_entry_from_key", table, key, options)
         return self._received(table, found)
@@ -211,13 +211,13 @@ class ThriftControlPlane(ControlPlane):
         keys = self.program.tables[table].keys
         return [sent_match(*each) for each in zip(matches, keys, strict=True)]
 
-    def _received(self, table: int, entry: Mapping[str, Any]) -> TableEntry:
+    def _received(self, table: int, entry: Mapping[str, Any]) -> ReportedEntry:
         found = self.program.tables[table]
         matches = [_match(*each) for each in zip(entry["matches"], found.keys, strict=True)]
         priority = max(0, entry.get("options", {}).get("priority", 0))
         action = self._target(found.actions, entry["action"])
         life = EntryLife(**entry["life"]) if "life" in entry else None
-        return TableEntry(entry["handle"], tuple(matches), action, priority, life)
+        return ReportedEntry(entry["handle"], tuple(matches), action, priority, life)
 
     def _target(self, actions: Iterable[int], found: Mapping[str, Any]) -> Target:
         """The target of an entry: one of ``actions``, a member or a group."""

@@ -75,7 +75,7 @@ def _write(path: str, text: str) -> str:
     return ""
 
 
-class _Command(NamedTuple):
+class _ProcessCommand(NamedTuple):
     """A command that only a running switch has: what it takes, its help, and how it is run."""
 
     usage: str
@@ -90,12 +90,14 @@ class _Command(NamedTuple):
 
 
 _COMMANDS = {
-    "port_add": _Command("INTERFACE PORT [CAPTURE]", "Give a port an interface.", _port_add),
-    "port_remove": _Command("PORT", "Take a port's interface away.", _port_remove),
-    "load_new_config_file": _Command("FILE", "Load another program.", _load_new_config_file),
-    "swap_configs": _Command("", "Let the program that was loaded run.", _swap_configs),
-    "write_config_to_file": _Command("FILE", "Write the program's JSON.", _write_config_to_file),
-    "serialize_state": _Command("FILE", "Write the state of the tables.", _serialize_state),
+    "port_add": _ProcessCommand("INTERFACE PORT [CAPTURE]", "Give a port an interface.", _port_add),
+    "port_remove": _ProcessCommand("PORT", "Take a port's interface away.", _port_remove),
+    "load_new_config_file": _ProcessCommand("FILE", "Load another program.", _load_new_config_file),
+    "swap_configs": _ProcessCommand("", "Let the program that was loaded run.", _swap_configs),
+    "write_config_to_file": _ProcessCommand(
+        "FILE", "Write the program's JSON.", _write_config_to_file
+    ),
+    "serialize_state": _ProcessCommand("FILE", "Write the state of the tables.", _serialize_state),
 }
 """Commands of simple_switch_CLI that need a process; the others are in ``control.commands``."""
 

@@ -109,7 +109,7 @@ def _telling(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _guard(dispatcher: Any) -> None:
-    dispatcher.compile = undisturbed(dispatcher.compile)
+    dispatcher.compile = defer_signals(dispatcher.compile)
     if isinstance(dispatcher._cache, _Kept):
         dispatcher.compile = _by_one_process(dispatcher)
 
@@ -154,7 +154,7 @@ def _link_inner(dispatcher: Any, cache: bool, options: dict[str, Any]) -> None:
     dispatcher.get_overload = lambda signature: inner().get_overload(signature)
 
 
-def is_kept(function: Callable[..., Any]) -> bool:
+def is_cached(function: Callable[..., Any]) -> bool:
     """Whether machine code of a compiled function is on disk, so that calling it is quick."""
     kept = getattr(function, "_cache", None)
     try:
@@ -180,7 +180,7 @@ def _by_one_process(dispatcher: Any) -> Callable[[Any], Any]:
     return compile_once
 
 
-def undisturbed(work: Callable[..., Any]) -> Callable[..., Any]:
+def defer_signals(work: Callable[..., Any]) -> Callable[..., Any]:
     """The same, with an interruption or a termination held back until it is done; with a second
     interruption, it is not.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from innet.core.numba_cache import is_kept, njit
+from innet.core.numba_cache import is_cached, njit
 from innet.core.packets import PacketBatch
 from innet.switch import Switch
 from innet.switch.jit.inline import InlineProgram, run_inline
@@ -34,7 +34,7 @@ _NOTHING = PacketBatch.empty()
 _MOST_TURNS = 64  # batches without a look at the clock and at ``descriptor``
 
 
-class Moved(NamedTuple):
+class PortForwardResult(NamedTuple):
     """What ``turns`` did, and what remains for Python.
 
     Attributes:
@@ -119,7 +119,7 @@ class PortForwarding:
             until = time.monotonic() + seconds
             ports = self._ports.compiled()
             found = turns(ports, program, (self._begun, until), descriptor, self._cpu_port)
-            moved = Moved(*found)
+            moved = PortForwardResult(*found)
         finally:
             self._inline.end()
         self._ports.undelivered += moved.undelivered
@@ -142,7 +142,7 @@ class PortForwarding:
 
 def is_compiled() -> bool:
     """Whether the loop itself is compiled on this machine; otherwise it takes some seconds."""
-    return is_kept(turns)
+    return is_cached(turns)
 
 
 @njit(cache=True, nogil=True)
@@ -163,7 +163,7 @@ def turns(
         cpu_port: what leaves there ends it, too; ``_NO_PORT`` for none.
 
     Returns:
-        The fields of ``Moved``.
+        The fields of ``PortForwardResult``.
     """
     begun, until = times
     words = np.zeros(4, np.int64)

@@ -53,7 +53,7 @@ class SwitchPorts(Protocol):
     def close(self) -> None: ...
 
 
-class _Waiting:
+class _EpollPorts:
     """Waits for its own descriptor and for some of others."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Waiting:
 # Files.
 
 
-class FilePorts(_Waiting):
+class FilePorts(_EpollPorts):
     """Packets from IFACE_in.pcap, and to IFACE_out.pcap, for each interface.
 
     They come in the order of their times, as fast as they are taken; the times do not matter else.
@@ -211,7 +211,7 @@ _MESSAGE = struct.Struct("<iii")
 _NOT_SUPPORTED = 1
 
 
-class _Kind(enum.IntEnum):
+class _MessageType(enum.IntEnum):
     PORT_ADD = 0
     PORT_REMOVE = 1
     PORT_STATUS = 2
@@ -221,7 +221,7 @@ class _Kind(enum.IntEnum):
     INFO_REP = 6
 
 
-class MessagePorts(_Waiting):
+class MessagePorts(_EpollPorts):
     """Packets as messages of a nanomsg PAIR socket.
 
     A message is a header of three 32-bit integers, little-endian: its type, a port, and the length
@@ -259,26 +259,26 @@ class MessagePorts(_Waiting):
             return None
         kind, port, more = _MESSAGE.unpack_from(message)
         match kind:
-            case _Kind.PACKET_IN:
+            case _MessageType.PACKET_IN:
                 data = message[_MESSAGE.size :][: max(more, 0)]
                 if len(data) == more and 0 <= port <= MAX_PORT:
                     return port, data
                 self._log("error", f"message for port {port} with {len(data)} of {more} bytes")
-            case _Kind.PORT_ADD:
+            case _MessageType.PORT_ADD:
                 self.interfaces.setdefault(port, "N/A")
-            case _Kind.PORT_REMOVE:
+            case _MessageType.PORT_REMOVE:
                 self.interfaces.pop(port, None)
                 self._down.discard(port)
-            case _Kind.PORT_STATUS:
+            case _MessageType.PORT_STATUS:
                 if port in self.interfaces and more in (0, 1):
                     (self._down.discard if more else self._down.add)(port)
                 elif more not in (0, 1):
                     self._log("error", "Unknown port status requested")
-            case _Kind.INFO_REQ:
-                answer = _MESSAGE.pack(_Kind.INFO_REP, port, more)
+            case _MessageType.INFO_REQ:
+                answer = _MESSAGE.pack(_MessageType.INFO_REP, port, more)
                 self._pair.send(answer + struct.pack("<i", _NOT_SUPPORTED))
-            case _Kind.PACKET_OUT | _Kind.INFO_REP:
-                self._log("error", f"Invalid {_Kind(kind).name} message received")
+            case _MessageType.PACKET_OUT | _MessageType.INFO_REP:
+                self._log("error", f"Invalid {_MessageType(kind).name} message received")
             case _:
                 self._log("error", "Unknown message type")
         return None
@@ -286,7 +286,7 @@ class MessagePorts(_Waiting):
     def send(self, packets: PacketBatch) -> None:
         """Send each packet as a message."""
         for port, data in packets.to_packets():
-            self._pair.send(_MESSAGE.pack(_Kind.PACKET_OUT, port, len(data)) + data)
+            self._pair.send(_MESSAGE.pack(_MessageType.PACKET_OUT, port, len(data)) + data)
 
     def add(self, port: int, interface: str) -> None:  # noqa: ARG002 - refused
         """Not this way: a message announces ports."""

@@ -118,7 +118,7 @@ class PacketInput:
 
 
 class SimpleSwitch:
-    """The switch process: a ``thrift_server.Device`` between interfaces.
+    """The switch process: a ``thrift_calls.ThriftDevice`` between interfaces.
 
     Args:
         config: JSON of the program; None for ``--no-p4``.

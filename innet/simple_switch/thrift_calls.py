@@ -72,7 +72,7 @@ class Learning(Protocol):
     def set_buffer_size(self, learn_list: int, samples: int, /) -> None: ...
 
 
-class Device(Protocol):
+class ThriftDevice(Protocol):
     """The switch process that a ``ThriftServer`` controls.
 
     Attributes:
@@ -147,7 +147,7 @@ class RefusedError(Exception):
 class Calls:
     """Carries out the calls of ``SERVICES`` on a device."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: ThriftDevice) -> None:
         self._device = device
         self._methods: dict[tuple[str, str], Callable[..., Any]] = {}
         for service, calls in {**SERVICES, "innet": OWN_SERVICE}.items():

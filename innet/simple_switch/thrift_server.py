@@ -37,7 +37,7 @@ from innet.bmv2.thrift_api import (
 from innet.core.errors import ControlError, InputError, NetworkError
 from innet.core.listening import listen
 from innet.simple_switch.control_log import Told
-from innet.simple_switch.thrift_calls import Calls, Device
+from innet.simple_switch.thrift_calls import Calls, ThriftDevice
 
 _LONGEST_TEXT = 64 << 20  # bytes of a string: a configuration may be long
 _MOST_ELEMENTS = 1 << 20  # of a list
@@ -77,7 +77,7 @@ class ThriftServer:
 
     def __init__(
         self,
-        device: Device,
+        device: ThriftDevice,
         port: int,
         log: Callable[[str], None] = lambda _: None,
         listener: socket.socket | None = None,

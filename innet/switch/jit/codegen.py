@@ -22,7 +22,7 @@ from numba.core.registry import cpu_target
 from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, TranslateByteCode
 
-from innet.core.numba_cache import InnerLibrary, undisturbed
+from innet.core.numba_cache import InnerLibrary, defer_signals
 from innet.switch.jit.native import ENTER, RELEASE, Kind, MachineCode, word_count
 
 __all__ = ["StraightPipeline"]  # what emitted code may import
@@ -114,7 +114,7 @@ class Lowering(NativeLowering):
     _name = "undisturbed_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        return bool(undisturbed(super().run_pass)(state))
+        return bool(defer_signals(super().run_pass)(state))
 
 
 class StraightPipeline(CompilerBase):

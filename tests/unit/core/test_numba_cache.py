@@ -18,7 +18,7 @@ import pytest
 from numba.core.typed_passes import NativeLowering
 from support import fork_server
 
-from innet.core.numba_cache import njit, undisturbed
+from innet.core.numba_cache import defer_signals, njit
 from innet.switch.jit.codegen import StraightPipeline
 
 ROOT = Path(__file__).parents[3]
@@ -388,7 +388,7 @@ def test_a_termination_waits_each_time() -> None:
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     try:
         with pytest.raises(SystemExit, match="3"):
-            undisturbed(work)()
+            defer_signals(work)()
     finally:
         signal.signal(signal.SIGTERM, before)
     assert reached == [0, 1, 2]
@@ -404,6 +404,6 @@ def test_a_second_interruption_does_not_wait() -> None:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        undisturbed(work)()
+        defer_signals(work)()
     assert reached == [0, 1]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

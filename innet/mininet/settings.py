@@ -11,7 +11,7 @@ from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, MininetSettings
 from innet.mininet.doctor import has_feature
 from innet.mininet.topologies import Links, PlanTopo
-from innet.processes.settings import JobSettings, WorkerSettings
+from innet.processes.settings import NetworkJobSettings, WorkerSettings
 from innet.scenarios import allreduce
 from innet.topology import Plan, SharedPlan
 
@@ -19,7 +19,7 @@ _WINDOW_OF_BMV2 = 64
 _QUEUE_OF_LINK = 15_000  # bytes that a TCLink queues without loss at any rate
 
 
-class NetSettings(MininetSettings, JobSettings):
+class NetSettings(MininetSettings, NetworkJobSettings):
     """A job on a Mininet network, or several equal jobs."""
 
     def completed(self) -> NetSettings:
@@ -108,7 +108,7 @@ class NetSettings(MininetSettings, JobSettings):
 
     def of_worker(self) -> WorkerSettings:
         """The settings of the workers' processes, without those that differ between them."""
-        names = JobSettings.model_fields
+        names = NetworkJobSettings.model_fields
         shared = {name: getattr(self, name) for name in names}
         runs = f"simple_switch {version()}" if self.switch == "bmv2" else self.engine
         return WorkerSettings(worker=0, switch=runs, rounds=self.rounds, **shared)

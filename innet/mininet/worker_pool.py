@@ -19,7 +19,12 @@ from innet.core.errors import InnetError, NetworkError, StalledError
 from innet.core.numbers import number_list
 from innet.mininet.control import NetworkSwitches, read_register
 from innet.mininet.network import check_switches
-from innet.processes.settings import JobSettings, ServerSettings, SessionSettings, WorkerSettings
+from innet.processes.settings import (
+    NetworkJobSettings,
+    ServerSettings,
+    SessionSettings,
+    WorkerSettings,
+)
 from innet.records import Report
 from innet.service.coordinator import JobCoordinator
 from innet.service.protocol import Message
@@ -271,11 +276,13 @@ class WorkerPool:
         return self._start(f"worker {worker}", node, self._program, settings)
 
     def _launch_server(self, node: Any) -> ChildProcess:
-        shared = {name: getattr(self._settings, name) for name in JobSettings.model_fields}
+        shared = {name: getattr(self._settings, name) for name in NetworkJobSettings.model_fields}
         settings = ServerSettings(interface=node.defaultIntf().name, **shared)
         return self._start("parameter server", node, "innet.processes.parameter_server", settings)
 
-    def _start(self, name: str, node: Any, program: str, settings: JobSettings) -> ChildProcess:
+    def _start(
+        self, name: str, node: Any, program: str, settings: NetworkJobSettings
+    ) -> ChildProcess:
         path = self._folder / f"{name.replace(' ', '')}.json"
         path.write_text(settings.model_dump_json(), encoding="utf-8")
         return ChildProcess(

@@ -13,20 +13,17 @@ from innet.core.errors import ConfigError, InputError
 from innet.core.settings import (
     AnyPath,
     Density,
-    Model,
     Rounds,
     ServiceTransport,
     Size,
-    load_toml,
     read_toml,
-    validate,
 )
 from innet.network import Faults
 from innet.protocol import Timing, network_timing
 from innet.topology import Plan, Request, SharedPlan, aggregation_of, plan_jobs
 
 
-class JobSettings(settings.JobSettings):
+class NetworkJobSettings(settings.JobSettings):
     """A job on a network: the settings that its workers and switches share."""
 
     def plan(self) -> Plan:
@@ -68,7 +65,7 @@ class JobSettings(settings.JobSettings):
         return network_timing(self.timeout, self.give_up, self.partial_after)
 
 
-class SessionSettings(JobSettings):
+class SessionSettings(NetworkJobSettings):
     """One worker of a job.
 
     Attributes:
@@ -134,7 +131,7 @@ class WorkerSettings(SessionSettings):
     output: AnyPath | None = None
 
 
-class ServerSettings(JobSettings):
+class ServerSettings(NetworkJobSettings):
     """The parameter server of a job.
 
     Attributes:
@@ -142,27 +139,6 @@ class ServerSettings(JobSettings):
     """
 
     interface: str | None = None
-
-
-def read(path: Path) -> WorkerSettings:
-    """A worker's settings from a TOML file, or a JSON file if its name ends in .json.
-
-    Raises:
-        ConfigError: the file cannot be read, or a setting is invalid.
-    """
-    return read_as(path, WorkerSettings)
-
-
-def read_server(path: Path) -> ServerSettings:
-    """As ``read``, for a parameter server."""
-    return read_as(path, ServerSettings)
-
-
-def read_as(path: Path, kind: type[Model]) -> Model:
-    """As ``read``, for any settings model."""
-    if path.suffix != ".json":
-        return load_toml(path, kind)
-    return validate(kind, _json(path), source=str(path))
 
 
 def mapping_in(path: Path) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from support.udp_switch import UdpSwitch, on_loopback
 
 import innet
 from innet.allreduce.worker import Worker, connect, connect_host
-from innet.core.errors import ConfigError, InputError
+from innet.core.errors import InputError
 from innet.network import Faults
 from innet.processes import parameter_server
-from innet.processes.settings import ServerSettings, read_server
+from innet.processes.settings import ServerSettings
 from innet.protocol import Timing
 from innet.topology import Request, aggregation_of, make_plan
 
@@ -77,8 +77,8 @@ def test_the_process_says_what_is_wrong(tmp_path, capsys):
     assert parameter_server.main([str(path)]) == 1
     assert "slots has no parameter server" in capsys.readouterr().err
     path.write_text("worker = 1\n")
-    with pytest.raises(ConfigError, match="worker"):
-        read_server(path)
+    assert parameter_server.main([str(path)]) == 1
+    assert "worker" in capsys.readouterr().err
     # 10.0.255.1 is the server's in its own namespace, and nobody's here.
     path.write_text('program = "hashed"\n')
     assert parameter_server.main([str(path), "--wait"]) == 1

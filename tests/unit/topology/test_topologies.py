@@ -14,7 +14,7 @@ import innet
 from innet.core.errors import ConfigError, InputError
 from innet.core.reduce_op import combine
 from innet.network import FaultyTransport, drive
-from innet.processes.settings import JobSettings
+from innet.processes.settings import NetworkJobSettings
 from innet.switch import Switch, load_program
 from innet.topology import Node, Request, Shape, SharedPlan, aggregation_of, make_plan, plan_jobs
 from innet.topology.topologies import TOPOLOGIES, Dumbbell, FatTree, LeafSpine, Topology
@@ -82,7 +82,7 @@ def test_a_topology_of_ones_own_is_registered_in_one_place(monkeypatch):
     assert (total == 6).all()
     assert report.exact
     assert report.program == "tree-64"
-    settings = JobSettings(workers=3, topology="pair:left=2")
+    settings = NetworkJobSettings(workers=3, topology="pair:left=2")
     assert [each.name for each in settings.plan().switches] == ["near", "far"]
     assert "pair" in TOPOLOGIES
 

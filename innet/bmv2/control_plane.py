@@ -14,11 +14,10 @@ from innet.core.errors import ControlError, StalledError
 from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, QueueSetting
 from innet.switch.frontend.loader import load_program
-from innet.switch.state.ageing import EntryLife
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
 from innet.switch.state.replication import MirrorSession, Node, Replication
-from innet.switch.state.tables import Generation, ProfileRef, Target
+from innet.switch.state.tables import EntryLife, Generation, ProfileRef, Target
 
 _CONTEXT = 0
 _PAUSE = 0.01  # seconds between two checks

@@ -20,7 +20,7 @@ _LINE = 64  # bytes; pieces begin at a multiple, as writing past the caches asks
 _CACHED = 4 << 20  # bytes; what is larger has left a core's cache before it is read again
 _KEPT = 24  # unused pieces that are kept at the most; those that have waited longest are given up
 
-_begin: Any = (ctypes.c_char * 0).from_buffer  # sooner than to ask an array where it is
+_begin: Any = (ctypes.c_char * 0).from_buffer
 
 # Its operations are atomic: arrays may end in any thread, and between any two steps of this one.
 _unused: deque[memoryview] = deque(maxlen=_KEPT)
@@ -69,6 +69,13 @@ def zeros(size: int, dtype: DTypeLike) -> NDArray[Any]:
     # Unlike NumPy's fill, the C library's does not read what it overwrites.
     ctypes.memset(_begin(array), 0, array.nbytes)
     return array
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Where the elements of a C-contiguous array are."""
+    if array.flags.writeable:  # three times as fast as asking the array
+        return ctypes.addressof(_begin(array))
+    return int(array.__array_interface__["data"][0])
 
 
 def passes_caches(array: NDArray[Any]) -> bool:

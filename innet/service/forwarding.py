@@ -20,7 +20,7 @@ from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
 from innet.service.hosted_switch import Hosted
 from innet.service.statistics import Counts, Traffic, count_arrived, count_left
-from innet.switch.jit.inline import InlineProgram, run_inline
+from innet.switch.inline import InlineProgram, run_inline
 from innet.transport.messages import failed, readable
 from innet.transport.peers import CompiledPorts, PeerPorts
 from innet.transport.rings import fall_asleep, put_into_rings, take_from_rings, wake_up

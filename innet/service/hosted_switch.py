@@ -16,7 +16,8 @@ from innet.protocol import SlotReader
 from innet.protocol.admission import Job
 from innet.service.slot_partition import SlotPartitions
 from innet.switch import Switch, load_text
-from innet.switch.engine import InlineSwitch, cell_value
+from innet.switch.engine import cell_value
+from innet.switch.inline import InlineSwitch
 from innet.topology import Plan, Probe, aggregation_of
 
 _TABLE = "admission"

@@ -41,7 +41,8 @@ from innet.sim import messenger
 from innet.sim.heap import push, replace_first
 from innet.sim.messenger import MESSENGER
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
-from innet.switch.jit.inline import (
+from innet.switch.inline import (
+    TRAFFIC_ENTRIES,
     InlineQueues,
     admit,
     is_congested,
@@ -49,7 +50,6 @@ from innet.switch.jit.inline import (
     run_queues,
     withdraw,
 )
-from innet.switch.jit.traits import TRAFFIC_WORDS
 from innet.switch.traffic_manager import FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
 from innet.wire import Flag
 
@@ -262,7 +262,7 @@ CLIENT = np.dtype(
 
 PROGRAM = np.dtype(
     [
-        # Addresses, and how many there are of what lies there: see ``jit.inline.InlineQueues``.
+        # Addresses, and how many there are of what lies there: see ``inline.InlineQueues``.
         ("entry", "i8"),
         ("frame", "i8"),
         ("frame_words", "i8"),
@@ -382,7 +382,6 @@ _UNDER_WAY = 2  # innet.protocol.slot_client.SlotState.WAITING
 _RESEND = int(Flag.RESEND)
 _MEMBER_WORDS, _RULE_WORDS, _PACE_WORDS = 7, 7, 15
 WAITING_BYTES = WAITING.itemsize
-TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
 BATCH = 1 << 10
 """Packets that a switch takes at once, at most."""
 _BURST = 8

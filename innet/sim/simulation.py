@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.buffers import address_of
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
 from innet.network import FaultCounters, Faults, Host
@@ -61,9 +62,7 @@ from innet.sim.messenger import PATHS, Messenger
 from innet.sim.network import MOST_RATE, SECOND, UNITS, Network, assumed_settings
 from innet.sim.transport import Transport
 from innet.switch import Switch
-from innet.switch.engine import InlineQueueSwitch
-from innet.switch.jit.inline import InlineQueues
-from innet.switch.jit.native import address_of
+from innet.switch.inline import InlineQueues, InlineQueueSwitch
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
 from innet.wire import Layout
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from innet.core.errors import Refusal
 from innet.switch import Switch, ir
-from innet.switch.packet_log import PacketLog
+from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.state.tables import ProfileRef
 
 _NAMES = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from innet.core.errors import InputError
-from innet.switch.packet_log import NUMBER
+from innet.switch.interpreter.packet_log import NUMBER
 
 LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 MOST_BYTES = 5 << 20

@@ -16,7 +16,7 @@ import numpy as np
 from innet.core.numba_cache import is_cached, njit
 from innet.core.packets import PacketBatch
 from innet.switch import Switch
-from innet.switch.jit.inline import InlineProgram, run_inline
+from innet.switch.inline import InlineProgram, run_inline
 from innet.transport.raw import CompiledPorts, Ports
 from innet.transport.system_calls import (
     Departure,

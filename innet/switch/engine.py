@@ -27,7 +27,7 @@ from innet.switch.state.tables import Generation, TableState, zeros
 from innet.switch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:
-    from innet.switch.jit.inline import InlineProgram, InlineQueues
+    from innet.switch.inline import InlineQueueSwitch, InlineSwitch
 
 
 @dataclass(slots=True)
@@ -277,48 +277,6 @@ class SwitchState:
             if matrix is not None:
                 return matrix
         return zeros((counter.size, 2), np.dtype(np.uint64), f"counter {counter.name}")
-
-
-class InlineSwitch(Protocol):
-    """A program that other compiled code runs, see ``innet.switch.jit.inline``.
-
-    Between ``begin`` and ``end`` nothing else may use the switch.
-    """
-
-    @property
-    def behind(self) -> int:
-        """The number of the control plane's changes that ``begin`` will take over."""
-        ...
-
-    def begin(self) -> InlineProgram:
-        """Take over what the control plane changed."""
-        ...
-
-    def end(self) -> None:
-        """Take over statistics and clock."""
-        ...
-
-
-class InlineQueueSwitch(Protocol):
-    """A program with egress queues that other compiled code runs; see ``jit.inline.run_queues``.
-
-    Between ``begin`` and ``end`` nothing else may use the switch.
-    """
-
-    def begin(self) -> InlineQueues:
-        """Take over what the control plane changed."""
-        ...
-
-    def make_room(self, wanted: int) -> InlineQueues:
-        """Make room for what ``run_queues`` lacked.
-
-        Before it, what ``out`` holds must have been taken. It comes with other arrays.
-        """
-        ...
-
-    def end(self) -> None:
-        """Take over statistics and clocks."""
-        ...
 
 
 class Engine(Protocol):

@@ -26,8 +26,8 @@ from innet.core.packets import PacketBatch
 from innet.switch import ir
 from innet.switch.engine import Engine, SwitchState, backward_jumps, check_lengths
 from innet.switch.interpreter.engine import InterpretEngine
+from innet.switch.interpreter.packet_log import NUMBER, PacketLog, Prepare, Replay, Write
 from innet.switch.ir.tree import walk
-from innet.switch.packet_log import NUMBER, PacketLog, Prepare, Replay, Write
 
 _MOST_KINDS = 4096
 """Kinds of packets whose lines are kept; with one more the log begins to learn anew."""

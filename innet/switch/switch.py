@@ -19,8 +19,6 @@ from innet.switch.control.builtin import BuiltinControlPlane
 from innet.switch.control.values import Key, Names, Number
 from innet.switch.engine import (
     Engine,
-    InlineQueueSwitch,
-    InlineSwitch,
     Statistics,
     SwitchState,
     refusal,
@@ -33,9 +31,11 @@ from innet.switch.traffic_manager import FOREVER, TrafficManager
 
 if TYPE_CHECKING:  # pydantic takes a while to import
     from innet.core.settings import EngineName
+    from innet.switch.inline import InlineQueueSwitch, InlineSwitch
     from innet.switch.interpreter.engine import InterpretEngine
-    from innet.switch.packet_log import PacketLog, Prepare
-    from innet.switch.trace import Event, Trace
+    from innet.switch.interpreter.packet_log import PacketLog, Prepare
+    from innet.switch.interpreter.tracing import Trace
+    from innet.switch.trace import Event
 
 
 class CounterCells(NamedTuple):
@@ -416,7 +416,7 @@ class Switch(NotCopyable):
         if self._tracer is None:
             # Imported when asked for, as engines are.
             from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
-            from innet.switch.trace import Trace  # noqa: PLC0415
+            from innet.switch.interpreter.tracing import Trace  # noqa: PLC0415
 
             if reasons := InterpretEngine.unsupported(self.program):
                 raise UnsupportedError(refusal("interpret", reasons))
@@ -449,7 +449,7 @@ class Switch(NotCopyable):
         # Imported when asked for, as engines are.
         from innet.switch import flow_log  # noqa: PLC0415
         from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
-        from innet.switch.packet_log import PacketLog  # noqa: PLC0415
+        from innet.switch.interpreter.packet_log import PacketLog  # noqa: PLC0415
 
         before = self._engine
         received = 0

@@ -15,7 +15,7 @@ congestion, and recirculation that takes time. Without these settings the rules 
 
 ``admit``, ``postponement`` and ``withdraw`` are all that happens to a queue. The interpreter calls
 them; the compiled engine compiles the same functions into the program (``jit.runtime.queue``), and
-other compiled code may do so, too (``jit.inline``). Nothing here waits: the engines keep the
+other compiled code may do so, too (``inline``). Nothing here waits: the engines keep the
 packets, and calls without times pass the queues by.
 """
 
@@ -60,6 +60,11 @@ BY_DSCP = 10
 IS_COARSE = 11
 SWITCH_WORDS = 16  # less than PORTS, so that len(queues) // PORTS are the words of a port
 ALPHA_ONE = 1 << 16
+
+#: Words of ``traffic``, what a compiled program carries from one call to the next: nanoseconds;
+#: copies enqueued so far, and those that wait; the first free slot and how many are free; the first
+#: free origin; words of digests; the slot of the packet that comes again next, 0 for none.
+TRAFFIC_WORDS = ("now", "made", "entries", "free", "spare", "free_origin", "digested", "pending")
 
 NEVER = -(1 << 62)
 #: Later than everything, and more than everything.

@@ -26,7 +26,6 @@ from innet.switch.control.values import (
     matches_of,
     number,
 )
-from innet.switch.state.ageing import EntryLife
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import Rate
 from innet.switch.state.profiles import profile_actions
@@ -39,7 +38,7 @@ from innet.switch.state.replication import (
     MirrorSession,
     Replication,
 )
-from innet.switch.state.tables import ProfileRef, Target, is_ordered
+from innet.switch.state.tables import EntryLife, ProfileRef, Target, is_ordered
 from innet.switch.traffic_manager import QueueState
 
 QueueSetting = Literal["depth", "rate"]

@@ -35,7 +35,8 @@ from innet.switch.frontend.parser import (
     load_parser,
     load_value_sets,
 )
-from innet.switch.frontend.pipelines import PipelineLoader, refuse_cycles
+from innet.switch.frontend.pipelines import PipelineLoader
+from innet.switch.ir.check import refuse_cycles
 
 MAJOR_VERSION = 2
 

@@ -1,68 +1,11 @@
-"""Tables, conditionals and pipelines of BMv2 JSON. Their control flow must not have a cycle."""
+"""Tables, conditionals and pipelines of BMv2 JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-
-from innet.core.errors import ProgramError
 from innet.switch import ir
 from innet.switch.frontend.expressions import Expressions
 from innet.switch.frontend.json_tree import Index, Names, Tree, unknown_name
 from innet.switch.frontend.parser import calculation_inputs
-
-_Step = ir.Table | ir.Conditional | ir.ActionCall
-_Graph = Mapping[ir.Node, tuple[ir.Node | None, ...]]
-
-
-def refuse_cycles(
-    tables: tuple[ir.Table, ...],
-    conditionals: tuple[ir.Conditional, ...],
-    calls: tuple[ir.ActionCall, ...],
-) -> None:
-    """Raise ProgramError, with the names along the cycle, if a node leads back to itself.
-
-    P4 has no loops outside the parser. A packet would never leave one.
-    """
-    graph: dict[ir.Node, tuple[ir.Node | None, ...]] = {}
-    names: dict[ir.Node, str] = {}
-    kinds: tuple[tuple[ir.NodeKind, Sequence[_Step]], ...] = (
-        (ir.NodeKind.TABLE, tables),
-        (ir.NodeKind.CONDITIONAL, conditionals),
-        (ir.NodeKind.ACTION_CALL, calls),
-    )
-    for kind, nodes in kinds:
-        for number, each in enumerate(nodes):
-            graph[ir.Node(kind, number)] = each.successors
-            names[ir.Node(kind, number)] = each.name
-    cycle = _cycle(graph)
-    if cycle:
-        path = " -> ".join(names[node] for node in cycle)
-        raise ProgramError(
-            f"pipelines: expected tables and conditionals without a cycle, found {path}"
-        )
-
-
-def _cycle(graph: _Graph) -> list[ir.Node]:
-    """The nodes along a cycle, with the first repeated at the end; empty if there is none."""
-    finished: set[ir.Node] = set()
-    for root in graph:
-        if root in finished:
-            continue
-        # The path from the root, with the successors of each node that are not yet visited.
-        path: dict[ir.Node, Iterator[ir.Node | None]] = {root: iter(graph[root])}
-        while path:
-            node, rest = next(reversed(path.items()))
-            successor = next((each for each in rest if each not in finished and each), None)
-            if successor is None:
-                finished.add(node)
-                del path[node]
-            elif successor in path:
-                nodes = list(path)
-                return [*nodes[nodes.index(successor) :], successor]
-            else:
-                path[successor] = iter(graph[successor])
-    return []
-
 
 _MATCH_KINDS = {kind.value: kind for kind in ir.MatchKind}
 _TABLE_KINDS = {kind.value: kind for kind in ir.TableKind}

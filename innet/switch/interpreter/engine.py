@@ -27,12 +27,13 @@ from innet.switch.interpreter.expressions import (
     Store,
 )
 from innet.switch.interpreter.packet import Layout, Origin, Packet
+from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
-from innet.switch.packet_log import PacketLog
+from innet.switch.interpreter.tracing import Trace
 from innet.switch.state import hashes
 from innet.switch.state.replication import MirrorSession
-from innet.switch.trace import MARKED_TO_DROP, Trace
+from innet.switch.trace import MARKED_TO_DROP
 from innet.switch.traffic_manager import (
     BY_DSCP,
     DEPTH,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from innet.switch import ir
 from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet, fit_to_field
-from innet.switch.packet_log import PacketLog
-from innet.switch.trace import Trace
+from innet.switch.interpreter.packet_log import PacketLog
+from innet.switch.interpreter.tracing import Trace
 
 Data = Callable[[Packet], int]
 Bool = Callable[[Packet], bool]

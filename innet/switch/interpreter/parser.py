@@ -9,9 +9,9 @@ from innet.switch import ir
 from innet.switch.engine import MAX_PARSER_STATES, SwitchState
 from innet.switch.interpreter.expressions import ChecksumUnit, ExpressionCompiler, Find
 from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet
+from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.pipeline import ActionCompiler, Run
 from innet.switch.ir.text import Text
-from innet.switch.packet_log import PacketLog
 from innet.switch.trace import notation
 
 Operation = Callable[[Packet], int | None]

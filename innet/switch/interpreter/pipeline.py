@@ -23,8 +23,8 @@ from innet.switch.interpreter.expressions import (
     ExpressionCompiler,
 )
 from innet.switch.interpreter.packet import Layout, Packet
+from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.ir.text import Text
-from innet.switch.packet_log import PacketLog
 from innet.switch.state.hashes import uniform
 from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, TableState, Target
 from innet.switch.trace import notation

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from innet.core.errors import ProgramError
 from innet.switch import ir
-from innet.switch.frontend.pipelines import refuse_cycles
 from innet.switch.ir.tree import walk
 
 _Check = Callable[[ir.Program, Any], str | None]
+_Step = ir.Table | ir.Conditional | ir.ActionCall
+_Graph = Mapping[ir.Node, tuple[ir.Node | None, ...]]
 
 
 def check_references(program: ir.Program) -> None:
@@ -35,6 +36,56 @@ def check_references(program: ir.Program) -> None:
 
 #: Programs that passed, which nothing can change since. By identity: to compare two takes as long.
 _checked: weakref.WeakValueDictionary[int, ir.Program] = weakref.WeakValueDictionary()
+
+
+def refuse_cycles(
+    tables: tuple[ir.Table, ...],
+    conditionals: tuple[ir.Conditional, ...],
+    calls: tuple[ir.ActionCall, ...],
+) -> None:
+    """Raise ProgramError, with the names along the cycle, if a node leads back to itself.
+
+    P4 has no loops outside the parser. A packet would never leave one.
+    """
+    graph: dict[ir.Node, tuple[ir.Node | None, ...]] = {}
+    names: dict[ir.Node, str] = {}
+    kinds: tuple[tuple[ir.NodeKind, Sequence[_Step]], ...] = (
+        (ir.NodeKind.TABLE, tables),
+        (ir.NodeKind.CONDITIONAL, conditionals),
+        (ir.NodeKind.ACTION_CALL, calls),
+    )
+    for kind, nodes in kinds:
+        for number, each in enumerate(nodes):
+            graph[ir.Node(kind, number)] = each.successors
+            names[ir.Node(kind, number)] = each.name
+    cycle = _cycle(graph)
+    if cycle:
+        path = " -> ".join(names[node] for node in cycle)
+        raise ProgramError(
+            f"pipelines: expected tables and conditionals without a cycle, found {path}"
+        )
+
+
+def _cycle(graph: _Graph) -> list[ir.Node]:
+    """The nodes along a cycle, with the first repeated at the end; empty if there is none."""
+    finished: set[ir.Node] = set()
+    for root in graph:
+        if root in finished:
+            continue
+        # The path from the root, with the successors of each node that are not yet visited.
+        path: dict[ir.Node, Iterator[ir.Node | None]] = {root: iter(graph[root])}
+        while path:
+            node, rest = next(reversed(path.items()))
+            successor = next((each for each in rest if each not in finished and each), None)
+            if successor is None:
+                finished.add(node)
+                del path[node]
+            elif successor in path:
+                nodes = list(path)
+                return [*nodes[nodes.index(successor) :], successor]
+            else:
+                path[successor] = iter(graph[successor])
+    return []
 
 
 def _parts(program: ir.Program) -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,8 @@ A program becomes one Python function that runs a batch of packets, and that Num
                            ``wide`` integers
 ``traits``                 properties of a program that the engine and the emitter share
 ``engine``                 runs batches through machine code; ``queued`` does so with egress queues
-                           and sweeps for idle entries, ``inline`` from other compiled code
+                           and sweeps for idle entries, ``innet.switch.inline`` from other compiled
+                           code
 ``buffers``                output buffers and their reuse
 =========================  ========================================================================
 

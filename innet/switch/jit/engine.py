@@ -53,7 +53,7 @@ from innet.switch.jit.traits import (
 )
 
 if TYPE_CHECKING:
-    from innet.switch.jit.inline import InlineProgram, InlineQueues
+    from innet.switch.inline import InlineProgram, InlineQueues
 
 #: Argument of the plain form: the time, after output buffers and statistics.
 _CLOCK = 9
@@ -324,7 +324,7 @@ class JitInlineSwitch:
         self._starts = np.array(frame.starts)
         self._out: OutputBuffer | None = None
         # Imported here like the compiler, so that only inline programs wait for Numba.
-        module = importlib.import_module("innet.switch.jit.inline")
+        module = importlib.import_module("innet.switch.inline")
         self._program_type: type[InlineProgram] = module.InlineProgram
 
     @property
@@ -365,7 +365,7 @@ class JitInlineQueues:
         self._times = np.zeros(rows, np.int64)
         self._out = self._queued.buffers.take(rows + 1, self._queued.room_for(self._width))
         self._out.batch(0)
-        module = importlib.import_module("innet.switch.jit.inline")
+        module = importlib.import_module("innet.switch.inline")
         self._program_type: type[InlineQueues] = module.InlineQueues
 
     def begin(self) -> InlineQueues:

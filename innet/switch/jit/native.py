@@ -24,6 +24,8 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.buffers import address_of
+
 ENTER = "innet_enter"
 """The symbol of the function."""
 RELEASE = "innet_release"
@@ -207,16 +209,6 @@ def _integer(value: Value) -> int:
     except TypeError:
         kind = type(value).__name__
         raise TypeError(f"the compiled program takes an integer, not {kind}") from None
-
-
-_start: Any = (ctypes.c_char * 0).from_buffer
-
-
-def address_of(array: NDArray[Any]) -> int:
-    """Where the elements of a C-contiguous array are."""
-    if array.flags.writeable:  # three times as fast as asking the array
-        return ctypes.addressof(_start(array))
-    return int(array.__array_interface__["data"][0])
 
 
 class _Memory:

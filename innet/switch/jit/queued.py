@@ -24,11 +24,10 @@ from innet.switch.jit.traits import (
     NEED_ROWS,
     NEED_SLOTS,
     ORIGIN_WORDS,
-    TRAFFIC_WORDS,
     decode_digests,
     digest_room,
 )
-from innet.switch.traffic_manager import FOREVER, MICROSECOND
+from innet.switch.traffic_manager import FOREVER, MICROSECOND, TRAFFIC_WORDS
 
 Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
@@ -53,7 +52,7 @@ class QueuedProgram:
     Attributes:
         frame: the arguments of its function.
         buffers: the output buffers.
-        traffic: int64, ``traits.TRAFFIC_WORDS``.
+        traffic: int64, ``traffic_manager.TRAFFIC_WORDS``.
         heap: int64, flat: the waiting copies as a heap by departure, ``ENTRY_WORDS`` each.
         received: shape (1,): packets so far.
     """

@@ -22,10 +22,6 @@ STATISTICS = {name: position for position, name in enumerate(Statistics().as_dic
 #: In ``sessions``, rows of a port and a group: no such session; and no port, or no group.
 NO_SESSION, NONE = -2, -1
 
-#: Words of ``traffic``, what a program with queues carries from one call to the next: nanoseconds;
-#: copies enqueued so far, and those that wait; the first free slot and how many are free; the first
-#: free origin; words of digests; the slot of the packet that comes again next, 0 for none.
-TRAFFIC_WORDS = ("now", "made", "entries", "free", "spare", "free_origin", "digested", "pending")
 #: Words of an entry of ``waiting`` and of ``origins`` (``runtime.queue``).
 ENTRY_WORDS, ORIGIN_WORDS = 8, 2
 #: Why a program with queues stopped early: it needs more slots, entries or output rows, longer

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
 from innet.core.numbers import require_int
-
-if TYPE_CHECKING:
-    from innet.switch.state.tables import TableState
+from innet.switch.state.tables import TableState
 
 SWEEP_INTERVAL_MS = 1000
 """Milliseconds between two sweeps, as in simple_switch."""
@@ -30,16 +28,6 @@ _MOST_SWEEPS = 10_000
 
 _NEVER = 1 << 63
 """Greater than any clock value."""
-
-
-class EntryLife(NamedTuple):
-    """The timeout of an entry and the time since its last hit, in milliseconds."""
-
-    timeout_ms: int
-    time_since_hit_ms: int
-
-    def __str__(self) -> str:
-        return f"{self.time_since_hit_ms}ms since hit, timeout is {self.timeout_ms}ms"
 
 
 class IdleTimeout(NamedTuple):
@@ -58,40 +46,6 @@ class IdleTimeout(NamedTuple):
     def __str__(self) -> str:
         handles = ", ".join(map(str, self.handles))
         return f"idle timeout at {self.time} us in {self.table}: entries {handles}"
-
-
-@dataclass(frozen=True, slots=True)
-class EntryAges:
-    """The ages of a table's entries, by ``RuntimeEntry.index``.
-
-    As in simple_switch a timeout belongs to the index: a new entry at the index of a deleted one
-    inherits it.
-
-    Attributes:
-        timeouts: milliseconds; 0: never.
-        last_hits: ``SwitchState.clock`` at the last hit, or when the entry was added or given a
-            timeout after it. Engines write it. As in simple_switch the time of a hit in egress is
-            that at which the packet entered its egress queue.
-    """
-
-    timeouts: NDArray[np.uint32]
-    last_hits: NDArray[np.int64]
-
-    def life(self, index: int, clock: int) -> EntryLife | None:
-        """Timeout and time since the last hit of an entry; None without a timeout."""
-        timeout = int(self.timeouts[index])
-        since = clock // 1000 - int(self.last_hits[index]) // 1000
-        return EntryLife(timeout, since) if timeout else None
-
-    def set_timeout(self, index: int, milliseconds: int, clock: int) -> None:
-        """Set the timeout of an entry, beginning now."""
-        self.timeouts[index] = milliseconds
-        self.last_hits[index] = clock
-
-    def clear(self) -> None:
-        """Remove all timeouts."""
-        self.timeouts[:] = 0
-        self.last_hits[:] = 0
 
 
 @dataclass(slots=True)

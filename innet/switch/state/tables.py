@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from innet.core.errors import ControlError, ProgramError, Refusal
 from innet.core.numbers import require_int
 from innet.switch import ir
-from innet.switch.state.ageing import EntryAges, EntryLife
 from innet.switch.state.entries import EntryColumns
 
 PACKETS = 0
@@ -73,6 +72,50 @@ class Key(NamedTuple):
 
 Target = ir.ActionEntry | ProfileRef
 """The target of an entry; a ``ProfileRef`` in indirect tables only."""
+
+
+class EntryLife(NamedTuple):
+    """The timeout of an entry and the time since its last hit, in milliseconds."""
+
+    timeout_ms: int
+    time_since_hit_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.time_since_hit_ms}ms since hit, timeout is {self.timeout_ms}ms"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryAges:
+    """The ages of a table's entries, by ``RuntimeEntry.index``.
+
+    As in simple_switch a timeout belongs to the index: a new entry at the index of a deleted one
+    inherits it.
+
+    Attributes:
+        timeouts: milliseconds; 0: never.
+        last_hits: ``SwitchState.clock`` at the last hit, or when the entry was added or given a
+            timeout after it. Engines write it. As in simple_switch the time of a hit in egress is
+            that at which the packet entered its egress queue.
+    """
+
+    timeouts: NDArray[np.uint32]
+    last_hits: NDArray[np.int64]
+
+    def life(self, index: int, clock: int) -> EntryLife | None:
+        """Timeout and time since the last hit of an entry; None without a timeout."""
+        timeout = int(self.timeouts[index])
+        since = clock // 1000 - int(self.last_hits[index]) // 1000
+        return EntryLife(timeout, since) if timeout else None
+
+    def set_timeout(self, index: int, milliseconds: int, clock: int) -> None:
+        """Set the timeout of an entry, beginning now."""
+        self.timeouts[index] = milliseconds
+        self.last_hits[index] = clock
+
+    def clear(self) -> None:
+        """Remove all timeouts."""
+        self.timeouts[:] = 0
+        self.last_hits[:] = 0
 
 
 @dataclass(frozen=True, slots=True)

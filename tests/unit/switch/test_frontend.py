@@ -17,7 +17,7 @@ from support.switch_cases import CASES, program
 from innet.core.errors import InnetError, InputError, ProgramError, UnsupportedError
 from innet.switch import Switch, ir, load_program
 from innet.switch.frontend.loader import fingerprint
-from innet.switch.frontend.pipelines import refuse_cycles
+from innet.switch.ir.check import refuse_cycles
 from innet.switch.state import tables
 
 

@@ -17,8 +17,9 @@ from innet.switch import Switch, ir
 from innet.switch.engine import SwitchState
 from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
+from innet.switch.interpreter.tracing import Trace
 from innet.switch.ir.text import Text
-from innet.switch.trace import FORMATS, Event, MacAddress, Trace, notation
+from innet.switch.trace import FORMATS, Event, MacAddress, notation
 
 ALL = sorted(path.stem for path in PROGRAMS.glob("*.json"))
 INTERPRETED = [name for name in ALL if name != "switch_forever"]
@@ -205,7 +206,7 @@ def test_on_the_jit_it_is_the_same_state():
 
 
 def test_an_endless_loop_is_cut(monkeypatch):
-    monkeypatch.setattr("innet.switch.trace.MOST_EVENTS", 50)
+    monkeypatch.setattr("innet.switch.interpreter.tracing.MOST_EVENTS", 50)
     switch = Switch.load(program("switch_forever"), "interpret")
     told = max((switch.trace(0, bytes([i, i, i, i])) for i in range(5)), key=len)
     assert len(told) == 51

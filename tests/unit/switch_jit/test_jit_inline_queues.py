@@ -13,9 +13,9 @@ from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
 from innet.switch.engine import SwitchState
 from innet.switch.frontend.loader import load_program
+from innet.switch.inline import InlineQueues, next_departure, run_queues
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
-from innet.switch.jit.inline import InlineQueues, next_departure, run_queues
 from innet.switch.traffic_manager import FOREVER
 
 PROGRAMS = Path(__file__).parents[2] / "programs"

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from innet.core.buffers import address_of
 from innet.switch.engine import MAX_BACKWARD_JUMPS
 from innet.switch.jit import cache, codegen, compiler
-from innet.switch.jit.native import EndlessError, MachineCode, NativeProgram, address_of
+from innet.switch.jit.native import EndlessError, MachineCode, NativeProgram
 
 SOURCE = """
 import numpy as np

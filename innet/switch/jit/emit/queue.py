@@ -61,7 +61,8 @@ from innet.switch.jit.lower.actions import (
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.runtime import queue
-from innet.switch.jit.traits import TRAFFIC_WORDS, digest_room
+from innet.switch.jit.traits import digest_room
+from innet.switch.traffic_manager import TRAFFIC_WORDS
 
 #: The output columns of each packet that leaves, besides its bytes.
 SENT = ("out_length", "out_port", "out_origin")

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Concatenate
+from typing import Any, Concatenate
 
 from innet.switch import ir
+from innet.switch.engine import SwitchState
+from innet.switch.interpreter.packet import Packet
+from innet.switch.interpreter.tracing import Rest, Result, Trace
 from innet.switch.state.tables import ProfileRef, RuntimeEntry, Target
-from innet.switch.trace import MARKED_TO_DROP, Rest, Result, Trace
-
-if TYPE_CHECKING:
-    from innet.switch.engine import SwitchState
-    from innet.switch.interpreter.packet import Packet
+from innet.switch.trace import MARKED_TO_DROP
 
 Write = Callable[[str, str], None]
 """Takes a line: its level ("trace", "debug", "info", "warn" or "error") and its text."""

@@ -1,14 +1,14 @@
 """Calls of a compiled program from other compiled code, without Python between batches.
 
 ``JitEngine.inline`` prepares a frame with the constant arguments. ``run_inline`` writes the others
-and calls the program, as ``native.Frame`` does from Python. ``JitEngine.inline_queues`` and
+and calls the program, as ``jit.native.Frame`` does from Python. ``JitEngine.inline_queues`` and
 ``run_queues`` do so for the form with egress queues. A call with packets only runs their ingress,
 and a call with a time only runs the egress of packets due by then.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from llvmlite import ir
@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
 from innet.switch import traffic_manager
-from innet.switch.traffic_manager import FOREVER
+from innet.switch.traffic_manager import FOREVER, TRAFFIC_WORDS
 
 Words = NDArray[np.int64]
 
 #: Numbers of arguments: those before are the packets received, those between what is sent.
 FIRST, CLOCK = 3, 9
-_ELEMENTS, _ROWS, _COLUMNS = 2, 5, 6  # words of an array of two dimensions, see ``native``
-#: Numbers of arguments of the form with queues, see ``emit.program.argument_types``.
+_ELEMENTS, _ROWS, _COLUMNS = 2, 5, 6  # words of an array of two dimensions, see ``jit.native``
+#: Numbers of arguments of the form with queues, see ``jit.emit.program``.
 _CLOCK, _TIMES, _SERIAL, _UNTIL, _FILLED, _STRIDE = 10, 12, 13, 14, 16, 17
-_NOW, _ENTRIES = 0, 2  # words of ``traffic``, see ``traits.TRAFFIC_WORDS``
+#: The word of ``InlineQueues.traffic`` that says how many copies wait.
+TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
 
 
 class InlineProgram(NamedTuple):
@@ -35,7 +36,7 @@ class InlineProgram(NamedTuple):
 
     Attributes:
         entry: address of the program's C function.
-        frame: (n,) int64, the words of ``native.Frame``.
+        frame: (n,) int64, the words of ``jit.native.Frame``.
         starts: (k + 1,) int64: where in them each of the arguments begins, and what is returned.
         out: (rows, stride) uint8; ``out_length``, ``out_port``: (rows,) int32: what leaves.
     """
@@ -46,6 +47,26 @@ class InlineProgram(NamedTuple):
     out: NDArray[np.uint8]
     out_length: NDArray[np.int32]
     out_port: NDArray[np.int32]
+
+
+class InlineSwitch(Protocol):
+    """A program that other compiled code runs by ``run_inline``.
+
+    Between ``begin`` and ``end`` nothing else may use the switch.
+    """
+
+    @property
+    def behind(self) -> int:
+        """The number of the control plane's changes that ``begin`` will take over."""
+        ...
+
+    def begin(self) -> InlineProgram:
+        """Take over what the control plane changed."""
+        ...
+
+    def end(self) -> None:
+        """Take over statistics and clock."""
+        ...
 
 
 def _call(context: Any, entry: Any, frame: Any) -> Any:  # noqa: ARG001 - as Numba calls it
@@ -120,6 +141,28 @@ class InlineQueues(NamedTuple):
     received: Words
 
 
+class InlineQueueSwitch(Protocol):
+    """A program with egress queues that other compiled code runs by ``run_queues``.
+
+    Between ``begin`` and ``end`` nothing else may use the switch.
+    """
+
+    def begin(self) -> InlineQueues:
+        """Take over what the control plane changed."""
+        ...
+
+    def make_room(self, wanted: int) -> InlineQueues:
+        """Make room for what ``run_queues`` lacked.
+
+        Before it, what ``out`` holds must have been taken. It comes with other arrays.
+        """
+        ...
+
+    def end(self) -> None:
+        """Take over statistics and clocks."""
+        ...
+
+
 #: The traffic manager's functions, for compiled code whose own packets share the queues. They are
 #: in order of time with what the program sends and receives.
 admit = njit(cache=True, nogil=True)(traffic_manager.admit)
@@ -133,7 +176,7 @@ def next_departure(program: InlineQueues) -> int:
     """The time at which the next packet leaves its queue, in nanoseconds, or is found postponed;
     ``FOREVER`` if none waits.
     """
-    return int(program.waiting[0]) if program.traffic[_ENTRIES] else FOREVER
+    return int(program.waiting[0]) if program.traffic[TRAFFIC_ENTRIES] else FOREVER
 
 
 @njit(cache=True, nogil=True, allocates=False)

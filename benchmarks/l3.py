@@ -18,9 +18,9 @@ import typer
 
 from benchmarks.common import Row, show
 from innet.bmv2 import simple_switch
+from innet.core.engines import EngineName
 from innet.core.errors import MissingToolError
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.switch import Switch
 
 PROGRAM = Path(__file__).parent / "programs" / "l3.json"

@@ -23,10 +23,10 @@ from benchmarks.common import Row, show
 from benchmarks.slots_by_hand import SlotsByHand
 from innet import programs
 from innet.bmv2 import simple_switch
+from innet.core.engines import EngineName
 from innet.core.errors import MissingToolError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
-from innet.core.settings import EngineName
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.wire import Endpoint, Layout, pack

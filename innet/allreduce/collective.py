@@ -47,11 +47,12 @@ from innet.codecs import (
 )
 from innet.codecs.adascale import AdaScale
 from innet.codecs.decode_once import DecodeOnce
+from innet.core.engines import EngineName
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_int, require_int
 from innet.core.reduce_op import Segment, ThinSegment
-from innet.core.settings import EngineName, default_program
+from innet.core.settings import default_program
 from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing

@@ -58,7 +58,7 @@ from innet.transport.job_memory import DecodeOncePerHost
 from innet.transport.raw import RawTransport
 from innet.transport.socket_loop import socket_loop
 from innet.transport.udp import UdpTransport
-from innet.wire import Flag
+from innet.wire import ETHERTYPE, Flag
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 
@@ -123,7 +123,7 @@ def connect_host(
         return closing(UdpTransport(host.endpoint, host.peer, plan.layout))
     if interface is None:
         raise InputError("raw Ethernet needs an interface; name it, such as eth0.")
-    return closing(RawTransport(interface))
+    return closing(RawTransport(interface, ETHERTYPE))
 
 
 class Worker(NotCopyable):

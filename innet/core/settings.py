@@ -33,6 +33,7 @@ from pydantic import (
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import ErrorDetails
 
+from innet.core.engines import EngineName
 from innet.core.errors import ConfigError
 from innet.core.local_sgd import LocalSgd
 from innet.core.numbers import is_int
@@ -117,7 +118,6 @@ def _power_of_two(number: int) -> int:
 # ----------------------------------------------------------------------------
 # The declarations. The description is the help of the command-line option.
 
-EngineName: TypeAlias = Literal["jit", "interpret"]
 Framing: TypeAlias = Literal["udp", "raw"]
 """What carries innet's header: "udp" or "raw" (Ethernet)."""
 WindowControl: TypeAlias = Literal["fixed", "aimd"]

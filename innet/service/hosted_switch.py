@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.protocol import SlotReader
 from innet.protocol.admission import Job
 from innet.service.slot_partition import SlotPartitions

@@ -10,8 +10,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.protocol import SlotReader
 from innet.service.hosted_switch import SwitchCounts
 from innet.service.slot_partition import SlotPartitions

@@ -20,9 +20,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # gRPC logs what it cannot do on standard error, before the error that names the remedy.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+from innet.core.engines import EngineName
 from innet.core.errors import InnetError, InputError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.core.settings import EngineName
 from innet.p4runtime.server import P4RuntimeServer, Tls
 from innet.simple_switch.process import BMV2_VERSION, JSON_VERSION, SimpleSwitch, options_of, run
 from innet.switch import Switch, load_program, unsupported

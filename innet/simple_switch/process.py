@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from innet.core.child_process import PYTHON, die_with_parent
+from innet.core.engines import EngineName
 from innet.core.errors import InnetError, InputError, NetworkError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.core.settings import EngineName
 from innet.simple_switch import nanomsg, port_forwarding
 from innet.simple_switch.captures import Captures
 from innet.simple_switch.control_log import ControlLog

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.engines import EngineName
 from innet.core.errors import InputError, UnknownNameError, UnsupportedError
 from innet.core.not_copyable import NotCopyable
 from innet.core.packets import MAX_PORT, PacketBatch
@@ -29,8 +30,7 @@ from innet.switch.state.ageing import AgeingMonitor, IdleTimeout
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
 from innet.switch.traffic_manager import FOREVER, TrafficManager
 
-if TYPE_CHECKING:  # pydantic takes a while to import
-    from innet.core.settings import EngineName
+if TYPE_CHECKING:
     from innet.switch.inline import InlineQueueSwitch, InlineSwitch
     from innet.switch.interpreter.engine import InterpretEngine
     from innet.switch.interpreter.packet_log import PacketLog, Prepare

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from innet.bmv2 import simple_switch
+from innet.core.engines import EngineName
 from innet.core.errors import InputError, MissingToolError, ProgramError
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.switch import Switch, SwitchState, ir, unsupported
 from innet.tools.captures import merge
 from innet.tools.files import Commands

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from innet import programs
+from innet.core.engines import EngineName
 from innet.core.errors import ControlError, InputError, ProgramError, UnknownNameError
 from innet.core.files import missing
-from innet.core.settings import EngineName
 from innet.switch import Switch, ir, load_program, read_document
 
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from innet.bmv2 import simple_switch
 from innet.bmv2.session import Session
+from innet.core.engines import EngineName
 from innet.core.errors import ControlError, ProgramError, UnknownNameError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.core.settings import EngineName
 from innet.switch import ControlPlane, Switch, ir, load_program
 from innet.tools import stf_syntax as stated
 from innet.tools.stf_syntax import number

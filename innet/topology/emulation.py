@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from innet.core.engines import EngineName
 from innet.core.errors import InputError, StalledError
 from innet.core.numbers import is_int, is_real
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
 from innet.protocol import Timing
 from innet.sim import Network

@@ -22,7 +22,6 @@ from innet.core.packets import PacketBatch
 from innet.transport.messages import Inbox, Outbox, failed, readable
 from innet.transport.packet_socket import open_interface
 from innet.transport.system_calls import Frames, Transmission, by_port, receive_of_ports
-from innet.wire import ETHERTYPE
 
 _SOL_PACKET = 263
 _PACKET_STATISTICS = 6
@@ -93,6 +92,7 @@ class RawTransport:
 
     Args:
         interface: the host's, in this network namespace.
+        ethertype: of the frames that it receives.
         port: the number of this host's switch port in ``PacketBatch.port``.
 
     Raises:
@@ -101,10 +101,10 @@ class RawTransport:
 
     name = "raw Ethernet"
 
-    def __init__(self, interface: str, port: int = 0) -> None:
+    def __init__(self, interface: str, ethertype: int, port: int = 0) -> None:
         self._port = port
         self._outbox = Outbox()
-        self._socket = open_interface(interface, ETHERTYPE)
+        self._socket = open_interface(interface, ethertype)
         stride = room_for_frames(self._socket)
         self._inbox = Inbox(_ROOM // stride, stride)
 

@@ -10,8 +10,8 @@ import pytest
 from support.engines import check_timed_traffic
 from support.state_fuzzer import StateFuzzer
 
+from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.switch import Switch
 from innet.switch.engine import MAX_LOOPS
 from innet.switch.frontend.loader import load_program

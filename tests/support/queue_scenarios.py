@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from innet.bmv2 import simple_switch
+from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.programs import catalogue
 from innet.switch import Switch
 from support import fuzz

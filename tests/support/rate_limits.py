@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
-from innet.core.settings import EngineName
 from innet.scenarios.traffic import simulate_traffic
 from innet.switch import Switch
 from innet.tools.captures import CaptureReader

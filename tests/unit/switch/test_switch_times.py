@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from innet.core.engines import EngineName
 from innet.core.errors import InputError
 from innet.core.packets import PacketBatch
-from innet.core.settings import EngineName
 from innet.switch import Switch
 
 FORWARD = Path(__file__).parents[3] / "p4/examples/forward.json"

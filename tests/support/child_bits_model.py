@@ -2,9 +2,8 @@
 
 tree.p4 (docs/tree.md) is this model with ``Rule.FENCE`` and ``root_fence``: a switch's bitmap has
 a bit for each child, a worker or a switch below it, and each switch on the way down puts the bitmap
-of its own children into the result. A switch that has lost its registers may then say of a worker
-that it is in a sum when it is not. ``Rule`` lists ways to prevent that; ``explore`` finds out which
-of them do.
+of its own children into the result. A switch that has lost its registers could then say of a worker
+that it is in a sum when it is not. The fence prevents that; docs/tree.md says what else would.
 
 The network is the set of all packets ever sent: each of them may arrive at any time, any number of
 times, or never. That covers loss, duplication, reordering, any delay and retransmission. Workers
@@ -40,21 +39,11 @@ POD: Tree = (((0, 1), (2,)),)
 PODS: Tree = (((0, 1),), ((2,),))
 
 
-class DisagreementError(WrongSumError):
-    """Two workers hold different sums of one chunk, and each is told the truth about itself."""
-
-
 class Rule(enum.Enum):
     """How a switch finds its own children in a result that says that the switch is in it."""
 
-    REGISTER = "its register says who"
     COMPLETE = "all, if the result lacks nobody; else its register, if it has sent a sum up"
-    ECHO = "as COMPLETE, but its parent has kept the bitmap of its packet and gives it back"
-    INCARNATION = "as COMPLETE, if its parent gives back the number of the switch's present life"
-    CHAIN = "as COMPLETE, if the slot held the chunk that comes two windows before this one"
     FENCE = "as COMPLETE, if the switch has kept its registers since the epoch began"
-    SILENT = "as COMPLETE; a switch that has lost its registers refuses everything"
-    WHOLE = "all, since a switch sends nothing up before all of its children are in"
 
 
 class Slot(NamedTuple):
@@ -66,8 +55,6 @@ class Slot(NamedTuple):
         mode: 1 nothing is added any more, 2 it is the result, 4 that lacks workers.
         count: workers that are in.
         total: their sum.
-        words: for each child what its packet said of itself (ECHO, INCARNATION).
-        sure: the slot was taken over from the chunk two windows before (CHAIN).
     """
 
     sequence: int = 0
@@ -75,8 +62,6 @@ class Slot(NamedTuple):
     mode: int = 0
     count: int = 0
     total: int = 0
-    words: tuple[int, ...] = ()
-    sure: bool = False
 
 
 EMPTY = Slot()
@@ -89,7 +74,6 @@ class Up(NamedTuple):
         to: the switch it goes to.
         child: which of that switch's children sends it.
         request: so many levels of switches are to send what is there.
-        word: the sender's bitmap (ECHO) or life (INCARNATION).
         up: always true; named tuples are equal by their fields alone, and no Up equals a Down.
     """
 
@@ -99,7 +83,6 @@ class Up(NamedTuple):
     count: int
     total: int
     request: int = 0
-    word: int = 0
     up: bool = True
 
 
@@ -110,7 +93,6 @@ class Down(NamedTuple):
         to: a switch, or ``~worker``.
         bits: the sender's children that are in.
         lacks: not all workers are in.
-        word: what the sender has kept of the receiver's own word (ECHO, INCARNATION).
     """
 
     to: int
@@ -119,7 +101,6 @@ class Down(NamedTuple):
     count: int
     total: int
     lacks: bool
-    word: int = 0
 
 
 Packet: TypeAlias = Up | Down
@@ -157,11 +138,9 @@ class ChildBits:
         window, chunks: how many.
         partial: workers may ask for what is there.
         restarts: how often switches may lose their registers, all together.
-        agreement: whether two workers with different sums of a chunk are an error.
         counts: the root tells by the count whether workers are missing; otherwise by its bitmap.
         root_fence: a root that has lost its registers refuses everything.
         fence_first: switches hold the fence before they let the first packet in.
-        keeps_first: a switch that has a chunk's result takes no other one.
     """
 
     tree: Tree
@@ -170,11 +149,9 @@ class ChildBits:
     chunks: int = 1
     partial: bool = field(default=False, kw_only=True)
     restarts: int = field(default=0, kw_only=True)
-    agreement: bool = field(default=True, kw_only=True)
     counts: bool = field(default=True, kw_only=True)
     root_fence: bool = field(default=False, kw_only=True)
     fence_first: bool = field(default=True, kw_only=True)
-    keeps_first: bool = field(default=False, kw_only=True)
     met: dict[tuple[Slot, int, Packet], Effect] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -263,44 +240,31 @@ class ChildBits:
         key = (slot, life, packet)
         effect = self.met.get(key)
         if effect is None:
-            fenced = self.rule is Rule.SILENT or (self.root_fence and packet.to == ROOT)
+            fenced = self.root_fence and packet.to == ROOT
             if packet.chunk + 1 < slot.sequence or (fenced and life != 0):
                 effect = slot, ()
             elif isinstance(packet, Up):
-                effect = self._contribution(slot, life, packet)
+                effect = self._contribution(slot, packet)
             else:
                 effect = self._result(slot, life, packet)
             self.met[key] = effect
         return effect
 
-    def _taken_over(self, slot: Slot, switch: int, chunk: int) -> Slot:
-        if slot.sequence == chunk + 1:
-            return slot
-        kept = self.rule in (Rule.ECHO, Rule.INCARNATION)
-        return Slot(
-            chunk + 1,
-            words=(0,) * len(self.children[switch]) if kept else (),
-            sure=self.rule is Rule.CHAIN and 0 < slot.sequence == chunk + 1 - 2 * self.window,
-        )
+    def _taken_over(self, slot: Slot, chunk: int) -> Slot:
+        return slot if slot.sequence == chunk + 1 else Slot(chunk + 1)
 
-    def _contribution(self, slot: Slot, life: int, packet: Up) -> Effect:
+    def _contribution(self, slot: Slot, packet: Up) -> Effect:
         switch, bit = packet.to, 1 << packet.child
-        slot = self._taken_over(slot, switch, packet.chunk)
+        slot = self._taken_over(slot, packet.chunk)
         shut = bool(slot.mode & 1)
         reads = shut or bool(slot.bits & bit)
         if not reads:
-            words = slot.words
-            if words:
-                words = (*words[: packet.child], packet.word, *words[packet.child + 1 :])
             slot = slot._replace(
                 bits=slot.bits | bit,
                 count=slot.count + packet.count,
                 total=slot.total + packet.total,
-                words=words,
             )
         closes = packet.request > self.heights[switch]
-        if self.rule is Rule.WHOLE and switch != ROOT:
-            closes = False
         if closes and not slot.mode & 1:
             slot = slot._replace(mode=slot.mode | 1)
         missing = slot.bits != self.full(switch)
@@ -308,10 +272,7 @@ class ChildBits:
             return slot, ()
         if switch != ROOT and not slot.mode & 2:
             above, place = self.above[switch]
-            word = {Rule.ECHO: slot.bits, Rule.INCARNATION: life}.get(self.rule, 0)
-            return slot, (
-                Up(above, place, packet.chunk, slot.count, slot.total, packet.request, word),
-            )
+            return slot, (Up(above, place, packet.chunk, slot.count, slot.total, packet.request),)
         if switch == ROOT:
             lacks = slot.count != self.workers if self.counts else missing
             slot = slot._replace(mode=slot.mode & 1 | 4 * lacks)
@@ -321,23 +282,15 @@ class ChildBits:
     def _result(self, slot: Slot, life: int, packet: Down) -> Effect:
         switch = packet.to
         held = slot
-        slot = self._taken_over(slot, switch, packet.chunk)
-        if self.keeps_first and slot.mode & 2:
-            return slot, ()
+        slot = self._taken_over(slot, packet.chunk)
         inside = packet.bits >> self.above[switch][1] & 1
         bits = slot.bits
         if not inside:
             bits = 0
-        elif self.rule is Rule.WHOLE or (not packet.lacks and self.rule is not Rule.REGISTER):
+        elif not packet.lacks:
             bits = self.full(switch)
-        elif self.rule is Rule.ECHO and packet.word:
-            bits = packet.word
-        elif (
-            self.rule is Rule.ECHO
-            or (self.rule is not Rule.REGISTER and not slot.mode & 1 and bits != self.full(switch))
-            or (self.rule is Rule.FENCE and life != 0)
-            or (self.rule is Rule.INCARNATION and packet.word != life)
-            or (self.rule is Rule.CHAIN and not slot.sure)
+        elif (not slot.mode & 1 and bits != self.full(switch)) or (
+            self.rule is Rule.FENCE and life != 0
         ):
             return held, ()  # the switch does not know whom of its children the result means
         mode = 3 | 4 * packet.lacks
@@ -354,7 +307,6 @@ class ChildBits:
                 slot.count,
                 slot.total,
                 bool(slot.mode & 4),
-                slot.words[place] if slot.words and child > 0 else 0,
             )
             for place, child in enumerate(self.children[switch])
             if only is None or place == only
@@ -389,8 +341,8 @@ class ChildBits:
         """What a worker takes is right.
 
         Raises:
-            WrongSumError: it is wrong, or says something of this worker that is wrong.
-            DisagreementError: another worker has another one.
+            WrongSumError: it is wrong, says something of this worker that is wrong, or is another
+                one than somebody else has.
         """
         worker, chunk = ~packet.to, packet.chunk
         inside = [w for w in range(self.workers) if packet.total & self.value(w, chunk)]
@@ -405,10 +357,9 @@ class ChildBits:
             raise WrongSumError(f"worker {worker} is told that it is in, and it is not")
         if not told and worker in inside:
             raise WrongSumError(f"worker {worker} is told that it is not in, and it is")
-        if self.agreement:
-            for other in nodes.received:
-                if any(chunk == each and packet.total != total for each, total in other):
-                    raise DisagreementError(f"workers hold different sums of chunk {chunk}")
+        for other in nodes.received:
+            if any(chunk == each and packet.total != total for each, total in other):
+                raise WrongSumError(f"workers hold different sums of chunk {chunk}")
 
     # ---------------------------------------------------------------- all that can happen
 

@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup setup-dev demo test test-fast lint bench docs wheel clean
+.PHONY: help setup setup-dev demo test test-all test-fast lint bench docs wheel clean
 
 help:
 	@echo "make setup   a virtual environment in $(VENV) with what was tested"
 	@echo "make demo    set up, then train over the emulated network: innet demo"
-	@echo "make test    set up, then ruff, mypy, import rules and all tests that can run here"
+	@echo "make test    set up, then ruff, mypy, import rules and a test of every behavior"
+	@echo "make test-all   that, and the tests that repeat others (before a release)"
 	@echo "make test-fast ROOM=codecs   ruff and the unit tests of one folder of innet, in seconds"
 	@echo "make lint    ruff, mypy and the import rules alone"
 	@echo "make bench   set up, then the benchmarks in benchmarks/"
@@ -84,11 +85,12 @@ mininet:
 # mypy takes one core for a minute, beside the tests; what it says is printed after them. Hundreds of
 # processes import innet, and each would compile it where the environment lets Python keep nothing.
 # Some tests wait for deadlines: with two processes more than there are cores, none is idle meanwhile.
-test: export PYTHONDONTWRITEBYTECODE =
-test: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
-test: style mininet
+test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-all: export PYTEST_XDIST_AUTO_NUM_WORKERS = $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+test-all: ALL := --all
+test test-all: style mininet
 	@types=$$(mktemp); $(BIN)/python -m mypy >"$$types" 2>&1 & mypy=$$!; \
-	$(BIN)/python -m pytest -n auto --dist loadgroup; tests=$$?; \
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(ALL); tests=$$?; \
 	wait $$mypy; typed=$$?; \
 	echo "mypy:"; cat "$$types"; rm "$$types"; \
 	test $$tests -eq 0 -a $$typed -eq 0
@@ -101,7 +103,7 @@ test-fast: setup-dev
 	  if [ -d tests/unit/$$room ]; then rooms="$$rooms tests/unit/$$room"; \
 	  else echo "tests/unit/$$room does not exist; the rooms are: $$(ls tests/unit)"; exit 1; fi; done; \
 	if [ -z "$$rooms" ]; then echo "Nothing changed since the last commit. Name a folder: make test-fast ROOM=codecs"; \
-	else $(BIN)/python -m pytest -q -x -m "not slow" -n auto --dist loadgroup $$rooms; fi
+	else $(BIN)/python -m pytest -q -x -n auto --dist loadgroup $$rooms; fi
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -30,6 +30,30 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("ci")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="run the second tier too: what is marked repeats, as make test-all does",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """What a test of the second tier finds, one of the first finds too: it runs with ``--all``."""
+    first, second = [], []
+    for item in items:
+        marks = list(item.iter_markers("repeats"))
+        for mark in marks:
+            (what,) = mark.args or ("",)
+            if mark.kwargs or not isinstance(what, str) or not what.strip():
+                raise pytest.UsageError(f"{item.nodeid}: repeats() takes what the test repeats")
+        (second if marks else first).append(item)
+    if second and not config.getoption("--all"):
+        config.hook.pytest_deselected(items=second)
+        items[:] = first
+
+
 def pytest_collection():
     """Collecting makes millions of objects and hardly any garbage: do not search for it."""
     gc.disable()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import re
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
@@ -41,24 +41,23 @@ def legal_combinations():
 
 
 # They find a threshold for each layer by themselves, and select what reaches it: to other parts
-# they are one selector. Each occurs, but with every other part only if INNET_LONG is set.
+# they are one selector. Each occurs, but with every other part only in the second tier.
 THRESHOLDS = {"gaussiank", "redsync", "sampled", "sidco-e", "sidco-gp", "sidco-p", "threshold"}
-if os.environ.get("INNET_LONG"):
-    THRESHOLDS = set()
 
 
-def pairs(spec):
+def pairs(spec, alike):
     seen = dict(spec)
-    if seen["selector"] in THRESHOLDS:
+    if seen["selector"] in alike:
         seen["selector"] = "a threshold"
     return set(itertools.combinations(sorted(seen.items()), 2))
 
 
-def covering(specs):
+def covering(specs, alike=frozenset()):
     """So many of ``specs`` that any two parts that occur together do so here: what goes wrong
-    between parts goes wrong between two of them, and all would take long.
+    between parts goes wrong between two of them, and all would take long. Selectors that are
+    ``alike`` count as one.
     """
-    each = [(spec, pairs(spec)) for spec in specs]
+    each = [(spec, pairs(spec, alike)) for spec in specs]
     left = set().union(*(its_pairs for _, its_pairs in each))
     often = Counter()
     chosen = []
@@ -73,9 +72,24 @@ def covering(specs):
     return chosen
 
 
-with majority_vote.registered():  # a quantizer of one's own, which is not linear
-    SPECS = [*PRESETS.names(), *covering(list(legal_combinations()))]
-each_codec = pytest.mark.parametrize("spec", SPECS, ids=str)
+@cache
+def specs():
+    with majority_vote.registered():  # a quantizer of one's own, which is not linear
+        return [*PRESETS.names(), *covering(list(legal_combinations()), THRESHOLDS)]
+
+
+def more_specs():
+    with majority_vote.registered():
+        return [each for each in covering(list(legal_combinations())) if each not in specs()]
+
+
+def pytest_generate_tests(metafunc):
+    if "spec" in metafunc.fixturenames:
+        chosen = specs()
+        if metafunc.config.getoption("--all"):
+            mark = pytest.mark.repeats("the same with one of the selectors by a threshold")
+            chosen = [*chosen, *(pytest.param(each, marks=mark) for each in more_specs())]
+        metafunc.parametrize("spec", chosen, ids=str)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -96,11 +110,10 @@ def assert_same_outcome(one, other):
 
 def test_the_presets_are_here():
     assert set(PRESETS.names()) >= {"dense", "lhc", "topk"}
-    assert any("majority-vote" in each.values() for each in SPECS if isinstance(each, dict))
-    assert len(SPECS) >= 8  # so that a rule that refuses everything does not pass
+    assert any("majority-vote" in each.values() for each in specs() if isinstance(each, dict))
+    assert len(specs()) >= 8  # so that a rule that refuses everything does not pass
 
 
-@each_codec
 @settings(max_examples=15)
 @given(st.data())
 def test_the_decoded_sum_is_the_sum(spec, data):
@@ -162,7 +175,6 @@ def stated(function, count):
     return None, int(refusal[1])
 
 
-@each_codec
 @settings(max_examples=4)
 @given(st.data())
 def test_sums_of_many_workers_fit(spec, data):
@@ -218,7 +230,6 @@ def test_every_quantizer_states_its_bits(name, count):
     assert largest * count <= 2**31 - 1 or name == "optimistic"
 
 
-@each_codec
 @pytest.mark.parametrize("size", [0, 1, 1000])
 def test_shapes_and_dtypes(spec, size):
     job = [np.linspace(-1, 1, size, dtype=np.float32) for _ in range(3)]
@@ -245,7 +256,6 @@ def test_shapes_and_dtypes(spec, size):
         json.dumps(outcome.details)
 
 
-@each_codec
 def test_what_is_not_finite_is_refused_and_changes_nothing(spec):
     """Also by those who let an error feedback look, and by those who remember a gradient
     already.
@@ -261,7 +271,6 @@ def test_what_is_not_finite_is_refused_and_changes_nothing(spec):
         assert np.isfinite(outcome.sum).all()
 
 
-@each_codec
 def test_an_empty_gradient_takes_no_round(spec):
     codecs = workers(spec, 4)
     for outcome in all_reduce(codecs, [np.empty(0, np.float32)] * 4):
@@ -271,7 +280,6 @@ def test_an_empty_gradient_takes_no_round(spec):
         codec.load_state_dict(codec.state_dict())
 
 
-@each_codec
 def test_zeros_take_the_selectors_and_the_handshake_alone(spec):
     least, most = build_codec(spec).selector.capabilities.rounds
     for outcome in all_reduce(workers(spec, 4), [np.zeros(100, np.float32)] * 4):
@@ -279,7 +287,6 @@ def test_zeros_take_the_selectors_and_the_handshake_alone(spec):
         assert not outcome.sum.any()
 
 
-@each_codec
 def test_rounds_are_as_declared(spec):
     least, most = build_codec(spec).capabilities()["rounds"]
     rng = np.random.default_rng(0)
@@ -290,7 +297,6 @@ def test_rounds_are_as_declared(spec):
         assert least <= all_reduce(codecs, job)[0].rounds <= most
 
 
-@each_codec
 def test_a_fixed_size_is_that_of_any_gradient(spec):
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((2, 5000)).astype(np.float32)
@@ -304,7 +310,6 @@ def test_a_fixed_size_is_that_of_any_gradient(spec):
     assert sizes[0] == sizes[1] or not build_codec(spec).capabilities()["fixed_size"]
 
 
-@each_codec
 @pytest.mark.parametrize("kernels", [name for name in kernel_sets.names() if name != "reference"])
 def test_the_kernels_make_no_difference(spec, kernels):
     rng = np.random.default_rng(1)
@@ -324,7 +329,6 @@ def test_the_kernels_make_no_difference(spec, kernels):
     assert_same_outcome(outcomes["reference"], outcomes[kernels])
 
 
-@each_codec
 def test_state_survives_and_runs_repeat(spec):
     rng = np.random.default_rng(2)
     jobs = [
@@ -347,7 +351,6 @@ def test_state_survives_and_runs_repeat(spec):
             assert_same_outcome(mine, theirs)
 
 
-@each_codec
 def test_what_is_held_back_may_stay_so(spec):
     """Of elements whose gradients are zero on all workers; the others are reduced as ever."""
     codecs = workers(spec, 3)
@@ -385,7 +388,6 @@ def test_what_is_held_back_may_stay_so(spec):
         assert len(outcomes) == 3
 
 
-@each_codec
 def test_the_description_is_one_line_and_rebuilds_it(spec):
     codec = build_codec(spec)
     assert "\n" not in codec.describe()

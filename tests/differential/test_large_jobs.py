@@ -1,12 +1,11 @@
 """Jobs of more than 32 workers, over trees of two and three levels, leaf-spines and fat-trees.
 
-INNET_WORKERS=all in the environment adds jobs of 1,000 workers on a fat-tree, and of 4,096 and
-32,768 workers, which take minutes.
+The second tier adds jobs of 1,000 workers on a fat-tree, and of 4,096 and 32,768 workers, which
+take minutes.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -32,8 +31,10 @@ SHAPES = [
     (100, {"racks": 12, "depth": 3}),
     (1000, {}),
 ]
-ALL = os.environ.get("INNET_WORKERS") == "all"
-LARGER = [(1000, {"topology": "fat-tree:ports=16"}), (4096, {})]
+LARGER = [
+    pytest.param(*each, marks=pytest.mark.repeats("the same with 1,000 workers"))
+    for each in [(1000, {"topology": "fat-tree:ports=16"}), (4096, {})]
+]
 # What arrives in 5 ms is one batch: many packets for each, for the sake of the time that it takes.
 BAD = Faults(loss=0.03, duplicate=0.03, reorder=0.1, hold=0.05, jitter=5e-3, tick=5e-3)
 SLOW = Faults(delay=5e-4, tick=1e-4)  # a packet takes half a millisecond on each link
@@ -57,7 +58,7 @@ def assert_sum(total: np.ndarray, given: list[np.ndarray]) -> None:
     np.testing.assert_allclose(total, expected, atol=step * len(given))
 
 
-@pytest.mark.parametrize(("workers", "shape"), SHAPES + LARGER * ALL, ids=str)
+@pytest.mark.parametrize(("workers", "shape"), [*SHAPES, *LARGER], ids=str)
 def test_exact_over_bad_networks(workers, shape):
     """Twice, so that slots are taken over; bit for bit what a network without faults gives."""
     size = 150
@@ -77,7 +78,7 @@ def test_exact_over_bad_networks(workers, shape):
     assert report.retransmissions == 0
 
 
-@pytest.mark.skipif(not ALL, reason="takes a minute; INNET_WORKERS=all runs it")
+@pytest.mark.repeats("test_exact_over_bad_networks, with more workers")
 def test_the_largest_job():
     network = collective(32768, {"window": 1})
     inputs = gradients(32768, 40)

@@ -1,13 +1,12 @@
 """Sums over bad networks are those of good ones, bit for bit: by loss, program, workers, codec.
 
-Of all combinations a sample runs here in which every pair of settings occurs; INNET_LOSS_MATRIX=all
-in the environment runs every one.
+Of all combinations a sample runs in which every pair of settings occurs; the second tier runs every
+one.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from functools import cache
 
@@ -36,8 +35,6 @@ TIMING = Timing(timeout=0.02, max_timeout=0.05, give_up=1000.0)
 def sample() -> list[tuple[object, ...]]:
     """Few combinations in which every two settings of different axes meet, chosen greedily."""
     everything = list(itertools.product(*AXES))
-    if os.environ.get("INNET_LOSS_MATRIX") == "all":
-        return everything
     rng = np.random.default_rng(0)
     left = {pair for combination in everything for pair in pairs(combination)}
     chosen: list[tuple[object, ...]] = []
@@ -103,6 +100,15 @@ def test_codecs_that_wrap_are_refused_where_sums_saturate(monkeypatch) -> None:
     monkeypatch.setattr(HashedAggregation, "saturates", True)
     with pytest.raises(CompositionError, match="hashed stay at the ends of int32"):
         sums("hashed", 2, "lhc", None)
+
+
+@pytest.mark.repeats("test_bit_equal, with combinations of pairs that the sample has")
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_bit_equal_over_every_network(program: str, workers: int, codec: str) -> None:
+    for loss, duplicate, reorder in itertools.product(LOSS, DUPLICATE, REORDER):
+        test_bit_equal(loss, duplicate, reorder, program, workers, codec)
 
 
 @pytest.mark.parametrize(("loss", "duplicate", "reorder", "program", "workers", "codec"), sample())

@@ -2,13 +2,12 @@
 
 The model (``support.child_bits_model``) is that of tree.p4, which docs/tree.md describes;
 ``test_model_check_tree`` holds the program to it. A worker takes a result if, and only if, it is
-the sum of as many workers as it says, and it says of this worker what is true. INNET_EXPLORE=all in
-the environment explores larger networks too, which takes some minutes.
+the sum of as many workers as it says, and it says of this worker what is true. The second
+tier explores larger networks too, which takes some minutes.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -52,9 +51,8 @@ WITH_RESTARTS = [
     fence(POD, restarts=1),
     fence(PODS, restarts=1),
 ]
-if os.environ.get("INNET_EXPLORE") == "all":
-    WITHOUT_RESTARTS += [model for model in LARGE if not model.restarts]
-    WITH_RESTARTS += [model for model in LARGE if model.restarts]
+LARGE_WITHOUT_RESTARTS = [model for model in LARGE if not model.restarts]
+LARGE_WITH_RESTARTS = [model for model in LARGE if model.restarts]
 # Nobody asks for partial results, and nothing is fenced.
 COMPLETE = [
     ChildBits(RACKS, Rule.COMPLETE, 1, 3),
@@ -113,7 +111,7 @@ def test_without_one_of_its_parts_it_is_refuted(model: ChildBits, message: str, 
 # ---------------------------------------------------------------- what holds
 
 
-@each_model(WITHOUT_RESTARTS, name)
+@each_model(WITHOUT_RESTARTS, name, larger=LARGE_WITHOUT_RESTARTS)
 def test_every_chunk_ends_also_without_a_worker(model: ChildBits) -> None:
     """From every state, once nothing is lost any more, with all workers or without any one.
 
@@ -130,7 +128,7 @@ def test_every_chunk_ends_also_without_a_worker(model: ChildBits) -> None:
     assert model.chunks > 2 * model.window or not found.stuck
 
 
-@each_model([*WITHOUT_RESTARTS, *WITH_RESTARTS], name)
+@each_model([*WITHOUT_RESTARTS, *WITH_RESTARTS], name, larger=LARGE)
 def test_with_fences_everybody_is_told_what_is_true(model: ChildBits) -> None:
     """Any packet lost, repeated or delayed for any time; workers late or dead; partial results;
     switches that forget. All who have a chunk's result have the same.
@@ -161,7 +159,7 @@ def test_a_chunk_ends_from_so_many_states_after_a_leaf_has_restarted() -> None:
     assert (found, len(waiting)) == (142, 272)
 
 
-@each_model(WITH_RESTARTS, name)
+@each_model(WITH_RESTARTS, name, larger=LARGE_WITH_RESTARTS)
 def test_a_switch_with_the_fence_knows_its_children(model: ChildBits) -> None:
     """The result it is in finds the slot that was sent up: it need not look whether it does."""
     found = 0

@@ -2,12 +2,11 @@
 
 As ``test_model_check`` for the slot pool: a model of a page (``support.harvest_model``) is explored
 with every pass as a step of its own. Then the compiled program walks along with the model, pass by
-pass. INNET_EXPLORE=all in the environment explores larger numbers too, which takes some minutes.
+pass. The second tier explores larger numbers too, which takes some minutes.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from functools import cache
 from typing import Any
@@ -34,23 +33,22 @@ PARTIAL = [
     HarvestModel(THREE, 1, 1, parts=2, partial=True),
 ]
 FORGETTING = [HarvestModel(PAIR, 1, 1, parts=2, restarts=1)]
-if os.environ.get("INNET_EXPLORE") == "all":
-    WAITING += [
-        HarvestModel(THREE, 1, 2, parts=2),
-        HarvestModel(PAIR, 1, 4, parts=4),
-        HarvestModel(PAIR, 2, 4),
-        HarvestModel(THREE, 1, 3, parts=2),
-    ]
-    PARTIAL += [
-        HarvestModel(PAIR, 1, 1, parts=4, partial=True),
-        HarvestModel(PAIR, 1, 2, parts=4, partial=True),
-        HarvestModel(PAIR, 2, 2, parts=2, partial=True),
-        HarvestModel(THREE, 1, 1, partial=True),
-    ]
-    FORGETTING += [
-        HarvestModel(PAIR, 1, 1, restarts=1),
-        HarvestModel(PAIR, 1, 2, parts=2, restarts=1),
-    ]
+LARGER_WAITING = [
+    HarvestModel(THREE, 1, 2, parts=2),
+    HarvestModel(PAIR, 1, 4, parts=4),
+    HarvestModel(PAIR, 2, 4),
+    HarvestModel(THREE, 1, 3, parts=2),
+]
+LARGER_PARTIAL = [
+    HarvestModel(PAIR, 1, 1, parts=4, partial=True),
+    HarvestModel(PAIR, 1, 2, parts=4, partial=True),
+    HarvestModel(PAIR, 2, 2, parts=2, partial=True),
+    HarvestModel(THREE, 1, 1, partial=True),
+]
+LARGER_FORGETTING = [
+    HarvestModel(PAIR, 1, 1, restarts=1),
+    HarvestModel(PAIR, 1, 2, parts=2, restarts=1),
+]
 
 
 def name(model: HarvestModel) -> str:
@@ -58,7 +56,7 @@ def name(model: HarvestModel) -> str:
     return f"{model.workers}-{model.window}-{model.chunks}-of-{model.parts}{kind}"
 
 
-@each_model([*WAITING, *PARTIAL], name)
+@each_model([*WAITING, *PARTIAL], name, larger=[*LARGER_WAITING, *LARGER_PARTIAL])
 def test_every_interleaving_is_exact_and_ends(model: HarvestModel) -> None:
     """Any packet lost, repeated or delayed for any time, between any two passes; and when somebody
     asks for what is there, all get the same. What left int32 in any part is told.
@@ -73,7 +71,7 @@ def test_every_interleaving_is_exact_and_ends(model: HarvestModel) -> None:
     assert lacking == (set(range(1, 1 << model.workers)) if model.partial else {model.full_bitmap})
 
 
-@each_model(FORGETTING, name)
+@each_model(FORGETTING, name, larger=LARGER_FORGETTING)
 def test_a_switch_that_forgets_stalls_the_job_at_worst(model: HarvestModel) -> None:
     found = explore(model)
     assert 0 < found.stuck < found.contents  # for these there is the next epoch

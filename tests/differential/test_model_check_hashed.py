@@ -2,13 +2,12 @@
 
 As ``test_model_check`` for the slot pool: a model of a page (``support.hashed_model``) is explored,
 and every pair of a node's contents and a packet that was met is put to the compiled program on both
-engines, and to the parameter server. INNET_EXPLORE=all in the environment explores larger networks
+engines, and to the parameter server. The second tier explores larger networks
 too, which takes some minutes.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -41,17 +40,16 @@ HASHED = [
     HashedModel(((0, 1),), 1, 2, partial=True),
     HashedModel(PAIR, 1, 1, partial=True, restarts=1),
 ]
-if os.environ.get("INNET_EXPLORE") == "all":
-    HASHED += [
-        HashedModel(((0, 1),), 2, 5),
-        HashedModel(((0, 1),), 2, 5, places=2),
-        HashedModel(((0, 1, 2),), 1, 3),
-        HashedModel(PAIR, 1, 4),
-        HashedModel(PAIR, 2, 3),
-        HashedModel(PAIR, 1, 3, restarts=1),
-        HashedModel(((0, 1),), 1, 3, partial=True),
-        HashedModel(PAIR, 1, 2, partial=True),
-    ]
+LARGER = [
+    HashedModel(((0, 1),), 2, 5),
+    HashedModel(((0, 1),), 2, 5, places=2),
+    HashedModel(((0, 1, 2),), 1, 3),
+    HashedModel(PAIR, 1, 4),
+    HashedModel(PAIR, 2, 3),
+    HashedModel(PAIR, 1, 3, restarts=1),
+    HashedModel(((0, 1),), 1, 3, partial=True),
+    HashedModel(PAIR, 1, 2, partial=True),
+]
 
 
 def name(model: HashedModel) -> str:
@@ -65,7 +63,7 @@ def explored(model: HashedModel) -> Explored:
     return explore(model, ends=not model.partial)
 
 
-@each_model(HASHED, name)
+@each_model(HASHED, name, larger=LARGER)
 def test_every_interleaving_is_exact_and_ends(model: HashedModel) -> None:
     """Any packet lost, repeated or delayed for any time; switches that forget; partial results."""
     found = explored(model)
@@ -187,7 +185,7 @@ def sender(model: HashedModel, switch: int, packet: Part | Result) -> tuple[int,
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
-@each_model(HASHED, name)
+@each_model(HASHED, name, larger=LARGER)
 def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
     explored(model)
     nodes = list(switches(model, engine))
@@ -243,7 +241,7 @@ def get_aggregator(switch: Switch, index: int, workers: int) -> Aggregator:
     return Aggregator((key & 0xFFFF_FFFF) - 1, bits, total_of(values))
 
 
-@each_model(HASHED, name)
+@each_model(HASHED, name, larger=LARGER)
 def test_the_model_is_the_server(model: HashedModel) -> None:
     explored(model)
     plan = plan_of(model)

@@ -3,13 +3,12 @@
 ``test_model_check_child_bits`` explores all that can happen to the model. Here every pair of a
 slot's contents and a packet that was met there is put to the compiled program on both engines, and
 what becomes of both is compared. Each pair has a slot of its own, so that a switch gets hundreds of
-them in one batch. INNET_EXPLORE=all in the environment takes the pairs of larger networks too,
-which need some minutes to be explored.
+them in one batch. The second tier takes the pairs of larger networks too, which need some minutes
+to be explored.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache, cached_property
@@ -78,13 +77,12 @@ MODELS = [
     ChildBits(RACKS, Rule.COMPLETE, 1, 2, restarts=1),
     ChildBits(PODS, Rule.COMPLETE, 1, 1, restarts=2),
 ]
-if os.environ.get("INNET_EXPLORE") == "all":
-    MODELS += [
-        *LARGE,
-        fenced(RACK, 2, restarts=1),
-        fenced(PODS, 1, restarts=1),
-        ChildBits(PODS, Rule.COMPLETE, 1, 2, restarts=1),
-    ]
+LARGER = [
+    *LARGE,
+    fenced(RACK, 2, restarts=1),
+    fenced(PODS, 1, restarts=1),
+    ChildBits(PODS, Rule.COMPLETE, 1, 2, restarts=1),
+]
 
 
 class Pair(NamedTuple):
@@ -298,7 +296,7 @@ def parts(pairs: list[Pair]) -> Iterator[list[Pair]]:
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
-@each_model(MODELS, lambda model: model.name)
+@each_model(MODELS, lambda model: model.name, larger=LARGER)
 def test_the_model_is_the_program(model: ChildBits, engine: str) -> None:
     """Also where workers ask for partial results of a job that has none: they are not heard."""
     network = Network(model)

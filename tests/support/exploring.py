@@ -19,17 +19,24 @@ import pytest
 BITS = 16  # of a total, for each worker: two for each chunk
 
 
-def each_model(models: Iterable[Any], name: Callable[[Any], str]) -> pytest.MarkDecorator:
-    """Run a test with each of the models. All tests of a model run in the same process of
-    pytest-xdist: exploring it takes most of their time, and is done once in a process.
+def each_model(
+    models: Iterable[Any], name: Callable[[Any], str], *, larger: Iterable[Any] = ()
+) -> pytest.MarkDecorator:
+    """Run a test with each of the models; with the ``larger`` ones in the second tier.
+
+    All tests of a model run in the same process of pytest-xdist: exploring it takes most of their
+    time, and is done once in a process.
     """
+    marks = {each: [pytest.mark.repeats("the same with smaller networks")] for each in larger}
     return pytest.mark.parametrize(
         "model",
         [
             pytest.param(
-                each, id=name(each), marks=pytest.mark.xdist_group(f"{name(each)} explored")
+                each,
+                id=name(each),
+                marks=[pytest.mark.xdist_group(f"{name(each)} explored"), *marks.get(each, ())],
             )
-            for each in models
+            for each in (*models, *marks)
         ],
     )
 

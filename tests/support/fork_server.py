@@ -2,7 +2,7 @@
 
 ``python -m MODULE`` takes one to two seconds of a processor for imports before it does anything.
 Where the start of the interpreter is not what a test is about, it starts the program here.
-With INNET_MININET=full every program is started as users start it.
+With INNET_FORK=no every program is started as users start it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PRELOADED = [
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(_PRELOADED)
 _libc = ctypes.CDLL(None, use_errno=True)
-FORKS = os.environ.get("INNET_MININET") != "full"
+FORKS = os.environ.get("INNET_FORK") != "no"
 
 gc.freeze()  # what forks of this process would otherwise look at, and so copy
 

@@ -27,9 +27,6 @@ LONG = ["every_codec_equals_memory", "every_codec_without_a_switch_equals_one_wi
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
-needs_time = pytest.mark.skipif(
-    not os.environ.get("INNET_LONG"), reason="takes minutes; set INNET_LONG=1 to run it"
-)
 
 
 @pytest.mark.timeout(620)
@@ -43,7 +40,7 @@ def test_checks(tmp_path):
     hold_checks(SCRIPT, tmp_path, RANKS, names, timeout=600)
 
 
-@needs_time
+@pytest.mark.repeats("the checks with some codecs, and the contract of all codecs")
 @pytest.mark.parametrize("name", LONG)
 def test_long_checks(name, tmp_path):
     hold_checks(SCRIPT, tmp_path, RANKS, [name], timeout=280)
@@ -78,7 +75,14 @@ def test_there_are_commands_in_the_guide():
 
 
 @pytest.mark.parametrize(
-    "command", [COMMANDS[0], *(pytest.param(each, marks=needs_time) for each in COMMANDS[1:])]
+    "command",
+    [
+        COMMANDS[0],
+        *(
+            pytest.param(each, marks=pytest.mark.repeats("the guide's first command"))
+            for each in COMMANDS[1:]
+        ),
+    ],
 )
 def test_command(command):
     options = ["torchrun", "--standalone", "--nproc-per-node", str(RANKS)]
@@ -89,7 +93,7 @@ def test_command(command):
     assert re.fullmatch(r"epoch 3: \d\d\.\d% of the training images are right", said)
 
 
-@needs_time
+@pytest.mark.repeats("the checks of sums, in two whole trainings")
 def test_the_group_learns_what_gloo_learns():
     plain, switch = (
         last_line(ROOT / "examples" / f"{name}_ddp.py") for name in ("plain", "switch")
@@ -97,7 +101,7 @@ def test_the_group_learns_what_gloo_learns():
     assert plain == switch
 
 
-@needs_time
+@pytest.mark.repeats("test_command, by torchrun's options for machines")
 def test_several_machines(tmp_path):
     """Their commands, with both machines on the loopback interface."""
     key = tmp_path / "key.txt"

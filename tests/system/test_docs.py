@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
@@ -17,9 +16,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"p4 compile": "p4c-bm2-ss", "bmv2": "simple_switch"}
 NEEDS_ROOT = ("innet net",)
-# A network takes ten seconds and more. The others: INNET_MININET=full pytest -m mininet
-ALWAYS = ("innet net --workers 4",)  # whole lines
-FULL = os.environ.get("INNET_MININET") == "full"
+# Of those that build a network, which takes seconds, one runs in the first tier.
+A_NETWORK = "innet net --workers 4"
 
 
 def blocks(language):
@@ -47,23 +45,26 @@ def on_a_network(line):
     return line.startswith(NEEDS_ROOT) or "--switch builtin" in line
 
 
-def grouped(line):
-    """One after the other with other tests that look at what their networks leave behind."""
-    return [pytest.mark.xdist_group("mininet"), pytest.mark.mininet] if on_a_network(line) else ()
+def marks(line):
+    if not on_a_network(line):
+        return []
+    # One after the other with other tests that look at what their networks leave behind.
+    found = [pytest.mark.xdist_group("mininet"), pytest.mark.mininet]
+    if line != A_NETWORK:
+        found.append(pytest.mark.repeats("the tests of innet net, by the docs' commands"))
+    return found
 
 
 LINES = sorted({p.values[0] for p in commands()})
 
 
-@pytest.mark.parametrize("line", [pytest.param(line, marks=grouped(line)) for line in LINES])
+@pytest.mark.parametrize("line", [pytest.param(line, marks=marks(line)) for line in LINES])
 def test_command(line, tmp_path):
     for needing, tool in NEEDS.items():
         if needing in line and not shutil.which(tool):
             pytest.skip(f"{tool} is not installed")
     if on_a_network(line) and missing():
         pytest.skip(missing())
-    if on_a_network(line) and not (FULL or line in ALWAYS):
-        pytest.skip("takes long; set INNET_MININET=full to run it")
     for name in ("p4", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name)
     arguments = [word.partition("#")[0] for word in shlex.split(line, comments=True)]

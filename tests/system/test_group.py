@@ -7,7 +7,6 @@ gradient is lost.
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,10 @@ if importlib.util.find_spec("torch") is None:
 SUPPORT = Path(__file__).parents[1] / "support"
 
 pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
+with_three = pytest.mark.repeats("the same with three ranks")
 
 
-needs_time = pytest.mark.skipif(
-    not os.environ.get("INNET_LONG"), reason="takes minutes; set INNET_LONG=1 to run it"
-)
-
-
-@pytest.mark.parametrize("ranks", [3, pytest.param(2, marks=needs_time)])
+@pytest.mark.parametrize("ranks", [3, pytest.param(2, marks=with_three)])
 @pytest.mark.parametrize("script", ["group_checks", "memory_checks"])
 def test_checks(script, ranks, tmp_path):
     path = SUPPORT / f"{script}.py"

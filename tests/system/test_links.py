@@ -32,7 +32,6 @@ def _missing() -> str:
     return ""
 
 
-@pytest.mark.slow
 @pytest.mark.mininet
 @pytest.mark.skipif(shutil.which("iptables") is None, reason="iptables is not installed")
 def test_packets_that_the_kernel_loses_are_sent_again(capsys):
@@ -54,7 +53,6 @@ def test_packets_that_the_kernel_loses_are_sent_again(capsys):
     assert int(row["remark"].split("; ")[-1].split(" packets sent again")[0]) > 0
 
 
-@pytest.mark.slow
 @pytest.mark.mininet
 def test_nobody_is_faster_than_the_links(capsys, tmp_path):
     pytest.importorskip("torch")

@@ -42,9 +42,6 @@ pytestmark = [
 ]
 
 IPV4_END = 34  # bytes of Ethernet and IPv4 headers
-# Everything, and a hundred networks one after the other: INNET_MININET=full pytest -m mininet
-FULL = os.environ.get("INNET_MININET") == "full"
-CYCLES = 100 if FULL else 2
 IMAGES = 1438  # that the digits' workers share
 
 
@@ -69,17 +66,22 @@ CASES = [
     (2, "lhc", "raw", "tree"),
     (4, "scalecom", "udp", "slots"),
 ]
-if FULL:
-    CASES = [
-        (workers, codec, "udp", program)
-        for program in ("slots", "tree", "hashed")
-        for codec in ("dense", "lhc", "scalecom")
-        for workers in (2, 4, 8)
-    ]
+MORE = [
+    (workers, codec, "udp", program)
+    for program in ("slots", "tree", "hashed")
+    for codec in ("dense", "lhc", "scalecom")
+    for workers in (2, 4, 8)
+]
+
+
+def beyond(cases, others):
+    """The cases, and the others for the second tier."""
+    mark = pytest.mark.repeats("the same on a network of each kind")
+    return [*cases, *(pytest.param(*each, marks=mark) for each in others if each not in cases)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("workers", "codec", "framing", "program"), CASES)
+@pytest.mark.parametrize(("workers", "codec", "framing", "program"), beyond(CASES, MORE))
 def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program, kind):
     chosen = settings(
         workers=workers,
@@ -121,17 +123,16 @@ def test_jumbo_frames(kind):
 
 
 TRAININGS = [(2, "topk", "slots")]
-if FULL:
-    TRAININGS += [
-        (workers, codec, program)
-        for program in ("slots", "tree")
-        for codec in ("dense", "lhc", "scalecom")
-        for workers in (2, 4, 8)
-    ]
+MORE_TRAININGS = [
+    (workers, codec, program)
+    for program in ("slots", "tree")
+    for codec in ("dense", "lhc", "scalecom")
+    for workers in (2, 4, 8)
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("workers", "codec", "program"), TRAININGS)
+@pytest.mark.parametrize(("workers", "codec", "program"), beyond(TRAININGS, MORE_TRAININGS))
 def test_a_training_is_that_in_memory_bit_for_bit(workers, codec, program, kind, tmp_path):
     chosen = settings(
         workers=workers,
@@ -207,9 +208,11 @@ def test_links_with_a_rate_limit_what_passes():
     assert result.report.seconds.network > 0.9 * (bits - 8 * 15_000) / 10e6
 
 
-def test_start_and_stop_leave_nothing():
-
-    for _ in range(CYCLES):
+@pytest.mark.parametrize(
+    "cycles", [2, pytest.param(100, marks=pytest.mark.repeats("the same with two networks"))]
+)
+def test_start_and_stop_leave_nothing(cycles):
+    for _ in range(cycles):
         chosen = settings(workers=3, engine="interpret")
         with (
             temporary_folder() as folder,

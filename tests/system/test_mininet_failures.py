@@ -33,7 +33,6 @@ pytestmark = [
     pytest.mark.usefixtures("forked_programs", "nothing_left"),
 ]
 
-FULL = os.environ.get("INNET_MININET") == "full"
 LONG = ["--size", "600000", "--window", "1"]
 
 
@@ -165,7 +164,7 @@ def test_switches_of_a_tree_name_who_is_late_in_other_racks(monkeypatch, late, k
     assert left == {each: f"worker {each} on h{each + 1} was late by 2 s or more." for each in late}
 
 
-@pytest.mark.skipif(not FULL, reason="more networks; set INNET_MININET=full to run them")
+@pytest.mark.repeats("workers that are late, by workers that died")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("program", ["tree", "hashed", "harvest"])
 def test_the_others_go_on_without_a_worker_that_died(monkeypatch, program, kind):

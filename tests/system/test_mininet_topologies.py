@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -32,9 +31,7 @@ pytestmark = [
 ]
 
 
-# Fat-trees: INNET_MININET=full pytest -m mininet
-FULL = os.environ.get("INNET_MININET") == "full"
-takes_long = pytest.mark.skipif(not FULL, reason="takes long; set INNET_MININET=full to run it")
+smaller = pytest.mark.repeats("the same on a smaller network of three levels")
 
 
 def settings(**chosen):
@@ -61,7 +58,7 @@ def hold_to_memory(chosen, results):
         pytest.param(
             {"workers": 4, "topology": "fat-tree", "ports": 4},
             "dense",
-            marks=takes_long,
+            marks=smaller,
             id="fat-tree",
         ),
         pytest.param({"workers": 3, "racks": 3, "depth": 3}, "lhc", id="three levels"),
@@ -77,7 +74,7 @@ def test_three_levels_are_equal_to_memory_under_loss(kind, shape, codec):
     assert result.report.retransmissions > 0
 
 
-@takes_long
+@smaller
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_workers_than_a_switch_names(kind):
     chosen = settings(workers=40, switch=kind, size=3000, give_up=90.0)

@@ -57,7 +57,6 @@ def path(stack):
     return near, far
 
 
-@pytest.mark.slow
 @pytest.mark.mininet
 @pytest.mark.skipif(bool(_missing()), reason=_missing() or "never")
 @pytest.mark.parametrize("switch_is", ["near", "far"])

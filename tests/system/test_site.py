@@ -26,7 +26,7 @@ TOOLS = ROOT / "docs" / "tools"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # The processes of xdist would each build it.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="session")

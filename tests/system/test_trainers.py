@@ -172,9 +172,7 @@ def test_there_is_an_example_of_each():
         assert len((ROOT / each).read_text().splitlines()) <= 60
 
 
-@pytest.mark.skipif(
-    not os.environ.get("INNET_LONG"), reason="takes minutes; set INNET_LONG=1 to run it"
-)
+@pytest.mark.repeats("the checks of each trainer, in the examples")
 @pytest.mark.timeout(620)
 @pytest.mark.parametrize("example", COMMANDS)
 def test_command(example):

@@ -33,7 +33,6 @@ def constant(text):
     return " ".join(re.sub(r"(?<!\w)(ns|µs|us|ms|s|min)(?!\w)", " ", words).split())
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
 def test_tutorial(name, tmp_path):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import email
 import importlib.metadata
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,8 +19,6 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-# With INNET_LONG=1 pip installs what the wheel requires, from the package index.
-INSTALLS = os.environ.get("INNET_LONG")
 
 
 def run(*command, folder, seconds=280):
@@ -69,14 +66,18 @@ def copy_compiled(folder):
             shutil.copy(path, there)
 
 
-@pytest.mark.slow
-def test_demo_from_the_wheel(tmp_path):
+@pytest.mark.parametrize(
+    "source",
+    ["linked", pytest.param("index", marks=pytest.mark.repeats("the same without an index"))],
+)
+def test_demo_from_the_wheel(tmp_path, source):
+    """What the wheel requires is linked from this environment, or installed by pip."""
     # Without --wheel the wheel is built from the source distribution, which is built first.
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path]
     run(*build, ROOT, folder=tmp_path)
     (wheel,) = tmp_path.glob("innet-*.whl")
-    (source,) = tmp_path.glob("innet-*.tar.gz")
-    with tarfile.open(source) as archive:  # from which one can test, and build the documentation
+    (archive_path,) = tmp_path.glob("innet-*.tar.gz")
+    with tarfile.open(archive_path) as archive:  # one can test from it, and build the documentation
         held = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "LICENSE", "CITATION.cff", "Makefile", "mkdocs.yml"} <= held
     assert {"docs/index.md", "docs/tools/hooks.py", "p4/slots.p4", "tests/conftest.py"} <= held
@@ -95,7 +96,7 @@ def test_demo_from_the_wheel(tmp_path):
     # never imported need not be compiled.
     pip = [sys.executable, "-m", "pip", "--python", python]
     pip += ["install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    if INSTALLS:
+    if source == "index":
         run(*pip, "-c", ROOT / "constraints.txt", wheel, folder=tmp_path)
     else:
         run(*pip, "--no-deps", "--no-index", wheel, folder=tmp_path)

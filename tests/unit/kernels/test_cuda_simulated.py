@@ -18,7 +18,6 @@ from innet.kernels import gpu
 TESTS = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 def test_the_kernels_pass_their_tests_in_the_simulator():
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     # The simulator is chosen before numba-cuda is imported, so it takes a process of its own.

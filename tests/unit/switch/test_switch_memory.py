@@ -348,7 +348,6 @@ print(resident() - before, data_bytes(table, switch.program.actions))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc to read memory from")
 def test_a_process_with_many_exact_entries() -> None:
     done = subprocess.run(

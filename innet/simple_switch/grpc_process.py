@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 # Compiling forks; gRPC's own handling of forks would stop its threads for it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -24,7 +23,11 @@ from innet.core.engines import EngineName
 from innet.core.errors import InnetError, InputError, ProgramError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.p4runtime.server import P4RuntimeServer, Tls
-from innet.simple_switch.process import BMV2_VERSION, JSON_VERSION, SimpleSwitch, options_of, run
+from innet.simple_switch.log import Log
+from innet.simple_switch.notifications import Notifications
+from innet.simple_switch.open_sockets import OpenSockets
+from innet.simple_switch.options import BMV2_VERSION, JSON_VERSION, SwitchOptions, options_of
+from innet.simple_switch.process import SimpleSwitch, run
 from innet.switch import Switch, load_program, unsupported
 from innet.switch.state.ageing import IdleTimeout
 
@@ -39,7 +42,7 @@ class SimpleSwitchGrpc(SimpleSwitch):
     """The switch process with a P4Runtime server: a ``server.Device``.
 
     Args:
-        config: as ``SimpleSwitch``, and so are the other arguments that are not named here.
+        config, options, log, notifications, opened: as ``SimpleSwitch``.
         address: HOST:PORT of the gRPC server.
         tls: its certificates; None for none.
         cpu_port: the port whose packets go to controllers; None for none.
@@ -51,16 +54,19 @@ class SimpleSwitchGrpc(SimpleSwitch):
     def __init__(
         self,
         config: str | None,
-        *arguments: Any,
+        options: SwitchOptions,
+        log: Log,
+        notifications: Notifications | None = None,
+        opened: OpenSockets | None = None,
+        *,
         address: str = DEFAULT_ADDRESS,
         tls: Tls | None = None,
         cpu_port: int | None = None,
-        **options: Any,
     ) -> None:
-        self.cpu_port = self._cpu_port = cpu_port
+        self.cpu_port = cpu_port
         self._p4runtime: P4RuntimeServer | None = None
         self._injected: list[bytes] = []
-        super().__init__(config, *arguments, **options)
+        super().__init__(config, options, log, notifications, opened)
         try:
             self._p4runtime = P4RuntimeServer(
                 self, address, self._server.wake, tls=tls, log=self.log
@@ -81,7 +87,7 @@ class SimpleSwitchGrpc(SimpleSwitch):
 
     def make_switch(self, config: str) -> Switch:
         try:
-            program = load_program(json.loads(config)).with_drop_port(self._drop_port)
+            program = load_program(json.loads(config)).with_drop_port(self.options.drop_port)
         except ValueError as error:
             raise ProgramError(f"that is no JSON: {error}") from None
         engine: EngineName = "jit" if unsupported(program, "interpret") else "interpret"

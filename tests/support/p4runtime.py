@@ -12,7 +12,8 @@ from innet.p4runtime.messages import Status, p4, p4info_from_text
 from innet.p4runtime.pipeline import Pipeline
 from innet.p4runtime.status import Code
 from innet.simple_switch.grpc_process import SimpleSwitchGrpc
-from innet.simple_switch.process import Log
+from innet.simple_switch.log import Log
+from innet.simple_switch.options import SwitchOptions
 from innet.switch import Switch
 from support.switch_cases import PROGRAMS, program
 
@@ -139,16 +140,12 @@ class Process:
     """``innet simple-switch-grpc`` in a thread of this process."""
 
     def __init__(self, cpu_port=255, interfaces=None, engine="interpret", log=None, **options):
+        address, tls = options.pop("address", "127.0.0.1:0"), options.pop("tls", None)
+        given = SwitchOptions(
+            interfaces or {}, thrift_port=0, enable_swap=True, engine=engine, **options
+        )
         self.switch = SimpleSwitchGrpc(
-            None,
-            interfaces or {},
-            log or Log(),
-            thrift_port=0,
-            address=options.pop("address", "127.0.0.1:0"),
-            cpu_port=cpu_port,
-            enable_swap=True,
-            engine=engine,
-            **options,
+            None, given, log or Log(), address=address, tls=tls, cpu_port=cpu_port
         )
         self.port = self.switch.grpc_port
         self._thread = threading.Thread(target=self.switch.run, daemon=True)

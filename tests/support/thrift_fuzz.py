@@ -10,6 +10,7 @@ from innet.bmv2.thrift_api import EXACT, LPM, RANGE, SERVICES, TERNARY, VALID
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError
 from innet.simple_switch.log import Log
+from innet.simple_switch.options import SwitchOptions
 from innet.simple_switch.process import SimpleSwitch
 from innet.switch import ir, load_program
 
@@ -45,8 +46,9 @@ class Process:
     """The built-in switch as ``innet simple-switch``, in a thread of this process."""
 
     def __init__(self, config, port=0, interfaces=(), log=None, **options):
-        named = dict(interfaces)
-        self.switch = SimpleSwitch(config, named, log or Log(), thrift_port=port, **options)
+        notifications = options.pop("notifications", None)
+        given = SwitchOptions(dict(interfaces), thrift_port=port, **options)
+        self.switch = SimpleSwitch(config, given, log or Log(), notifications)
         self.port = self.switch.thrift_port
         self._thread = threading.Thread(target=self.switch.run, daemon=True)
         self._thread.start()

@@ -28,7 +28,7 @@ from innet.core.pcap import PcapReader
 from innet.simple_switch import nanomsg
 from innet.simple_switch.log import Log
 from innet.simple_switch.notifications import Notifications
-from innet.simple_switch.process import PacketInput
+from innet.simple_switch.options import PacketInput
 from innet.switch import Switch
 from innet.tools.captures import CaptureWriter
 

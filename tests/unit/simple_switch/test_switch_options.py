@@ -15,7 +15,8 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 from innet.bmv2 import shell
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.core.errors import InputError
-from innet.simple_switch.process import SimpleSwitch, main, options_of
+from innet.simple_switch.options import options_of
+from innet.simple_switch.process import SimpleSwitch, main
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "simple_switch" / "names.json"
 KNOWN = json.loads(GOLDEN.read_text())

@@ -1,0 +1,148 @@
+"""Which engine runs a program, and the process that compiles for it.
+
+    python -m innet.simple_switch.engines program.json DROP_PORT
+
+compiles a program into the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from innet.core.child_process import PYTHON, die_with_parent
+from innet.core.engines import EngineName
+from innet.core.errors import ProgramError
+from innet.core.packets import PacketBatch
+from innet.simple_switch.port_forwarding import PortForwarding
+from innet.switch import Switch, load_program
+from innet.transport.raw import Ports
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Which engine runs a program.
+
+    Attributes:
+        engine: the one that runs packets now.
+        compiles: whether a process is to compile for the other meanwhile.
+        told: (level, line) for the log, in this order.
+    """
+
+    engine: EngineName
+    compiles: bool
+    told: tuple[tuple[str, str], ...] = ()
+
+
+def choose_engine(
+    wanted: str,
+    *,
+    uncompilable: Sequence[str],
+    unlogged: str | None,
+    is_compiled: bool,
+    has_loop: bool,
+) -> EngineChoice:
+    """The engine for a program.
+
+    Args:
+        wanted: "auto", "jit" or "interpret".
+        uncompilable: why the program cannot be compiled; empty if it can.
+        unlogged: on what lines about packets depend that machine code does not know; None where
+            there is nothing, or no packets are logged.
+        is_compiled: whether the program's machine code is on disk.
+        has_loop: whether that of the loop around it is.
+    """
+    if wanted == "interpret":
+        return EngineChoice("interpret", compiles=False)
+    if uncompilable:
+        why = "The interpreter runs packets, as it cannot be compiled: "
+        return EngineChoice(
+            "interpret", False, tuple(("warn", why + reason) for reason in uncompilable)
+        )
+    if unlogged is not None:
+        why = f"The interpreter runs packets, as lines about them depend on {unlogged}"
+        return EngineChoice("interpret", False, (("info", why),))
+    if wanted == "jit":  # what is not compiled is compiled before the first packet
+        return EngineChoice("jit", compiles=False)
+    if is_compiled:
+        return EngineChoice("jit", compiles=not has_loop)
+    why = "The interpreter runs packets until the program is compiled"
+    return EngineChoice("interpret", True, (("info", why),))
+
+
+class Compilation:
+    """A process that compiles a program for the jit engine.
+
+    Of several that compile the same program, one does, and the others wait for its result.
+    """
+
+    def __init__(self, config: str, drop_port: int) -> None:
+        self._result: str | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="innet-compile-")
+        path = Path(self._folder.name) / "program.json"
+        path.write_text(config, encoding="utf-8")
+        words = [PYTHON, "-m", "innet.simple_switch.engines", str(path), str(drop_port)]
+        self._process = subprocess.Popen(  # noqa: S603 - this Python, no shell
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - no thread holds a lock it needs
+        )
+
+    def result(self) -> str | None:
+        """None while it runs; then why it failed, "" if it did not."""
+        if self._result is None and self._process.poll() is not None:
+            assert self._process.stderr is not None
+            said = self._process.stderr.read().decode(errors="replace").strip()
+            self._process.stderr.close()
+            self._folder.cleanup()
+            self._result = "" if self._process.returncode == 0 else said or "it was killed"
+        return self._result
+
+    def stop(self) -> None:
+        """End it, if it runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self.result()  # which removes its files
+
+
+def warm(switch: Switch) -> None:
+    """Load both forms of the program now, not when a packet waits."""
+    switch.process_batch(PacketBatch.empty())
+    switch.process_batch(PacketBatch.empty(), times=[], until=switch.traffic_manager.now)
+
+
+def parse_config(config: str) -> dict[str, Any]:
+    """A program's JSON; ProgramError if it is none, or holds no object."""
+    try:
+        found = json.loads(config)
+    except ValueError as error:
+        raise ProgramError(f"that is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ProgramError("that is no compiled P4 program: it holds no JSON object")
+    return found
+
+
+def compile_program(path: Path, drop_port: int) -> None:
+    """Compile a program into the cache, for the processes that wait for it."""
+    os.nice(5)
+    program = load_program(parse_config(path.read_text(encoding="utf-8")))
+    switch = Switch(program.with_drop_port(drop_port), "jit")
+    warm(switch)
+    ports = Ports({}, lambda *_: None)
+    PortForwarding(ports, switch, 0.0)
+    ports.close()
+
+
+if __name__ == "__main__":
+    compile_program(Path(sys.argv[1]), int(sys.argv[2]))

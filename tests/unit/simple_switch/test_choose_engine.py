@@ -1,0 +1,44 @@
+"""Which engine innet simple-switch runs a program with, and whether it compiles meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from innet.simple_switch.engines import choose_engine
+
+
+def choose(wanted, uncompilable=(), unlogged=None, is_compiled=False, has_loop=True):
+    choice = choose_engine(
+        wanted,
+        uncompilable=uncompilable,
+        unlogged=unlogged,
+        is_compiled=is_compiled,
+        has_loop=has_loop,
+    )
+    return choice.engine, choice.compiles, [level for level, _ in choice.told]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known", "found"),
+    [
+        ("auto", {}, ("interpret", True, ["info"])),
+        ("auto", {"is_compiled": True}, ("jit", False, [])),
+        ("auto", {"is_compiled": True, "has_loop": False}, ("jit", True, [])),
+        ("jit", {"has_loop": False}, ("jit", False, [])),
+        ("interpret", {"is_compiled": True}, ("interpret", False, [])),
+    ],
+)
+def test_a_program_that_can_be_compiled(wanted, known, found):
+    assert choose(wanted, **known) == found
+
+
+@pytest.mark.parametrize("wanted", ["auto", "jit"])
+def test_what_cannot_be_compiled_is_interpreted_and_said(wanted):
+    assert choose(wanted, ["a loop", "a union"]) == ("interpret", False, ["warn", "warn"])
+    assert choose(wanted, ["a loop"], "clones") == ("interpret", False, ["warn"])
+    assert choose(wanted, unlogged="clones") == ("interpret", False, ["info"])
+    assert choose(wanted, unlogged="clones", is_compiled=True)[0] == "interpret"
+
+
+def test_nothing_is_said_where_the_interpreter_was_asked_for():
+    assert choose("interpret", ["a loop"], "clones") == ("interpret", False, [])

@@ -1,10 +1,12 @@
-"""The messages of P4Runtime 1.5, built at run time from ``protocol.txt``.
+"""The messages of P4Runtime 1.5, from the descriptors in ``protocol.binpb``.
 
 They live in a separate descriptor pool. So they neither need nor disturb the package
 ``p4runtime`` of PyPI, whose generated code registers the same names in protobuf's default pool.
 
-Source: names, numbers and types of the fields are those of P4Runtime 1.5.0 (p4runtime.proto,
-p4data.proto, p4info.proto, p4types.proto), google.rpc.Status and google.protobuf.Any.
+``protocol.binpb`` is a serialized ``google.protobuf.FileDescriptorSet``: names, numbers and types
+of the messages of P4Runtime 1.5.0 (p4runtime.proto, p4data.proto, p4info.proto, p4types.proto), of
+google.rpc.Status, google.protobuf.Any and BMv2's p4.tmp.P4DeviceConfig.
+docs/p4runtime.md says how to read it, and how to make that of a later version.
 """
 
 from __future__ import annotations
@@ -17,17 +19,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from innet.core.errors import InputError
 
 API_VERSION = "1.5.0"
-
-_Field = descriptor_pb2.FieldDescriptorProto
-_PLAIN = {
-    "u32": _Field.TYPE_UINT32,
-    "u64": _Field.TYPE_UINT64,
-    "i32": _Field.TYPE_INT32,
-    "i64": _Field.TYPE_INT64,
-    "bool": _Field.TYPE_BOOL,
-    "string": _Field.TYPE_STRING,
-    "bytes": _Field.TYPE_BYTES,
-}
 
 
 class Package:
@@ -48,86 +39,16 @@ class Package:
         return found
 
 
-class _Builder:
-    """Reads ``protocol.txt``."""
-
-    def __init__(self, text: str) -> None:
-        self.pool = descriptor_pool.DescriptorPool()
-        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-        self._enums = set()
-        package = ""
-        for line in lines:
-            word, _, rest = line.partition(" ")
-            if line.startswith("["):
-                package = rest.rstrip("]")
-            elif word == "enum":
-                self._enums.add(f"{package}.{rest}")
-        self._files: list[str] = []
-        self._file: Any = None
-        self._current: Any = None
-        self._name, self._is_enum = "", False
-        for line in lines:
-            self._read(line)
-        self._add_file()
-
-    def _read(self, line: str) -> None:
-        if line.startswith("["):
-            self._add_file()
-            path, self._package = line.strip("[]").split()
-            self._file = descriptor_pb2.FileDescriptorProto(
-                name=path, package=self._package, syntax="proto3", dependency=self._files
-            )
-            self._messages: dict[str, Any] = {}
-        elif line.startswith(" ") and self._is_enum:
-            name, number = line.split()
-            self._current.value.add(name=name, number=int(number))
-        elif line.startswith(" "):
-            self._add_field(self._current, self._name, *line.split())
-        else:
-            word, self._name = line.split()
-            self._is_enum = word == "enum"
-            outer, _, inner = self._name.rpartition(".")
-            owner = self._messages[outer] if outer else self._file
-            if self._is_enum:
-                self._current = owner.enum_type.add(name=inner)
-            else:
-                among = owner.nested_type if outer else owner.message_type
-                self._current = self._messages[self._name] = among.add(name=inner)
-
-    def _add_file(self) -> None:
-        if self._file is not None:
-            self.pool.Add(self._file)
-            self._files.append(self._file.name)
-
-    def _add_field(self, message: Any, owner: str, name: str, number: str, kind: str) -> None:
-        field = message.field.add(name=name, number=int(number), label=_Field.LABEL_OPTIONAL)
-        kind, _, choice = kind.partition("?")
-        if choice:
-            if choice not in [each.name for each in message.oneof_decl]:
-                message.oneof_decl.add(name=choice)
-            field.oneof_index = [each.name for each in message.oneof_decl].index(choice)
-        if kind.startswith("map:"):
-            title = "".join(part.capitalize() for part in name.split("_")) + "Entry"
-            entry = message.nested_type.add(name=title)
-            entry.options.map_entry = True
-            self._add_field(entry, f"{owner}.{title}", "key", "1", "string")
-            self._add_field(entry, f"{owner}.{title}", "value", "2", kind[4:])
-            field.label, field.type = _Field.LABEL_REPEATED, _Field.TYPE_MESSAGE
-            field.type_name = f".{self._package}.{owner}.{title}"
-            return
-        if kind.endswith("[]"):
-            kind, field.label = kind[:-2], _Field.LABEL_REPEATED
-        if kind in _PLAIN:
-            field.type = _PLAIN[kind]
-            return
-        full = kind if kind.split(".")[0] in ("google", "p4") else f"{self._package}.{kind}"
-        field.type = _Field.TYPE_ENUM if full in self._enums else _Field.TYPE_MESSAGE
-        field.type_name = f".{full}"
+def _read_descriptors() -> descriptor_pool.DescriptorPool:
+    """A pool of the files of ``protocol.binpb``, each of which comes after those it imports."""
+    data = resources.files("innet.p4runtime").joinpath("protocol.binpb").read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
+        pool.Add(file)
+    return pool
 
 
-POOL = _Builder(
-    resources.files("innet.p4runtime").joinpath("protocol.txt").read_text(encoding="utf-8")
-).pool
+POOL = _read_descriptors()
 
 p4: Any = Package(POOL, "p4.v1")
 """Messages of the protocol: ``p4.WriteRequest``, ``p4.TableEntry`` and so on."""
@@ -136,16 +57,7 @@ config: Any = Package(POOL, "p4.config.v1")
 """Messages of P4Info: ``config.P4Info`` and what it holds."""
 
 Status: Any = Package(POOL, "google.rpc").Status
-AnyMessage: Any = Package(POOL, "google.protobuf").Any
 P4DeviceConfig: Any = Package(POOL, "p4.tmp").P4DeviceConfig
-
-
-def packed(message: Any) -> Any:
-    """A message in an ``Any``."""
-    return AnyMessage(
-        type_url=f"type.googleapis.com/{message.DESCRIPTOR.full_name}",
-        value=message.SerializeToString(),
-    )
 
 
 def p4info_from_text(text: str, name: str = "P4Info") -> Any:

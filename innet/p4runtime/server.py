@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 from innet.core.errors import InnetError, InputError, NetworkError
 from innet.p4runtime.arbitration import Arbitration, Controller
 from innet.p4runtime.calls import CallQueue, Steps
-from innet.p4runtime.messages import API_VERSION, Status, p4, packed
+from innet.p4runtime.messages import API_VERSION, Status, p4
 from innet.p4runtime.packet_io import packet_in, packet_out
 from innet.p4runtime.pipeline import Pipeline, device_config
 from innet.p4runtime.status import Code, StatusError, invalid, status_of
@@ -318,11 +318,12 @@ class P4RuntimeServer:
     async def _abort_with(self, errors: list[Any], text: str, context: Any) -> None:
         """End with the code UNKNOWN and a p4.v1.Error for each part."""
         status = Status(code=Code.UNKNOWN, message=text)
-        status.details.extend(packed(error) for error in errors)
+        for error in errors:
+            status.details.add().Pack(error)
         if status.ByteSize() > _DETAILS_BYTES:  # codes alone, before a client takes nothing of it
             del status.details[:]
             for error in errors:
-                status.details.append(packed(p4.Error(canonical_code=error.canonical_code)))
+                status.details.add().Pack(p4.Error(canonical_code=error.canonical_code))
         details = (("grpc-status-details-bin", status.SerializeToString()),)
         await context.abort(grpc.StatusCode.UNKNOWN, text, details)
 

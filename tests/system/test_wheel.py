@@ -85,7 +85,7 @@ def test_demo_from_the_wheel(tmp_path, source):
         names = set(archive.namelist())
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         extras = email.message_from_bytes(archive.read(metadata)).get_all("Provides-Extra")
-    assert "innet/py.typed" in names
+    assert {"innet/py.typed", "innet/p4runtime/protocol.binpb"} <= names
     assert "innet/docs/slots.md" in names
     assert "torch" in extras
     assert not {"dev", "docs"} & {*extras}, "what developers need is no extra of users"

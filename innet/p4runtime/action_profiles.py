@@ -18,17 +18,22 @@ from innet.p4runtime.context import (
     DELETE,
     INSERT,
     MODIFY,
-    Context,
+    PipelineContext,
     Undo,
     action_arguments,
     action_message,
+)
+from innet.p4runtime.messages import copied, p4
+from innet.p4runtime.p4info import ActionInfo, ProfileInfo, TableInfo
+from innet.p4runtime.status import (
+    StatusError,
+    already_exists,
+    failed_precondition,
+    invalid,
     not_found,
     resource_exhausted,
     unimplemented,
 )
-from innet.p4runtime.messages import p4
-from innet.p4runtime.p4info import ActionInfo, ProfileInfo, TableInfo
-from innet.p4runtime.status import Code, StatusError, invalid
 from innet.switch import ir
 from innet.switch.state.tables import ProfileRef
 
@@ -64,7 +69,7 @@ class _Slot:
 
 
 @dataclass(slots=True)
-class _Group:
+class _ProfileGroup:
     """A group.
 
     Attributes:
@@ -82,7 +87,7 @@ class _Group:
 class _OneShot:
     """The group of an entry, its members, and the action set as it was written."""
 
-    group: _Group
+    group: _ProfileGroup
     members: list[_Member]
     message: Any
 
@@ -93,7 +98,7 @@ class _Profile:
 
     info: ProfileInfo
     members: dict[int, _Member] = field(default_factory=dict)
-    groups: dict[int, _Group] = field(default_factory=dict)
+    groups: dict[int, _ProfileGroup] = field(default_factory=dict)
     one_shots: dict[int, _OneShot] = field(default_factory=dict)
     """By the group's handle."""
     member_ids: dict[int, int] = field(default_factory=dict)
@@ -104,7 +109,7 @@ class _Profile:
 class ActionProfiles:
     """Writes and reads the members and groups of all profiles."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PipelineContext) -> None:
         self._context = context
         self._switch, self._index, self._ports = context
         self._control = context.control
@@ -120,7 +125,7 @@ class ActionProfiles:
         name = profile.info.name
         if kind == INSERT:
             if member is not None:
-                raise _exists(f"action profile {name} has a member {number} already")
+                raise already_exists(f"action profile {name} has a member {number} already")
             action, arguments = self._action(profile, entry)
             if profile.one_shots:
                 raise _mixed(name)
@@ -129,7 +134,7 @@ class ActionProfiles:
                 raise resource_exhausted(f"action profile {name} holds {size} members")
             handle = self._control.act_prof_create_member(name, action.name, arguments)
             profile.members[number] = _Member(
-                _copied(entry.action), action.name, arguments, [handle]
+                copied(entry.action), action.name, arguments, [handle]
             )
             profile.member_ids[handle] = number
             return lambda: self.write_member(DELETE, entry, False)
@@ -141,13 +146,12 @@ class ActionProfiles:
             action, arguments = self._action(profile, entry)
             for handle in member.handles:
                 self._control.act_prof_modify_member(name, action.name, handle, arguments)
-            member.action = _copied(entry.action)
+            member.action = copied(entry.action)
             member.name, member.arguments = action.name, arguments
             return lambda: self.write_member(MODIFY, before, False)
         if member.weights:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                f"member {number} of {name} is in group {next(iter(member.weights))}",
+            raise failed_precondition(
+                f"member {number} of {name} is in group {next(iter(member.weights))}"
             )
         for handle in reversed(member.handles):
             self._control.act_prof_delete_member(name, handle)
@@ -191,12 +195,12 @@ class ActionProfiles:
         group = profile.groups.get(number)
         if kind == INSERT:
             if group is not None:
-                raise _exists(f"action profile {name} has a group {number} already")
+                raise already_exists(f"action profile {name} has a group {number} already")
             self._check_group(profile, entry)
             if profile.one_shots:
                 raise _mixed(name)
             handle = self._control.act_prof_create_group(name)
-            group = _Group(handle, _copied(entry), [])
+            group = _ProfileGroup(handle, copied(entry), [])
             self._put(profile, number, group, entry)
             profile.groups[number] = group
             profile.group_ids[handle] = number
@@ -209,7 +213,7 @@ class ActionProfiles:
             if entry.max_size != before.max_size:
                 raise invalid(f"the max_size of group {number} of {name} stays {before.max_size}")
             self._put(profile, number, group, entry)
-            group.message = _copied(entry)
+            group.message = copied(entry)
             return lambda: self.write_group(MODIFY, before, False)
         self._control.act_prof_delete_group(name, group.handle)
         for each in before.members:
@@ -285,7 +289,7 @@ class ActionProfiles:
             raise invalid(f"watch_port {port} is no port of this switch")
         return port
 
-    def _put(self, profile: _Profile, number: int, group: _Group, entry: Any) -> None:
+    def _put(self, profile: _Profile, number: int, group: _ProfileGroup, entry: Any) -> None:
         """Give a group the members of a checked message, as many equals as their weights say."""
         slots = []
         touched = {each.member_id for each in group.message.members}
@@ -314,7 +318,7 @@ class ActionProfiles:
             handle = self._control.act_prof_create_member(name, member.name, member.arguments)
             member.handles.append(handle)
 
-    def _fill(self, profile: _Profile, group: _Group, slots: list[_Slot]) -> None:
+    def _fill(self, profile: _Profile, group: _ProfileGroup, slots: list[_Slot]) -> None:
         """Give a group its members; those whose port is down stay out."""
         for slot in slots:
             slot.is_in = slot.port is None or self._ports.is_port_up(slot.port)
@@ -395,12 +399,12 @@ class ActionProfiles:
             member = _Member(each.action, found.name, arguments, [])
             self._multiply(profile, member, weight)
             members.append(member)
-        group = _Group(self._control.act_prof_create_group(name), None, [])
+        group = _ProfileGroup(self._control.act_prof_create_group(name), None, [])
         slots = [
             _Slot(tuple(member.handles), port) for member, port in zip(members, ports, strict=True)
         ]
         self._fill(profile, group, slots)
-        profile.one_shots[group.handle] = _OneShot(group, members, _copied(given))
+        profile.one_shots[group.handle] = _OneShot(group, members, copied(given))
         return group.handle
 
     def release(self, table: TableInfo, target: object) -> None:
@@ -457,16 +461,6 @@ class ActionProfiles:
         if number == 0:
             raise invalid(f"0 is no id of a {what}")
         return number
-
-
-def _copied(message: Any) -> Any:
-    made = type(message)()
-    made.CopyFrom(message)
-    return made
-
-
-def _exists(message: str) -> StatusError:
-    return StatusError(Code.ALREADY_EXISTS, message)
 
 
 def _mixed(name: str) -> StatusError:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from innet.p4runtime.messages import Status, p4
-from innet.p4runtime.status import Code, StatusError, invalid
+from innet.p4runtime.status import (
+    Code,
+    failed_precondition,
+    invalid,
+    not_found,
+    permission_denied,
+    resource_exhausted,
+)
 
 MOST_CONTROLLERS = 128
 """Streams of one role."""
@@ -79,30 +86,24 @@ class Arbitration:
         is_new = controller.role is None
         if message.device_id != self._device_id:
             if is_new:
-                raise StatusError(Code.NOT_FOUND, self._no_device(message.device_id))
-            raise StatusError(
-                Code.FAILED_PRECONDITION, "a stream keeps its device; open another for another"
-            )
+                raise not_found(self._no_device(message.device_id))
+            raise failed_precondition("a stream keeps its device; open another for another")
         if not is_new and name != controller.role:
-            raise StatusError(
-                Code.FAILED_PRECONDITION, "a stream keeps its role; open another for another"
-            )
+            raise failed_precondition("a stream keeps its role; open another for another")
         if message.role.HasField("config"):
             raise invalid("roles have no config here: each has access to the full pipeline")
         given = election_id(message.election_id, message)
         role = self._roles.get(name)
         if role is None:
             if len(self._roles) >= _MOST_ROLES or len(name) > _LONGEST_ROLE:
-                raise StatusError(Code.RESOURCE_EXHAUSTED, f"there are at most {_MOST_ROLES} roles")
+                raise resource_exhausted(f"there are at most {_MOST_ROLES} roles")
             role = self._roles[name] = _Role()
         others = [each for each in role.controllers if each is not controller]
         if given != _UNSET and any(each.election_id == given for each in others):
             raise invalid(f"election id {given} of role {name!r} is another controller's")
         if is_new:
             if len(role.controllers) >= MOST_CONTROLLERS:
-                raise StatusError(
-                    Code.RESOURCE_EXHAUSTED, f"a role has at most {MOST_CONTROLLERS} controllers"
-                )
+                raise resource_exhausted(f"a role has at most {MOST_CONTROLLERS} controllers")
             role.controllers.append(controller)
             controller.role, controller.role_number = name, message.role.id
         controller.election_id = given
@@ -128,7 +129,7 @@ class Arbitration:
     def require_device(self, device_id: int) -> None:
         """NOT_FOUND unless it is this device."""
         if device_id != self._device_id:
-            raise StatusError(Code.NOT_FOUND, self._no_device(device_id))
+            raise not_found(self._no_device(device_id))
 
     def require_primary(self, request: Any) -> None:
         """Raise unless a request with device, role and election id is the primary's.
@@ -141,10 +142,10 @@ class Arbitration:
         name = role_name(request.role, request.role_id)
         role = self._roles.get(name)
         if role is None:
-            raise StatusError(Code.NOT_FOUND, f"no controller has the role {name!r}")
+            raise not_found(f"no controller has the role {name!r}")
         given = election_id(request.election_id, request)
         if role.primary is None or given == _UNSET or given != role.highest:
-            raise StatusError(Code.PERMISSION_DENIED, "this is not the primary controller")
+            raise permission_denied("this is not the primary controller")
 
     def primaries(self) -> list[Controller]:
         """The primary of each role that has one; that of the default role comes first."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from innet.p4runtime.context import Context, Undo, only_modify, unimplemented
+from innet.p4runtime.context import PipelineContext, Undo, only_modify
 from innet.p4runtime.messages import config, p4
 from innet.p4runtime.p4info import ArrayInfo
-from innet.p4runtime.status import Code, StatusError, invalid
+from innet.p4runtime.status import Code, StatusError, invalid, unimplemented
 from innet.p4runtime.values import decode
 from innet.switch.engine import cell_value, set_cell
 from innet.switch.state.meters import Rate
@@ -62,7 +62,7 @@ def meter_rates(info: Any, given: Any) -> list[Rate]:
     ]
 
 
-def meter_config(_: Any, rates: list[Rate]) -> Any:
+def meter_config(rates: list[Rate]) -> Any:
     """The MeterConfig of a cell's rates."""
     low, high = rates[0], rates[-1]
     return p4.MeterConfig(
@@ -73,10 +73,16 @@ def meter_config(_: Any, rates: list[Rate]) -> Any:
     )
 
 
+def refuse_color_counts(message: Any, field: str = "counter_data") -> None:
+    """UNIMPLEMENTED for a message with MeterCounterData, packets counted by their color."""
+    if message.HasField(field):
+        raise unimplemented("meters count no packets by color here")
+
+
 class Arrays:
     """Writes and reads counters, meters and registers."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PipelineContext) -> None:
         self._switch, self._index, self._ports = context
         self._control = context.control
 
@@ -114,8 +120,7 @@ class Arrays:
     def write_meter(self, kind: int, entry: Any, want_undo: bool) -> Undo | None:
         """An update of a MeterEntry; without an index, of all cells."""
         only_modify(kind, "a meter")
-        if entry.HasField("counter_data"):
-            raise unimplemented("meters count no packets by color here")
+        refuse_color_counts(entry)
         found = self._index.find("meter", self._index.meters, entry.meter_id)
         index = self._given(found, entry)
         rates = meter_rates(found.info, entry.config) if entry.HasField("config") else None
@@ -137,14 +142,13 @@ class Arrays:
 
     def read_meters(self, wanted: Any) -> Iterator[Any]:
         """MeterEntry messages."""
-        if wanted.HasField("counter_data"):
-            raise unimplemented("meters count no packets by color here")
+        refuse_color_counts(wanted)
         for found, index in self._wanted("meter", self._index.meters, wanted.meter_id, wanted):
             message = p4.MeterEntry(meter_id=found.id)
             message.index.index = self._told(found, index)
             rates = self._control.meter_get_rates(found.name, index)
             if rates:
-                message.config.CopyFrom(meter_config(found.info, rates))
+                message.config.CopyFrom(meter_config(rates))
             yield message
 
     # ── Registers ──

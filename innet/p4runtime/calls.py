@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from innet.p4runtime.status import Code, StatusError
+from innet.p4runtime.status import Code, StatusError, resource_exhausted
 
 _MOST_PENDING = 4096
 _SLICE_SECONDS = 0.005
@@ -69,9 +69,7 @@ class CallQueue:
         if self._is_closed:
             raise _ends()
         if len(self._pending) >= _MOST_PENDING:
-            raise StatusError(
-                Code.RESOURCE_EXHAUSTED, f"{_MOST_PENDING} requests wait already; try later"
-            )
+            raise resource_exhausted(f"{_MOST_PENDING} requests wait already; try later")
         answer = self._loop.create_future()
         self._waiting.append((self._loop.time() + _ANSWER_SECONDS, answer))
         if self._timer is None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from innet.p4runtime.messages import p4
 from innet.p4runtime.p4info import ActionInfo, P4Index
-from innet.p4runtime.status import Code, StatusError, invalid
+from innet.p4runtime.status import invalid
 from innet.p4runtime.values import SDN_PORT_CPU, decode
 from innet.switch import Switch, ir
 from innet.switch.control.builtin import BuiltinControlPlane
@@ -36,7 +36,7 @@ class PortStates(Protocol):
         ...
 
 
-class Context(NamedTuple):
+class PipelineContext(NamedTuple):
     """The switch, its P4Info, its ports."""
 
     switch: Switch
@@ -95,18 +95,3 @@ def action_message(entry: ir.ActionEntry, found: ActionInfo) -> Any:
     for number, value in zip(found.order, entry.arguments, strict=True):
         message.params.add(param_id=number, value=found.codecs[number][0].encode(value))
     return message
-
-
-def resource_exhausted(message: str) -> StatusError:
-    """RESOURCE_EXHAUSTED."""
-    return StatusError(Code.RESOURCE_EXHAUSTED, message)
-
-
-def unimplemented(message: str) -> StatusError:
-    """UNIMPLEMENTED."""
-    return StatusError(Code.UNIMPLEMENTED, message)
-
-
-def not_found(message: str) -> StatusError:
-    """NOT_FOUND."""
-    return StatusError(Code.NOT_FOUND, message)

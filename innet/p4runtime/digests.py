@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from innet.p4runtime.context import DELETE, INSERT, Context, Undo, not_found
-from innet.p4runtime.messages import p4
+from innet.p4runtime.context import DELETE, INSERT, PipelineContext, Undo
+from innet.p4runtime.messages import copied, p4
 from innet.p4runtime.p4info import DigestInfo
-from innet.p4runtime.status import Code, StatusError, invalid
+from innet.p4runtime.status import already_exists, invalid, not_found
 
 _MOST_IN_LIST = 4096
 _MOST_UNACKNOWLEDGED = 65536
@@ -54,7 +54,7 @@ class Digests:
         send: takes DigestList messages.
     """
 
-    def __init__(self, context: Context, send: Callable[[Any], None]) -> None:
+    def __init__(self, context: PipelineContext, send: Callable[[Any], None]) -> None:
         self._index = context.ids
         self._send = send
         self._enabled: dict[int, _Digest] = {}  # by id
@@ -65,7 +65,7 @@ class Digests:
         info = self._index.find("digest", self._index.digests, entry.digest_id)
         digest = self._enabled.get(info.id)
         if kind == INSERT and digest is not None:
-            raise StatusError(Code.ALREADY_EXISTS, f"digest {info.name} is enabled already")
+            raise already_exists(f"digest {info.name} is enabled already")
         if kind != INSERT and digest is None:
             raise not_found(f"digest {info.name} is not enabled")
         before = p4.DigestEntry(digest_id=info.id)
@@ -77,13 +77,11 @@ class Digests:
         config = entry.config
         if min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) < 0:
             raise invalid(f"the times and sizes of digest {info.name} cannot be negative")
-        copied = type(config)()
-        copied.CopyFrom(config)
         if digest is None:
-            made = _Digest(info, copied)
+            made = _Digest(info, copied(config))
             self._enabled[info.id] = self._by_position[info.position] = made
             return lambda: self.write(DELETE, entry, False)
-        digest.config = copied
+        digest.config = copied(config)
         return lambda: self.write(p4.Update.MODIFY, before, False)
 
     def read(self, wanted: Any) -> Iterator[Any]:

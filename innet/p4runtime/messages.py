@@ -60,6 +60,13 @@ Status: Any = Package(POOL, "google.rpc").Status
 P4DeviceConfig: Any = Package(POOL, "p4.tmp").P4DeviceConfig
 
 
+def copied(message: Any) -> Any:
+    """A message of the same content, which later changes of the other do not touch."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
 def p4info_from_text(text: str, name: str = "P4Info") -> Any:
     """The P4Info of its text format (p4c's ``--p4runtime-files FILE.txtpb``).
 

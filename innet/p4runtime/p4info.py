@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from innet.p4runtime.messages import config
-from innet.p4runtime.status import Code, StatusError, invalid
-from innet.p4runtime.values import Codec, DataType, StringMap
+from innet.p4runtime.status import invalid, unimplemented
+from innet.p4runtime.values import DataType, StringMap, ValueCodec
 from innet.switch import ir
 from innet.switch.control.values import Names
 
@@ -28,13 +28,13 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MatchFieldInfo:
     """A match field."""
 
     id: int
     name: str
     kind: int
-    codec: Codec
+    codec: ValueCodec
     padding: int = 0
     """Bits that lpm prefixes of BMv2 count in addition, those that fill the field's first byte."""
     static: int = -1
@@ -57,7 +57,7 @@ class ActionInfo:
 
     id: int
     name: str
-    codecs: Mapping[int, tuple[Codec, str]]
+    codecs: Mapping[int, tuple[ValueCodec, str]]
     order: tuple[int, ...]
 
 
@@ -80,7 +80,7 @@ class TableInfo:
     position: int
     info: Any
     table: ir.Table
-    fields: tuple[Field, ...]
+    fields: tuple[MatchFieldInfo, ...]
     scopes: Mapping[int, int]
     actions: Mapping[int, ActionInfo]
     by_action: Mapping[int, ActionInfo]
@@ -108,7 +108,7 @@ class ArrayInfo:
     position: int
     size: int
     info: Any
-    index: Codec | None = None
+    index: ValueCodec | None = None
     """For indices that are translated."""
     type: DataType | None = None
 
@@ -132,7 +132,7 @@ class ValueSetInfo:
     id: int
     name: str
     size: int
-    fields: tuple[Field, ...]
+    fields: tuple[MatchFieldInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class HeaderInfo:
     """
 
     name: str
-    fields: tuple[tuple[int, str, int, Codec], ...]
+    fields: tuple[tuple[int, str, int, ValueCodec], ...]
     unknown: str = ""
 
     @property
@@ -232,10 +232,9 @@ class P4Index:
         found = among.get(number)
         if found is None:
             if number in self.removed:
-                raise StatusError(
-                    Code.UNIMPLEMENTED,
+                raise unimplemented(
                     f"table {self.removed[number]} is in P4Info, but not in the program: p4c "
-                    "removed it, as no packet reaches it",
+                    "removed it, as no packet reaches it"
                 )
             zero = " (0 stands for all, and only where something is read)" if number == 0 else ""
             raise invalid(f"P4Info has no {kind} with id 0x{number:08x}{zero}")
@@ -263,13 +262,13 @@ class P4Index:
                 return position
         raise invalid(f"P4Info has {kind} {name}, which the program of the device config lacks")
 
-    def _codec(self, each: Any, width: int, what: str) -> Codec:
+    def _codec(self, each: Any, width: int, what: str) -> ValueCodec:
         """The codec of what has ``bitwidth`` and perhaps ``type_name``."""
         translated = self._translation(each.type_name.name)
         if translated is None:
             if each.bitwidth != width:
                 raise invalid(f"P4Info gives {what} {each.bitwidth} bits, and the program {width}")
-            return Codec(width)
+            return ValueCodec(width)
         return self._translated(translated, width)
 
     def _translation(self, type_name: str) -> Any:
@@ -280,14 +279,14 @@ class P4Index:
                 return found.translated_type
         return None
 
-    def _translated(self, translated: Any, width: int) -> Codec:
+    def _translated(self, translated: Any, width: int) -> ValueCodec:
         if translated.HasField("sdn_string"):
             key = translated.uri
             if key not in self._strings:
                 self._strings[key] = StringMap(key, width)
-            return Codec(width, strings=self._strings[key])
+            return ValueCodec(width, strings=self._strings[key])
         is_port = "/PortId" in translated.uri
-        return Codec(width, translated.sdn_bitwidth, None, self._cpu_port if is_port else None)
+        return ValueCodec(width, translated.sdn_bitwidth, None, self._cpu_port if is_port else None)
 
     def _action(self, each: Any) -> ActionInfo:
         name = each.preamble.name
@@ -361,15 +360,15 @@ class P4Index:
             {field.id: place for place, field in enumerate(fields)},
         )
 
-    def _field(self, each: Any, key: ir.TableKey, table: str) -> Field:
+    def _field(self, each: Any, key: ir.TableKey, table: str) -> MatchFieldInfo:
         what = f"match field {each.name} of table {table}"
         if each.WhichOneof("match") != "match_type" or each.match_type not in _KINDS:
-            raise StatusError(Code.UNIMPLEMENTED, f"{what}: only v1model's match kinds work here")
+            raise unimplemented(f"{what}: only v1model's match kinds work here")
         if key.match not in _KINDS[each.match_type]:
             raise invalid(f"P4Info and the program disagree on the match kind of {what}")
         codec = self._codec(each, key.width, what)
         static = -1 if key.mask is None else key.mask
-        return Field(each.id, what, each.match_type, codec, -key.width % 8, static)
+        return MatchFieldInfo(each.id, what, each.match_type, codec, -key.width % 8, static)
 
     def _profile(self, each: Any) -> ProfileInfo:
         name = each.preamble.name
@@ -413,14 +412,12 @@ class P4Index:
         for part in each.match:
             what = f"field {part.name or part.id} of value set {name}"
             if part.match_type != EXACT:
-                raise StatusError(
-                    Code.UNIMPLEMENTED, f"{what}: members of value sets are matched exactly here"
-                )
+                raise unimplemented(f"{what}: members of value sets are matched exactly here")
             translated = self._translation(part.type_name.name)
             width = part.bitwidth
             if translated is not None and len(each.match) == 1:
                 width = found.width
-            fields.append(Field(part.id, what, EXACT, self._codec(part, width, what)))
+            fields.append(MatchFieldInfo(part.id, what, EXACT, self._codec(part, width, what)))
         if sum(field.codec.width for field in fields) != found.width:
             raise invalid(f"P4Info and the program disagree on the width of value set {name}")
         return ValueSetInfo(each.preamble.id, found.name, each.size, tuple(fields))
@@ -446,7 +443,7 @@ class P4Index:
         for part in each.metadata:
             translated = self._translation(part.type_name.name)
             if translated is None:
-                width, codec = part.bitwidth, Codec(part.bitwidth)
+                width, codec = part.bitwidth, ValueCodec(part.bitwidth)
             else:
                 found = self._width_in_header(each, part.name)
                 if found is None:

@@ -18,18 +18,24 @@ from innet.p4runtime.context import (
     DELETE,
     INSERT,
     MODIFY,
-    Context,
+    PipelineContext,
     PortStates,
     Undo,
     only_modify,
-    resource_exhausted,
-    unimplemented,
 )
 from innet.p4runtime.digests import Digests
 from innet.p4runtime.messages import P4DeviceConfig, p4
 from innet.p4runtime.p4info import P4Index
 from innet.p4runtime.replication import ReplicationEntries
-from innet.p4runtime.status import Code, StatusError, invalid, status_of
+from innet.p4runtime.status import (
+    Code,
+    StatusError,
+    already_exists,
+    invalid,
+    resource_exhausted,
+    status_of,
+    unimplemented,
+)
 from innet.p4runtime.table_entries import TableEntries, key_of
 from innet.switch import Switch
 
@@ -46,7 +52,7 @@ _RECONCILED = (
 )
 
 
-class Pipeline:
+class ForwardingPipeline:
     """The entities of a program.
 
     Args:
@@ -72,7 +78,7 @@ class Pipeline:
         self.switch = switch
         self.config = forwarding
         self.index = P4Index(forwarding.p4info, switch.program, ports.cpu_port)
-        context = Context(switch, self.index, ports)
+        context = PipelineContext(switch, self.index, ports)
         self._control = context.control
         self._profiles = ActionProfiles(context)
         self._tables = TableEntries(context, self._profiles)
@@ -205,9 +211,7 @@ class Pipeline:
             for part, field in zip(key.values, found.fields, strict=True):
                 value = value << field.codec.width | part
             if value in values:
-                raise StatusError(
-                    Code.ALREADY_EXISTS, f"a member of value set {found.name} is there twice"
-                )
+                raise already_exists(f"a member of value set {found.name} is there twice")
             values.append(value)
         before = self._control.value_set(found.name)
         self._replace_values(found.name, values)
@@ -245,7 +249,7 @@ class Pipeline:
         """The TableEntry messages of a notification."""
         return self._tables.idle_message(table, handles)
 
-    def take_state_of(self, other: Pipeline) -> None:
+    def take_state_of(self, other: ForwardingPipeline) -> None:
         """Write everything that another pipeline holds into this one.
 
         Raises:
@@ -271,14 +275,14 @@ class Pipeline:
         except InnetError as error:
             raise invalid(f"the switch's state does not fit the new program: {error}") from None
 
-    def _take_replication(self, other: Pipeline) -> None:
+    def _take_replication(self, other: ForwardingPipeline) -> None:
         for which in ("multicast_group_entry", "clone_session_entry"):
             entity = p4.Entity()
             getattr(entity.packet_replication_engine_entry, which).SetInParent()
             for found in other.read(entity):
                 self._take(INSERT, found)
 
-    def _take_defaults(self, other: Pipeline) -> None:
+    def _take_defaults(self, other: ForwardingPipeline) -> None:
         for table in other.index.tables.values():
             if table.profile or table.info.const_default_action_id:
                 continue

@@ -12,18 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from innet.p4runtime.context import (
-    DELETE,
-    INSERT,
-    MODIFY,
-    Context,
-    Undo,
+from innet.p4runtime.context import DELETE, INSERT, MODIFY, PipelineContext, Undo
+from innet.p4runtime.messages import copied, p4
+from innet.p4runtime.status import (
+    already_exists,
+    invalid,
     not_found,
     resource_exhausted,
     unimplemented,
 )
-from innet.p4runtime.messages import p4
-from innet.p4runtime.status import Code, StatusError, invalid
 from innet.p4runtime.values import encode
 from innet.switch.state.replication import MAX_RID, MAX_SESSION
 
@@ -37,7 +34,7 @@ _Ways = list[list[tuple[int, int]]]
 class ReplicationEntries:
     """Writes and reads multicast groups and clone sessions."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PipelineContext) -> None:
         self._context = context
         self._ports = context.ports
         self._control = context.control
@@ -72,7 +69,7 @@ class ReplicationEntries:
         ways = self._ways(given.replicas)
         self._check_sizes(number, ways, is_new=not exists)
         self._put(number, ways)
-        self._groups[number] = (_copied(given), ways)
+        self._groups[number] = (copied(given), ways)
         back = MODIFY if exists else DELETE
         return self._undo(back, "multicast_group_entry", before or given, want_undo)
 
@@ -100,7 +97,7 @@ class ReplicationEntries:
         ways = self._ways(given.replicas)
         self._put(_FIRST_OF_SESSIONS + number, ways)
         self._control.mirroring_add(number, group=_FIRST_OF_SESSIONS + number)
-        self._sessions[number] = (_copied(given), ways)
+        self._sessions[number] = (copied(given), ways)
         back = MODIFY if exists else DELETE
         return self._undo(back, "clone_session_entry", before if exists else given, want_undo)
 
@@ -113,7 +110,7 @@ class ReplicationEntries:
 
     def _require(self, kind: int, exists: bool, what: str) -> None:
         if kind == INSERT and exists:
-            raise StatusError(Code.ALREADY_EXISTS, f"there is a {what} already")
+            raise already_exists(f"there is a {what} already")
         if kind != INSERT and not exists:
             raise not_found(f"there is no {what}")
 
@@ -211,9 +208,3 @@ class ReplicationEntries:
             for port, instance in self._control.replication().replicas(where.group):
                 message.replicas.add(port=encode(port), instance=instance)
         return message
-
-
-def _copied(message: Any) -> Any:
-    made = type(message)()
-    made.CopyFrom(message)
-    return made

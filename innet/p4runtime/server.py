@@ -27,8 +27,17 @@ from innet.p4runtime.arbitration import Arbitration, Controller
 from innet.p4runtime.calls import CallQueue, Steps
 from innet.p4runtime.messages import API_VERSION, Status, p4
 from innet.p4runtime.packet_io import packet_in, packet_out
-from innet.p4runtime.pipeline import Pipeline, device_config
-from innet.p4runtime.status import Code, StatusError, invalid, status_of
+from innet.p4runtime.pipeline import ForwardingPipeline, device_config
+from innet.p4runtime.status import (
+    Code,
+    StatusError,
+    failed_precondition,
+    invalid,
+    not_found,
+    permission_denied,
+    status_of,
+    unimplemented,
+)
 from innet.p4runtime.streams import Stream, error_message
 from innet.switch import Switch
 
@@ -47,7 +56,7 @@ _ACTIONS = p4.SetForwardingPipelineConfigRequest
 _ANSWERS = p4.GetForwardingPipelineConfigRequest
 
 
-class Device(Protocol):
+class P4RuntimeDevice(Protocol):
     """What a P4Runtime server needs of a switch process; called by the thread that runs it."""
 
     @property
@@ -140,7 +149,7 @@ class P4RuntimeServer:
 
     def __init__(
         self,
-        device: Device,
+        device: P4RuntimeDevice,
         address: str,
         wake: Callable[[], None],
         *,
@@ -153,8 +162,8 @@ class P4RuntimeServer:
         self._loop = new_event_loop()
         self._calls = CallQueue(self._loop, wake)
         self._arbitration = Arbitration(device.device_id)
-        self._committed: Pipeline | None = None
-        self._saved: Pipeline | None = None
+        self._committed: ForwardingPipeline | None = None
+        self._saved: ForwardingPipeline | None = None
         self._begun = time.time_ns() - time.monotonic_ns()
         self._streams: set[Stream] = set()
         self._closing = asyncio.Event()
@@ -246,7 +255,7 @@ class P4RuntimeServer:
         request = await self._parsed(p4.CapabilitiesRequest, data, context)
         if request.device_id not in (0, self._device.device_id):
             text = f"there is no device {request.device_id}"
-            await self._abort(StatusError(Code.NOT_FOUND, text), context)
+            await self._abort(not_found(text), context)
         answer = p4.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
         return bytes(answer.SerializeToString())
 
@@ -383,14 +392,13 @@ class P4RuntimeServer:
 
     # ── Requests, as steps ──
 
-    def _pipeline(self) -> Pipeline:
+    def _pipeline(self) -> ForwardingPipeline:
         """What reads and updates refer to."""
         self._follow_device()
         pipeline = self._saved or self._committed
         if pipeline is None:
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                "there is no forwarding pipeline config; set it by SetForwardingPipelineConfig",
+            raise failed_precondition(
+                "there is no forwarding pipeline config; set it by SetForwardingPipelineConfig"
             )
         return pipeline
 
@@ -402,7 +410,7 @@ class P4RuntimeServer:
             return
         self._committed = None
         if now is not None and now.program.fingerprint == had.switch.program.fingerprint:
-            self._committed = Pipeline(now, had.config, self._device, self._tell_digest)
+            self._committed = ForwardingPipeline(now, had.config, self._device, self._tell_digest)
 
     def _write(self, request: Any) -> Steps:
         self._arbitration.require_primary(request)
@@ -443,9 +451,7 @@ class P4RuntimeServer:
             if has_config:
                 raise invalid("COMMIT takes the config that was saved, and none beside it")
             if self._saved is None:
-                raise StatusError(
-                    Code.NOT_FOUND, "no config was saved; VERIFY_AND_SAVE comes before COMMIT"
-                )
+                raise not_found("no config was saved; VERIFY_AND_SAVE comes before COMMIT")
             self._commit(self._saved)
             return None
         if action not in (
@@ -467,7 +473,7 @@ class P4RuntimeServer:
             self._commit(made)
         return None
 
-    def _made(self, given: Any) -> Pipeline:
+    def _made(self, given: Any) -> ForwardingPipeline:
         """The pipeline of a config; INVALID_ARGUMENT if it cannot be realized."""
         if not given.p4_device_config:
             raise invalid("the config has no p4_device_config, which is the program's JSON")
@@ -477,7 +483,7 @@ class P4RuntimeServer:
             raise
         except InnetError as error:
             raise invalid(f"the program cannot be loaded: {error}") from None
-        made = Pipeline(switch, given, self._device, self._tell_digest)
+        made = ForwardingPipeline(switch, given, self._device, self._tell_digest)
         for name in made.index.removed.values():
             self._log(
                 "warn",
@@ -485,7 +491,7 @@ class P4RuntimeServer:
             )
         return made
 
-    def _commit(self, pipeline: Pipeline) -> None:
+    def _commit(self, pipeline: ForwardingPipeline) -> None:
         text = device_config(pipeline.config.p4_device_config)
         self._device.install(pipeline.switch, text)
         self._committed, self._saved = pipeline, None
@@ -524,17 +530,17 @@ class P4RuntimeServer:
 
     def _take_other(self, kind: str, request: Any, controller: Controller) -> None:
         if not self._arbitration.is_primary(controller):
-            raise StatusError(Code.PERMISSION_DENIED, "this is not the primary controller")
+            raise permission_denied("this is not the primary controller")
         if kind not in ("packet", "digest_ack"):
-            raise StatusError(Code.UNIMPLEMENTED, "v1model defines no stream messages")
+            raise unimplemented("v1model defines no stream messages")
         self._follow_device()
         if self._committed is None:
-            raise StatusError(Code.FAILED_PRECONDITION, "there is no forwarding pipeline config")
+            raise failed_precondition("there is no forwarding pipeline config")
         if kind == "digest_ack":
             self._committed.digests.acknowledge(request.digest_ack)
             return
         if self._device.cpu_port is None:
-            raise StatusError(Code.FAILED_PRECONDITION, "the switch was started without --cpu-port")
+            raise failed_precondition("the switch was started without --cpu-port")
         self._device.inject(packet_out(self._committed.index, request.packet))
 
     def _leave(self, controller: Controller) -> Steps:

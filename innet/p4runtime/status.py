@@ -69,6 +69,39 @@ def status_of(error: Exception) -> StatusError:
     return StatusError(Code.INTERNAL, f"the switch failed: {error!r}")
 
 
+# ── Errors of the codes that are most frequent ──
+
+
 def invalid(message: str) -> StatusError:
     """INVALID_ARGUMENT."""
     return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> StatusError:
+    """NOT_FOUND."""
+    return StatusError(Code.NOT_FOUND, message)
+
+
+def already_exists(message: str) -> StatusError:
+    """ALREADY_EXISTS."""
+    return StatusError(Code.ALREADY_EXISTS, message)
+
+
+def permission_denied(message: str) -> StatusError:
+    """PERMISSION_DENIED."""
+    return StatusError(Code.PERMISSION_DENIED, message)
+
+
+def resource_exhausted(message: str) -> StatusError:
+    """RESOURCE_EXHAUSTED."""
+    return StatusError(Code.RESOURCE_EXHAUSTED, message)
+
+
+def failed_precondition(message: str) -> StatusError:
+    """FAILED_PRECONDITION."""
+    return StatusError(Code.FAILED_PRECONDITION, message)
+
+
+def unimplemented(message: str) -> StatusError:
+    """UNIMPLEMENTED."""
+    return StatusError(Code.UNIMPLEMENTED, message)

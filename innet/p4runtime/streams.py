@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from innet.p4runtime.messages import p4
-from innet.p4runtime.status import Code, StatusError
+from innet.p4runtime.status import StatusError, resource_exhausted
 
 MOST_MESSAGES = 4096
 MOST_BYTES = 8 << 20
@@ -51,9 +51,7 @@ class Stream:
                 self._notices += 1
                 if self._notices > _MOST_NOTICES:
                     self._waiting.clear()
-                    self._end = StatusError(
-                        Code.RESOURCE_EXHAUSTED, "the controller reads its stream too slowly"
-                    )
+                    self._end = resource_exhausted("the controller reads its stream too slowly")
             elif len(self._waiting) >= MOST_MESSAGES or self._bytes + len(data) > MOST_BYTES:
                 self.dropped += 1
                 return

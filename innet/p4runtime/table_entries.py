@@ -15,22 +15,32 @@ from typing import Any
 
 from innet.core.errors import ControlError, Refusal
 from innet.p4runtime.action_profiles import ActionProfiles
-from innet.p4runtime.arrays import counter_data, counter_values, meter_config, meter_rates
+from innet.p4runtime.arrays import (
+    counter_data,
+    counter_values,
+    meter_config,
+    meter_rates,
+    refuse_color_counts,
+)
 from innet.p4runtime.context import (
     DELETE,
     INSERT,
     MODIFY,
-    Context,
+    PipelineContext,
     Undo,
     action_arguments,
     action_message,
-    not_found,
     only_modify,
+)
+from innet.p4runtime.messages import copied, p4
+from innet.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY, MatchFieldInfo, TableInfo
+from innet.p4runtime.status import (
+    StatusError,
+    invalid,
+    not_found,
+    permission_denied,
     unimplemented,
 )
-from innet.p4runtime.messages import p4
-from innet.p4runtime.p4info import EXACT, LPM, OPTIONAL, RANGE, TERNARY, Field, TableInfo
-from innet.p4runtime.status import Code, StatusError, invalid
 from innet.p4runtime.values import encode
 from innet.switch import ir
 from innet.switch.control.control_plane import Entry
@@ -60,11 +70,17 @@ class _Extra:
     def __bool__(self) -> bool:
         return bool(self.metadata or self.controller_metadata or self.idle_timeout_ns)
 
+    def add_to(self, message: Any) -> None:
+        """Fill in a TableEntry."""
+        message.metadata = self.metadata
+        message.controller_metadata = self.controller_metadata
+        message.idle_timeout_ns = self.idle_timeout_ns
+
 
 class TableEntries:
     """Writes and reads table entries."""
 
-    def __init__(self, context: Context, profiles: ActionProfiles) -> None:
+    def __init__(self, context: PipelineContext, profiles: ActionProfiles) -> None:
         self._switch, self._index, self._ports = context
         self._control = context.control
         self._profiles = profiles
@@ -90,10 +106,9 @@ class TableEntries:
         if not table.fields:
             raise invalid(f"table {table.name} has no key, so only its default entry can change")
         if table.is_constant and (kind != MODIFY or entry.HasField("action")):
-            raise StatusError(
-                Code.PERMISSION_DENIED,
+            raise permission_denied(
                 f"the entries of table {table.name} are constant; only their direct counters and "
-                "meters can be modified",
+                "meters can be modified"
             )
         key, priority = self._key(table, entry)
         if kind == INSERT:
@@ -115,14 +130,14 @@ class TableEntries:
         if not entry.HasField("action"):
             raise invalid(f"an entry inserted into table {table.name} needs an action")
         self._check_resources(table, entry)
-        kept = self._target(table, entry.action)
+        target = self._target(table, entry.action)
         try:
             # Not ``table_add``, which would check again what was checked against the P4Info.
             state = self._switch.state.tables[table.position]
-            handle = state.add_key(key, kept, priority, self._time_of(table))
+            handle = state.add_key(key, target, priority, self._time_of(table))
         except ControlError:
-            if isinstance(kept, ProfileRef):
-                self._profiles.release(table, kept)
+            if isinstance(target, ProfileRef):
+                self._profiles.release(table, target)
             raise
         try:
             self._set_resources(table, entry, handle, is_new=True)
@@ -131,9 +146,8 @@ class TableEntries:
             raise
         if not want_undo:
             return None
-        copied = p4.TableEntry()
-        copied.CopyFrom(entry)
-        return lambda: self.write(DELETE, copied, False)
+        inserted = copied(entry)
+        return lambda: self.write(DELETE, inserted, False)
 
     def _modify(
         self,
@@ -149,8 +163,8 @@ class TableEntries:
             assert found is not None
             before = self._message(table, found, everything=True)
         if entry.HasField("action"):
-            kept = self._target(table, entry.action)
-            self._switch.state.tables[table.position].modify(handle, kept)
+            target = self._target(table, entry.action)
+            self._switch.state.tables[table.position].modify(handle, target)
             if found is not None:
                 self._profiles.release(table, found.action)
         self._set_resources(table, entry, handle, is_new=False)
@@ -187,14 +201,11 @@ class TableEntries:
         if entry.idle_timeout_ns or entry.HasField("time_since_last_hit"):
             raise invalid("default entries have no idle time-out")
         if table.info.const_default_action_id:
-            raise StatusError(
-                Code.PERMISSION_DENIED, f"the default entry of table {table.name} is constant"
-            )
+            raise permission_denied(f"the default entry of table {table.name} is constant")
         if table.profile:
-            raise StatusError(
-                Code.PERMISSION_DENIED,
+            raise permission_denied(
                 f"the default entry of table {table.name} is NoAction, as its actions come from an "
-                "action profile",
+                "action profile"
             )
         for name in ("meter_config", "counter_data", "meter_counter_data"):
             if entry.HasField(name):
@@ -241,18 +252,14 @@ class TableEntries:
             raise invalid(f"table {table.name} has no action with id 0x{action.action_id:08x}")
         if table.scopes[found.id] == forbidden:
             where = "entries" if forbidden == _DEFAULT_ONLY else "the default entry"
-            raise StatusError(
-                Code.PERMISSION_DENIED,
-                f"action {found.name} is not for {where} of table {table.name}",
-            )
+            raise permission_denied(f"action {found.name} is not for {where} of table {table.name}")
         return found
 
     # ── Direct resources and time-outs ──
 
     def _check_resources(self, table: TableInfo, entry: Any) -> None:
         """Refuse what the table does not have, before anything changes."""
-        if entry.HasField("meter_counter_data"):
-            raise unimplemented("meters count no packets by color here")
+        refuse_color_counts(entry, "meter_counter_data")
         if entry.HasField("counter_data"):
             if table.counter is None:
                 raise invalid(f"table {table.name} has no direct counter")
@@ -364,8 +371,7 @@ class TableEntries:
             yield self._message(table, entry, *resources)
 
     def _check_read(self, table: TableInfo, wanted: Any) -> None:
-        if wanted.HasField("meter_counter_data"):
-            raise unimplemented("meters count no packets by color here")
+        refuse_color_counts(wanted, "meter_counter_data")
         if wanted.HasField("time_since_last_hit") and not table.has_timeout:
             raise invalid(f"table {table.name} does not support idle time-outs")
         kind = wanted.action.WhichOneof("type")
@@ -393,10 +399,14 @@ class TableEntries:
             if (entry.values, entry.masks) == key[:2]:
                 yield entry
 
-    def _entries(self, table: TableInfo) -> Iterator[RuntimeEntry]:
-        """All entries; packets and other requests may come between two of them."""
+    def _entries(
+        self, table: TableInfo, handles: Sequence[int] | None = None
+    ) -> Iterator[RuntimeEntry]:
+        """Entries, all unless ``handles`` are given. Packets and other requests may come between
+        two of them.
+        """
         state = self._control.table_state(table.name)
-        for handle in state.handles():
+        for handle in state.handles() if handles is None else handles:
             try:
                 entry = state.get(handle)
             except ControlError:
@@ -435,9 +445,7 @@ class TableEntries:
             message.action.action.CopyFrom(action_message(entry.action, found))
         extra = self._extra(table, entry.handle)
         if extra:
-            message.metadata = extra.metadata
-            message.controller_metadata = extra.controller_metadata
-            message.idle_timeout_ns = extra.idle_timeout_ns
+            extra.add_to(message)
         if not everything:
             message.is_const = table.is_constant
         if table.counter is not None and (with_counter or everything):
@@ -446,7 +454,7 @@ class TableEntries:
         if table.meter is not None and (with_meter or everything):
             rates = self._control.meter_get_rates(table.meter.preamble.name, entry.handle)
             if rates:
-                message.meter_config.CopyFrom(meter_config(table.meter, rates))
+                message.meter_config.CopyFrom(meter_config(rates))
         if with_time:
             message.time_since_last_hit.elapsed_ns = self._since_hit(table, entry)
         return message
@@ -466,8 +474,7 @@ class TableEntries:
                 message.action.action.CopyFrom(action_message(default, found))
         extra = self._default_extras.get(table.id)
         if extra is not None:
-            message.metadata = extra.metadata
-            message.controller_metadata = extra.controller_metadata
+            extra.add_to(message)
         return message
 
     def idle_message(self, name: str, handles: Sequence[int]) -> list[Any]:
@@ -475,28 +482,19 @@ class TableEntries:
         table = self._index.table_of_name.get(name)
         if table is None:
             return []
-        state = self._control.table_state(name)
-        found = []
-        for handle in handles:
-            try:
-                entry = state.get(handle)
-            except ControlError:
-                continue  # deleted since
+        messages = []
+        for entry in self._entries(table, handles):
             message = self.key_message(table, entry)
-            extra = self._extra(table, handle)
-            message.metadata = extra.metadata
-            message.controller_metadata = extra.controller_metadata
-            message.idle_timeout_ns = extra.idle_timeout_ns
-            found.append(message)
-        return found
+            self._extra(table, entry.handle).add_to(message)
+            messages.append(message)
+        return messages
 
     # ── Direct counters and meters by their own entities ──
 
     def write_counter(self, kind: int, message: Any, want_undo: bool) -> Undo | None:
         """An update of a DirectCounterEntry."""
         only_modify(kind, "a direct counter")
-        self._require_entry(message, "counter")
-        table, entry = self._of_resource(message.table_entry, "counter")
+        table, entry = self._of_resource(message, "counter")
         name = table.counter.preamble.name
         before = self._control.counter_read(name, entry.handle)
         if message.HasField("data"):
@@ -509,10 +507,8 @@ class TableEntries:
     def write_meter(self, kind: int, message: Any, want_undo: bool) -> Undo | None:
         """An update of a DirectMeterEntry."""
         only_modify(kind, "a direct meter")
-        if message.HasField("counter_data"):
-            raise unimplemented("meters count no packets by color here")
-        self._require_entry(message, "meter")
-        table, entry = self._of_resource(message.table_entry, "meter")
+        refuse_color_counts(message)
+        table, entry = self._of_resource(message, "meter")
         name = table.meter.preamble.name
         before = self._control.meter_get_rates(name, entry.handle)
         if message.HasField("config"):
@@ -528,8 +524,7 @@ class TableEntries:
 
     def read_counters(self, wanted: Any) -> Iterator[Any]:
         """DirectCounterEntry messages."""
-        self._require_entry(wanted, "counter")
-        for table, entry in self._resources(wanted.table_entry, "counter"):
+        for table, entry in self._resources(wanted, "counter"):
             message = p4.DirectCounterEntry(table_entry=self.key_message(table, entry))
             values = self._control.counter_read(table.counter.preamble.name, entry.handle)
             message.data.CopyFrom(counter_data(table.counter.spec, *values))
@@ -537,41 +532,46 @@ class TableEntries:
 
     def read_meters(self, wanted: Any) -> Iterator[Any]:
         """DirectMeterEntry messages."""
-        if wanted.HasField("counter_data"):
-            raise unimplemented("meters count no packets by color here")
-        self._require_entry(wanted, "meter")
-        for table, entry in self._resources(wanted.table_entry, "meter"):
+        refuse_color_counts(wanted)
+        for table, entry in self._resources(wanted, "meter"):
             message = p4.DirectMeterEntry(table_entry=self.key_message(table, entry))
             rates = self._control.meter_get_rates(table.meter.preamble.name, entry.handle)
             if rates:
-                message.config.CopyFrom(meter_config(table.meter, rates))
+                message.config.CopyFrom(meter_config(rates))
             yield message
 
-    def _require_entry(self, message: Any, kind: str) -> None:
+    def _entry_of(self, message: Any, kind: str) -> Any:
         if not message.HasField("table_entry"):
             raise invalid(f"the table_entry of a direct {kind} must be set")
+        return message.table_entry
 
-    def _of_resource(self, wanted: Any, kind: str) -> tuple[TableInfo, RuntimeEntry]:
-        table = self._index.find("table", self._index.tables, wanted.table_id)
+    def _table_with(self, number: int, kind: str) -> TableInfo:
+        """The table of an id, which must have a direct ``kind``."""
+        table: TableInfo = self._index.find("table", self._index.tables, number)
         if getattr(table, kind) is None:
             raise invalid(f"table {table.name} has no direct {kind}")
+        return table
+
+    def _of_resource(self, message: Any, kind: str) -> tuple[TableInfo, RuntimeEntry]:
+        """The table and entry of a DirectCounterEntry or DirectMeterEntry."""
+        wanted = self._entry_of(message, kind)
+        table = self._table_with(wanted.table_id, kind)
         if wanted.is_default_action:
             raise unimplemented(f"default entries have no direct {kind}: only hits count here")
         key, priority = self._key(table, wanted)
         return table, self._find(table, key, priority)
 
-    def _resources(self, wanted: Any, kind: str) -> Iterator[tuple[TableInfo, RuntimeEntry]]:
+    def _resources(self, message: Any, kind: str) -> Iterator[tuple[TableInfo, RuntimeEntry]]:
+        """The tables and entries that a message asks for."""
+        wanted = self._entry_of(message, kind)
         if wanted.table_id in self._index.removed:
             return
         if wanted.table_id and wanted.match:
-            yield self._of_resource(wanted, kind)
+            yield self._of_resource(message, kind)
             return
         tables = list(self._index.tables.values())
         if wanted.table_id:
-            table = self._index.find("table", self._index.tables, wanted.table_id)
-            if getattr(table, kind) is None:
-                raise invalid(f"table {table.name} has no direct {kind}")
-            tables = [table]
+            tables = [self._table_with(wanted.table_id, kind)]
         for table in tables:
             if getattr(table, kind) is not None:
                 for entry in self._entries(table):
@@ -590,7 +590,7 @@ def _no_entry(table: TableInfo, error: ControlError) -> Exception:
 # Matches.
 
 
-def key_of(owner: str, fields: Sequence[Field], places: dict[int, int], given: Any) -> Key:
+def key_of(owner: str, fields: Sequence[MatchFieldInfo], places: dict[int, int], given: Any) -> Key:
     """The key of FieldMatch messages for all ``fields``, in their order.
 
     Raises:
@@ -624,13 +624,13 @@ def key_of(owner: str, fields: Sequence[Field], places: dict[int, int], given: A
     return Key(values, masks, prefix)
 
 
-def _require_kind(field: Field, match: Any) -> None:
+def _require_kind(field: MatchFieldInfo, match: Any) -> None:
     kind = match.WhichOneof("field_match_type")
     if kind != _TYPE_OF_KIND[field.kind]:
         raise invalid(f"{field.name} is {_TYPE_OF_KIND[field.kind]}, not {kind or 'nothing'}")
 
 
-def _match(field: Field, match: Any) -> tuple[int, int]:
+def _match(field: MatchFieldInfo, match: Any) -> tuple[int, int]:
     """Value and mask of a field, or the ends of its range, as ``RuntimeEntry`` holds them."""
     _require_kind(field, match)
     codec, what, kind = field.codec, field.name, field.kind
@@ -656,7 +656,7 @@ def _match(field: Field, match: Any) -> tuple[int, int]:
     return low & field.static, high
 
 
-def _lpm(field: Field, match: Any) -> tuple[tuple[int, int], int]:
+def _lpm(field: MatchFieldInfo, match: Any) -> tuple[tuple[int, int], int]:
     """Value and mask of a field, and the length of its prefix as BMv2 counts it."""
     _require_kind(field, match)
     codec, what, lpm = field.codec, field.name, match.lpm
@@ -673,7 +673,7 @@ def _lpm(field: Field, match: Any) -> tuple[tuple[int, int], int]:
     return (value & field.static, prefix_mask(prefix, codec.width)), prefix
 
 
-def add_match(into: Any, field: Field, match: ir.Match) -> None:
+def add_match(into: Any, field: MatchFieldInfo, match: ir.Match) -> None:
     """Add the FieldMatch of a match, unless it matches everything."""
     codec = field.codec
     if isinstance(match, ir.ExactMatch):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from innet.p4runtime.messages import p4
-from innet.p4runtime.status import Code, StatusError, invalid
+from innet.p4runtime.status import Code, StatusError, invalid, resource_exhausted, unimplemented
 
 SDN_PORT_CPU = 0xFFFFFFFD
 
@@ -77,10 +77,9 @@ class StringMap:
         if found is None:
             found = len(self._numbers) + 1
             if found >> self._width:
-                raise StatusError(
-                    Code.RESOURCE_EXHAUSTED,
+                raise resource_exhausted(
                     f"the {self._width} bits of {self._uri} hold {found - 1} strings, and all are "
-                    "taken",
+                    "taken"
                 )
             self._numbers[text], self._strings[found] = found, text
         return found
@@ -90,7 +89,7 @@ class StringMap:
         return self._strings.get(number, str(number))
 
 
-class Codec:
+class ValueCodec:
     """Values of one match field, action parameter or header field.
 
     Args:
@@ -190,7 +189,7 @@ class DataType:
         if kind == "bitstring":
             bits = spec.bitstring
             if bits.WhichOneof("type_spec") == "varbit":
-                raise StatusError(Code.UNIMPLEMENTED, "varbit values are not supported here")
+                raise unimplemented("varbit values are not supported here")
             self.widths.append((bits.bit if bits.HasField("bit") else bits.int).bitwidth)
         elif kind == "bool":
             self.widths.append(1)
@@ -201,7 +200,7 @@ class DataType:
             for each in self._members(spec):
                 self._collect(each)
         else:
-            raise StatusError(Code.UNIMPLEMENTED, f"values of type {kind} are not supported here")
+            raise unimplemented(f"values of type {kind} are not supported here")
 
     def _members(self, spec: Any) -> list[Any]:
         kind = spec.WhichOneof("type_spec")
@@ -214,9 +213,8 @@ class DataType:
             return [each.type_spec for each in found[spec.struct.name].members]
         new = self._info.type_info.new_types[spec.new_type.name]
         if new.WhichOneof("representation") == "translated_type":
-            raise StatusError(
-                Code.UNIMPLEMENTED,
-                f"translated type {spec.new_type.name} is not supported in registers and digests",
+            raise unimplemented(
+                f"translated type {spec.new_type.name} is not supported in registers and digests"
             )
         return [new.original_type]
 

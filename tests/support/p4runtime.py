@@ -9,7 +9,7 @@ import threading
 import grpc
 
 from innet.p4runtime.messages import Status, p4, p4info_from_text
-from innet.p4runtime.pipeline import Pipeline
+from innet.p4runtime.pipeline import ForwardingPipeline
 from innet.p4runtime.status import Code
 from innet.simple_switch.grpc_process import SimpleSwitchGrpc
 from innet.simple_switch.log import Log
@@ -60,7 +60,7 @@ class Client:
         self.ports = Ports()
         self.switch = Switch.load(document, engine)
         self.sent = []
-        self.pipeline = Pipeline(self.switch, forwarding, self.ports, self.sent.append)
+        self.pipeline = ForwardingPipeline(self.switch, forwarding, self.ports, self.sent.append)
 
     def id(self, name):
         return id_of(self.info, name)

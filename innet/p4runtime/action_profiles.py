@@ -126,6 +126,7 @@ class ActionProfiles:
         if kind == INSERT:
             if member is not None:
                 raise already_exists(f"action profile {name} has a member {number} already")
+            # "Constraints on action selector programming": a profile has members, or action sets.
             action, arguments = self._action(profile, entry)
             if profile.one_shots:
                 raise _mixed(name)
@@ -142,6 +143,7 @@ class ActionProfiles:
             raise not_found(f"action profile {name} has no member {number}")
         before = p4.ActionProfileMember(action_profile_id=profile.info.id, member_id=number)
         before.action.CopyFrom(member.action)
+        # Its equals change and go together ("Action Profile Member Programming").
         if kind == MODIFY:
             action, arguments = self._action(profile, entry)
             for handle in member.handles:
@@ -207,6 +209,8 @@ class ActionProfiles:
             return lambda: self.write_group(DELETE, entry, False)
         if group is None:
             raise not_found(f"action profile {name} has no group {number}")
+        # A MODIFY gives the group other members, all at once, but no other size ("Rules on Setting
+        # max_size"). Members outlive their groups.
         before = group.message
         if kind == MODIFY:
             self._check_group(profile, entry)
@@ -230,6 +234,7 @@ class ActionProfiles:
                     yield group.message
 
     def _check_group(self, profile: _Profile, entry: Any) -> None:
+        # Step 1: its max_size, by P4Info and by what the switch can hold.
         info = profile.info.info
         most = info.max_group_size
         if entry.max_size < 0 or (most and not 0 < entry.max_size <= most):
@@ -241,6 +246,7 @@ class ActionProfiles:
             )
         if entry.max_size > _MOST_GROUP:
             raise resource_exhausted(f"a group has at most {_MOST_GROUP} members here")
+        # Step 2: its members are there, and once each; their watched ports are ports.
         seen = set()
         for each in entry.members:
             if each.member_id in seen:
@@ -249,6 +255,7 @@ class ActionProfiles:
             if each.member_id not in profile.members:
                 raise not_found(f"{profile.info.name} has no member {each.member_id}")
             self._watched(each)
+        # Step 3: its size counts members or weights, as the selector's P4Info says.
         weights = self._weights(profile, entry.members)
         by_members = info.WhichOneof("selector_size_semantics") == "sum_of_members"
         size = len(weights) if by_members else sum(weights)
@@ -291,6 +298,7 @@ class ActionProfiles:
 
     def _put(self, profile: _Profile, number: int, group: _ProfileGroup, entry: Any) -> None:
         """Give a group the members of a checked message, as many equals as their weights say."""
+        # Step 1: each member gets as many equals as its weight in this group needs.
         slots = []
         touched = {each.member_id for each in group.message.members}
         pairs = zip(entry.members, self._weights(profile, entry.members), strict=True)
@@ -300,6 +308,7 @@ class ActionProfiles:
             member.weights[number] = weight
             self._multiply(profile, member, weight)
             slots.append(_Slot(tuple(member.handles[:weight]), self._watched(each)))
+        # Step 2: put them in before equals are removed, which no group may hold any longer.
         self._fill(profile, group, slots)
         for gone in touched - {each.member_id for each in entry.members}:
             profile.members[gone].weights.pop(number, None)
@@ -373,6 +382,7 @@ class ActionProfiles:
         )
 
     def _make_one_shot(self, profile: _Profile, given: Any) -> int:
+        # Step 1: check all of it ("One Shot Action Selector Programming").
         name, info = profile.info.name, profile.info.info
         if profile.members or profile.groups:
             raise _mixed(name)
@@ -394,6 +404,7 @@ class ActionProfiles:
         held = sum(len(each.members) for each in profile.one_shots.values())
         if info.size and held + len(actions) > info.size:
             raise resource_exhausted(f"action profile {name} holds {info.size} members")
+        # Step 2: members that no controller sees, and a group of them that the entry runs.
         members = []
         for each, (found, arguments), weight in zip(actions, resolved, weights, strict=True):
             member = _Member(each.action, found.name, arguments, [])

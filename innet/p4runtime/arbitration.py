@@ -82,6 +82,8 @@ class Arbitration:
         Raises:
             StatusError: the stream must end with it.
         """
+        # The steps are those of "Rules for Handling MasterArbitrationUpdate Messages Received from
+        # Controllers". Step 1: the device and the role exist, and are those of the stream.
         name = role_name(message.role.name, message.role.id)
         is_new = controller.role is None
         if message.device_id != self._device_id:
@@ -98,15 +100,19 @@ class Arbitration:
             if len(self._roles) >= _MOST_ROLES or len(name) > _LONGEST_ROLE:
                 raise resource_exhausted(f"there are at most {_MOST_ROLES} roles")
             role = self._roles[name] = _Role()
+        # Step 2: no other stream of the role has the election id; streams without one may be many.
         others = [each for each in role.controllers if each is not controller]
         if given != _UNSET and any(each.election_id == given for each in others):
             raise invalid(f"election id {given} of role {name!r} is another controller's")
+        # Step 3: a new stream joins the role, if there is room, and takes the election id.
         if is_new:
             if len(role.controllers) >= MOST_CONTROLLERS:
                 raise resource_exhausted(f"a role has at most {MOST_CONTROLLERS} controllers")
             role.controllers.append(controller)
             controller.role, controller.role_number = name, message.role.id
         controller.election_id = given
+        # Step 4: the highest id that was ever seen makes the primary, and a primary that takes a
+        # lower one or none steps down. All streams of the role hear of a change, else this alone.
         if given != _UNSET and given >= role.highest:
             role.primary, role.highest = controller, given
             return self._notices(role, [*others, controller])

@@ -310,6 +310,8 @@ class P4Index:
         return ActionInfo(each.preamble.id, name, codecs, order)
 
     def _table(self, each: Any) -> TableInfo:
+        # Step 1: the table of this name in the program, which has as many fields and a profile or
+        # none, as P4Info says.
         name = each.preamble.name
         position = self._position("table", self.program.tables, name)
         table = self.program.tables[position]
@@ -320,8 +322,10 @@ class P4Index:
             )
         if bool(each.implementation_id) != (table.action_profile is not None):
             raise invalid(f"P4Info and the program disagree on the action profile of table {name}")
+        # Step 2: its key, field by field.
         pairs = zip(each.match_fields, table.keys, strict=True)
         fields = tuple(self._field(field, key, name) for field, key in pairs)
+        # Step 3: its actions are in both, though the program's may be more.
         scopes = {ref.id: ref.scope for ref in each.action_refs}
         for number in scopes:
             if number not in self.actions:
@@ -339,6 +343,7 @@ class P4Index:
         if missing:
             lacking = ", ".join(sorted(actions[number].name for number in missing))
             raise invalid(f"the program's table {name} has no action {lacking}")
+        # Step 4: its direct counter and meter, of which v1model has one each.
         ids = each.direct_resource_ids
         direct = [self._direct[number] for number in ids if number in self._direct]
         counters = [d for d in direct if d.DESCRIPTOR.name == "DirectCounter"]

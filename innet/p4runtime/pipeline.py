@@ -148,6 +148,7 @@ class ForwardingPipeline:
         Returns:
             nothing where none failed.
         """
+        # Step 1: one after the other ("Batching and Ordering of Updates").
         failures: dict[int, StatusError] = {}
         undos: list[Undo] = []
         for place, update in enumerate(updates):
@@ -162,9 +163,11 @@ class ForwardingPipeline:
             yield
         if not failures:
             return []
+        # Step 2: the last of them is taken back first ("Batch Atomicity").
         if all_or_nothing:
             for undo in reversed(undos):
                 undo()
+        # Step 3: an error for each update, in their order ("Error Reporting" of Write).
         other = p4.Error()
         if all_or_nothing:
             other.canonical_code, other.message = Code.ABORTED, _ROLLED_BACK
@@ -255,17 +258,20 @@ class ForwardingPipeline:
         Raises:
             StatusError: INVALID_ARGUMENT, something of it does not fit.
         """
+        # Step 1: entities that a wildcard reads whole, members before groups before entries.
         for name in _RECONCILED:
             entity = p4.Entity()
             getattr(entity, name).SetInParent()
             if name == "table_entry":
                 entity.table_entry.counter_data.SetInParent()
                 entity.table_entry.meter_config.SetInParent()
+            # The cells of arrays and value sets are always there.
             kind = MODIFY if name.startswith(("counter", "meter", "register", "value")) else INSERT
             for found in other.read(entity):
                 if name == "table_entry" and found.table_entry.is_const:
                     continue
                 self._take(kind, found)
+        # Step 2: what one asks for in another way.
         self._take_replication(other)
         self._take_defaults(other)
 

@@ -66,6 +66,7 @@ class ReplicationEntries:
             self._clear(number)
             self._groups.pop(number, None)
             return self._undo(INSERT, "multicast_group_entry", before, want_undo)
+        # Replicas that are given replace those before ("MulticastGroupEntry").
         ways = self._ways(given.replicas)
         self._check_sizes(number, ways, is_new=not exists)
         self._put(number, ways)
@@ -86,6 +87,7 @@ class ReplicationEntries:
             self._clear(_FIRST_OF_SESSIONS + number)
             self._sessions.pop(number, None)
             return self._undo(INSERT, "clone_session_entry", before, want_undo)
+        # What v1model cannot do with clones ("CloneSessionEntry").
         if given.class_of_service:
             raise unimplemented("clones have no class of service in v1model")
         if given.packet_length_bytes < 0:

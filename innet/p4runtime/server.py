@@ -326,6 +326,7 @@ class P4RuntimeServer:
 
     async def _abort_with(self, errors: list[Any], text: str, context: Any) -> None:
         """End with the code UNKNOWN and a p4.v1.Error for each part."""
+        # "Error Reporting" of Write: a google.rpc.Status travels in the trailing metadata.
         status = Status(code=Code.UNKNOWN, message=text)
         for error in errors:
             status.details.add().Pack(error)
@@ -423,6 +424,7 @@ class P4RuntimeServer:
     def _read(self, request: Any) -> Steps:
         self._arbitration.require_device(request.device_id)
         pipeline = self._pipeline()
+        # An error of one entity does not keep the others from being read ("Batch Processing").
         responses: list[bytes] = []
         errors = [p4.Error() for _ in request.entities]
         response, size = p4.ReadResponse(), 0
@@ -443,6 +445,8 @@ class P4RuntimeServer:
         return responses, errors if any(each.canonical_code for each in errors) else []
 
     def _set(self, request: Any) -> Steps:
+        # Step 1: COMMIT is for the config that VERIFY_AND_SAVE left, the others bring one
+        # ("SetForwardingPipelineConfig RPC").
         self._arbitration.require_primary(request)
         self._follow_device()
         action, given = request.action, request.config
@@ -463,8 +467,10 @@ class P4RuntimeServer:
             raise invalid(f"there is no action {action}")
         if not has_config:
             raise invalid("the request has no config")
+        # Step 2: verify. Packets still pass through the program before.
         made = self._made(given)
         yield
+        # Step 3: keep it, or let it run: with the state of the one before, or with none.
         if action == _ACTIONS.RECONCILE_AND_COMMIT and self._committed is not None:
             made.take_state_of(self._committed)
         if action == _ACTIONS.VERIFY_AND_SAVE:
@@ -504,6 +510,7 @@ class P4RuntimeServer:
         pipeline = self._saved or self._committed
         if request.response_type not in (0, 1, 2, 3):
             raise invalid(f"there is no response type {request.response_type}")
+        # Without a config the answer has none. Parts that were not asked for are left out.
         if pipeline is not None:
             response.config.CopyFrom(pipeline.config)
             if request.response_type in (_ANSWERS.COOKIE_ONLY, _ANSWERS.DEVICE_CONFIG_AND_COOKIE):
@@ -516,6 +523,7 @@ class P4RuntimeServer:
     def _take(self, request: Any, controller: Controller) -> Steps:
         """A message of a stream."""
         kind = request.WhichOneof("update")
+        # What a former primary did not acknowledge, a new one may be sent again ("DigestEntry").
         if kind == "arbitration":
             before = self._arbitration.primaries()
             self._notify(self._arbitration.update(controller, request.arbitration))

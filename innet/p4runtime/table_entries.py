@@ -96,6 +96,7 @@ class TableEntries:
             StatusError: it is refused; then nothing has changed.
             ControlError: likewise.
         """
+        # Step 1: the table, and what its kind allows ("Default Entry", "Constant Tables").
         table = self._index.tables.get(entry.table_id)
         if table is None:
             table = self._index.find("table", self._index.tables, entry.table_id)
@@ -110,6 +111,7 @@ class TableEntries:
                 f"the entries of table {table.name} are constant; only their direct counters and "
                 "meters can be modified"
             )
+        # Step 2: the key and the priority identify an entry ("TableEntry").
         key, priority = self._key(table, entry)
         if kind == INSERT:
             return self._insert(table, entry, key, priority, want_undo)
@@ -118,7 +120,8 @@ class TableEntries:
             handle = state.handle_of(key, priority)
         except ControlError as error:
             raise _no_entry(table, error) from None
-        # The whole entry is made only where it is needed, as it takes as long as all else.
+        # Step 3: change it. The whole entry is made only where it is needed, as it takes as long as
+        # all else.
         found = state.get(handle) if want_undo or table.profile else None
         if kind == DELETE:
             return self._delete(table, handle, found, want_undo)
@@ -127,9 +130,11 @@ class TableEntries:
     def _insert(
         self, table: TableInfo, entry: Any, key: Key, priority: int, want_undo: bool
     ) -> Undo | None:
+        # Step 1: check all that can be, as nothing may change if the update is refused.
         if not entry.HasField("action"):
             raise invalid(f"an entry inserted into table {table.name} needs an action")
         self._check_resources(table, entry)
+        # Step 2: the entry. A group that was made of its action set goes if the key is taken.
         target = self._target(table, entry.action)
         try:
             # Not ``table_add``, which would check again what was checked against the P4Info.
@@ -139,6 +144,7 @@ class TableEntries:
             if isinstance(target, ProfileRef):
                 self._profiles.release(table, target)
             raise
+        # Step 3: direct counter, meter and time-out, which need its handle.
         try:
             self._set_resources(table, entry, handle, is_new=True)
         except (StatusError, ControlError):
@@ -194,6 +200,7 @@ class TableEntries:
     def _write_default(
         self, kind: int, table: TableInfo, entry: Any, want_undo: bool
     ) -> Undo | None:
+        # Step 1: refuse what a default entry does not have ("Default Entry").
         if kind != MODIFY:
             raise invalid("a default entry is always there: it can be modified only")
         if entry.match or entry.priority:
@@ -210,6 +217,7 @@ class TableEntries:
         for name in ("meter_config", "counter_data", "meter_counter_data"):
             if entry.HasField(name):
                 raise unimplemented(f"default entries have no {name}: only hits count in v1model")
+        # Step 2: without an action the default is again the program's own.
         before = self._default_message(table) if want_undo else None
         had = self._default_extras.get(table.id)
         if entry.HasField("action"):
@@ -344,6 +352,7 @@ class TableEntries:
         yield from self._read_table(table, wanted, lenient=False)
 
     def _read_table(self, table: TableInfo, wanted: Any, *, lenient: bool) -> Iterator[Any]:
+        # Step 1: direct resources are read only where the message asks ("Direct Resources").
         if not lenient:
             self._check_read(table, wanted)
         resources = (
@@ -354,6 +363,7 @@ class TableEntries:
         if wanted.is_default_action:
             yield self._default_message(table)
             return
+        # Step 2: all set fields of the message select ("Wildcard Reads").
         action = wanted.action.action.action_id if wanted.action.HasField("action") else 0
         for entry in self._selected(table, wanted):
             if wanted.priority and _HIGHEST - entry.priority != wanted.priority:
@@ -419,15 +429,6 @@ class TableEntries:
         found = table.by_action.get(target.action)
         return found is not None and found.id == action
 
-    def key_message(self, table: TableInfo, entry: Entry) -> Any:
-        """A TableEntry with the key of an entry."""
-        message = p4.TableEntry(table_id=table.id)
-        for field, match in zip(table.fields, entry.matches, strict=True):
-            add_match(message.match, field, match)
-        if table.has_priority:
-            message.priority = _HIGHEST - entry.priority
-        return message
-
     def _message(
         self,
         table: TableInfo,
@@ -438,7 +439,7 @@ class TableEntries:
         *,
         everything: bool = False,
     ) -> Any:
-        message = self.key_message(table, entry)
+        message = _key_message(table, entry)
         if isinstance(entry.action, ProfileRef):
             self._profiles.describe(table, entry.action, message.action)
         elif (found := table.by_action.get(entry.action.action)) is not None:
@@ -484,7 +485,7 @@ class TableEntries:
             return []
         messages = []
         for entry in self._entries(table, handles):
-            message = self.key_message(table, entry)
+            message = _key_message(table, entry)
             self._extra(table, entry.handle).add_to(message)
             messages.append(message)
         return messages
@@ -525,7 +526,7 @@ class TableEntries:
     def read_counters(self, wanted: Any) -> Iterator[Any]:
         """DirectCounterEntry messages."""
         for table, entry in self._resources(wanted, "counter"):
-            message = p4.DirectCounterEntry(table_entry=self.key_message(table, entry))
+            message = p4.DirectCounterEntry(table_entry=_key_message(table, entry))
             values = self._control.counter_read(table.counter.preamble.name, entry.handle)
             message.data.CopyFrom(counter_data(table.counter.spec, *values))
             yield message
@@ -534,7 +535,7 @@ class TableEntries:
         """DirectMeterEntry messages."""
         refuse_color_counts(wanted)
         for table, entry in self._resources(wanted, "meter"):
-            message = p4.DirectMeterEntry(table_entry=self.key_message(table, entry))
+            message = p4.DirectMeterEntry(table_entry=_key_message(table, entry))
             rates = self._control.meter_get_rates(table.meter.preamble.name, entry.handle)
             if rates:
                 message.config.CopyFrom(meter_config(rates))
@@ -579,6 +580,16 @@ class TableEntries:
                         yield table, entry
 
 
+def _key_message(table: TableInfo, entry: Entry) -> Any:
+    """A TableEntry with the key of an entry."""
+    message = p4.TableEntry(table_id=table.id)
+    for field, match in zip(table.fields, entry.matches, strict=True):
+        _add_match(message.match, field, match)
+    if table.has_priority:
+        message.priority = _HIGHEST - entry.priority
+    return message
+
+
 def _no_entry(table: TableInfo, error: ControlError) -> Exception:
     """What is raised of the error of a search."""
     if error.reason is Refusal.BAD_KEY:
@@ -596,6 +607,7 @@ def key_of(owner: str, fields: Sequence[MatchFieldInfo], places: dict[int, int],
     Raises:
         StatusError: a field that is unknown, named twice, missing, or has a bad value.
     """
+    # Step 1: the fields that are given, each at most once, in any order ("Match Format").
     found: list[tuple[int, int] | None] = [None] * len(fields)
     prefix = 0
     for match in given:
@@ -614,6 +626,7 @@ def key_of(owner: str, fields: Sequence[MatchFieldInfo], places: dict[int, int],
             found[place] = (value & field.static, field.every)
         else:
             found[place] = _match(field, match)
+    # Step 2: those that are left out match everything, if their kind can.
     if None in found:
         for place, field in enumerate(fields):
             if found[place] is None:
@@ -673,7 +686,7 @@ def _lpm(field: MatchFieldInfo, match: Any) -> tuple[tuple[int, int], int]:
     return (value & field.static, prefix_mask(prefix, codec.width)), prefix
 
 
-def add_match(into: Any, field: MatchFieldInfo, match: ir.Match) -> None:
+def _add_match(into: Any, field: MatchFieldInfo, match: ir.Match) -> None:
     """Add the FieldMatch of a match, unless it matches everything."""
     codec = field.codec
     if isinstance(match, ir.ExactMatch):

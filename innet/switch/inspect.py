@@ -52,7 +52,7 @@ def _described(program: ir.Program, region: str, loop: lowered.Loop) -> dict[str
     registers: dict[str, None] = {}
     fields: dict[str, None] = {}
     for node in walk(loop.body):
-        if isinstance(node, lowered.RegisterRead | lowered.RegisterWrite):
+        if isinstance(node, lowered.LoadCell | lowered.StoreCell):
             first, end = node.register, node.register + node.stride * last
             registers[_range(program.registers[first].name, program.registers[end].name)] = None
         elif isinstance(node, lowered.Lane):

@@ -70,13 +70,13 @@ def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:
         for part in node:
             _add_reads(part, live)
         return
-    if isinstance(node, lowered.Assign | lowered.RegisterRead):
+    if isinstance(node, lowered.SetInteger | lowered.LoadCell):
         if isinstance(node.target, ir.FieldRef) and node.target not in live:
             return
-        rest: Any = node.value if isinstance(node, lowered.Assign) else node.index
+        rest: Any = node.value if isinstance(node, lowered.SetInteger) else node.index
         _add_reads(rest, live)
         return
-    if isinstance(node, lowered.ExecuteMeter):
+    if isinstance(node, lowered.MeterPacket):
         _add_reads(node.index, live)
         return
     if isinstance(node, ir.FieldRef):
@@ -114,7 +114,7 @@ def _add_writes(  # noqa: PLR0912 - one branch per statement
             return
         case lowered.SetValid(header, _):
             headers.add(header)
-        case lowered.Assign(target) | lowered.RegisterRead(target) | lowered.ExecuteMeter(target):
+        case lowered.SetInteger(target) | lowered.LoadCell(target) | lowered.MeterPacket(target):
             if isinstance(target, ir.FieldRef):
                 fields.add(target)
             elif isinstance(target, lowered.VarbitOffset):
@@ -148,7 +148,7 @@ def passthrough_runs(
     Headers without such runs are left out.
     """
     written, touched = written_fields(bodies)
-    extracted = {node.header for node in walk(bodies) if isinstance(node, lowered.Extract)}
+    extracted = {node.header for node in walk(bodies) if isinstance(node, lowered.ExtractHeader)}
     runs = {
         header: tuple(
             _runs(program.type_of(header), {f.field for f in written if f.header == header})

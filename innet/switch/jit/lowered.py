@@ -40,7 +40,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class IntVariable:
     """A variable of the emitted function that is no field; ``low`` .. ``high`` is its range."""
 
     name: str
@@ -136,7 +136,7 @@ class InValueSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class BoolVariable:
     """A boolean variable of the emitted function."""
 
     name: str
@@ -146,7 +146,7 @@ Expression = (
     ir.DataExpression
     | ir.BoolExpression
     | Argument
-    | Scalar
+    | IntVariable
     | Lane
     | Affine
     | Peek
@@ -157,16 +157,16 @@ Expression = (
     | EntryIndex
     | ActionIs
     | InValueSet
-    | Flag
+    | BoolVariable
 )
-Target = ir.FieldRef | Lane | Scalar | VarbitOffset | VarbitWidth
+Target = ir.FieldRef | Lane | IntVariable | VarbitOffset | VarbitWidth
 
 
 # ── Statements ───────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
+class SetInteger:
     """Write an integer to a field (with its wrapping or clamping) or to a variable."""
 
     target: Target
@@ -182,7 +182,7 @@ class SetValid:
 
 
 @dataclass(frozen=True, slots=True)
-class SetFlag:
+class SetBool:
     """Write a boolean variable."""
 
     name: str
@@ -190,7 +190,7 @@ class SetFlag:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterRead:
+class LoadCell:
     """``register`` advances by ``stride`` for each k in a ``Loop`` (0: it stays)."""
 
     target: Target
@@ -200,8 +200,8 @@ class RegisterRead:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterWrite:
-    """As ``RegisterRead``."""
+class StoreCell:
+    """As ``LoadCell``."""
 
     register: int
     stride: int
@@ -210,7 +210,7 @@ class RegisterWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountPacket:
     """One packet and its ingress length to a cell of an indexed counter."""
 
     counter: int
@@ -218,16 +218,16 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Random:
+class DrawRandom:
     """A random number of ``low`` .. ``high``, both below 2**64 and in this order, to a variable."""
 
-    target: Scalar
+    target: IntVariable
     low: Expression
     high: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class ExecuteMeter:
+class MeterPacket:
     """The color of a cell for this packet; out of bounds nothing happens."""
 
     target: Target
@@ -293,7 +293,7 @@ class Dispatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Extract:
+class ExtractHeader:
     """Take a header of fixed size from the packet, or stop the region with PacketTooShort.
 
     ``checked``: a ``RequireBytes`` before it made sure of the bytes.
@@ -319,7 +319,7 @@ class RequireBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class SkipBytes:
     """Move the parser's position."""
 
     bytes: Expression
@@ -353,14 +353,14 @@ class Blocks:
 
 
 Statement = (
-    Assign
+    SetInteger
     | SetValid
-    | SetFlag
-    | RegisterRead
-    | RegisterWrite
-    | Count
-    | Random
-    | ExecuteMeter
+    | SetBool
+    | LoadCell
+    | StoreCell
+    | CountPacket
+    | DrawRandom
+    | MeterPacket
     | If
     | Loop
     | While
@@ -368,10 +368,10 @@ Statement = (
     | JumpBack
     | Lookup
     | Dispatch
-    | Extract
+    | ExtractHeader
     | ExtractVarbit
     | RequireBytes
-    | Advance
+    | SkipBytes
     | ParserError
     | Stop
     | Goto
@@ -381,7 +381,7 @@ Body = tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Regions:
     """A whole program: what happens to a packet, in order.
 
     ``parser`` and ``verify`` run once for a packet, ``ingress`` too; ``egress`` and ``update`` once

@@ -16,10 +16,10 @@ def written(graph: Graph) -> lowered.Body:
     """Each step counts itself in register <step>; with two successors it asks flag f<step>."""
 
     def write(step: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
-        mark = lowered.Count(step, ir.Const(0))
+        mark = lowered.CountPacket(step, ir.Const(0))
         if len(bodies) == 1:
             return (mark,)
-        return (mark, lowered.If(lowered.Flag(f"f{step}"), bodies[0], bodies[1]))
+        return (mark, lowered.If(lowered.BoolVariable(f"f{step}"), bodies[0], bodies[1]))
 
     return structure(0, graph.__getitem__, write)
 
@@ -41,9 +41,9 @@ def run_body(body: lowered.Body, flags: dict[str, bool], limit: int) -> list[int
         goto = -1
         for statement in statements:
             match statement:
-                case lowered.Count(step):
+                case lowered.CountPacket(step):
                     path.append(step)
-                case lowered.If(lowered.Flag(name), then, otherwise):
+                case lowered.If(lowered.BoolVariable(name), then, otherwise):
                     goto = run(then if flags[name] else otherwise)
                 case lowered.Goto(block):
                     goto = block
@@ -80,11 +80,13 @@ def test_same_steps_in_the_same_order(seed: int, cyclic: bool) -> None:
 def test_diamond_is_nested_without_repetition() -> None:
     body = written({0: (1, 2), 1: (3,), 2: (3,), 3: (None,)})
     assert body == (
-        lowered.Count(0, ir.Const(0)),
+        lowered.CountPacket(0, ir.Const(0)),
         lowered.If(
-            lowered.Flag("f0"), (lowered.Count(1, ir.Const(0)),), (lowered.Count(2, ir.Const(0)),)
+            lowered.BoolVariable("f0"),
+            (lowered.CountPacket(1, ir.Const(0)),),
+            (lowered.CountPacket(2, ir.Const(0)),),
         ),
-        lowered.Count(3, ir.Const(0)),
+        lowered.CountPacket(3, ir.Const(0)),
     )
 
 

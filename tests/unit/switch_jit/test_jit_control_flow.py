@@ -59,7 +59,8 @@ def steps_of(graph: Graph, choices: list[bool]) -> list[int]:
 
 
 def steps_run(body: lowered.Body, choices: list[bool]) -> list[int]:
-    """The steps that statements visit: a step is a ``Count``, a choice an ``If`` of a flag."""
+    """The steps that statements visit: a step is a
+    ``CountPacket``, a choice an ``If`` of a flag."""
     walk_ = Walk(choices)
     variables: dict[str, int] = {}
     block = 0
@@ -68,15 +69,15 @@ def steps_run(body: lowered.Body, choices: list[bool]) -> list[int]:
         nonlocal block
         for statement in statements:
             match statement:
-                case lowered.Count(step, _):
+                case lowered.CountPacket(step, _):
                     walk_.visit(step)
-                case lowered.If(lowered.Flag(), then, otherwise):
+                case lowered.If(lowered.BoolVariable(), then, otherwise):
                     run(then if walk_.choose() else otherwise)
                 case lowered.If(
-                    ir.Compare(_, lowered.Scalar(name, _, _), ir.Const(number)), then, no
+                    ir.Compare(_, lowered.IntVariable(name, _, _), ir.Const(number)), then, no
                 ):
                     run(then if variables[name] == number else no)
-                case lowered.Assign(lowered.Scalar(name, _, _), ir.Const(number)):
+                case lowered.SetInteger(lowered.IntVariable(name, _, _), ir.Const(number)):
                     variables[name] = number
                 case lowered.While(inner):
                     with contextlib.suppress(_Leave):
@@ -104,10 +105,10 @@ def nothing(_: lowered.Body) -> lowered.Body:
 
 def structured(graph: Graph, *, loops: bool) -> lowered.Body:
     def write(step: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
-        visit = lowered.Count(step, ir.Const(0))
+        visit = lowered.CountPacket(step, ir.Const(0))
         if len(bodies) == 1:
             return (visit,)
-        return (visit, lowered.If(lowered.Flag("choice"), bodies[0], bodies[1]))
+        return (visit, lowered.If(lowered.BoolVariable("choice"), bodies[0], bodies[1]))
 
     if loops:
         return structure_loops(0, graph.__getitem__, write, nothing)

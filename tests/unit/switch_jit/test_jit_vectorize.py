@@ -82,7 +82,7 @@ def test_runs_of_every_kind() -> None:
     register_strides = {
         node.stride
         for node in walk(tuple(found))
-        if isinstance(node, lowered.RegisterRead | lowered.RegisterWrite)
+        if isinstance(node, lowered.LoadCell | lowered.StoreCell)
     }
     assert register_strides >= {-1, 0, 1}
     assert any(isinstance(node, lowered.If) for loop in found for node in walk(loop))
@@ -91,7 +91,7 @@ def test_runs_of_every_kind() -> None:
 
 def assignments(fields: list[tuple[int, int]]) -> lowered.Body:
     return tuple(
-        lowered.Assign(ir.FieldRef(header, field), ir.Const(7)) for header, field in fields
+        lowered.SetInteger(ir.FieldRef(header, field), ir.Const(7)) for header, field in fields
     )
 
 
@@ -104,7 +104,7 @@ def test_short_and_broken_runs_stay() -> None:
     assert not any(isinstance(each, lowered.Loop) for each in reroll(program, gap))
     eight = assignments([(header, i) for i in range(8)])
     assert reroll(program, eight) == (
-        lowered.Loop(8, (lowered.Assign(lowered.Lane(header, 0, 1), ir.Const(7)),)),
+        lowered.Loop(8, (lowered.SetInteger(lowered.Lane(header, 0, 1), ir.Const(7)),)),
     )
 
 

@@ -78,7 +78,7 @@ class Expressions:
                 return Value(self.lane_text(node), 0, top)
             case lowered.Argument():
                 return self._argument(node)
-            case lowered.Scalar(name, low, high):
+            case lowered.IntVariable(name, low, high):
                 return arithmetic.variable(name, low, high)
             case lowered.Affine(first, step, last):
                 return Value(f"({affine(first, step)})", min(first, last), max(first, last))
@@ -210,7 +210,7 @@ class Expressions:
                 key = "".join(f"{self.data(word).text}, " for word in words)
                 ones = "".join(f"{literal(mask)}, " for mask in masks)
                 return f"in_value_set(vs{value_set}, ({key}), ({ones}))"
-            case lowered.Flag(name):
+            case lowered.BoolVariable(name):
                 return name
             case _:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
@@ -286,7 +286,7 @@ def find_overflowing_fields(
         more: set[Any] = {
             node.target
             for node in walk(bodies)
-            if isinstance(node, lowered.Assign | lowered.RegisterRead | lowered.ExecuteMeter)
+            if isinstance(node, lowered.SetInteger | lowered.LoadCell | lowered.MeterPacket)
             and _overflows(program, expressions, node)
         }
         if more <= layout.overflowing:
@@ -297,7 +297,7 @@ def find_overflowing_fields(
 def _overflows(
     program: ir.Program,
     expressions: Expressions,
-    write: lowered.Assign | lowered.RegisterRead | lowered.ExecuteMeter,
+    write: lowered.SetInteger | lowered.LoadCell | lowered.MeterPacket,
 ) -> bool:
     """Whether a write to a signed field may leave a value above the field's range in it."""
     target = write.target
@@ -306,9 +306,9 @@ def _overflows(
     field = program.field(target)
     if not field.signed or field.saturating:
         return False
-    if isinstance(write, lowered.RegisterRead):
+    if isinstance(write, lowered.LoadCell):
         high = expressions.registers.highest(write.register)
-    elif isinstance(write, lowered.ExecuteMeter):
+    elif isinstance(write, lowered.MeterPacket):
         high = program.meters[write.meter].rates
     else:
         high = expressions.data(write.value).high

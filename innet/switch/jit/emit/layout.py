@@ -266,9 +266,9 @@ def _written_first(lane: lowered.Lane, body: lowered.Body) -> bool:
         if not any(node == lane for node in walk(statement)):
             continue
         match statement:
-            case lowered.Assign(target, value):
+            case lowered.SetInteger(target, value):
                 return target == lane and not any(node == lane for node in walk(value))
-            case lowered.RegisterRead(target, _, _, index):
+            case lowered.LoadCell(target, _, _, index):
                 return target == lane and not any(node == lane for node in walk(index))
             case _:
                 return False

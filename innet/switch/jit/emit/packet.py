@@ -39,7 +39,7 @@ class PacketLoop(ABC):
     #: Whether the function itself enlarges the buffer of digests.
     digests_grow = True
 
-    def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
+    def __init__(self, statements: Statements, rolled: lowered.Regions, scratch: int) -> None:
         self.statements = statements
         self.lowered = rolled
         self.scratch = scratch
@@ -230,7 +230,7 @@ class PacketLoop(ABC):
         self.statements.set_field(standard.egress_port, "leaves", 0, MAX_REPLICATION_PORT)
         self.set_constant(standard.egress_spec, self.program.drop_port + 1)
         if standard.packet_length in self.live:
-            self.statements.statement(lowered.Assign(standard.packet_length, PACKET_LENGTH))
+            self.statements.statement(lowered.SetInteger(standard.packet_length, PACKET_LENGTH))
         latest = (1 << 63) - 1
         set_field = self.statements.set_field
         set_field(standard.egress_global_timestamp, "clock", 0, latest)

@@ -123,7 +123,7 @@ def emit(program: ir.Program, groups: tuple[Any, ...], queued: bool) -> Emitted:
     Raises:
         UnsupportedError: arithmetic that needs more than 64 bits.
     """
-    rolled = lowered.Program(*(reroll(program, body) for body in lower_program(program).bodies))
+    rolled = lowered.Regions(*(reroll(program, body) for body in lower_program(program).bodies))
     return _ModuleWriter(program, rolled, groups, queued).emit()
 
 
@@ -131,7 +131,7 @@ class _ModuleWriter:
     """Analyzes a lowered program, then writes its module."""
 
     def __init__(
-        self, program: ir.Program, rolled: lowered.Program, groups: tuple[Any, ...], queued: bool
+        self, program: ir.Program, rolled: lowered.Regions, groups: tuple[Any, ...], queued: bool
     ) -> None:
         self.program = program
         self.groups = groups

@@ -79,7 +79,7 @@ class QueueLoop(PacketLoop):
 
     digests_grow = False
 
-    def __init__(self, statements: Statements, rolled: lowered.Program, scratch: int) -> None:
+    def __init__(self, statements: Statements, rolled: lowered.Regions, scratch: int) -> None:
         super().__init__(statements, rolled, scratch)
         self.rows = Rows(self)
         self.row = self.rows.row
@@ -672,7 +672,7 @@ class PacketRow:
         """A field as a part of the row; None if nothing reads it."""
         return self._fields.get((reference.header, reference.field))
 
-    def scalar(self, scalar: lowered.Scalar) -> int | None:
+    def scalar(self, scalar: lowered.IntVariable) -> int | None:
         """The word of a variable that is not a field; None if the row lacks it."""
         return next((each.column for each in self.variables if each.name == scalar.name), None)
 

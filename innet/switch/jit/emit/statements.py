@@ -48,7 +48,7 @@ class Statements:
             lowered.Stop,
             lowered.ParserError,
             lowered.RequireBytes,
-            lowered.Extract,
+            lowered.ExtractHeader,
             lowered.ExtractVarbit,
         )
         # A loop that runs once is what ``break`` leaves; blocks are a loop already.
@@ -64,7 +64,9 @@ class Statements:
 
     def pipeline(self, body: lowered.Body) -> None:
         """Ingress or egress, which ``exit`` leaves."""
-        if any(isinstance(node, lowered.Flag) and node.name == EXITED for node in walk(body)):
+        if any(
+            isinstance(node, lowered.BoolVariable) and node.name == EXITED for node in walk(body)
+        ):
             self.writer.line(f"{EXITED} = False")
         self.region(body)
 
@@ -83,28 +85,28 @@ class Statements:
     def set_field(self, reference: ir.FieldRef | None, text: str, low: int, high: int) -> None:
         """The switch itself writes ``text``, of range low .. high, if the program has the field."""
         if reference is not None:
-            self.statement(lowered.Assign(reference, lowered.Scalar(text, low, high)))
+            self.statement(lowered.SetInteger(reference, lowered.IntVariable(text, low, high)))
 
     def statement(self, statement: Any) -> None:  # noqa: PLR0912 - one branch per statement
         line = self.writer.line
         match statement:
-            case lowered.Assign(target, value):
+            case lowered.SetInteger(target, value):
                 if self._is_live(target):
                     self._store(target, self.expressions.data(value))
             case lowered.SetValid(header, value):
                 name = self.layout.name(header, ir.VALID)
                 line(f"{name} = {self.expressions.condition(value)}")
-            case lowered.SetFlag(name, value):
+            case lowered.SetBool(name, value):
                 line(f"{name} = {self.expressions.condition(value)}")
-            case lowered.RegisterRead() | lowered.RegisterWrite():
+            case lowered.LoadCell() | lowered.StoreCell():
                 self._register(statement)
-            case lowered.Count(counter, index):
+            case lowered.CountPacket(counter, index):
                 self._count(counter, self.expressions.data(index))
-            case lowered.Random(target, low, high):
+            case lowered.DrawRandom(target, low, high):
                 least, most = (self.expressions.data(bound).text for bound in (low, high))
                 # int64(): otherwise Numba compiles the callee again for each literal.
                 line(f"{target.name} = uniform(random_state, int64({least}), int64({most}))")
-            case lowered.ExecuteMeter(target, meter, index):
+            case lowered.MeterPacket(target, meter, index):
                 self._execute_meter(target, meter, self.expressions.data(index))
             case lowered.If():
                 self._if(statement)
@@ -135,7 +137,7 @@ class Statements:
     def _parser_statement(self, statement: Any) -> None:
         line = self.writer.line
         match statement:
-            case lowered.Extract(header, checked):
+            case lowered.ExtractHeader(header, checked):
                 size = self.program.type_of(header).width // 8
                 line(f"# {self.program.headers[header].name}")
                 if not checked:
@@ -147,7 +149,7 @@ class Statements:
                 emit_extract_varbit(self.writer, self.expressions, statement)
             case lowered.RequireBytes(size):
                 self._require(self._bytes(self.expressions.data(size)))
-            case lowered.Advance(size):
+            case lowered.SkipBytes(size):
                 line(f"at += {self.expressions.data(size).text}")
             case lowered.ParserError(code):
                 self._fail(self.expressions.data(code).text)
@@ -183,7 +185,7 @@ class Statements:
         match target:
             case lowered.VarbitOffset() | lowered.VarbitWidth():
                 line(f"{self.expressions.data(target).text} = {value.text}")
-            case lowered.Scalar(name, low, high):
+            case lowered.IntVariable(name, low, high):
                 line(f"{name} = {value.at(Value(name, low, high).bits)}")
             case lowered.Lane(header, first, _):
                 width = self.program.type_of(header).fields[first].width
@@ -216,10 +218,10 @@ class Statements:
         registers = self.expressions.registers
         register, stride = statement.register, statement.stride
         index = self.expressions.data(statement.index)
-        if isinstance(statement, lowered.RegisterRead) and not self._is_live(statement.target):
+        if isinstance(statement, lowered.LoadCell) and not self._is_live(statement.target):
             return
         with self._in_bounds(index, self.program.registers[register].size) as cell:
-            if isinstance(statement, lowered.RegisterRead):
+            if isinstance(statement, lowered.LoadCell):
                 self._store(statement.target, registers.read(register, stride, cell))
             else:
                 value = self.expressions.data(statement.value)
@@ -322,7 +324,7 @@ class Statements:
             return
         # In bounds the whole loop; out of bounds what is left of it without registers.
         name = self._named(index.text, "index")
-        inside = lowered.Scalar(name, 0, size - 1)
+        inside = lowered.IntVariable(name, 0, size - 1)
         with self.writer.block(f"if {_inside(name, index, size)}:"):
             self._plain_loop(rebuild(loop, lambda part: _with_index(part, inside)))
         rest = rebuild(loop, _without_registers)
@@ -342,9 +344,7 @@ class Statements:
     def _shared_index(self, loop: lowered.Loop) -> tuple[Any, int] | None:
         """(index, size) when every register access of a loop uses them and nothing changes it."""
         accesses = [
-            node
-            for node in walk(loop)
-            if isinstance(node, lowered.RegisterRead | lowered.RegisterWrite)
+            node for node in walk(loop) if isinstance(node, lowered.LoadCell | lowered.StoreCell)
         ]
         shared = {(node.index, self.program.registers[node.register].size) for node in accesses}
         if len(shared) != 1:
@@ -364,7 +364,7 @@ class Statements:
         written = {
             node.target
             for node in walk(loop)
-            if isinstance(node, lowered.Assign | lowered.RegisterRead)
+            if isinstance(node, lowered.SetInteger | lowered.LoadCell)
         }
         arrays = {
             self.layout.array(lane.header, lane.first)
@@ -381,11 +381,11 @@ class Statements:
         return index, size
 
 
-def _with_index(node: Any, index: lowered.Scalar) -> Any:
-    if isinstance(node, lowered.RegisterRead):
-        return lowered.RegisterRead(node.target, node.register, node.stride, index)
-    if isinstance(node, lowered.RegisterWrite):
-        return lowered.RegisterWrite(node.register, node.stride, index, node.value)
+def _with_index(node: Any, index: lowered.IntVariable) -> Any:
+    if isinstance(node, lowered.LoadCell):
+        return lowered.LoadCell(node.target, node.register, node.stride, index)
+    if isinstance(node, lowered.StoreCell):
+        return lowered.StoreCell(node.register, node.stride, index, node.value)
     return node
 
 
@@ -394,9 +394,7 @@ def _without_registers(node: Any) -> Any:
 
     def kept(body: lowered.Body) -> lowered.Body:
         return tuple(
-            part
-            for part in body
-            if not isinstance(part, lowered.RegisterRead | lowered.RegisterWrite)
+            part for part in body if not isinstance(part, lowered.LoadCell | lowered.StoreCell)
         )
 
     match node:

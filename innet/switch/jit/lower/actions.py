@@ -29,22 +29,22 @@ from innet.switch.jit.lower.headers import (
 # Any: lowered expressions stand where the program's own types name only the program's.
 
 #: Most bytes of a packet that may leave; ``truncate`` lowers it.
-MAX_LENGTH: Any = lowered.Scalar("max_length", 0, (1 << 63) - 1)
+MAX_LENGTH: Any = lowered.IntVariable("max_length", 0, (1 << 63) - 1)
 #: Set by ``exit`` where it depends on a condition.
 EXITED = "exited"
 #: Set by an assertion that failed: the packet is dropped.
 FAILED = "failed"
 #: How often the action that runs has jumped back.
-JUMPS: Any = lowered.Scalar("jumps", 0, MAX_BACKWARD_JUMPS)
+JUMPS: Any = lowered.IntVariable("jumps", 0, MAX_BACKWARD_JUMPS)
 
 #: The mirror session that a clone goes to, -1 where none was asked for, and the metadata it keeps.
-CLONE_SESSION: Any = lowered.Scalar("clone_session", -1, 0x7FFF)
-CLONE_LIST: Any = lowered.Scalar("clone_list", 0, 0xFFFF)
+CLONE_SESSION: Any = lowered.IntVariable("clone_session", -1, 0x7FFF)
+CLONE_LIST: Any = lowered.IntVariable("clone_list", 0, 0xFFFF)
 #: ``LearnList.id`` of a digest, 0 for none.
-LEARN_LIST: Any = lowered.Scalar("learn_list", 0, 0xFFFF)
+LEARN_LIST: Any = lowered.IntVariable("learn_list", 0, 0xFFFF)
 #: ``FieldList.id`` of what is kept when the packet comes again, 0 where it does not.
-RESUBMIT_LIST: Any = lowered.Scalar("resubmit_list", 0, 0xFFFF)
-RECIRCULATE_LIST: Any = lowered.Scalar("recirculate_list", 0, 0xFFFF)
+RESUBMIT_LIST: Any = lowered.IntVariable("resubmit_list", 0, 0xFFFF)
+RECIRCULATE_LIST: Any = lowered.IntVariable("recirculate_list", 0, 0xFFFF)
 
 #: Every request, and its value where nothing was asked for.
 REQUESTS = {CLONE_SESSION: -1, CLONE_LIST: 0, LEARN_LIST: 0, RESUBMIT_LIST: 0, RECIRCULATE_LIST: 0}
@@ -93,31 +93,33 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
     # The primitives are a graph of steps: jumps become nested ifs and loops, or numbered blocks.
     body = structure_loops(0 if primitives else None, successors, write, _stop_failed)
     if loops:
-        body = (lowered.Assign(JUMPS, ir.Const(0)), *body)
+        body = (lowered.SetInteger(JUMPS, ir.Const(0)), *body)
     # exit() ends the action, and then the pipeline.
     if not any(isinstance(primitive, ir.Exit) for primitive in primitives):
         return body
     if not any(isinstance(primitive, ir.Jump | ir.JumpIfZero) for primitive in primitives):
         return (*_without_flag(body), lowered.Stop())
-    return (*body, lowered.If(lowered.Flag(EXITED), (lowered.Stop(),), ()))
+    return (*body, lowered.If(lowered.BoolVariable(EXITED), (lowered.Stop(),), ()))
 
 
 def _stop_failed(loop: lowered.Body) -> lowered.Body:
     """What follows a ``While`` or ``Blocks``: the Stop of an assertion in it only left the loop."""
-    return (lowered.If(lowered.Flag(FAILED), (lowered.Stop(),), ()),) if may_fail(loop) else ()
+    return (
+        (lowered.If(lowered.BoolVariable(FAILED), (lowered.Stop(),), ()),) if may_fail(loop) else ()
+    )
 
 
 def _without_flag(body: lowered.Body) -> lowered.Body:
     return tuple(
         statement
         for statement in body
-        if not (isinstance(statement, lowered.SetFlag) and statement.name == EXITED)
+        if not (isinstance(statement, lowered.SetBool) and statement.name == EXITED)
     )
 
 
 def may_fail(body: lowered.Body) -> bool:
     """Whether a body has an assertion."""
-    return any(isinstance(node, lowered.SetFlag) and node.name == FAILED for node in walk(body))
+    return any(isinstance(node, lowered.SetBool) and node.name == FAILED for node in walk(body))
 
 
 def lower_primitive(
@@ -143,25 +145,25 @@ def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive
         case ir.RegisterRead(target, register, index):
             return _register_read(resolver, target, register, _cell(resolver, index))
         case ir.RegisterWrite(register, index, value):
-            return (lowered.RegisterWrite(register, 0, _cell(resolver, index), data(value)),)
+            return (lowered.StoreCell(register, 0, _cell(resolver, index), data(value)),)
         case ir.Count(counter, index):
-            return (lowered.Count(counter, _cell(resolver, index)),)
+            return (lowered.CountPacket(counter, _cell(resolver, index)),)
         case ir.ExecuteMeter(meter, index, target):
             return _execute_meter(resolver, target, meter, _cell(resolver, index))
         case ir.MarkToDrop(egress_spec, mcast_grp):
-            drop = lowered.Assign(egress_spec, ir.Const(resolver.program.drop_port))
+            drop = lowered.SetInteger(egress_spec, ir.Const(resolver.program.drop_port))
             if mcast_grp is None:
                 return (drop,)
-            return (drop, lowered.Assign(mcast_grp, ir.Const(0)))
+            return (drop, lowered.SetInteger(mcast_grp, ir.Const(0)))
         case ir.Exit():
-            return (lowered.SetFlag(EXITED, ir.BoolConst(True)),)
+            return (lowered.SetBool(EXITED, ir.BoolConst(True)),)
         case ir.Assert(condition):
-            failed = (lowered.SetFlag(FAILED, ir.BoolConst(True)), lowered.Stop())
+            failed = (lowered.SetBool(FAILED, ir.BoolConst(True)), lowered.Stop())
             return (lowered.If(ir.Not(data(condition)), failed, ()),)
         case ir.Truncate(length):
             wanted = _masked(data(length), _UINT64)
             shorter = ir.Compare(ir.Comparison.LT, wanted, MAX_LENGTH)
-            return (lowered.If(shorter, (lowered.Assign(MAX_LENGTH, wanted),), ()),)
+            return (lowered.If(shorter, (lowered.SetInteger(MAX_LENGTH, wanted),), ()),)
         case ir.Random():
             return lower_random(primitive, resolver)
         case ir.Clone() | ir.Digest() | ir.Resubmit() | ir.Recirculate():
@@ -182,7 +184,7 @@ def _cell(resolver: Resolver, index: ir.DataExpression) -> Any:
             kept = resolver.program.field(resolved)
             if not kept.signed and kept.width <= 32:
                 return resolved
-        case lowered.Argument(_, _, low, high) | lowered.Scalar(_, low, high):
+        case lowered.Argument(_, _, low, high) | lowered.IntVariable(_, low, high):
             if low >= 0 and high <= _UINT32:
                 return resolved
         case ir.Binary(ir.DataOperator.AND, _, ir.Const(mask)) if 0 <= mask <= _UINT32:
@@ -210,22 +212,22 @@ def _register_read(
     if isinstance(target, ir.RegisterElement):
         # Out of bounds the cell is written back as it was.
         cell = resolver.resolve(target)
-        read = lowered.RegisterRead(cell, register, 0, index)
+        read = lowered.LoadCell(cell, register, 0, index)
         return (read, *resolver.assign(target, cell))
-    return resolver.store(target, lambda field: (lowered.RegisterRead(field, register, 0, index),))
+    return resolver.store(target, lambda field: (lowered.LoadCell(field, register, 0, index),))
 
 
 def _execute_meter(resolver: Resolver, target: ir.LValue, meter: int, index: Any) -> lowered.Body:
     """The meter runs even where no field is meant that could take its color."""
-    unseen: Any = lowered.Scalar("unseen", 0, 2)
+    unseen: Any = lowered.IntVariable("unseen", 0, 2)
     if isinstance(target, ir.RegisterElement):
         cell = resolver.resolve(target)
-        return (lowered.ExecuteMeter(cell, meter, index), *resolver.assign(target, cell))
+        return (lowered.MeterPacket(cell, meter, index), *resolver.assign(target, cell))
     tree, field = resolver.header_and_field(target)
     return body_of(
         tree,
-        lambda header: (lowered.ExecuteMeter(ir.FieldRef(header, field), meter, index),),
-        (lowered.ExecuteMeter(unseen, meter, index),),
+        lambda header: (lowered.MeterPacket(ir.FieldRef(header, field), meter, index),),
+        (lowered.MeterPacket(unseen, meter, index),),
     )
 
 
@@ -298,15 +300,15 @@ def lower_request(
                 ir.DataOperator.AND, _masked(data(session), _UINT16), ir.Const(0x7FFF)
             )
             return (
-                lowered.Assign(CLONE_SESSION, number),
-                lowered.Assign(CLONE_LIST, _masked(data(field_list), _UINT16)),
+                lowered.SetInteger(CLONE_SESSION, number),
+                lowered.SetInteger(CLONE_LIST, _masked(data(field_list), _UINT16)),
             )
         case ir.Digest(_, learn_list):
-            return (lowered.Assign(LEARN_LIST, _masked(data(learn_list), _UINT16)),)
+            return (lowered.SetInteger(LEARN_LIST, _masked(data(learn_list), _UINT16)),)
         case ir.Resubmit(field_list):
-            return (lowered.Assign(RESUBMIT_LIST, _masked(data(field_list), _UINT16)),)
+            return (lowered.SetInteger(RESUBMIT_LIST, _masked(data(field_list), _UINT16)),)
         case ir.Recirculate(field_list):
-            return (lowered.Assign(RECIRCULATE_LIST, _masked(data(field_list), _UINT16)),)
+            return (lowered.SetInteger(RECIRCULATE_LIST, _masked(data(field_list), _UINT16)),)
 
 
 def lower_random(primitive: ir.Random, resolver: Resolver) -> lowered.Body:
@@ -314,8 +316,8 @@ def lower_random(primitive: ir.Random, resolver: Resolver) -> lowered.Body:
     bounds = (primitive.low, primitive.high)
     low, high = (_masked(resolver.resolve(bound), _UINT64) for bound in bounds)
     fixed = isinstance(low, ir.Const) and isinstance(high, ir.Const)
-    drawn: Any = lowered.Scalar("drawn", 0, high.value if fixed else _UINT64)
-    then = (lowered.Random(drawn, low, high), *resolver.assign(primitive.target, drawn))
+    drawn: Any = lowered.IntVariable("drawn", 0, high.value if fixed else _UINT64)
+    then = (lowered.DrawRandom(drawn, low, high), *resolver.assign(primitive.target, drawn))
     if fixed:
         return then if low.value <= high.value else ()
     return (lowered.If(ir.Compare(ir.Comparison.LE, low, high), then, ()),)

@@ -17,7 +17,17 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from innet.switch import ir
-from innet.switch.jit.lowered import Assign, Blocks, Body, Goto, If, Leave, Scalar, Statement, While
+from innet.switch.jit.lowered import (
+    Blocks,
+    Body,
+    Goto,
+    If,
+    IntVariable,
+    Leave,
+    SetInteger,
+    Statement,
+    While,
+)
 
 Step = TypeVar("Step", bound=Hashable)
 
@@ -203,7 +213,7 @@ def _with_loops(
     if depth == DEEPEST:
         raise _NotNestedError
     # Of several exits, the one that a loop took.
-    taken: Any = Scalar(f"exit_{depth}", 0, 1 << 16)
+    taken: Any = IntVariable(f"exit_{depth}", 0, 1 << 16)
 
     def body_of(loop: _Loop) -> Body:
         """One time round. What leads to the entry again ends it."""
@@ -223,7 +233,7 @@ def _with_loops(
                 return write(step, bodies)
             if len(loop.exits) == 1:
                 return (Leave(),)
-            return (Assign(taken, ir.Const(step.number)), Leave())
+            return (SetInteger(taken, ir.Const(step.number)), Leave())
 
         return _with_loops(loop.entry, inner_successors, inner_write, after_loop, depth + 1)
 

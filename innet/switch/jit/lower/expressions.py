@@ -112,12 +112,14 @@ def body_of(
 
 def stack_count(program: ir.Program, stack: int) -> Any:
     """The variable with the count of a header stack; ``next`` is the element of that number."""
-    return lowered.Scalar(f"stack_{stack}_count", 0, len(program.stacks[stack].headers))
+    return lowered.IntVariable(f"stack_{stack}_count", 0, len(program.stacks[stack].headers))
 
 
 def union_stack_count(program: ir.Program, stack: int) -> Any:
     """As ``stack_count``, of a stack of header unions."""
-    return lowered.Scalar(f"union_stack_{stack}_count", 0, len(program.union_stacks[stack].unions))
+    return lowered.IntVariable(
+        f"union_stack_{stack}_count", 0, len(program.union_stacks[stack].unions)
+    )
 
 
 def last_element(count: Any, elements: Sequence[int]) -> InstanceTree:
@@ -176,7 +178,7 @@ class Resolver:
                 return None if value < 0 else max(1, value.bit_length())
             case ir.FieldRef():
                 return None if self._is_signed(node) else self._width(node)
-            case lowered.Scalar(_, low, high):
+            case lowered.IntVariable(_, low, high):
                 return None if low < 0 else high.bit_length()
             case ir.BoolToData():
                 return 1
@@ -250,9 +252,9 @@ class Resolver:
         """A cell in a variable: out of bounds it stays 0."""
         width = self.program.registers[register].width
         name = f"cell_{len(self.prelude)}_of_{word_count(width)}"
-        cell: Any = lowered.Scalar(name, 0, (1 << width) - 1)
-        self.prelude.append(lowered.Assign(cell, ir.Const(0)))
-        self.prelude.append(lowered.RegisterRead(cell, register, 0, index))
+        cell: Any = lowered.IntVariable(name, 0, (1 << width) - 1)
+        self.prelude.append(lowered.SetInteger(cell, ir.Const(0)))
+        self.prelude.append(lowered.LoadCell(cell, register, 0, index))
         return cell
 
     # ── Headers and unions ──
@@ -293,7 +295,7 @@ class Resolver:
                 return ir.Const(value & _UINT64)
             case ir.FieldRef() if not self._is_signed(index) and self._width(index) <= 64:
                 return index
-            case lowered.Scalar(_, low, high) if low >= 0 and high <= _UINT64:
+            case lowered.IntVariable(_, low, high) if low >= 0 and high <= _UINT64:
                 return index
         return self.named(index, 64)
 
@@ -307,8 +309,8 @@ class Resolver:
                 value = ir.Binary(ir.DataOperator.AND, value, ir.Const(every))
         words = word_count(every.bit_length())
         name = f"term_{len(self.prelude)}" + (f"_of_{words}" if words > 1 else "")
-        variable: Any = lowered.Scalar(name, 0, every)
-        self.prelude.append(lowered.Assign(variable, value))
+        variable: Any = lowered.IntVariable(name, 0, every)
+        self.prelude.append(lowered.SetInteger(variable, value))
         return variable
 
     def _is_signed(self, field: ir.FieldRef) -> bool:
@@ -340,14 +342,16 @@ class Resolver:
     def assign(self, target: ir.LValue, value: Any) -> lowered.Body:
         """Write a resolved integer."""
         if isinstance(target, ir.RegisterElement):
-            return (lowered.RegisterWrite(target.register, 0, self.resolve(target.index), value),)
+            return (lowered.StoreCell(target.register, 0, self.resolve(target.index), value),)
         tree, field = self.header_and_field(target)
         found = instances_of(tree)
-        if len(found) > 1 and not isinstance(value, ir.Const | ir.FieldRef | lowered.Scalar):
+        if len(found) > 1 and not isinstance(value, ir.Const | ir.FieldRef | lowered.IntVariable):
             kind = self.program.type_of(found[0]).fields[field]
             if kind.width <= 64 and not (kind.signed or kind.saturating or kind.variable):
                 value = self.named(value, kind.width)
-        return body_of(tree, lambda header: (lowered.Assign(ir.FieldRef(header, field), value),))
+        return body_of(
+            tree, lambda header: (lowered.SetInteger(ir.FieldRef(header, field), value),)
+        )
 
 
 # ── Comparing ────────────────────────────────────────────────────────────────────────────────────

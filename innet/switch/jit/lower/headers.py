@@ -21,7 +21,7 @@ from innet.switch.jit.lower.expressions import (
 )
 
 #: Counts the bytes of headers that come and go; becomes packet_length in egress.
-PACKET_LENGTH: Any = lowered.Scalar("packet_length", -(1 << 31), 1 << 31)
+PACKET_LENGTH: Any = lowered.IntVariable("packet_length", -(1 << 31), 1 << 31)
 
 
 def mark_valid(program: ir.Program, header: int) -> lowered.Body:
@@ -71,9 +71,9 @@ def copy_header(program: ir.Program, target: int, source: int | None) -> lowered
 def copy_field(program: ir.Program, target: ir.FieldRef, source: ir.FieldRef) -> lowered.Body:
     """A field's value; a varbit field is copied with its width."""
     if not program.field(target).variable:
-        return (lowered.Assign(target, source),)
+        return (lowered.SetInteger(target, source),)
     to, origin = _variable(target), _variable(source)
-    return tuple(lowered.Assign(*pair) for pair in zip(to, origin, strict=True))
+    return tuple(lowered.SetInteger(*pair) for pair in zip(to, origin, strict=True))
 
 
 def copy_headers(
@@ -102,29 +102,29 @@ def rotate(program: ir.Program, headers: Sequence[int]) -> lowered.Body:
     statements: list[lowered.Statement] = []
     # Validity first, by a flag that is put aside; then field by field, by an integer put aside.
     flag = "valid_saved"
-    statements.append(lowered.SetFlag(flag, ir.Valid(ir.HeaderRef(headers[-1]))))
+    statements.append(lowered.SetBool(flag, ir.Valid(ir.HeaderRef(headers[-1]))))
     for to, origin in _backwards(headers):
         statements.append(lowered.SetValid(to, ir.Valid(ir.HeaderRef(origin))))
-    statements.append(lowered.SetValid(headers[0], lowered.Flag(flag)))
+    statements.append(lowered.SetValid(headers[0], lowered.BoolVariable(flag)))
     kind = program.type_of(headers[0])
     for field, described in enumerate(kind.fields):
         references = [ir.FieldRef(header, field) for header in headers]
         if described.variable:
             for number, parts in enumerate(zip(*map(_variable, references), strict=True)):
-                saved = lowered.Scalar(f"variable_{number}_saved", -1, lowered.LAST_BIT)
+                saved = lowered.IntVariable(f"variable_{number}_saved", -1, lowered.LAST_BIT)
                 statements.extend(_rotate_values(parts, saved))
             continue
         low = -(1 << (described.width - 1)) if described.signed else 0
         name = f"field_{'s' if described.signed else 'u'}{described.width}_saved"
-        saved = lowered.Scalar(name, low, (1 << described.width) - 1)
+        saved = lowered.IntVariable(name, low, (1 << described.width) - 1)
         statements.extend(_rotate_values(references, saved))
     return tuple(statements)
 
 
 def _rotate_values(targets: Sequence[Any], saved: Any) -> lowered.Body:
     """The same of integers, of which one is put aside."""
-    moves = [lowered.Assign(targets[i], targets[i - 1]) for i in range(len(targets) - 1, 0, -1)]
-    return (lowered.Assign(saved, targets[-1]), *moves, lowered.Assign(targets[0], saved))
+    moves = [lowered.SetInteger(targets[i], targets[i - 1]) for i in range(len(targets) - 1, 0, -1)]
+    return (lowered.SetInteger(saved, targets[-1]), *moves, lowered.SetInteger(targets[0], saved))
 
 
 def _backwards(headers: Sequence[int]) -> list[tuple[int, int]]:
@@ -144,8 +144,8 @@ def _variable(field: ir.FieldRef) -> tuple[Any, Any]:
 def _zero(program: ir.Program, field: ir.FieldRef) -> lowered.Statement:
     """A varbit field keeps its width."""
     if program.field(field).variable:
-        return lowered.Assign(lowered.VarbitOffset(field.header, field.field), ir.Const(-1))
-    return lowered.Assign(field, ir.Const(0))
+        return lowered.SetInteger(lowered.VarbitOffset(field.header, field.field), ir.Const(-1))
+    return lowered.SetInteger(field, ir.Const(0))
 
 
 def _invalid(header: int) -> lowered.Statement:
@@ -159,20 +159,22 @@ def _lengthen(program: ir.Program, header: int, sign: int) -> lowered.Statement:
         width: Any = lowered.VarbitWidth(header)
         size = ir.Binary(operator.SHIFT_RIGHT, width, ir.Const(3))
         grown = ir.Binary(operator.ADD if sign > 0 else operator.SUB, grown, size)
-    return lowered.Assign(PACKET_LENGTH, grown)
+    return lowered.SetInteger(PACKET_LENGTH, grown)
 
 
 # ── Stacks ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def packet_scalars(program: ir.Program, bodies: tuple[lowered.Body, ...]) -> list[lowered.Scalar]:
+def packet_scalars(
+    program: ir.Program, bodies: tuple[lowered.Body, ...]
+) -> list[lowered.IntVariable]:
     """The variables beside its fields that a packet carries from one of ``bodies`` to another.
 
     They are 0 when a packet is received; a copy of a packet has the values of its original.
     """
     counts = [stack_count(program, i) for i in range(len(program.stacks))]
     counts += [union_stack_count(program, i) for i in range(len(program.union_stacks))]
-    used = {node for node in walk(bodies) if isinstance(node, lowered.Scalar)}
+    used = {node for node in walk(bodies) if isinstance(node, lowered.IntVariable)}
     return [count for count in counts if count in used]
 
 
@@ -195,7 +197,7 @@ def extract_next(
         elements = tuple(program.unions[each].headers[target.position] for each in unions)
     full = ir.Compare(ir.Comparison.GE, count, ir.Const(len(elements)))
     fail = lowered.ParserError(ir.Const(program.errors["StackOutOfBounds"]))
-    more = lowered.Assign(count, ir.Binary(ir.DataOperator.ADD, count, ir.Const(1)))
+    more = lowered.SetInteger(count, ir.Binary(ir.DataOperator.ADD, count, ir.Const(1)))
     kind = program.type_of(elements[0])
     fixed = kind.variable is None
     need = (lowered.RequireBytes(ir.Const(kind.width // 8)),) if fixed else ()
@@ -207,7 +209,7 @@ def copy_stack(program: ir.Program, target: int, source: int) -> lowered.Body:
     """Element by element, and the count."""
     stacks = program.stacks
     copies = copy_headers(program, stacks[target].headers, stacks[source].headers)
-    return (lowered.Assign(stack_count(program, target), stack_count(program, source)), *copies)
+    return (lowered.SetInteger(stack_count(program, target), stack_count(program, source)), *copies)
 
 
 def copy_union_stack(program: ir.Program, target: int, source: int) -> lowered.Body:
@@ -216,7 +218,7 @@ def copy_union_stack(program: ir.Program, target: int, source: int) -> lowered.B
     pairs = zip(stacks[target].unions, stacks[source].unions, strict=True)
     copies = (statement for to, origin in pairs for statement in copy_union(program, to, origin))
     count = union_stack_count(program, target)
-    return (lowered.Assign(count, union_stack_count(program, source)), *copies)
+    return (lowered.SetInteger(count, union_stack_count(program, source)), *copies)
 
 
 def shift(resolver: Resolver, primitive: ir.Push | ir.Pop) -> lowered.Body:
@@ -229,7 +231,7 @@ def shift(resolver: Resolver, primitive: ir.Push | ir.Pop) -> lowered.Body:
         count = stack_count(program, stack)
 
     def by(number: int) -> lowered.Body:
-        moved = lowered.Assign(count, _moved(count, size, primitive, number))
+        moved = lowered.SetInteger(count, _moved(count, size, primitive, number))
         return (moved, *_shift_by(program, primitive, number)) if number else ()
 
     number = resolver.position(resolver.resolve(primitive.count))

@@ -18,13 +18,13 @@ from innet.switch.jit.traits import constant_action
 from innet.switch.state.entries import WORD, argument_column, value_set_words
 
 #: How many states the parser has entered, where it has a cycle.
-STATES_VISITED: Any = lowered.Scalar("states_visited", 0, MAX_PARSER_STATES + 1)
+STATES_VISITED: Any = lowered.IntVariable("states_visited", 0, MAX_PARSER_STATES + 1)
 
 
-def lower_program(program: ir.Program) -> lowered.Program:
+def lower_program(program: ir.Program) -> lowered.Regions:
     """A program against which ``compiler.structural_reasons`` says nothing, lowered."""
     program = simplify(program)
-    return lowered.Program(
+    return lowered.Regions(
         parser=_lower_parser(program),
         verify=_lower_verification(program),
         ingress=_lower_pipeline(program, program.ingress),
@@ -69,7 +69,7 @@ def _count_states(program: ir.Program) -> lowered.Body:
     timeout = lowered.ParserError(ir.Const(program.errors["ParserTimeout"]))
     more = ir.Binary(ir.DataOperator.ADD, STATES_VISITED, ir.Const(1))
     late = ir.Compare(ir.Comparison.GT, STATES_VISITED, ir.Const(MAX_PARSER_STATES))
-    return (lowered.Assign(STATES_VISITED, more), lowered.If(late, (timeout,), ()))
+    return (lowered.SetInteger(STATES_VISITED, more), lowered.If(late, (timeout,), ()))
 
 
 def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> lowered.Body:
@@ -83,7 +83,7 @@ def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> lowe
             ahead: Any = lowered.Peek(offset, width)
             if field.signed and field.width == width:
                 ahead = ir.Binary(ir.DataOperator.TWO_COMP_MOD, ahead, ir.Const(width))
-            return (need, lowered.Assign(target, ahead))
+            return (need, lowered.SetInteger(target, ahead))
         case ir.Verify(condition, error):
             failed = ir.Not(resolver.resolve(condition))
             fail = lowered.ParserError(resolver.resolve(error))
@@ -101,7 +101,9 @@ def _lower_extract(program: ir.Program, operation: ir.Extract) -> lowered.Body:
 
     def extract(header: int, checked: bool) -> lowered.Body:
         fixed = program.type_of(header).variable is None
-        taken = lowered.Extract(header, checked) if fixed else lowered.ExtractVarbit(header, bits)
+        taken = (
+            lowered.ExtractHeader(header, checked) if fixed else lowered.ExtractVarbit(header, bits)
+        )
         return (taken, *only_member(program, header))
 
     if isinstance(operation.target, ir.HeaderRef):
@@ -112,11 +114,11 @@ def _lower_extract(program: ir.Program, operation: ir.Extract) -> lowered.Body:
 def _lower_advance(program: ir.Program, bits: Any) -> lowered.Body:
     if isinstance(bits, ir.Const) and bits.value % 8 == 0:
         size: Any = ir.Const(bits.value // 8)
-        return (lowered.RequireBytes(size), lowered.Advance(size))
+        return (lowered.RequireBytes(size), lowered.SkipBytes(size))
     size = ir.Binary(ir.DataOperator.SHIFT_RIGHT, bits, ir.Const(3))
     ragged = ir.DataToBool(ir.Binary(ir.DataOperator.AND, bits, ir.Const(7)))
     fail = lowered.ParserError(ir.Const(program.errors["ParserInvalidArgument"]))
-    return (lowered.If(ragged, (fail,), ()), lowered.RequireBytes(size), lowered.Advance(size))
+    return (lowered.If(ragged, (fail,), ()), lowered.RequireBytes(size), lowered.SkipBytes(size))
 
 
 # ── Transitions of parser states ─────────────────────────────────────────────────────────────────
@@ -301,7 +303,7 @@ def _direct_meter(program: ir.Program, index: int) -> lowered.Body:
         return ()
     result = program.meters[meter].result
     assert result is not None, "the loader refuses a direct meter without one"
-    execute = lowered.ExecuteMeter(result, meter, lowered.EntryIndex(index))
+    execute = lowered.MeterPacket(result, meter, lowered.EntryIndex(index))
     return (lowered.If(lowered.Hit(index), (execute,), ()),)
 
 
@@ -326,7 +328,7 @@ def _lower_verification(program: ir.Program) -> lowered.Body:
             width = program.field(checksum.target).width
             held = ir.Binary(ir.DataOperator.AND, checksum.target, ir.Const((1 << width) - 1))
             wrong = ir.Compare(ir.Comparison.NE, held, value)
-            mark = lowered.If(wrong, (lowered.Assign(error, ir.Const(1)),), ())
+            mark = lowered.If(wrong, (lowered.SetInteger(error, ir.Const(1)),), ())
             holder = ir.Valid(ir.HeaderRef(checksum.target.header))
             present = Resolver(program, no_arguments).resolve(holder)
             statements.append(lowered.If(present, _guarded(program, checksum, mark), ()))
@@ -337,7 +339,7 @@ def _lower_updates(program: ir.Program) -> lowered.Body:
     statements: list[lowered.Statement] = []
     for checksum in program.checksums:
         if checksum.update:
-            write = lowered.Assign(checksum.target, lowered.HashValue(checksum.calculation))
+            write = lowered.SetInteger(checksum.target, lowered.HashValue(checksum.calculation))
             statements.extend(_guarded(program, checksum, write))
     return tuple(statements)
 

@@ -31,7 +31,7 @@ _SINGULAR = (
     lowered.Stop,
     lowered.ParserError,
     lowered.RequireBytes,
-    lowered.Extract,
+    lowered.ExtractHeader,
     lowered.ExtractVarbit,
     lowered.Goto,
     lowered.Blocks,
@@ -140,7 +140,7 @@ def _uniform(program: ir.Program, template: lowered.Body, k: int) -> bool:
             span = fields[min(first, last) : max(first, last) + 1]
             if any(not _like(field, fields[first]) for field in span):
                 return False
-        elif isinstance(part, lowered.RegisterRead | lowered.RegisterWrite) and part.stride:
+        elif isinstance(part, lowered.LoadCell | lowered.StoreCell) and part.stride:
             first, last = part.register, part.register + part.stride * k
             for register in program.registers[min(first, last) : max(first, last) + 1]:
                 like = program.registers[first]
@@ -177,7 +177,7 @@ def _template(first: Any, second: Any) -> Any:
             if max(abs(value), abs(second.value)) >> 48:
                 raise _UnlikeError  # the loop counts in int64, and goes on
             return lowered.Affine(value, second.value - value, second.value)
-        case lowered.RegisterRead() | lowered.RegisterWrite():
+        case lowered.LoadCell() | lowered.StoreCell():
             return _register_template(first, second)
     names = members(type(first))
     if names is None:
@@ -204,7 +204,7 @@ def instantiate(template: Any, k: int) -> Any:
                 return ir.FieldRef(header, first + stride * k)
             case lowered.Affine(first, step, _):
                 return ir.Const(first + step * k)
-            case lowered.RegisterRead() | lowered.RegisterWrite() if node.stride:
+            case lowered.LoadCell() | lowered.StoreCell() if node.stride:
                 register = node.register + node.stride * k
                 return dataclasses.replace(node, register=register, stride=0)
             case _:

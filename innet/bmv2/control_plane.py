@@ -15,8 +15,8 @@ from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, QueueSetting
 from innet.switch.frontend.loader import load_program
 from innet.switch.state.hashes import CrcParameters
-from innet.switch.state.meters import Rate
-from innet.switch.state.replication import MirrorSession, Node, Replication
+from innet.switch.state.meters import MeterRate
+from innet.switch.state.replication import MirrorSession, MulticastNode, Replication
 from innet.switch.state.tables import EntryLife, Generation, ProfileRef, Target
 
 _CONTEXT = 0
@@ -39,7 +39,7 @@ _ONLY_CLI = (
 
 @dataclass(frozen=True, slots=True)
 class ReportedEntry:
-    """An entry that simple_switch reports; see ``innet.switch.control.control_plane.Entry``."""
+    """An ``InstalledEntry`` (``innet.switch.control.control_plane``) that simple_switch reports."""
 
     handle: int
     matches: tuple[ir.Match, ...]
@@ -329,16 +329,16 @@ class ThriftControlPlane(ControlPlane):
             return self._of_table(f"bm_mt_{name}_meter_rates", array.table, *arguments)
         return self._standard(f"bm_meter_{name}_rates", array.name, *arguments)
 
-    def _set_rates(self, meter: int, index: int | None, rates: Sequence[Rate]) -> None:
+    def _set_rates(self, meter: int, index: int | None, rates: Sequence[MeterRate]) -> None:
         sent = [{"per_microsecond": each.per_microsecond, "burst": each.burst} for each in rates]
         if index is None:
             self._standard("bm_meter_array_set_rates", self.program.meters[meter].name, sent)
         else:
             self._of_meter("set", meter, index, sent)
 
-    def _get_rates(self, meter: int, index: int) -> list[Rate]:
+    def _get_rates(self, meter: int, index: int) -> list[MeterRate]:
         found = self._of_meter("get", meter, index)
-        return [Rate(each["per_microsecond"], each["burst"]) for each in found]
+        return [MeterRate(each["per_microsecond"], each["burst"]) for each in found]
 
     # ── Multicast and mirroring ──
 
@@ -348,7 +348,9 @@ class ThriftControlPlane(ControlPlane):
         nodes = {}
         for each in found["l1_handles"]:
             to = copies[each["l2_handle"]]
-            nodes[each["handle"]] = Node(each["rid"], tuple(to["ports"]), tuple(to["lags"]))
+            nodes[each["handle"]] = MulticastNode(
+                each["rid"], tuple(to["ports"]), tuple(to["lags"])
+            )
         groups = {int(each["id"]): each["l1_handles"] for each in found["mgrps"]}
         for group, handles in groups.items():
             for handle in handles:

@@ -22,7 +22,7 @@ from innet.core.errors import (
 from innet.core.files import atomic_write
 
 if TYPE_CHECKING:
-    from innet.tofino import Estimate, Verdict
+    from innet.tofino import CompilerVerdict, Estimate
 
 _PAPERS = {
     "harvest": "Sapio et al., NSDI 2021",
@@ -291,7 +291,7 @@ def _of_check(
     return source, open_document(program)
 
 
-def _show(estimate: Estimate | None, verdict: Verdict | None, *, stages: bool) -> None:
+def _show(estimate: Estimate | None, verdict: CompilerVerdict | None, *, stages: bool) -> None:
     """Amounts, reasons and the verdict; on request the stages."""
     from innet.tofino import Severity
 
@@ -323,7 +323,7 @@ def _show(estimate: Estimate | None, verdict: Verdict | None, *, stages: bool) -
         _line(f"{verdict.program} is {says} by {verdict.compiler}.")
 
 
-def _show_usages(estimate: Estimate | None, verdict: Verdict | None) -> None:
+def _show_usages(estimate: Estimate | None, verdict: CompilerVerdict | None) -> None:
     from rich.table import Table
 
     estimated = {} if estimate is None else {each.resource: each for each in estimate.usages}

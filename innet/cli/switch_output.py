@@ -18,9 +18,9 @@ from rich.table import Table
 from innet.core.errors import InputError
 from innet.records import units
 from innet.switch import QueueState, Switch
-from innet.tools.bench import Measurement, Rate
+from innet.tools.bench import BenchResult, EngineRate
 from innet.tools.replay import Input, Summary
-from innet.tools.stf import Outcome, WrongPacket, as_rows, shown
+from innet.tools.stf import StfOutcome, WrongPacket, as_rows, shown
 
 
 def inputs_of(captures: Sequence[Path], ports: Sequence[str]) -> list[Input]:
@@ -169,22 +169,22 @@ def _queues(result: Summary) -> dict[str, Any]:
 # What ``innet switch bench`` shows.
 
 
-def wait_for_rates(console: Console, steps: Iterator[Rate | Measurement]) -> Measurement:
+def wait_for_rates(console: Console, steps: Iterator[EngineRate | BenchResult]) -> BenchResult:
     """Wait for the measurements; on a terminal, say what came so far."""
     with console.status("measuring"):
         for step in steps:
-            if isinstance(step, Measurement):
+            if isinstance(step, BenchResult):
                 return step
             if console.is_terminal:
                 console.print(f"{step.name}: {_rate(step)}", highlight=False, markup=False)
     raise AssertionError("the measurements end with a Measurement")
 
 
-def _rate(rate: Rate) -> str:
+def _rate(rate: EngineRate) -> str:
     return "-" if rate.per_second is None else units.rate(rate.per_second)
 
 
-def bench_table(result: Measurement) -> Table:
+def bench_table(result: BenchResult) -> Table:
     """A line for each way to run the program; ratios are of the fastest."""
     fastest = max((rate.per_second or 0.0 for rate in result.rates), default=0.0)
     shown = Table(box=None)
@@ -204,7 +204,7 @@ def bench_table(result: Measurement) -> Table:
     return shown
 
 
-def bench_remarks(result: Measurement) -> Iterator[str]:
+def bench_remarks(result: BenchResult) -> Iterator[str]:
     """What does not fit the table."""
     for rate in result.rates:
         if rate.note:
@@ -225,7 +225,7 @@ def bench_remarks(result: Measurement) -> Iterator[str]:
     )
 
 
-def bench_document(program: str, packets: int, batch: int, result: Measurement) -> dict[str, Any]:
+def bench_document(program: str, packets: int, batch: int, result: BenchResult) -> dict[str, Any]:
     """The same for programs."""
     return {
         "program": program,
@@ -247,7 +247,7 @@ def bench_document(program: str, packets: int, batch: int, result: Measurement) 
 _MOST_FAILURES = 20
 
 
-def stf_failures(outcome: Outcome) -> Iterator[str]:
+def stf_failures(outcome: StfOutcome) -> Iterator[str]:
     """Each failure with its file and line, and how the packet differs."""
     for failure in outcome.failures[:_MOST_FAILURES]:
         location = outcome.test if failure.line is None else f"{outcome.test}:{failure.line}"
@@ -268,7 +268,7 @@ def _difference(failure: WrongPacket) -> list[str]:
     return shown(expected.pattern, got, exact=expected.exact)
 
 
-def stf_summary(outcomes: Sequence[Outcome]) -> Table:
+def stf_summary(outcomes: Sequence[StfOutcome]) -> Table:
     """A line for each test, and one for all."""
     passed = sum(outcome.passed for outcome in outcomes)
     table = Table(box=None, show_footer=len(outcomes) > 1)
@@ -283,7 +283,7 @@ def stf_summary(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def stf_document(outcome: Outcome) -> dict[str, Any]:
+def stf_document(outcome: StfOutcome) -> dict[str, Any]:
     """The same for programs."""
     return {
         "test": outcome.test,

@@ -14,7 +14,7 @@ from innet.p4runtime.p4info import ArrayInfo
 from innet.p4runtime.status import Code, StatusError, invalid, unimplemented
 from innet.p4runtime.values import decode
 from innet.switch.engine import cell_value, set_cell
-from innet.switch.state.meters import Rate
+from innet.switch.state.meters import MeterRate
 
 _UNITS = config.CounterSpec
 _METER = config.MeterSpec
@@ -39,7 +39,7 @@ def counter_data(spec: Any, packets: int, size: int) -> Any:
     return message
 
 
-def meter_rates(info: Any, given: Any) -> list[Rate]:
+def meter_rates(info: Any, given: Any) -> list[MeterRate]:
     """The rates of a MeterConfig for a meter of P4Info, in ascending order."""
     name = info.preamble.name
     values = (given.cir, given.cburst, given.pir, given.pburst, given.eburst)
@@ -57,12 +57,12 @@ def meter_rates(info: Any, given: Any) -> list[Rate]:
     if given.cir > given.pir:
         raise invalid(f"meter {name}: the peak rate is below the committed one")
     return [
-        Rate(given.cir / _MICROSECONDS, given.cburst),
-        Rate(given.pir / _MICROSECONDS, given.pburst),
+        MeterRate(given.cir / _MICROSECONDS, given.cburst),
+        MeterRate(given.pir / _MICROSECONDS, given.pburst),
     ]
 
 
-def meter_config(rates: list[Rate]) -> Any:
+def meter_config(rates: list[MeterRate]) -> Any:
     """The MeterConfig of a cell's rates."""
     low, high = rates[0], rates[-1]
     return p4.MeterConfig(

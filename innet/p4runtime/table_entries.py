@@ -43,7 +43,7 @@ from innet.p4runtime.status import (
 )
 from innet.p4runtime.values import encode
 from innet.switch import ir
-from innet.switch.control.control_plane import Entry
+from innet.switch.control.control_plane import InstalledEntry
 from innet.switch.state.tables import Key, ProfileRef, RuntimeEntry, Target, prefix_mask
 
 _HIGHEST = (1 << 31) - 1
@@ -580,7 +580,7 @@ class TableEntries:
                         yield table, entry
 
 
-def _key_message(table: TableInfo, entry: Entry) -> Any:
+def _key_message(table: TableInfo, entry: InstalledEntry) -> Any:
     """A TableEntry with the key of an entry."""
     message = p4.TableEntry(table_id=table.id)
     for field, match in zip(table.fields, entry.matches, strict=True):

@@ -26,10 +26,10 @@ from innet.bmv2.thrift_api import (
 from innet.core.errors import ControlError, InnetError, Refusal
 from innet.switch import Switch, ir
 from innet.switch.control import commands
-from innet.switch.control.control_plane import ControlPlane, Entry
+from innet.switch.control.control_plane import ControlPlane, InstalledEntry
 from innet.switch.control.values import check_rates
 from innet.switch.state.hashes import CrcParameters
-from innet.switch.state.meters import Rate
+from innet.switch.state.meters import MeterRate
 from innet.switch.state.replication import (
     MAX_GROUP,
     MAX_LAG,
@@ -449,7 +449,7 @@ class Calls:
             raise
         return {"type": _NO_TARGET} if target is None else self._sent_target(target)
 
-    def _sent_entry(self, table: ir.Table, entry: Entry) -> dict[str, Any]:
+    def _sent_entry(self, table: ir.Table, entry: InstalledEntry) -> dict[str, Any]:
         pairs = zip(entry.matches, table.keys, strict=True)
         has_priority = any(
             key.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE) for key in table.keys
@@ -978,11 +978,11 @@ def _sent_counter(cell: tuple[int, int]) -> dict[str, int]:
     return {"packets": _signed(cell[0]), "bytes": _signed(cell[1])}
 
 
-def _rates(given: Sequence[Mapping[str, Any]]) -> list[Rate]:
-    return [Rate(each.get("per_microsecond", 0.0), each.get("burst", 0)) for each in given]
+def _rates(given: Sequence[Mapping[str, Any]]) -> list[MeterRate]:
+    return [MeterRate(each.get("per_microsecond", 0.0), each.get("burst", 0)) for each in given]
 
 
-def _sent_rates(rates: Sequence[Rate]) -> list[dict[str, Any]]:
+def _sent_rates(rates: Sequence[MeterRate]) -> list[dict[str, Any]]:
     return [{"per_microsecond": each.per_microsecond, "burst": each.burst} for each in rates]
 
 

@@ -84,7 +84,7 @@ class Registers(_ByName[NDArray[Any]]):
         super().__init__(Names("register", state.program.registers), state.registers)
 
 
-class Counters(_ByName[CounterCells]):
+class CounterArrays(_ByName[CounterCells]):
     """Counter arrays by name; direct ones are indexed by ``RuntimeEntry.index``."""
 
     def __init__(self, state: SwitchState) -> None:
@@ -203,7 +203,7 @@ class Switch(NotCopyable):
         self.state = SwitchState(program, _generator(seed), priority_queues)
         self.control = BuiltinControlPlane(self.state)
         self.registers = Registers(self.state)
-        self.counters = Counters(self.state)
+        self.counters = CounterArrays(self.state)
         self._engine = kind(program, self.state)
         self._tracer: tuple[InterpretEngine, Trace] | None = None
 

@@ -8,25 +8,25 @@ compiler has rules that are not public: it may refuse what passes here, or fit w
 from __future__ import annotations
 
 from innet.tofino.compiler import (
-    Refusal,
-    Verdict,
+    CompilerMessage,
+    CompilerVerdict,
     architecture,
     compile_for_tofino,
     find_compiler,
     read_reports,
 )
 from innet.tofino.estimate import estimate
-from innet.tofino.report import PIPE, Estimate, Finding, Pipe, Severity, Usage
+from innet.tofino.report import PIPE, Estimate, FitFinding, Pipe, Severity, Usage
 
 __all__ = [
     "PIPE",
+    "CompilerMessage",
+    "CompilerVerdict",
     "Estimate",
-    "Finding",
+    "FitFinding",
     "Pipe",
-    "Refusal",
     "Severity",
     "Usage",
-    "Verdict",
     "architecture",
     "compile_for_tofino",
     "estimate",

@@ -37,7 +37,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MUL
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CompilerMessage:
     """An error of the compiler.
 
     Attributes:
@@ -50,7 +50,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CompilerVerdict:
     """What the compiler made of one program.
 
     Attributes:
@@ -64,7 +64,7 @@ class Verdict:
     program: str
     compiler: str
     usages: tuple[Usage, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[CompilerMessage, ...]
     layout: tuple[tuple[str, ...], ...]
 
     @property
@@ -129,7 +129,7 @@ def compile_for_tofino(
     *,
     name: str | None = None,
     timeout: float = 900.0,
-) -> Verdict:
+) -> CompilerVerdict:
     """Let the compiler compile a program for a Tofino 1.
 
     Args:
@@ -160,7 +160,7 @@ def compile_for_tofino(
         said = done.stdout + done.stderr
         version = _version(compiler)
         if refusals := tuple(_refusals(said)):
-            return Verdict(shown, version, (), refusals, ())
+            return CompilerVerdict(shown, version, (), refusals, ())
         if done.returncode != 0:
             tail = "\n".join(said.strip().splitlines()[-5:])
             raise ProgramError(
@@ -176,16 +176,16 @@ def compile_for_tofino(
                 f"-g asks for. It wrote {_listed(Path(scratch))}. Give another p4c-barefoot."
             )
         usages, layout = _largest(paths)
-    return Verdict(shown, version, usages, tuple(_too_many(usages)), layout)
+    return CompilerVerdict(shown, version, usages, tuple(_too_many(usages)), layout)
 
 
-def _too_many(usages: Sequence[Usage]) -> Iterator[Refusal]:
+def _too_many(usages: Sequence[Usage]) -> Iterator[CompilerMessage]:
     """The compiler ends without an error where it has placed tables in stages that a pipe has not;
     its assembler then refuses (``bf-asm/stage.cpp``).
     """
     for each in usages:
         if each.resource == "stages" and not each.fits:
-            yield Refusal(f"it takes {each.used} stages, a pipe has {each.available}")
+            yield CompilerMessage(f"it takes {each.used} stages, a pipe has {each.available}")
 
 
 def _version(compiler: Path) -> str:
@@ -200,12 +200,12 @@ def _version(compiler: Path) -> str:
     return f"{compiler.name} {found[0]}" if found else compiler.name
 
 
-def _refusals(said: str) -> Iterator[Refusal]:
+def _refusals(said: str) -> Iterator[CompilerMessage]:
     seen = set()
     for found in _LINE.finditer(said):
         where = f"{found['file']}:{found['line']}" if found["file"] else ""
         text = found["text"].strip() or said[found.end() :].lstrip().split("\n", 1)[0].strip()
-        refusal = Refusal(text.rstrip(":"), where)
+        refusal = CompilerMessage(text.rstrip(":"), where)
         if refusal not in seen:
             seen.add(refusal)
             yield refusal

@@ -19,7 +19,7 @@ from innet.tofino.accesses import (
     reads,
     register_accesses,
 )
-from innet.tofino.report import PIPE, Estimate, Finding, Severity, Source, Usage
+from innet.tofino.report import PIPE, Estimate, FitFinding, Severity, SourcePlaces, Usage
 from innet.tofino.stages import Pieces, Placement
 
 
@@ -111,7 +111,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     Raises:
         ProgramError: the document is not such a program.
     """
-    written, source = load_program(document), Source(document)
+    written, source = load_program(document), SourcePlaces(document)
     program = simplify(written)
     flows = [ControlFlow(program, pipeline) for pipeline in (program.ingress, program.egress)]
     found = [each for flow in flows for each in register_accesses(program, flow)]
@@ -223,17 +223,17 @@ def _used(
 
 def _exceeded(
     program: ir.Program,
-    source: Source,
+    source: SourcePlaces,
     found: Sequence[RegisterAccess],
     usages: Sequence[Usage],
     placed: Placement,
-) -> Iterator[Finding]:
+) -> Iterator[FitFinding]:
     over = {usage.resource: usage for usage in usages if not usage.fits}
     if usage := over.get("stateful ALUs"):
         yield _too_many_alus(program, source, found, usage)
     if placed.circular:
         names = ", ".join(dict.fromkeys(piece.name for piece in placed.circular[:4]))
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             "stages",
             f"registers that wait for each other have no order of stages: {names}",
@@ -243,14 +243,14 @@ def _exceeded(
         yield _too_deep(program, source, found, usage, placed)
         yield from _carried(program, source, found)
     if usage := over.get("header vector bits"):
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             "header vector bits",
             f"{usage.used} bits of headers and metadata, {usage.available} can be carried",
             "parse fewer values per packet and pass; leave the rest in the payload",
         )
     if usage := over.get("parser depth, egress, bytes"):
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             "parser depth, egress, bytes",
             f"egress touches what lies up to {usage.used} bytes deep, {usage.available} are parsed",
@@ -260,11 +260,11 @@ def _exceeded(
 
 def _too_deep(
     program: ir.Program,
-    source: Source,
+    source: SourcePlaces,
     found: Sequence[RegisterAccess],
     usage: Usage,
     placed: Placement,
-) -> Finding:
+) -> FitFinding:
     """The longest chain of dependencies, and whether the chain or the space is the limit."""
     steps = {each.name for each in placed.chain if each.register is not None or each.steps}
     names = [name for name in dict.fromkeys(piece.name for piece in placed.chain) if name in steps]
@@ -280,12 +280,12 @@ def _too_deep(
         )
     remedy = "let fewer steps wait for each other, keep less per packet, or divide it into passes"
     where = _where(program, source, found, names)
-    return Finding(Severity.ERROR, usage.resource, text, remedy, where)
+    return FitFinding(Severity.ERROR, usage.resource, text, remedy, where)
 
 
 def _too_many_alus(
-    program: ir.Program, source: Source, found: Sequence[RegisterAccess], usage: Usage
-) -> Finding:
+    program: ir.Program, source: SourcePlaces, found: Sequence[RegisterAccess], usage: Usage
+) -> FitFinding:
     """How many pairs of arrays would do the same, if that would help."""
     groups: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     for access in found:
@@ -298,7 +298,7 @@ def _too_many_alus(
     saved = len(largest) // 2
     text = f"{usage.used} stateful ALUs, one for each register array; a pipe has {usage.available}"
     if saved == 0:
-        return Finding(Severity.ERROR, usage.resource, text, "keep less per packet")
+        return FitFinding(Severity.ERROR, usage.resource, text, "keep less per packet")
     remedy = (
         f"{len(largest)} arrays of one size are accessed together at one index ({first} ...): kept "
         f"two words to a cell they are {len(largest) - saved} register pairs, and "
@@ -307,11 +307,11 @@ def _too_many_alus(
         "A stateful ALU gives one output word, so a second (harvest) pass, a recirculation, has to "
         "read the other words of the pairs"
     )
-    return Finding(Severity.ERROR, usage.resource, text, remedy, source.register(first))
+    return FitFinding(Severity.ERROR, usage.resource, text, remedy, source.register(first))
 
 
 def _where(
-    program: ir.Program, source: Source, found: Sequence[RegisterAccess], names: Sequence[str]
+    program: ir.Program, source: SourcePlaces, found: Sequence[RegisterAccess], names: Sequence[str]
 ) -> str:
     """The source lines of the registers and steps of a chain, where known."""
     lines: dict[str, str] = {}
@@ -323,8 +323,8 @@ def _where(
 
 
 def _carried(
-    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
-) -> Iterator[Finding]:
+    program: ir.Program, source: SourcePlaces, found: Sequence[RegisterAccess]
+) -> Iterator[FitFinding]:
     """Fields that one action changes several times, each time from the previous value."""
     for action in dict.fromkeys(each.action for each in found):
         again: Counter[Location] = Counter()
@@ -339,7 +339,7 @@ def _carried(
             locations = [location for location, count in again.items() if count == most]
             names = [program.name_of(ir.FieldRef(*location)) for location in locations]
             others = f" (and {len(names) - 1} other fields)" if len(names) > 1 else ""
-            yield Finding(
+            yield FitFinding(
                 Severity.ERROR,
                 "stages",
                 f"{program.actions[action].name} carries {names[0]}{others} through {most} "
@@ -349,11 +349,13 @@ def _carried(
             )
 
 
-def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Iterator[Finding]:
+def _wide(
+    program: ir.Program, source: SourcePlaces, counts: Mapping[int, int]
+) -> Iterator[FitFinding]:
     for register in counts:
         array = program.registers[register]
         if array.width > 2 * PIPE.alu_word_bits:
-            yield Finding(
+            yield FitFinding(
                 Severity.ERROR,
                 "stateful ALUs",
                 f"a cell of {array.name} has {array.width} bits, a stateful ALU takes "
@@ -362,7 +364,7 @@ def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Ite
                 source.register(array.name),
             )
         if stages.register_blocks(array) > PIPE.sram_blocks:
-            yield Finding(
+            yield FitFinding(
                 Severity.ERROR,
                 "SRAM blocks",
                 f"{array.name} has {array.size} cells: more than a stage's SRAM",
@@ -371,13 +373,13 @@ def _wide(program: ir.Program, source: Source, counts: Mapping[int, int]) -> Ite
             )
 
 
-def _loops(program: ir.Program) -> Iterator[Finding]:
+def _loops(program: ir.Program) -> Iterator[FitFinding]:
     """Loops in actions. The estimate counts one iteration."""
     actions: dict[str, list[str]] = {}
     for action, jump in backward_jumps(program):
         actions.setdefault(action, []).append(jump.source)
     for action, places in actions.items():
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             "stages",
             f"{action} has a loop; each statement runs once for a packet in a pass",
@@ -386,11 +388,11 @@ def _loops(program: ir.Program) -> Iterator[Finding]:
         )
 
 
-def _unparsed(program: ir.Program) -> Iterator[Finding]:
+def _unparsed(program: ir.Program) -> Iterator[FitFinding]:
     """Checksums that include the payload."""
     for checksum in program.checksums:
         if ir.Payload() in program.calculations[checksum.calculation].inputs:
-            yield Finding(
+            yield FitFinding(
                 Severity.WARNING,
                 "parser depth, ingress, bytes",
                 f"the checksum {program.name_of(checksum.target)} covers the payload, which is not "
@@ -399,7 +401,7 @@ def _unparsed(program: ir.Program) -> Iterator[Finding]:
             )
 
 
-def _checksums(program: ir.Program, late: set[int]) -> Iterator[Finding]:
+def _checksums(program: ir.Program, late: set[int]) -> Iterator[FitFinding]:
     """Checksums in egress over headers that egress does not use otherwise."""
     parsed = extracted_headers(program)
     for checksum in program.checksums:
@@ -407,7 +409,7 @@ def _checksums(program: ir.Program, late: set[int]) -> Iterator[Finding]:
         headers = {header for header, _ in reads(program, inputs)} & parsed
         if checksum.update and headers - late:
             names = ", ".join(sorted(program.headers[each].name for each in headers - late))
-            yield Finding(
+            yield FitFinding(
                 Severity.WARNING,
                 "parser depth, egress, bytes",
                 f"the checksum {program.name_of(checksum.target)} covers headers that egress has "

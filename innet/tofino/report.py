@@ -47,7 +47,7 @@ PIPE = Pipe()
 Document = Mapping[str, Any]
 
 
-class Source:
+class SourcePlaces:
     """Positions ("file:line") by index or name; "" if the JSON has none."""
 
     def __init__(self, document: Document) -> None:
@@ -91,7 +91,7 @@ class Severity(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FitFinding:
     """One finding.
 
     Attributes:
@@ -133,9 +133,9 @@ class Estimate:
 
     program: str
     usages: tuple[Usage, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[FitFinding, ...]
     layout: tuple[tuple[str, ...], ...]
-    translation: tuple[Finding, ...] = ()
+    translation: tuple[FitFinding, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -174,7 +174,7 @@ class Estimate:
         }
 
 
-def _listed(finding: Finding) -> dict[str, str]:
+def _listed(finding: FitFinding) -> dict[str, str]:
     return {
         "severity": finding.severity.value,
         "resource": finding.resource,

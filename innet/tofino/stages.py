@@ -211,7 +211,7 @@ _Table = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Stage:
+class StageUse:
     """What ingress and egress use of one stage, together."""
 
     registers: list[str] = field(default_factory=list)
@@ -227,7 +227,7 @@ class Placement:
     ``circular``: pieces that depend on each other.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StageUse, ...]
     depth: int
     chain: tuple[Piece, ...]
     circular: tuple[Piece, ...]
@@ -238,7 +238,7 @@ def place(pipelines: Sequence[Pieces]) -> Placement:
 
     A piece that has too many blocks for one stage is spread over the next stages.
     """
-    stages: list[Stage] = []
+    stages: list[StageUse] = []
     depth = 0
     chain: tuple[Piece, ...] = ()
     circular: tuple[Piece, ...] = ()
@@ -285,7 +285,7 @@ def _ordered(pieces: Sequence[Piece]) -> tuple[list[int], list[int]]:
     return order, sorted(set(range(len(pieces))) - set(order))
 
 
-def _put(stages: list[Stage], piece: Piece, pipeline: str, earliest: int) -> int:
+def _put(stages: list[StageUse], piece: Piece, pipeline: str, earliest: int) -> int:
     tables = {(pipeline, step): piece.name for step in piece.steps}
     number = earliest
     while True:
@@ -302,26 +302,26 @@ def _put(stages: list[Stage], piece: Piece, pipeline: str, earliest: int) -> int
     return _fill(stages, number, piece, tables)
 
 
-def _stage(stages: list[Stage], number: int) -> Stage:
+def _stage(stages: list[StageUse], number: int) -> StageUse:
     while len(stages) <= number:
-        stages.append(Stage())
+        stages.append(StageUse())
     return stages[number]
 
 
-def _has_numbers(stage: Stage, tables: dict[_Table, str]) -> bool:
+def _has_numbers(stage: StageUse, tables: dict[_Table, str]) -> bool:
     """Whether the stage has enough logical tables. If an array alone needs more than a stage has,
     its tables get a stage to themselves. Another finding then says that they are too many.
     """
     return len(stage.tables.keys() | tables.keys()) <= max(PIPE.logical_tables, len(tables))
 
 
-def _has_blocks(stage: Stage, piece: Piece) -> bool:
+def _has_blocks(stage: StageUse, piece: Piece) -> bool:
     """Whether a piece fits, or fills an empty stage if its table is larger than a stage."""
     sram, tcam = min(piece.sram, PIPE.sram_blocks), min(piece.tcam, PIPE.tcam_blocks)
     return stage.sram + sram <= PIPE.sram_blocks and stage.tcam + tcam <= PIPE.tcam_blocks
 
 
-def _fill(stages: list[Stage], number: int, piece: Piece, tables: dict[_Table, str]) -> int:
+def _fill(stages: list[StageUse], number: int, piece: Piece, tables: dict[_Table, str]) -> int:
     """Take blocks, also of the next stages, with a table in each; returns the last stage."""
     sram, tcam = piece.sram, piece.tcam
     while True:

@@ -20,7 +20,7 @@ from innet.tofino.accesses import (
     reads,
     word,
 )
-from innet.tofino.report import PIPE, Finding, Severity, Source
+from innet.tofino.report import PIPE, FitFinding, Severity, SourcePlaces
 
 _RESOURCE = "register accesses per packet"
 _ALUS = "stateful ALUs"
@@ -57,8 +57,11 @@ def _key(expression: Any) -> str:
 
 
 def repeated_accesses(
-    program: ir.Program, source: Source, found: Sequence[RegisterAccess], counts: dict[int, int]
-) -> Iterator[Finding]:
+    program: ir.Program,
+    source: SourcePlaces,
+    found: Sequence[RegisterAccess],
+    counts: dict[int, int],
+) -> Iterator[FitFinding]:
     """Register arrays that a packet may access more than once."""
     for register, count in counts.items():
         if count > 1:
@@ -69,7 +72,7 @@ def repeated_accesses(
                 for position in sorted((*each.reads, *each.writes))
             ]
             where = ", ".join(dict.fromkeys(filter(None, locations)))
-            yield Finding(
+            yield FitFinding(
                 Severity.ERROR,
                 _RESOURCE,
                 f"{program.registers[register].name} is accessed {count} times by one packet",
@@ -80,8 +83,8 @@ def repeated_accesses(
 
 
 def unsupported_updates(
-    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
-) -> Iterator[Finding]:
+    program: ir.Program, source: SourcePlaces, found: Sequence[RegisterAccess]
+) -> Iterator[FitFinding]:
     """Updates that a stateful ALU cannot compute."""
     with_branches = {
         number for number in {each.action for each in found} if branches(program.actions[number])
@@ -91,7 +94,7 @@ def unsupported_updates(
         where = source.primitive(access.action, access.first)
         action = program.actions[access.action]
         if access.action in with_branches:
-            yield Finding(
+            yield FitFinding(
                 Severity.WARNING,
                 _ALUS,
                 f"{action.name} has an if in it: what it does with {name} is not examined",
@@ -101,7 +104,7 @@ def unsupported_updates(
             continue
         for index in access.index:
             if access.register in cells(index):
-                yield Finding(
+                yield FitFinding(
                     Severity.ERROR,
                     _ALUS,
                     f"{name} is indexed by what it holds itself",
@@ -113,8 +116,8 @@ def unsupported_updates(
 
 
 def too_many_instructions(
-    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
-) -> Iterator[Finding]:
+    program: ir.Program, source: SourcePlaces, found: Sequence[RegisterAccess]
+) -> Iterator[FitFinding]:
     """Register arrays that need more instructions than a stateful ALU has."""
     users: dict[int, dict[tuple[int, int], RegisterAccess]] = defaultdict(dict)
     for access in found:
@@ -126,7 +129,7 @@ def too_many_instructions(
             locations += [source.primitive(each.action, each.first) for each in actions.values()]
     if names:
         others = f" (and {len(names) - 1} other arrays)" if len(names) > 1 else ""
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             _ALUS,
             f"{names[0][1]} actions do something with {names[0][0]}{others}, "
@@ -138,7 +141,7 @@ def too_many_instructions(
 
 def _update(
     program: ir.Program, access: RegisterAccess, name: str, where: str
-) -> Iterator[Finding]:
+) -> Iterator[FitFinding]:
     held = access.register
     wrong = {
         node.operator.value
@@ -149,7 +152,7 @@ def _update(
         and not _by_constant(node)
     }
     if wrong:
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             _ALUS,
             f"the new value of {name} takes {', '.join(sorted(wrong))} of the old one",
@@ -160,7 +163,7 @@ def _update(
     known = [part for part in parts if part is not None] or [access.update]
     compared = {repr(node) for part in known for node in walk(part) if _compares(node, held)}
     if len(compared) > PIPE.alu_comparisons:
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             _ALUS,
             f"the new value of {name} takes {len(compared)} comparisons with the old one, "
@@ -170,7 +173,7 @@ def _update(
         )
     words = set().union(*(_inputs(part, held) for part in known))
     if len(words) > PIPE.alu_inputs:
-        yield Finding(
+        yield FitFinding(
             Severity.ERROR,
             _ALUS,
             f"the new value of {name} is made of {len(words)} words of the packet, "
@@ -236,8 +239,8 @@ _SHIFTS = (ir.DataOperator.SHIFT_LEFT, ir.DataOperator.SHIFT_RIGHT)
 
 
 def unsupported_arithmetic(
-    program: ir.Program, source: Source, flow: ControlFlow
-) -> Iterator[Finding]:
+    program: ir.Program, source: SourcePlaces, flow: ControlFlow
+) -> Iterator[FitFinding]:
     """Multiplication, division, and shifts by amounts that are not constant."""
     for item, where in _statements(program, source, flow):
         names = dict.fromkeys(
@@ -251,7 +254,7 @@ def unsupported_arithmetic(
         )
         for name in names:
             by = " by something that is not constant" if name in ("<<", ">>") else ""
-            yield Finding(
+            yield FitFinding(
                 Severity.ERROR,
                 "arithmetic",
                 f"no stage computes {name}{by}",
@@ -260,11 +263,13 @@ def unsupported_arithmetic(
             )
 
 
-def unknown_externs(program: ir.Program, source: Source, flow: ControlFlow) -> Iterator[Finding]:
+def unknown_externs(
+    program: ir.Program, source: SourcePlaces, flow: ControlFlow
+) -> Iterator[FitFinding]:
     """Externs that v1model does not have."""
     for item, where in _statements(program, source, flow):
         if isinstance(item, ir.ExternCall):
-            yield Finding(
+            yield FitFinding(
                 Severity.WARNING,
                 "externs",
                 f"{item.name} is no extern of v1model: what it takes is not counted",
@@ -273,7 +278,7 @@ def unknown_externs(program: ir.Program, source: Source, flow: ControlFlow) -> I
 
 
 def _statements(
-    program: ir.Program, source: Source, flow: ControlFlow
+    program: ir.Program, source: SourcePlaces, flow: ControlFlow
 ) -> Iterator[tuple[ir.Primitive | ir.BoolExpression, str]]:
     for step, node in enumerate(flow.nodes):
         if node.kind is ir.NodeKind.CONDITIONAL:
@@ -285,8 +290,8 @@ def _statements(
 
 
 def extra_passes(
-    program: ir.Program, source: Source, flow: ControlFlow
-) -> tuple[int, list[Finding]]:
+    program: ir.Program, source: SourcePlaces, flow: ControlFlow
+) -> tuple[int, list[FitFinding]]:
     """(how many statements resubmit or recirculate, findings about them)."""
     count, findings = 0, []
     lists = {each.id: each for each in program.field_lists}
@@ -296,7 +301,7 @@ def extra_passes(
         count += 1
         again = "recirculates" if isinstance(statement, ir.Recirculate) else "resubmits"
         findings.append(
-            Finding(
+            FitFinding(
                 Severity.NOTE,
                 "recirculations and resubmissions",
                 f"the program {again} packets: they take the pipe's bandwidth once more",
@@ -311,7 +316,7 @@ def extra_passes(
             )
             if size > 8 * PIPE.resubmit_bytes:
                 findings.append(
-                    Finding(
+                    FitFinding(
                         Severity.ERROR,
                         "recirculations and resubmissions",
                         f"a resubmitted packet keeps {size} bits, {8 * PIPE.resubmit_bytes} can be",
@@ -329,8 +334,8 @@ _OUTPUTS_RESOURCE = "output words per stateful ALU"
 
 
 def output_words(
-    program: ir.Program, source: Source, found: Sequence[RegisterAccess]
-) -> tuple[int, list[Finding]]:
+    program: ir.Program, source: SourcePlaces, found: Sequence[RegisterAccess]
+) -> tuple[int, list[FitFinding]]:
     """(the most words that are output from one cell, findings about it)."""
     most, many, beside = 0, [], []
     for access in found:
@@ -350,7 +355,7 @@ def output_words(
         remedy = (
             "let a second (harvest) pass, a recirculation, read the other word; or keep two arrays"
         )
-        findings.append(Finding(Severity.ERROR, _OUTPUTS_RESOURCE, text, remedy, where))
+        findings.append(FitFinding(Severity.ERROR, _OUTPUTS_RESOURCE, text, remedy, where))
     if beside:
         names, where = _named(program, source, beside)
         text = (
@@ -358,11 +363,13 @@ def output_words(
             "Tofino 1 gives either a word or what its comparisons came to, one of a Tofino 2 both"
         )
         remedy = "on a Tofino 1, find the flags out in another array, or in another pass"
-        findings.append(Finding(Severity.WARNING, _OUTPUTS_RESOURCE, text, remedy, where))
+        findings.append(FitFinding(Severity.WARNING, _OUTPUTS_RESOURCE, text, remedy, where))
     return most, findings
 
 
-def _named(program: ir.Program, source: Source, found: Sequence[RegisterAccess]) -> tuple[str, str]:
+def _named(
+    program: ir.Program, source: SourcePlaces, found: Sequence[RegisterAccess]
+) -> tuple[str, str]:
     """(names of the arrays, where they are accessed)."""
     names = list(dict.fromkeys(program.registers[each.register].name for each in found))
     others = f" (and {len(names) - 1} other arrays)" if len(names) > 1 else ""

@@ -16,7 +16,7 @@ from typing import Any
 from innet.switch import ir
 from innet.switch.ir.tree import walk
 from innet.tofino.accesses import ControlFlow
-from innet.tofino.report import PIPE, Finding, Severity, Source
+from innet.tofino.report import PIPE, FitFinding, Severity, SourcePlaces
 
 _RESOURCE = "translation from v1model"
 _REGISTER_WIDTHS = (1, 8, 16, 32, 64)
@@ -24,8 +24,8 @@ _TO_TNA = "write a form for TNA"
 
 
 def untranslatable(
-    program: ir.Program, source: Source, flows: Sequence[ControlFlow], parsed_bytes: int
-) -> Iterator[Finding]:
+    program: ir.Program, source: SourcePlaces, flows: Sequence[ControlFlow], parsed_bytes: int
+) -> Iterator[FitFinding]:
     """One finding for each rule that a program breaks, at the places where it does.
 
     Args:
@@ -56,8 +56,8 @@ def untranslatable(
 
 
 def _of_steps(
-    program: ir.Program, source: Source, flows: Sequence[ControlFlow]
-) -> Iterator[Finding]:
+    program: ir.Program, source: SourcePlaces, flows: Sequence[ControlFlow]
+) -> Iterator[FitFinding]:
     places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for flow in flows:
         for step in range(len(flow.nodes)):
@@ -73,8 +73,8 @@ def _of_steps(
         yield _finding(text, remedy, ", ".join(list(dict.fromkeys(filter(None, where)))[:8]))
 
 
-def _finding(text: str, remedy: str, where: str = "") -> Finding:
-    return Finding(Severity.WARNING, _RESOURCE, text, remedy, where)
+def _finding(text: str, remedy: str, where: str = "") -> FitFinding:
+    return FitFinding(Severity.WARNING, _RESOURCE, text, remedy, where)
 
 
 def _always(checksum: ir.Checksum) -> bool:

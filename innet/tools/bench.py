@@ -38,7 +38,7 @@ _START_SECONDS = 300.0  # for a new process to be ready
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class EngineRate:
     """The rate of one engine or tool.
 
     Attributes:
@@ -84,10 +84,10 @@ class StateSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class BenchResult:
     """The result of ``measure``. ``start`` is None if the compiled engine refuses the program."""
 
-    rates: tuple[Rate, ...]
+    rates: tuple[EngineRate, ...]
     start: StartTimes | None
     state_size: StateSize
     answered: float
@@ -121,7 +121,7 @@ def measure(
     batch: int = 4096,
     *,
     priority_queues: int = 1,
-) -> Iterator[Rate | Measurement]:
+) -> Iterator[EngineRate | BenchResult]:
     """Measure all in sequence; yields each rate, and returns the measurement.
 
     Args:
@@ -147,16 +147,16 @@ def measure(
         commands.run(switch)
         return switch
 
-    rates: list[Rate] = []
+    rates: list[EngineRate] = []
     start = None
     if refused := unsupported(program, "jit"):
-        rates.append(Rate("jit", 0, None, f"refuses the program: {refused[0]}"))
+        rates.append(EngineRate("jit", 0, None, f"refuses the program: {refused[0]}"))
     else:
         start = _start(document)
         rates.append(_built_in(ready("jit"), "jit", batches))
     yield rates[-1]
     if refused := unsupported(program, "interpret"):
-        rates.append(Rate("interpret", 0, None, f"refuses the program: {refused[0]}"))
+        rates.append(EngineRate("interpret", 0, None, f"refuses the program: {refused[0]}"))
         switch = ready("jit")
     else:
         switch = ready("interpret")
@@ -168,10 +168,10 @@ def measure(
     yield rates[-1]
     statistics = switch.statistics
     answered = statistics.packets_out / max(1, statistics.packets_in)
-    yield Measurement(tuple(rates), start, state_size(switch.state), answered)
+    yield BenchResult(tuple(rates), start, state_size(switch.state), answered)
 
 
-def _built_in(switch: Switch, name: str, batches: list[PacketBatch]) -> Rate:
+def _built_in(switch: Switch, name: str, batches: list[PacketBatch]) -> EngineRate:
     """The best of several rounds over all batches, after a warm-up round."""
     best = float("inf")
     for repeat in range(_REPEATS + 1):
@@ -180,10 +180,10 @@ def _built_in(switch: Switch, name: str, batches: list[PacketBatch]) -> Rate:
             switch.process_batch(batch)
         if repeat:
             best = min(best, time.perf_counter() - begun)
-    return Rate(name, sum(map(len, batches)), best)
+    return EngineRate(name, sum(map(len, batches)), best)
 
 
-def _interpreted(switch: Switch, batches: list[PacketBatch]) -> Rate:
+def _interpreted(switch: Switch, batches: list[PacketBatch]) -> EngineRate:
     begun = time.perf_counter()
     packets = 0
     for batch in batches:
@@ -191,7 +191,7 @@ def _interpreted(switch: Switch, batches: list[PacketBatch]) -> Rate:
         packets += len(batch)
         if time.perf_counter() - begun > _LEAST_SECONDS:
             break
-    return Rate("interpret", packets, time.perf_counter() - begun)
+    return EngineRate("interpret", packets, time.perf_counter() - begun)
 
 
 def _simple_switch(
@@ -199,7 +199,7 @@ def _simple_switch(
     packets: Sequence[tuple[int, bytes]],
     commands: Commands,
     reference: Switch,
-) -> Rate:
+) -> EngineRate:
     """The rate of simple_switch. It needs to know the output ports, which ``reference`` finds."""
     try:
         name = f"simple_switch {simple_switch.version()}"
@@ -213,12 +213,14 @@ def _simple_switch(
             priority_queues=reference.traffic_manager.priorities,
         )
     except (MissingToolError, InputError) as error:  # it is not there, or of no use
-        return Rate("simple_switch", 0, None, str(error))
+        return EngineRate("simple_switch", 0, None, str(error))
     except ProgramError as error:
-        return Rate(name, 0, None, str(error))
+        return EngineRate(name, 0, None, str(error))
     if not answer.seconds:
-        return Rate(name, 0, None, "sent fewer than two packets, so that there is no time to tell")
-    return Rate(name, len(packets), answer.seconds)
+        return EngineRate(
+            name, 0, None, "sent fewer than two packets, so that there is no time to tell"
+        )
+    return EngineRate(name, len(packets), answer.seconds)
 
 
 def state_size(state: SwitchState) -> StateSize:

@@ -47,7 +47,7 @@ _PROBLEMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PacketBlock:
     """Consecutive packets of a capture.
 
     Attributes:
@@ -173,7 +173,7 @@ class CaptureReader:
 
     # ── Packets ──
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[PacketBlock]:
         """The packets, in blocks of some megabytes.
 
         Raises:
@@ -206,7 +206,7 @@ class CaptureReader:
             f"{self._offset}, {what}."
         )
 
-    def _scan(self, data: NDArray[np.uint8]) -> tuple[int, Block, int]:
+    def _scan(self, data: NDArray[np.uint8]) -> tuple[int, PacketBlock, int]:
         found = kernels.room_for(data)
         if self.is_pcapng:
             used, count, problem = kernels.scan_pcapng(
@@ -216,7 +216,7 @@ class CaptureReader:
         else:
             used, count, problem = kernels.scan_pcap(data, self._big_endian, self._fraction, found)
         found = found[:count]
-        block = Block(
+        block = PacketBlock(
             data,
             found[:, kernels.START].copy(),
             found[:, kernels.LENGTH].astype(np.int32),
@@ -359,7 +359,7 @@ class Timed:
 
 
 @dataclass(slots=True)
-class Source:
+class CaptureSource:
     """A capture, and the port at which its packets arrive.
 
     Attributes:
@@ -370,8 +370,8 @@ class Source:
     capture: CaptureReader
     port: int | None
     cut: int = 0
-    _blocks: Iterator[Block] = field(init=False)
-    _block: Block | None = field(init=False, default=None)
+    _blocks: Iterator[PacketBlock] = field(init=False)
+    _block: PacketBlock | None = field(init=False, default=None)
     _clock: NDArray[np.int64] = field(init=False)
     _next: int = field(init=False, default=0)
     _latest: int = field(init=False, default=-(1 << 63))
@@ -451,7 +451,7 @@ class _Piece:
     port: NDArray[np.int32]
 
 
-def merge(sources: list[Source], most: int) -> Iterator[Timed]:
+def merge(sources: list[CaptureSource], most: int) -> Iterator[Timed]:
     """Batches of up to ``most`` packets. Among equal times the first source comes first.
 
     Raises:

@@ -17,7 +17,7 @@ from innet.core.errors import InputError, OutputError
 from innet.core.packets import MAX_PORT, PacketBatch
 from innet.switch import QueueState, Switch, ir
 from innet.switch.ir.tree import walk
-from innet.tools.captures import CaptureReader, CaptureWriter, Source, Timed, merge
+from innet.tools.captures import CaptureReader, CaptureSource, CaptureWriter, Timed, merge
 
 
 def reads_clock(program: ir.Program) -> bool:
@@ -77,7 +77,7 @@ class Input:
 
 
 @dataclass(slots=True)
-class Traffic:
+class PortTraffic:
     """Counts of one port. ``silent``: packets that came in but caused none to leave; not counted in
     a timed replay.
     """
@@ -105,7 +105,7 @@ class Summary:
         drain_seconds: from then until the last departure.
     """
 
-    ports: dict[int, Traffic] = field(default_factory=dict)
+    ports: dict[int, PortTraffic] = field(default_factory=dict)
     cut: int = 0
     switch_seconds: float = 0.0
     seconds: float = 0.0
@@ -117,7 +117,7 @@ class Summary:
     drain_seconds: float = 0.0
 
     def total(self, name: str) -> int:
-        """The sum of an attribute of ``Traffic`` over the ports."""
+        """The sum of an attribute of ``PortTraffic`` over the ports."""
         return sum(int(getattr(each, name)) for each in self.ports.values())
 
 
@@ -192,7 +192,7 @@ class Replay:
 
 
 @contextmanager
-def open_sources(inputs: Sequence[Input]) -> Iterator[list[Source]]:
+def open_sources(inputs: Sequence[Input]) -> Iterator[list[CaptureSource]]:
     """The opened captures, each with the port of its packets.
 
     Raises:
@@ -202,7 +202,7 @@ def open_sources(inputs: Sequence[Input]) -> Iterator[list[Source]]:
     with ExitStack() as stack:
         captures = [stack.enter_context(CaptureReader(each.path)) for each in inputs]
         sources = [
-            Source(capture, _port(each, capture))
+            CaptureSource(capture, _port(each, capture))
             for each, capture in zip(inputs, captures, strict=True)
         ]
         for source in sources:
@@ -295,7 +295,7 @@ class _Player:
     def _count(self, came: PacketBatch, answered: NDArray[np.bool_]) -> None:
         for port in np.unique(came.port).tolist():
             mine = came.port == port
-            traffic = self.summary.ports.setdefault(port, Traffic())
+            traffic = self.summary.ports.setdefault(port, PortTraffic())
             traffic.packets_in += int(mine.sum())
             traffic.bytes_in += int(came.length[mine].sum(dtype=np.int64))
             traffic.silent += int((mine & ~answered).sum())
@@ -303,7 +303,7 @@ class _Player:
     def _write(self, left: PacketBatch, time_of: NDArray[np.int64]) -> None:
         for port in np.unique(left.port).tolist():
             chosen = np.flatnonzero(left.port == port)
-            traffic = self.summary.ports.setdefault(port, Traffic())
+            traffic = self.summary.ports.setdefault(port, PortTraffic())
             traffic.packets_out += len(chosen)
             traffic.bytes_out += int(left.length[chosen].sum(dtype=np.int64))
             if port not in self._writers:

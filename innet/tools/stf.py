@@ -29,7 +29,7 @@ from innet.tools import stf_syntax as stated
 from innet.tools.stf_syntax import number
 
 
-class Names:
+class StfNames:
     """Resolves a test's names in a program."""
 
     def __init__(self, program: ir.Program) -> None:
@@ -365,7 +365,7 @@ Failure = WrongPacket | Refused | WrongCounter | WrongRegister
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StfOutcome:
     """The result of a test.
 
     Attributes:
@@ -394,7 +394,7 @@ def run(
     engine: EngineName = "jit",
     priority_queues: int = 1,
     gap: int | None = None,
-) -> Outcome:
+) -> StfOutcome:
     """Run a test on a new switch.
 
     Args:
@@ -421,7 +421,7 @@ def run_on_simple_switch(
     test: stated.Test,
     priority_queues: int = 1,
     deadline: float = 120.0,
-) -> Outcome:
+) -> StfOutcome:
     """Run a test on a new simple_switch, the reference of the built-in switch.
 
     simple_switch gets the ports that the test names, and drops packets to others; so ``no_packet``
@@ -442,7 +442,7 @@ def run_on_simple_switch(
     packets = [each for each in test.statements if isinstance(each, stated.Send)]
     sent = [(each.port, each.data) for each in packets if each.port <= MAX_PORT]
     expected = {each.port for each in test.statements if isinstance(each, stated.Expect)}
-    commands = [each.text for each in test.statements if isinstance(each, stated.Command)]
+    commands = [each.text for each in test.statements if isinstance(each, stated.CliCommand)]
     program = load_program(document)
     with simple_switch.open_session(
         document,
@@ -456,11 +456,11 @@ def run_on_simple_switch(
 
 
 @dataclass(slots=True)
-class _Run(ABC):
+class _StfRun(ABC):
     """A test on one switch. Subclasses know the switch."""
 
     program: ir.Program
-    names: Names = field(init=False)
+    names: StfNames = field(init=False)
     entries: dict[str, tuple[str, int]] = field(init=False, default_factory=dict)
     """Name of an entry in the test, to its table and handle."""
     chosen: dict[tuple[str, str, int], int] = field(init=False, default_factory=dict)
@@ -474,9 +474,9 @@ class _Run(ABC):
     """Whether the switch ended, so that there is nothing to run the rest of the test on."""
 
     def __post_init__(self) -> None:
-        self.names = Names(self.program)
+        self.names = StfNames(self.program)
 
-    def run(self, test: stated.Test) -> Outcome:
+    def run(self, test: stated.Test) -> StfOutcome:
         paused = False
         for statement in test.statements:
             if isinstance(statement, stated.Send):
@@ -494,7 +494,9 @@ class _Run(ABC):
                 break
         self._end(test.statements[-1].line)
         compared = self._compare(test.statements)
-        return Outcome(test.name, tuple(self.failures), self.packets, compared, tuple(self.printed))
+        return StfOutcome(
+            test.name, tuple(self.failures), self.packets, compared, tuple(self.printed)
+        )
 
     # ── The switch ──
 
@@ -530,25 +532,25 @@ class _Run(ABC):
     def _control(
         self,
         statement: stated.Add
-        | stated.Member
-        | stated.Group
+        | stated.NewMember
+        | stated.NewGroup
         | stated.SetDefault
         | stated.Remove
         | stated.CheckCounter
         | stated.CheckRegister
-        | stated.Command
+        | stated.CliCommand
         | stated.Wait,
     ) -> None:
         match statement:
             case stated.Add():
                 self._add(statement)
-            case stated.Member(_, profile, named, call):
+            case stated.NewMember(_, profile, named, call):
                 found, table = self.names.profile(profile)
                 action = self.names.action(table, call.action)
                 self.chosen[found.name, "member", named] = self.control.act_prof_create_member(
                     found.name, action.name, arguments_of(action, call.arguments)
                 )
-            case stated.Group(_, profile, named, members):
+            case stated.NewGroup(_, profile, named, members):
                 found, _ = self.names.profile(profile)
                 handles = [self._chosen(found.name, "member", each) for each in members]
                 group = self.control.act_prof_create_group(found.name)
@@ -567,7 +569,7 @@ class _Run(ABC):
                 self._check(statement)
             case stated.CheckRegister():
                 self._check_register(statement)
-            case stated.Command(line, text):
+            case stated.CliCommand(line, text):
                 if printed := self._command(text):
                     self.printed.append((line, printed))
             case stated.Wait():
@@ -586,7 +588,7 @@ class _Run(ABC):
                 )
             priority = HIGHEST_PRIORITY - statement.priority
         call = statement.call
-        if isinstance(call, stated.Choice):
+        if isinstance(call, stated.ProfileChoice):
             handle = self._add_choice(table, call, matches, priority)
         else:
             action = self.names.action(table, call.action)
@@ -597,7 +599,11 @@ class _Run(ABC):
             self.entries[statement.entry.removeprefix("$")] = (table.name, handle)
 
     def _add_choice(
-        self, table: ir.Table, choice: stated.Choice, matches: Sequence[Any], priority: int | None
+        self,
+        table: ir.Table,
+        choice: stated.ProfileChoice,
+        matches: Sequence[Any],
+        priority: int | None,
     ) -> int:
         handle = self._chosen(self.control.profile_of_table(table.name), choice.kind, choice.number)
         if choice.kind == "member":
@@ -664,7 +670,7 @@ class _Run(ABC):
 
 
 @dataclass(slots=True)
-class _BuiltinRun(_Run):
+class _BuiltinRun(_StfRun):
     """A test on the built-in switch."""
 
     switch: Switch
@@ -730,7 +736,7 @@ class _TimedRun(_BuiltinRun):
 
 
 @dataclass(slots=True)
-class _SimpleSwitchRun(_Run):
+class _SimpleSwitchRun(_StfRun):
     """A test on a running simple_switch."""
 
     session: Session

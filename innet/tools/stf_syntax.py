@@ -29,7 +29,7 @@ from innet.core.numbers import nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
-class ActionCall:
+class NamedCall:
     """An action with its arguments by name, as text; the name of one that has none is empty."""
 
     action: str
@@ -37,7 +37,7 @@ class ActionCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ProfileChoice:
     """``member=NUMBER`` or ``group=NUMBER``, as ``member`` and ``group`` number them."""
 
     kind: Literal["member", "group"]
@@ -48,29 +48,29 @@ class Choice:
 class Add:
     """``add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ENTRY]``; of several entries
     that match, the highest priority wins. ``entry`` is what the test calls it, without ``$``. In
-    place of an action a table with an action profile takes a ``Choice``.
+    place of an action a table with an action profile takes a ``ProfileChoice``.
     """
 
     line: int
     table: str
     priority: int | None
     keys: tuple[tuple[str, str], ...]
-    call: ActionCall | Choice
+    call: NamedCall | ProfileChoice
     entry: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class NewMember:
     """``member PROFILE NUMBER ACTION NAME=VALUE ...``: the test's number of a new member."""
 
     line: int
     profile: str
     number: int
-    call: ActionCall
+    call: NamedCall
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NewGroup:
     """``group PROFILE NUMBER MEMBER ...``: the test's number of a new group of members."""
 
     line: int
@@ -85,7 +85,7 @@ class SetDefault:
 
     line: int
     table: str
-    call: ActionCall
+    call: NamedCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class CheckRegister:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CliCommand:
     """Anything else: a command of simple_switch_CLI."""
 
     line: int
@@ -176,8 +176,8 @@ class Command:
 
 Statement = (
     Add
-    | Member
-    | Group
+    | NewMember
+    | NewGroup
     | SetDefault
     | Remove
     | Send
@@ -186,7 +186,7 @@ Statement = (
     | Wait
     | CheckCounter
     | CheckRegister
-    | Command
+    | CliCommand
 )
 
 
@@ -332,7 +332,7 @@ def _statement(line: str, number: int) -> Statement | None:
             known = ", ".join(_USAGE)
             problem = f"{first[1]!r} begins no statement ({known}, or a CLI command)"
             raise _SyntaxProblemError(problem, first.start(1) + 1)
-        return Command(number, f"{keyword} {rest}".strip())
+        return CliCommand(number, f"{keyword} {rest}".strip())
     try:
         statement: Statement = _Statements(number).transform(_PARSER.parse(rest, start=keyword))
     except UnexpectedToken as error:
@@ -377,7 +377,7 @@ class _Statements(Transformer[Token, Any]):
     def add(self, table: str, priority: Token | None, *rest: Any) -> Add:
         *keys, action, arguments, entry = rest
         number = None if priority is None else _integer(priority)
-        call = ActionCall(action, arguments)
+        call = NamedCall(action, arguments)
         return Add(self.line, table, number, tuple(keys), call, entry and str(entry))
 
     def add_choice(self, table: str, priority: Token | None, *rest: Any) -> Add:
@@ -385,18 +385,20 @@ class _Statements(Transformer[Token, Any]):
         if kind not in ("member", "group"):
             raise ValueError(f"an entry chooses member=NUMBER or group=NUMBER, not {kind}=")
         found = None if priority is None else _integer(priority)
-        return Add(self.line, table, found, tuple(keys), Choice(kind.value, _integer(choice)), None)
+        return Add(
+            self.line, table, found, tuple(keys), ProfileChoice(kind.value, _integer(choice)), None
+        )
 
     def member(
         self, profile: str, named: Token, action: str, arguments: tuple[tuple[str, str], ...]
-    ) -> Member:
-        return Member(self.line, profile, _integer(named), ActionCall(action, arguments))
+    ) -> NewMember:
+        return NewMember(self.line, profile, _integer(named), NamedCall(action, arguments))
 
-    def group(self, profile: str, named: Token, *members: Token) -> Group:
-        return Group(self.line, profile, _integer(named), tuple(map(_integer, members)))
+    def group(self, profile: str, named: Token, *members: Token) -> NewGroup:
+        return NewGroup(self.line, profile, _integer(named), tuple(map(_integer, members)))
 
     def setdefault(self, table: str, action: str, arguments: tuple[Any, ...]) -> SetDefault:
-        return SetDefault(self.line, table, ActionCall(action, arguments))
+        return SetDefault(self.line, table, NamedCall(action, arguments))
 
     def remove(self, entry: Token) -> Remove:
         return Remove(self.line, None if entry.lower() == "all" else entry.removeprefix("$"))

@@ -9,7 +9,7 @@ import numpy as np
 from innet.core.errors import ControlError
 from innet.switch import SwitchState, ir
 from innet.switch.engine import set_cell
-from innet.switch.state.meters import Rate
+from innet.switch.state.meters import MeterRate
 from innet.switch.state.tables import ProfileRef, Target
 from innet.tools.fuzz import Fuzzer, interesting_number
 
@@ -185,7 +185,8 @@ def fill_meters(rng: np.random.Generator, states: Sequence[SwitchState]) -> None
             rates = np.sort(rng.choice([0.0, 0.001, 0.0125, 2.0], array.rates)) * scale
             bursts = rng.integers(0, 12, array.rates) * scale
             chosen = [
-                Rate(float(rate), int(burst)) for rate, burst in zip(rates, bursts, strict=True)
+                MeterRate(float(rate), int(burst))
+                for rate, burst in zip(rates, bursts, strict=True)
             ]
             for state in states:
                 state.meters[index].set_rates([int(cell)], chosen)

@@ -15,7 +15,7 @@ from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, QueueSetting
 from innet.switch.engine import SwitchState, cell_value, set_cell
 from innet.switch.state.hashes import CrcParameters
-from innet.switch.state.meters import Rate
+from innet.switch.state.meters import MeterRate
 from innet.switch.state.replication import MirrorSession, Replication
 from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, TableState, Target
 from innet.switch.traffic_manager import QueueState
@@ -195,7 +195,7 @@ class BuiltinControlPlane(ControlPlane):
         row: NDArray[np.uint64] = self.state.counters[counter][cell]
         return row
 
-    def _set_rates(self, meter: int, index: int | None, rates: Sequence[Rate]) -> None:
+    def _set_rates(self, meter: int, index: int | None, rates: Sequence[MeterRate]) -> None:
         found = self.state.meters[meter]
         cells = slice(None) if index is None else [self._cell(found.array, index)]
         found.set_rates(cells, rates)
@@ -206,7 +206,7 @@ class BuiltinControlPlane(ControlPlane):
         cells = slice(None) if index is None else self._cell(found.array, index)
         found.clear_rates(cells)
 
-    def _get_rates(self, meter: int, index: int) -> list[Rate]:
+    def _get_rates(self, meter: int, index: int) -> list[MeterRate]:
         found = self.state.meters[meter]
         return found.get_rates(self._cell(found.array, index))
 

@@ -16,9 +16,9 @@ from typing import Any
 from innet.core.errors import ControlError, InputError, UnknownNameError
 from innet.core.numbers import not_an_int
 from innet.switch import ir
-from innet.switch.control.control_plane import ControlPlane, Entry
+from innet.switch.control.control_plane import ControlPlane, InstalledEntry
 from innet.switch.state.hashes import CrcParameters
-from innet.switch.state.meters import Rate
+from innet.switch.state.meters import MeterRate
 from innet.switch.state.tables import ProfileRef, Target, is_ordered
 
 Words = list[str]
@@ -135,12 +135,12 @@ def _boolean(text: str) -> bool:
     raise ControlError(f"{text!r} is neither true nor false")
 
 
-def _rate(text: str) -> Rate:
+def _rate(text: str) -> MeterRate:
     """A meter's rate, written RATE:BURST."""
     per_microsecond, separator, burst = text.partition(":")
     try:
         if separator:
-            return Rate(float(per_microsecond), int(burst))
+            return MeterRate(float(per_microsecond), int(burst))
     except ValueError:
         pass
     raise ControlError(f"{text!r} is no RATE:BURST, such as 0.5:100, with the rate per microsecond")
@@ -393,7 +393,7 @@ def _describe_action(action: ir.Action) -> str:
     return f"{action.name} [{parameters}]"
 
 
-def _describe(entry: Entry, program: ir.Program) -> str:
+def _describe(entry: InstalledEntry, program: ir.Program) -> str:
     """An entry on one line as for table_add, then a line with its age if it has one."""
     keys = " ".join(_describe_match(match) for match in entry.matches)
     target = _describe_target(entry.action, program)

@@ -27,7 +27,7 @@ from innet.switch.control.values import (
     number,
 )
 from innet.switch.state.hashes import CrcParameters
-from innet.switch.state.meters import Rate
+from innet.switch.state.meters import MeterRate
 from innet.switch.state.profiles import profile_actions
 from innet.switch.state.replication import (
     MAX_GROUP,
@@ -44,7 +44,7 @@ from innet.switch.traffic_manager import QueueState
 QueueSetting = Literal["depth", "rate"]
 
 
-class Entry(Protocol):
+class InstalledEntry(Protocol):
     """An entry of a table, as read by the control plane."""
 
     @property
@@ -144,15 +144,17 @@ class ControlPlane(ABC):
         """The number of entries of a table."""
         return self._count_entries(self._tables.index(table))
 
-    def table_entries(self, table: str) -> Sequence[Entry]:
+    def table_entries(self, table: str) -> Sequence[InstalledEntry]:
         """The entries of a table, by index."""
         return self._entries(self._tables.index(table))
 
-    def table_entry(self, table: str, handle: int) -> Entry:
+    def table_entry(self, table: str, handle: int) -> InstalledEntry:
         """The entry of a handle."""
         return self._entry(self._tables.index(table), handle)
 
-    def table_find(self, table: str, keys: Sequence[Key], priority: int | None = None) -> Entry:
+    def table_find(
+        self, table: str, keys: Sequence[Key], priority: int | None = None
+    ) -> InstalledEntry:
         """The entry that was added with these keys."""
         index = self._tables.index(table)
         target = self.program.tables[index]
@@ -422,7 +424,7 @@ class ControlPlane(ABC):
         """Set all cells to 0."""
         self._reset_counter(self._counters.index(name))
 
-    def meter_set_rates(self, name: str, index: int, rates: Sequence[Rate]) -> None:
+    def meter_set_rates(self, name: str, index: int, rates: Sequence[MeterRate]) -> None:
         """Set the rates of a cell, in ascending order, and fill its buckets.
 
         Rates are in packets or bytes per microsecond, bursts in packets or bytes.
@@ -432,13 +434,13 @@ class ControlPlane(ABC):
         check_rates(self.program.meters[meter], rates)
         self._set_rates(meter, cell, rates)
 
-    def meter_array_set_rates(self, name: str, rates: Sequence[Rate]) -> None:
+    def meter_array_set_rates(self, name: str, rates: Sequence[MeterRate]) -> None:
         """Set the same rates for all cells (see ``meter_set_rates``)."""
         meter = self._meters.index(name)
         check_rates(self.program.meters[meter], rates)
         self._set_rates(meter, None, rates)
 
-    def meter_get_rates(self, name: str, index: int) -> list[Rate]:
+    def meter_get_rates(self, name: str, index: int) -> list[MeterRate]:
         """The rates of a cell in ascending order; none if none were set."""
         meter = self._meters.index(name)
         return self._get_rates(meter, _cell(self.program.meters[meter], index))
@@ -623,11 +625,13 @@ class ControlPlane(ABC):
     @abstractmethod
     def _count_entries(self, table: int) -> int: ...
     @abstractmethod
-    def _entries(self, table: int) -> Sequence[Entry]: ...
+    def _entries(self, table: int) -> Sequence[InstalledEntry]: ...
     @abstractmethod
-    def _entry(self, table: int, handle: int) -> Entry: ...
+    def _entry(self, table: int, handle: int) -> InstalledEntry: ...
     @abstractmethod
-    def _find_entry(self, table: int, matches: Sequence[ir.Match], priority: int) -> Entry: ...
+    def _find_entry(
+        self, table: int, matches: Sequence[ir.Match], priority: int
+    ) -> InstalledEntry: ...
     @abstractmethod
     def _default(self, table: int) -> Target | None: ...
 
@@ -669,9 +673,9 @@ class ControlPlane(ABC):
     @abstractmethod
     def _reset_counter(self, counter: int) -> None: ...
     @abstractmethod
-    def _set_rates(self, meter: int, index: int | None, rates: Sequence[Rate]) -> None: ...
+    def _set_rates(self, meter: int, index: int | None, rates: Sequence[MeterRate]) -> None: ...
     @abstractmethod
-    def _get_rates(self, meter: int, index: int) -> list[Rate]: ...
+    def _get_rates(self, meter: int, index: int) -> list[MeterRate]: ...
 
     @abstractmethod
     def _create_multicast_group(self, group: int) -> None: ...

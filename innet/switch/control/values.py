@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from innet.core.errors import ControlError, UnknownNameError
 from innet.core.numbers import not_an_int, require_int
 from innet.switch import ir
-from innet.switch.state.meters import MAX_TOKENS, Rate
+from innet.switch.state.meters import MAX_TOKENS, MeterRate
 
 Key = int | str | tuple[int, int] | ir.Match | None
 """One field of a match: an integer (all its bits must be equal), (value, prefix length) for lpm,
@@ -142,7 +142,7 @@ def distinct(values: Iterable[object], last: int, what: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def check_rates(array: ir.MeterArray, rates: Sequence[Rate]) -> None:
+def check_rates(array: ir.MeterArray, rates: Sequence[MeterRate]) -> None:
     """Raise ControlError unless these are valid rates for a cell of ``array``."""
     if len(rates) != array.rates:
         raise ControlError(f"meter {array.name} has {array.rates} rates, not {len(rates)}")

@@ -1,7 +1,7 @@
 """Expressions and primitives of BMv2 JSON, for actions, parser states and deparsers.
 
 The JSON does not state whether an operand is an integer, a boolean, a header or a stack, and ``==``
-differs for each. ``Expressions.build`` returns a node whose class tells the kind.
+differs for each. ``ExpressionLoader.build`` returns a node whose class tells the kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from innet.switch import ir
-from innet.switch.frontend.json_tree import Names, Tree, source_of
+from innet.switch.frontend.json_tree import JsonTree, ProgramNames, source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,50 +28,50 @@ _COMPARISONS = {operator.value: operator for operator in ir.Comparison}
 
 
 @dataclass(frozen=True, slots=True)
-class Expressions:
+class ExpressionLoader:
     """Builds expressions. ``parameters`` is the number of parameters of the enclosing action."""
 
-    names: Names
+    names: ProgramNames
     parameters: int = 0
 
-    def data(self, tree: Tree) -> ir.DataExpression:
+    def data(self, tree: JsonTree) -> ir.DataExpression:
         """An integer."""
         node = self.build(tree)
         if isinstance(node, ir.DataExpression):
             return node
         raise tree.wrong("an expression with an integer value")
 
-    def boolean(self, tree: Tree) -> ir.BoolExpression:
+    def boolean(self, tree: JsonTree) -> ir.BoolExpression:
         node = self.build(tree)
         if isinstance(node, ir.BoolExpression):
             return node
         raise tree.wrong("an expression with a boolean value")
 
-    def header(self, tree: Tree) -> ir.HeaderExpression:
+    def header(self, tree: JsonTree) -> ir.HeaderExpression:
         node = self.build(tree)
         if isinstance(node, ir.HeaderExpression):
             return node
         raise tree.wrong("a header")
 
-    def union(self, tree: Tree) -> ir.UnionExpression:
+    def union(self, tree: JsonTree) -> ir.UnionExpression:
         node = self.build(tree)
         if isinstance(node, ir.UnionExpression):
             return node
         raise tree.wrong("a header union")
 
-    def stack(self, tree: Tree, of_unions: bool = False) -> int:
+    def stack(self, tree: JsonTree, of_unions: bool = False) -> int:
         node = self.build(tree)
         if isinstance(node, StackName) and node.of_unions is of_unions:
             return node.index
         raise tree.wrong("a header union stack" if of_unions else "a header stack")
 
-    def any_stack(self, tree: Tree) -> StackName:
+    def any_stack(self, tree: JsonTree) -> StackName:
         node = self.build(tree)
         if isinstance(node, StackName):
             return node
         raise tree.wrong("a header stack or a header union stack")
 
-    def lvalue(self, tree: Tree) -> ir.LValue:
+    def lvalue(self, tree: JsonTree) -> ir.LValue:
         """A target that can be written."""
         node = self.build(tree)
         if isinstance(node, ir.FieldRef) and node.field == ir.VALID:
@@ -80,7 +80,7 @@ class Expressions:
             return node
         raise tree.wrong("a field, to write to")
 
-    def build(self, tree: Tree) -> Node:  # noqa: PLR0911 - one return per kind of value
+    def build(self, tree: JsonTree) -> Node:  # noqa: PLR0911 - one return per kind of value
         """The node for the type-value object ``tree``."""
         kind, value = tree["type"].string(), tree["value"]
         names = self.names
@@ -111,13 +111,13 @@ class Expressions:
                 return self.build(value) if value.find("op") is None else self._operation(value)
         raise tree["type"].wrong("a type of value known in expressions")
 
-    def _local(self, value: Tree) -> ir.Local:
+    def _local(self, value: JsonTree) -> ir.Local:
         index = value.integer(least=0)
         if index >= self.parameters:
             raise value.wrong(f"the position of one of the action's {self.parameters} parameters")
         return ir.Local(index)
 
-    def _operation(self, tree: Tree) -> Node:
+    def _operation(self, tree: JsonTree) -> Node:
         name = tree["op"].string()
         if name in ("==", "!="):
             return self._equality(tree, _COMPARISONS[name])
@@ -130,7 +130,7 @@ class Expressions:
             return ir.Binary(_DATA_OPERATORS[name], left, self.data(tree["right"]))
         return self._other_operation(tree, name)
 
-    def _equality(self, tree: Tree, operator: ir.Comparison) -> ir.BoolExpression:
+    def _equality(self, tree: JsonTree, operator: ir.Comparison) -> ir.BoolExpression:
         left = self.build(tree["left"])
         if isinstance(left, ir.DataExpression):
             return ir.Compare(operator, left, self.data(tree["right"]))
@@ -142,7 +142,7 @@ class Expressions:
             return ir.UnionCompare(operator, left, self.union(tree["right"]))
         raise tree["left"].wrong("something that can be compared")
 
-    def _other_operation(self, tree: Tree, name: str) -> Node:
+    def _other_operation(self, tree: JsonTree, name: str) -> Node:
         if name in ("and", "or"):
             left, right = self.boolean(tree["left"]), self.boolean(tree["right"])
             return ir.Logical(ir.Connective(name), left, right)
@@ -153,7 +153,7 @@ class Expressions:
             return ir.StackSize(stack) if name == "size_stack" else ir.StackLastIndex(stack)
         return self._unary(tree, name) or self._part(tree, name)
 
-    def _unary(self, tree: Tree, name: str) -> Node | None:  # noqa: PLR0911 - one per operation
+    def _unary(self, tree: JsonTree, name: str) -> Node | None:  # noqa: PLR0911 - one per operation
         match name:
             case "not":
                 return ir.Not(self.boolean(tree["right"]))
@@ -169,7 +169,7 @@ class Expressions:
                 return ir.UnionValid(self.union(tree["right"]))
         return None
 
-    def _part(self, tree: Tree, name: str) -> Node:
+    def _part(self, tree: JsonTree, name: str) -> Node:
         """A part of a header, union or stack that is found at run time."""
         match name:
             case "access_field":
@@ -183,7 +183,7 @@ class Expressions:
                 return ir.UnionStackElement(stack, self.data(tree["right"]))
         raise tree["op"].wrong("an operation that BMv2 has")
 
-    def _choice(self, tree: Tree) -> ir.Choice | ir.BoolChoice | ir.HeaderChoice:
+    def _choice(self, tree: JsonTree) -> ir.Choice | ir.BoolChoice | ir.HeaderChoice:
         condition = self.boolean(tree["cond"])
         left = self.build(tree["left"])
         if isinstance(left, ir.DataExpression):
@@ -194,7 +194,7 @@ class Expressions:
             return ir.HeaderChoice(condition, left, self.header(tree["right"]))
         raise tree["left"].wrong("an integer, a boolean or a header to choose")
 
-    def _access_field(self, tree: Tree) -> ir.HeaderField | ir.FieldRef:
+    def _access_field(self, tree: JsonTree) -> ir.HeaderField | ir.FieldRef:
         header = self.header(tree["left"])
         index = tree["right"].integer(least=0)
         fields = self.names.types[self.type_of(header)].fields
@@ -227,27 +227,27 @@ class Expressions:
 
 # ------------------------------------------------------------------ primitives
 
-Arguments = list[Tree]
+Arguments = list[JsonTree]
 
 
 @dataclass(frozen=True, slots=True)
 class Primitives:
     """Builds primitives. ``parameters`` is the number of parameters of their action."""
 
-    names: Names
+    names: ProgramNames
     standard: ir.StandardMetadata
     parameters: int = 0
 
-    def build(self, tree: Tree) -> ir.Primitive:
+    def build(self, tree: JsonTree) -> ir.Primitive:
         """The primitive call ``tree``, an ExternCall if v1model does not have the primitive."""
         name = tree["op"].string()
         if name not in _BUILDERS:
             return ir.ExternCall(name)
         count, builder = _BUILDERS[name]
         arguments = list(tree["parameters"].exactly(count))
-        return builder(self, Expressions(self.names, self.parameters), arguments)
+        return builder(self, ExpressionLoader(self.names, self.parameters), arguments)
 
-    def all(self, trees: Tree) -> tuple[ir.Primitive, ...]:
+    def all(self, trees: JsonTree) -> tuple[ir.Primitive, ...]:
         """All calls of an array. Jumps must stay inside."""
         primitives = [self.build(tree) for tree in trees]
         for position, tree in enumerate(trees):
@@ -259,10 +259,10 @@ class Primitives:
         return tuple(primitives)
 
 
-Builder = Callable[[Primitives, Expressions, Arguments], ir.Primitive]
+Builder = Callable[[Primitives, ExpressionLoader, Arguments], ir.Primitive]
 
 
-def _assign_variable(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _assign_variable(_: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     target, source = make.lvalue(args[0]), make.lvalue(args[1])
     for field, tree in ((target, args[0]), (source, args[1])):
         if not isinstance(field, ir.FieldRef | ir.HeaderField):
@@ -272,38 +272,38 @@ def _assign_variable(_: Primitives, make: Expressions, args: Arguments) -> ir.Pr
     return ir.AssignVariable(target, source)
 
 
-def _assign_header(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _assign_header(_: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     target, source = make.header(args[0]), make.header(args[1])
     if make.type_of(target) != make.type_of(source):
         raise args[1].wrong("a header of the type of the header that it is assigned to")
     return ir.AssignHeader(target, source)
 
 
-def _push(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _push(_: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     stack = make.any_stack(args[0])
     return ir.Push(stack.index, make.data(args[1]), stack.of_unions)
 
 
-def _pop(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _pop(_: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     stack = make.any_stack(args[0])
     return ir.Pop(stack.index, make.data(args[1]), stack.of_unions)
 
 
-def _position(make: Expressions, tree: Tree) -> int:
+def _position(make: ExpressionLoader, tree: JsonTree) -> int:
     target = make.data(tree)
     if not isinstance(target, ir.Const):
         raise tree.wrong("a constant position to jump to")
     return target.value
 
 
-def _log_message(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _log_message(_: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     listed = args[1]["value"]
     # p4c writes an empty object for an empty list.
     values = () if listed.value == {} else tuple(make.data(value) for value in listed)
     return ir.LogMessage(args[0]["value"].string(), values)
 
 
-def _mark_to_drop(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _mark_to_drop(build: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     header = make.header(args[0])
     names = [field.name for field in build.names.types[make.type_of(header)].fields]
     if not isinstance(header, ir.HeaderRef) or "egress_spec" not in names:
@@ -315,26 +315,26 @@ def _mark_to_drop(build: Primitives, make: Expressions, args: Arguments) -> ir.P
     )
 
 
-def _drop(build: Primitives, _: Expressions, __: Arguments) -> ir.Primitive:
+def _drop(build: Primitives, _: ExpressionLoader, __: Arguments) -> ir.Primitive:
     return ir.MarkToDrop(build.standard.egress_spec, build.standard.mcast_grp)
 
 
-def _execute_meter(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _execute_meter(build: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     meter = build.names.meters.of(args[0]["value"])
     return ir.ExecuteMeter(meter, make.data(args[1]), make.lvalue(args[2]))
 
 
-def _register_read(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _register_read(build: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     register = build.names.registers.of(args[1]["value"])
     return ir.RegisterRead(make.lvalue(args[0]), register, make.data(args[2]))
 
 
-def _register_write(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _register_write(build: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     register = build.names.registers.of(args[0]["value"])
     return ir.RegisterWrite(register, make.data(args[1]), make.data(args[2]))
 
 
-def _hash(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+def _hash(build: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
     calculation = build.names.calculations.of(args[2]["value"])
     return ir.Hash(make.lvalue(args[0]), make.data(args[1]), calculation, make.data(args[3]))
 
@@ -342,7 +342,7 @@ def _hash(build: Primitives, make: Expressions, args: Arguments) -> ir.Primitive
 def _compute(operator: ir.DataOperator) -> tuple[int, Builder]:
     """P4_14: target = left operator right."""
 
-    def build(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+    def build(_: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
         value = ir.Binary(operator, make.data(args[1]), make.data(args[2]))
         return ir.Assign(make.lvalue(args[0]), value)
 
@@ -352,7 +352,7 @@ def _compute(operator: ir.DataOperator) -> tuple[int, Builder]:
 def _change(operator: ir.DataOperator) -> tuple[int, Builder]:
     """P4_14: target = target operator value."""
 
-    def build(_: Primitives, make: Expressions, args: Arguments) -> ir.Primitive:
+    def build(_: Primitives, make: ExpressionLoader, args: Arguments) -> ir.Primitive:
         target = make.lvalue(args[0])
         return ir.Assign(target, ir.Binary(operator, target, make.data(args[1])))
 

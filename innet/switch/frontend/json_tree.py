@@ -28,7 +28,7 @@ _ORDINARY_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class JsonTree:
     """``value`` at ``path`` of a document; ``path`` is empty at the root.
 
     Every accessor raises ProgramError if the value is something else. The message has the path and
@@ -46,7 +46,7 @@ class Tree:
             shown = shown[:57] + "..."
         return ProgramError(f"{self.path or 'the document'}: expected {expected}, found {shown}")
 
-    def __getitem__(self, key: str | int) -> Tree:
+    def __getitem__(self, key: str | int) -> JsonTree:
         """The member or element ``key``, which must be there (it may be null)."""
         if isinstance(key, int):
             if not isinstance(self.value, list) or key >= len(self.value):
@@ -58,7 +58,7 @@ class Tree:
             raise ProgramError(f"{self.path or 'the document'}: expected a member {key!r}")
         return self._member(self.value[key], f"{self.path}.{key}" if self.path else key)
 
-    def _member(self, value: Any, path: str) -> Tree:
+    def _member(self, value: Any, path: str) -> JsonTree:
         if self.depth >= _ORDINARY_DEPTH:
             allow_nesting()
         if self.depth == MAX_DEPTH:
@@ -66,15 +66,15 @@ class Tree:
                 f"{path[:100]}...: nested deeper than {MAX_DEPTH} levels, which simple_switch "
                 "does not load either"
             )
-        return Tree(value, path, self.depth + 1)
+        return JsonTree(value, path, self.depth + 1)
 
-    def find(self, key: str) -> Tree | None:
+    def find(self, key: str) -> JsonTree | None:
         """The member ``key``, None when it is absent or null."""
         if not isinstance(self.value, dict):
             raise self.wrong("an object")
         return self[key] if self.value.get(key) is not None else None
 
-    def __iter__(self) -> Iterator[Tree]:
+    def __iter__(self) -> Iterator[JsonTree]:
         """The elements of an array."""
         if not isinstance(self.value, list):
             raise self.wrong("an array")
@@ -85,16 +85,16 @@ class Tree:
             raise self.wrong("an array")
         return len(self.value)
 
-    def array(self, key: str) -> Tree:
+    def array(self, key: str) -> JsonTree:
         """The member ``key``; an empty array if it is absent, as in BMv2."""
         found = self.find(key)
-        return Tree([], f"{self.path}.{key}", self.depth + 1) if found is None else found
+        return JsonTree([], f"{self.path}.{key}", self.depth + 1) if found is None else found
 
-    def each(self, key: str) -> Iterator[Tree]:
+    def each(self, key: str) -> Iterator[JsonTree]:
         """The elements of the array at ``key``; empty if it is absent."""
         return iter(self.array(key))
 
-    def exactly(self, count: int) -> Tree:
+    def exactly(self, count: int) -> JsonTree:
         """Itself, if it is an array of ``count`` elements."""
         if not isinstance(self.value, list) or len(self.value) != count:
             raise self.wrong(f"an array of {count} elements")
@@ -172,7 +172,7 @@ class Index:
     by_name: dict[str, int] = field(default_factory=dict)
     by_id: dict[int, int] = field(default_factory=dict)
 
-    def add(self, entry: Tree) -> int:
+    def add(self, entry: JsonTree) -> int:
         """Add the object at ``entry``, which has a name and usually an id; its number."""
         number = self.add_named(entry["name"])
         identity = entry.find("id")
@@ -180,32 +180,32 @@ class Index:
             self._add_id(identity, number)
         return number
 
-    def add_named(self, name: Tree) -> int:
+    def add_named(self, name: JsonTree) -> int:
         """Add the object with the name at ``name`` and no id; its number."""
         if name.string() in self.by_name:
             raise ProgramError(f"{name.path}: a second {self.kind} named {name.value!r}")
         self.by_name[name.string()] = len(self.by_name)
         return len(self.by_name) - 1
 
-    def add_all(self, entries: Iterable[Tree]) -> None:
+    def add_all(self, entries: Iterable[JsonTree]) -> None:
         for entry in entries:
             self.add(entry)
 
-    def _add_id(self, identity: Tree, number: int) -> None:
+    def _add_id(self, identity: JsonTree, number: int) -> None:
         if identity.integer() in self.by_id:
             raise ProgramError(f"{identity.path}: a second {self.kind} with id {identity.value}")
         self.by_id[identity.integer()] = number
 
-    def of(self, reference: Tree) -> int:
+    def of(self, reference: JsonTree) -> int:
         """The number of the object whose name is at ``reference``."""
         return self.named(reference.string(), reference)
 
-    def named(self, name: str, where: Tree) -> int:
+    def named(self, name: str, where: JsonTree) -> int:
         if name not in self.by_name:
             raise unknown_name(self.kind, name, self.by_name, where)
         return self.by_name[name]
 
-    def of_id(self, reference: Tree) -> int:
+    def of_id(self, reference: JsonTree) -> int:
         """The number of the object whose id is at ``reference``."""
         number = self.by_id.get(reference.integer())
         if number is None:
@@ -213,7 +213,7 @@ class Index:
         return number
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], where: Tree) -> ProgramError:
+def unknown_name(kind: str, name: str, known: Iterable[str], where: JsonTree) -> ProgramError:
     """The error for an unknown name."""
     return ProgramError(f"{where.path}: {UnknownNameError(kind, name, known)}")
 
@@ -223,7 +223,7 @@ def _index(kind: str) -> Index:
 
 
 @dataclass(slots=True)
-class Names:
+class ProgramNames:
     """All name spaces of a program, filled while it is loaded."""
 
     header_types: Index = field(default_factory=lambda: _index("header type"))
@@ -241,7 +241,7 @@ class Names:
     action_calls: Index = field(default_factory=lambda: _index("action call"))
     action_profiles: Index = field(default_factory=lambda: _index("action profile"))
     types: tuple[ir.HeaderType, ...] = ()
-    lengths: Mapping[int, Tree] = field(default_factory=dict)  # of types that state their own
+    lengths: Mapping[int, JsonTree] = field(default_factory=dict)  # of types that state their own
     instances: tuple[ir.Header, ...] = ()
     all_stacks: tuple[ir.Stack, ...] = ()
     all_unions: tuple[ir.Union, ...] = ()
@@ -249,7 +249,7 @@ class Names:
     aliases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     _positions: dict[int, dict[str, int]] = field(default_factory=dict)
 
-    def field_of(self, type_index: int, name: Tree) -> int:
+    def field_of(self, type_index: int, name: JsonTree) -> int:
         """The index of the field named at ``name`` in a header type."""
         header_type = self.types[type_index]
         if type_index not in self._positions:
@@ -260,7 +260,7 @@ class Names:
             raise unknown_name(f"field of {header_type.name}", name.string(), list(known), name)
         return known[name.string()]
 
-    def field(self, reference: Tree) -> ir.FieldRef:
+    def field(self, reference: JsonTree) -> ir.FieldRef:
         """The field named by a pair [header, field]; ``$valid$`` is the hidden validity bit.
 
         p4c writes an expression instead for a stack element whose index is known at run time only.
@@ -282,13 +282,13 @@ class Names:
             return ir.FieldRef(header, ir.VALID)
         return ir.FieldRef(header, self.field_of(self.instances[header].type, reference[1]))
 
-    def stack_field(self, reference: Tree) -> ir.StackLastField:
+    def stack_field(self, reference: JsonTree) -> ir.StackLastField:
         """The field named by a pair [stack, field]."""
         reference.exactly(2)
         stack = self.stacks.of(reference[0])
         return ir.StackLastField(stack, self.field_of(self.all_stacks[stack].type, reference[1]))
 
-    def union_stack_member(self, stack: Tree, member: Tree) -> tuple[int, int]:
+    def union_stack_member(self, stack: JsonTree, member: JsonTree) -> tuple[int, int]:
         """(union stack, position) of a member named in the type of a union stack's elements."""
         union_stack = self.union_stacks.of(stack)
         union = self.all_unions[self.all_union_stacks[union_stack].unions[0]]

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 from innet.core.errors import InputError, ProgramError
 from innet.core.recursion import allow_nesting
 from innet.switch import ir
-from innet.switch.frontend.expressions import Expressions, Primitives
-from innet.switch.frontend.json_tree import MAX_WIDTH, Index, Names, Tree
+from innet.switch.frontend.expressions import ExpressionLoader, Primitives
+from innet.switch.frontend.json_tree import MAX_WIDTH, Index, JsonTree, ProgramNames
 from innet.switch.frontend.parser import (
     constant,
     load_calculations,
@@ -94,7 +94,7 @@ def _once(text: bytes, parse: Callable[[bytes], Any]) -> ir.Program:
 def _from_document(document: Any) -> ir.Program:
     try:
         with _no_collection():
-            return _nested(lambda: _load(Tree(document)))
+            return _nested(lambda: _load(JsonTree(document)))
     except RecursionError:
         raise ProgramError("the program's parts are nested too deeply to be read") from None
 
@@ -162,9 +162,9 @@ def _parse(path: Path, text: bytes) -> Any:
         raise ProgramError(f"{path}: no JSON, so no compiled P4 program: {error}") from error
 
 
-def _load(root: Tree) -> ir.Program:
+def _load(root: JsonTree) -> ir.Program:
     version = _version(root)
-    names = Names()
+    names = ProgramNames()
     load_headers(root, names)
     standard = load_standard_metadata(root, names)
     names.value_sets.add_all(root.each("parse_vsets"))
@@ -229,7 +229,7 @@ def _load(root: Tree) -> ir.Program:
     )
 
 
-def _version(root: Tree) -> tuple[int, ...]:
+def _version(root: JsonTree) -> tuple[int, ...]:
     """The version that the document states, () if it states none, as before 2.0."""
     parts = ("headers", "parsers", "pipelines")
     meta = root.find("__meta__") if isinstance(root.value, Mapping) else None
@@ -269,7 +269,7 @@ def without_source(value: Any) -> Any:
     return value
 
 
-def _actions(root: Tree, primitives: Primitives) -> tuple[tuple[ir.Action, ...], Index]:
+def _actions(root: JsonTree, primitives: Primitives) -> tuple[tuple[ir.Action, ...], Index]:
     """The actions, and an index by their ids. Several actions may have one name."""
     ids = Index("action")
     actions = []
@@ -310,7 +310,7 @@ def _with_negative(
     )
 
 
-def _field_lists(root: Tree, names: Names) -> tuple[ir.FieldList, ...]:
+def _field_lists(root: JsonTree, names: ProgramNames) -> tuple[ir.FieldList, ...]:
     lists = []
     for tree in root.each("field_lists"):
         elements: list[ir.FieldRef | ir.CalculationConstant] = []
@@ -323,8 +323,8 @@ def _field_lists(root: Tree, names: Names) -> tuple[ir.FieldList, ...]:
     return tuple(lists)
 
 
-def _learn_lists(root: Tree, names: Names) -> tuple[ir.LearnList, ...]:
-    make = Expressions(names)
+def _learn_lists(root: JsonTree, names: ProgramNames) -> tuple[ir.LearnList, ...]:
+    make = ExpressionLoader(names)
     lists = []
     for tree in root.each("learn_lists"):
         elements = []
@@ -337,7 +337,7 @@ def _learn_lists(root: Tree, names: Names) -> tuple[ir.LearnList, ...]:
     return tuple(lists)
 
 
-def _counter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.CounterArray:
+def _counter(tree: JsonTree, names: ProgramNames, tables: tuple[ir.Table, ...]) -> ir.CounterArray:
     name = tree["name"].string()
     if not tree.flag("is_direct", default=False):
         return ir.CounterArray(name, tree["size"].size(), None)
@@ -370,7 +370,7 @@ def _require_profiles(tables: tuple[ir.Table, ...], profiles: tuple[ir.ActionPro
                 raise ProgramError(f"{where} its profile {profile.name} has no selector")
 
 
-def _meter(tree: Tree, names: Names, tables: tuple[ir.Table, ...]) -> ir.MeterArray:
+def _meter(tree: JsonTree, names: ProgramNames, tables: tuple[ir.Table, ...]) -> ir.MeterArray:
     kind = tree["type"].string()
     if kind not in ("packets", "bytes"):
         raise tree["type"].wrong("'packets' or 'bytes'")
@@ -407,7 +407,7 @@ _CORE_ERRORS = (
 )
 
 
-def load_headers(root: Tree, names: Names) -> None:
+def load_headers(root: JsonTree, names: ProgramNames) -> None:
     """Fill the tuples of ``names`` that describe headers."""
     types = list(root["header_types"])
     names.header_types.add_all(types)
@@ -439,7 +439,7 @@ def load_headers(root: Tree, names: Names) -> None:
     }
 
 
-def _header_type(tree: Tree) -> ir.HeaderType:
+def _header_type(tree: JsonTree) -> ir.HeaderType:
     max_bytes = tree.find("max_length")
     stated = 0 if max_bytes is None else max_bytes.integer(0, MAX_WIDTH // 8)
     limit = stated or _LONGEST_PACKET
@@ -462,7 +462,7 @@ def _header_type(tree: Tree) -> ir.HeaderType:
     return ir.HeaderType(tree["name"].string(), tuple(members), fixed, bytes_)
 
 
-def _stack(tree: Tree, names: Names) -> ir.Stack:
+def _stack(tree: JsonTree, names: ProgramNames) -> ir.Stack:
     return ir.Stack(
         tree["name"].string(),
         names.header_types.of(tree["header_type"]),
@@ -470,14 +470,14 @@ def _stack(tree: Tree, names: Names) -> ir.Stack:
     )
 
 
-def _some(tree: Tree) -> Tree:
+def _some(tree: JsonTree) -> JsonTree:
     """An array that is not empty."""
     if not len(tree):
         raise tree.wrong("at least one element")
     return tree
 
 
-def _union(tree: Tree, names: Names, members: Mapping[str, tuple[str, ...]]) -> ir.Union:
+def _union(tree: JsonTree, names: ProgramNames, members: Mapping[str, tuple[str, ...]]) -> ir.Union:
     kind = tree["union_type"].string()
     if kind not in members:
         raise tree["union_type"].wrong("the name of a header union type")
@@ -487,7 +487,7 @@ def _union(tree: Tree, names: Names, members: Mapping[str, tuple[str, ...]]) -> 
     return ir.Union(tree["name"].string(), kind, members[kind], headers)
 
 
-def _instances(root: Tree, names: Names) -> tuple[ir.Header, ...]:
+def _instances(root: JsonTree, names: ProgramNames) -> tuple[ir.Header, ...]:
     stacks = {h: (i, k) for i, s in enumerate(names.all_stacks) for k, h in enumerate(s.headers)}
     unions = {h: (i, k) for i, u in enumerate(names.all_unions) for k, h in enumerate(u.headers)}
     instances = []
@@ -523,7 +523,7 @@ _INTRINSIC = (
 _REQUIRED = ("ingress_port", "egress_spec", "egress_port", "packet_length", "instance_type")
 
 
-def load_standard_metadata(root: Tree, names: Names) -> ir.StandardMetadata:
+def load_standard_metadata(root: JsonTree, names: ProgramNames) -> ir.StandardMetadata:
     """The fields that simple_switch reads and writes; ProgramError if a required one is absent."""
     found: dict[str, ir.FieldRef | None] = {}
     for member in fields(ir.StandardMetadata):
@@ -546,7 +546,7 @@ def load_standard_metadata(root: Tree, names: Names) -> ir.StandardMetadata:
     return ir.StandardMetadata(**found)  # type: ignore[arg-type] # the required ones were checked
 
 
-def _field(names: Names, header: str, name: str) -> ir.FieldRef | None:
+def _field(names: ProgramNames, header: str, name: str) -> ir.FieldRef | None:
     index = names.headers.by_name.get(header)
     if index is None:
         return None
@@ -555,7 +555,7 @@ def _field(names: Names, header: str, name: str) -> ir.FieldRef | None:
     return None if position is None else ir.FieldRef(index, position)
 
 
-def load_errors(root: Tree) -> dict[str, int]:
+def load_errors(root: JsonTree) -> dict[str, int]:
     """Error codes by name. Core library errors that the JSON leaves out follow the greatest code,
     in the library's order.
     """

@@ -6,12 +6,12 @@ import itertools
 
 from innet.core.errors import UnsupportedError
 from innet.switch import ir
-from innet.switch.frontend.expressions import Expressions, Primitives
-from innet.switch.frontend.json_tree import Names, Tree, unknown_name
+from innet.switch.frontend.expressions import ExpressionLoader, Primitives
+from innet.switch.frontend.json_tree import JsonTree, ProgramNames, unknown_name
 from innet.switch.ir.tree import rebuild, walk
 
 
-def named(root: Tree, section: str, name: str) -> Tree:
+def named(root: JsonTree, section: str, name: str) -> JsonTree:
     """The object called ``name`` in an array. simple_switch looks these up by name."""
     for tree in root[section]:
         if tree["name"].string() == name:
@@ -20,7 +20,7 @@ def named(root: Tree, section: str, name: str) -> Tree:
     raise unknown_name(section.removesuffix("s"), name, known, root[section])
 
 
-def load_parser(root: Tree, names: Names, primitives: Primitives) -> ir.Parser:
+def load_parser(root: JsonTree, names: ProgramNames, primitives: Primitives) -> ir.Parser:
     """The parser called ``parser``, the one that simple_switch runs."""
     tree = named(root, "parsers", "parser")
     states = [state["name"].string() for state in tree["parse_states"]]
@@ -32,7 +32,7 @@ def load_parser(root: Tree, names: Names, primitives: Primitives) -> ir.Parser:
     )
 
 
-def load_deparser(root: Tree, names: Names, primitives: Primitives) -> ir.Deparser:
+def load_deparser(root: JsonTree, names: ProgramNames, primitives: Primitives) -> ir.Deparser:
     """The deparser called ``deparser``, the one that simple_switch runs."""
     tree = named(root, "deparsers", "deparser")
     calls = tree.find("primitives")
@@ -46,13 +46,13 @@ def load_deparser(root: Tree, names: Names, primitives: Primitives) -> ir.Depars
 class _ParserLoader:
     """Builds parse states; ``states`` are the names, in order."""
 
-    def __init__(self, names: Names, primitives: Primitives, states: list[str]) -> None:
+    def __init__(self, names: ProgramNames, primitives: Primitives, states: list[str]) -> None:
         self.names = names
         self.primitives = primitives
-        self.expressions = Expressions(names)
+        self.expressions = ExpressionLoader(names)
         self.states = states
 
-    def next(self, tree: Tree, key: str) -> int | None:
+    def next(self, tree: JsonTree, key: str) -> int | None:
         """The state that member ``key`` names; None (accept) for null."""
         found = tree.find(key)
         if found is None:
@@ -61,7 +61,7 @@ class _ParserLoader:
             raise unknown_name("parse state", found.string(), self.states, found)
         return self.states.index(found.string())
 
-    def state(self, tree: Tree) -> ir.ParserState:
+    def state(self, tree: JsonTree) -> ir.ParserState:
         key = tuple(self.key_part(part) for part in tree.each("transition_key"))
         transitions: list[ir.Transition] = []
         default = None
@@ -81,7 +81,7 @@ class _ParserLoader:
             default,
         )
 
-    def operations(self, tree: Tree) -> tuple[ir.ParserOperation, ...]:
+    def operations(self, tree: JsonTree) -> tuple[ir.ParserOperation, ...]:
         """What one operation of the document becomes."""
         name, parameters = tree["op"].string(), tree["parameters"]
         if name == "extract":
@@ -90,7 +90,7 @@ class _ParserLoader:
             return self.extract(parameters.exactly(2), self.expressions.data(parameters[1]))
         return (self.operation(tree, name, parameters),)
 
-    def operation(self, tree: Tree, name: str, parameters: Tree) -> ir.ParserOperation:
+    def operation(self, tree: JsonTree, name: str, parameters: JsonTree) -> ir.ParserOperation:
         make = self.expressions
         match name:
             case "set":
@@ -106,13 +106,13 @@ class _ParserLoader:
             return ir.Advance(ir.Const(8 * parameters.exactly(1)[0].integer(least=0)))
         raise tree["op"].wrong("an operation that BMv2's parser has")
 
-    def error(self, tree: Tree) -> ir.DataExpression:
+    def error(self, tree: JsonTree) -> ir.DataExpression:
         if isinstance(tree.value, int):
             return ir.Const(tree.integer())
         return self.expressions.data(tree)
 
     def extract(
-        self, parameters: Tree, length: ir.DataExpression | None
+        self, parameters: JsonTree, length: ir.DataExpression | None
     ) -> tuple[ir.ParserOperation, ...]:
         kind, value = parameters[0]["type"].string(), parameters[0]["value"]
         target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext
@@ -138,7 +138,7 @@ class _ParserLoader:
         return (ir.Extract(target, length),)
 
     def extract_stated(
-        self, target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext, kind: int, where: Tree
+        self, target: ir.HeaderRef | ir.StackNext | ir.UnionStackNext, kind: int, where: JsonTree
     ) -> tuple[ir.ParserOperation, ...]:
         """P4_14: the type states the length of its variable field, by the header's own fields.
 
@@ -151,7 +151,7 @@ class _ParserLoader:
             )
         fields = self.names.types[kind].fields
         # "local" numbers the fields of the header itself.
-        own = Expressions(self.names, len(fields)).data(self.names.lengths[kind])
+        own = ExpressionLoader(self.names, len(fields)).data(self.names.lengths[kind])
         used = sorted({node.index for node in walk(own) if isinstance(node, ir.Local)})
         of = {i: ir.FieldRef(target.header, i) for i in used}
         ahead = [
@@ -161,7 +161,7 @@ class _ParserLoader:
         length = rebuild(own, lambda node: of[node.index] if isinstance(node, ir.Local) else node)
         return (*ahead, ir.Extract(target, length))
 
-    def set(self, parameters: Tree) -> ir.ParserOperation:
+    def set(self, parameters: JsonTree) -> ir.ParserOperation:
         target = self.expressions.lvalue(parameters[0])
         if not isinstance(target, ir.FieldRef):
             raise parameters[0].wrong("a field")
@@ -179,11 +179,11 @@ class _ParserLoader:
         header_type = self.names.types[self.names.instances[reference.header].type]
         return reference.field == header_type.variable
 
-    def lookahead(self, value: Tree) -> ir.Lookahead:
+    def lookahead(self, value: JsonTree) -> ir.Lookahead:
         value.exactly(2)
         return ir.Lookahead(value[0].width(least=0), value[1].width())
 
-    def key_part(self, tree: Tree) -> ir.KeyPart:
+    def key_part(self, tree: JsonTree) -> ir.KeyPart:
         kind, value = tree["type"].string(), tree["value"]
         names = self.names
         if kind == "field":
@@ -205,7 +205,7 @@ class _ParserLoader:
             )
         raise tree["type"].wrong("'field', 'stack_field', 'union_stack_field' or 'lookahead'")
 
-    def _union_stack_key(self, value: Tree) -> ir.KeyPart:
+    def _union_stack_key(self, value: JsonTree) -> ir.KeyPart:
         names = self.names
         stack, position = names.union_stack_member(value[0], value[1])
         union = names.all_unions[names.all_union_stacks[stack].unions[0]]
@@ -214,7 +214,7 @@ class _ParserLoader:
         width = names.types[type_index].fields[field].width
         return ir.KeyPart(ir.UnionStackLastField(stack, position, field), width)
 
-    def transition(self, tree: Tree, kind: str, key: tuple[ir.KeyPart, ...]) -> ir.Transition:
+    def transition(self, tree: JsonTree, kind: str, key: tuple[ir.KeyPart, ...]) -> ir.Transition:
         after = self.next(tree, "next_state")
         every = tuple((1 << 8 * _bytes(part.width)) - 1 for part in key)
         mask_tree = tree.find("mask")
@@ -231,7 +231,7 @@ def _bytes(width: int) -> int:
     return (width + 7) // 8
 
 
-def split_key(tree: Tree, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
+def split_key(tree: JsonTree, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
     """The parts of a value or mask. It is the concatenation of the parts, each padded to bytes."""
     number = tree.hexadecimal()
     sizes = [8 * _bytes(part.width) for part in key]
@@ -244,7 +244,7 @@ def split_key(tree: Tree, key: tuple[ir.KeyPart, ...]) -> tuple[int, ...]:
     return tuple(reversed(parts))
 
 
-def load_value_sets(root: Tree) -> tuple[ir.ValueSet, ...]:
+def load_value_sets(root: JsonTree) -> tuple[ir.ValueSet, ...]:
     """All parser value sets."""
     return tuple(
         ir.ValueSet(tree["name"].string(), tree["compressed_bitwidth"].width())
@@ -252,7 +252,7 @@ def load_value_sets(root: Tree) -> tuple[ir.ValueSet, ...]:
     )
 
 
-def load_calculations(root: Tree, names: Names) -> tuple[ir.Calculation, ...]:
+def load_calculations(root: JsonTree, names: ProgramNames) -> tuple[ir.Calculation, ...]:
     """All named calculations, and one for each checksum of type ``ipv4``."""
     named = [
         ir.Calculation(
@@ -266,7 +266,7 @@ def load_calculations(root: Tree, names: Names) -> tuple[ir.Calculation, ...]:
     return (*named, *(_ipv4(tree, names) for tree in ipv4))
 
 
-def _ipv4(tree: Tree, names: Names) -> ir.Calculation:
+def _ipv4(tree: JsonTree, names: ProgramNames) -> ir.Calculation:
     """The checksum of a whole IPv4 header, without the two bytes that hold it."""
     target = names.field(tree["target"])
     fields = names.types[names.instances[target.header].type].fields
@@ -279,7 +279,7 @@ def _ipv4(tree: Tree, names: Names) -> ir.Calculation:
     return ir.Calculation(tree["name"].string(), "csum16", tuple(others))
 
 
-def calculation_inputs(trees: Tree, names: Names) -> tuple[ir.CalculationInput, ...]:
+def calculation_inputs(trees: JsonTree, names: ProgramNames) -> tuple[ir.CalculationInput, ...]:
     """The inputs of a hash. The payload comes last, wherever it is named, as in BMv2."""
     inputs: list[ir.CalculationInput] = []
     payload = False
@@ -298,15 +298,15 @@ def calculation_inputs(trees: Tree, names: Names) -> tuple[ir.CalculationInput, 
     return (*inputs, ir.Payload()) if payload else tuple(inputs)
 
 
-def constant(tree: Tree) -> ir.CalculationConstant:
+def constant(tree: JsonTree) -> ir.CalculationConstant:
     """A constant with its width in bits."""
     width = tree["bitwidth"].width()
     return ir.CalculationConstant(tree["value"].hexadecimal() & ((1 << width) - 1), width)
 
 
-def load_checksums(root: Tree, names: Names) -> tuple[ir.Checksum, ...]:
+def load_checksums(root: JsonTree, names: ProgramNames) -> tuple[ir.Checksum, ...]:
     """All checksums to verify and to update, in the order of the document."""
-    make = Expressions(names)
+    make = ExpressionLoader(names)
     ipv4 = itertools.count(len(names.calculations.by_name))  # after the named ones
     checksums = []
     for tree in root.each("checksums"):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from innet.switch import ir
-from innet.switch.frontend.expressions import Expressions
-from innet.switch.frontend.json_tree import Index, Names, Tree, unknown_name
+from innet.switch.frontend.expressions import ExpressionLoader
+from innet.switch.frontend.json_tree import Index, JsonTree, ProgramNames, unknown_name
 from innet.switch.frontend.parser import calculation_inputs
 
 _MATCH_KINDS = {kind.value: kind for kind in ir.MatchKind}
@@ -18,7 +18,7 @@ class PipelineLoader:
     """
 
     def __init__(
-        self, root: Tree, names: Names, actions: tuple[ir.Action, ...], action_ids: Index
+        self, root: JsonTree, names: ProgramNames, actions: tuple[ir.Action, ...], action_ids: Index
     ) -> None:
         self.names = names
         self.actions = actions
@@ -37,7 +37,7 @@ class PipelineLoader:
             if tree.flag("is_direct", default=False)
         }
 
-    def node(self, tree: Tree | None) -> ir.Node | None:
+    def node(self, tree: JsonTree | None) -> ir.Node | None:
         """The control-flow node named at ``tree``; None is the end of the pipeline."""
         if tree is None:
             return None
@@ -52,7 +52,7 @@ class PipelineLoader:
         known = (*self.names.tables.by_name, *self.names.conditionals.by_name)
         raise unknown_name("table or conditional", name, known, tree)
 
-    def pipeline(self, name: str, root: Tree) -> ir.Pipeline:
+    def pipeline(self, name: str, root: JsonTree) -> ir.Pipeline:
         """The pipeline called ``name``, which simple_switch needs."""
         for tree in self.trees:
             if tree["name"].string() == name:
@@ -61,7 +61,7 @@ class PipelineLoader:
         raise unknown_name("pipeline", name, known, root["pipelines"])
 
     def conditionals(self) -> tuple[ir.Conditional, ...]:
-        make = Expressions(self.names)
+        make = ExpressionLoader(self.names)
         return tuple(
             ir.Conditional(
                 tree["name"].string(),
@@ -93,7 +93,7 @@ class PipelineLoader:
         own = self._with_own_profile()
         return (*listed, *(self._action_profile(t, t["act_prof_name"].string()) for t in own))
 
-    def _with_own_profile(self) -> list[Tree]:
+    def _with_own_profile(self) -> list[JsonTree]:
         """The tables that describe their action profile themselves, as JSON before 2.5 does."""
         tables = [tree for pipeline in self.trees for tree in pipeline.each("tables")]
         return [
@@ -102,7 +102,7 @@ class PipelineLoader:
             if tree.find("action_profile") is None and tree.find("act_prof_name") is not None
         ]
 
-    def _action_profile(self, tree: Tree, name: str) -> ir.ActionProfile:
+    def _action_profile(self, tree: JsonTree, name: str) -> ir.ActionProfile:
         selector = tree.find("selector")
         return ir.ActionProfile(
             name,
@@ -121,7 +121,7 @@ class PipelineLoader:
             self._table(tree) for pipeline in self.trees for tree in pipeline.each("tables")
         )
 
-    def _table(self, tree: Tree) -> ir.Table:
+    def _table(self, tree: JsonTree) -> ir.Table:
         name = tree["name"].string()
         kind = tree["type"].string()
         if kind not in _TABLE_KINDS:
@@ -164,17 +164,17 @@ class PipelineLoader:
             action_profile=None if profile is None else self.names.action_profiles.of(profile),
         )
 
-    def _match_kind(self, tree: Tree) -> ir.MatchKind:
+    def _match_kind(self, tree: JsonTree) -> ir.MatchKind:
         kind = tree["match_type"].string()
         if kind not in _MATCH_KINDS or kind == "valid":
             raise tree["match_type"].wrong("'exact', 'lpm', 'ternary' or 'range'")
         return _MATCH_KINDS[kind]
 
-    def _follow(self, follow: Tree, key: str) -> ir.Node | None:
+    def _follow(self, follow: JsonTree, key: str) -> ir.Node | None:
         follow[key]  # the member must be there, though it may be null
         return self.node(follow.find(key))
 
-    def _key(self, tree: Tree) -> ir.TableKey:
+    def _key(self, tree: JsonTree) -> ir.TableKey:
         kind = tree["match_type"].string()
         if kind not in _MATCH_KINDS:
             raise tree["match_type"].wrong(f"one of {', '.join(_MATCH_KINDS)}")
@@ -194,7 +194,7 @@ class PipelineLoader:
             default_name if name is None else name.string(),
         )
 
-    def _actions(self, tree: Tree) -> tuple[int, ...]:
+    def _actions(self, tree: JsonTree) -> tuple[int, ...]:
         if tree.find("action_ids") is not None:
             return tuple(self.action_ids.of_id(each) for each in tree["action_ids"])
         by_name = {action.name: i for i, action in reversed(list(enumerate(self.actions)))}
@@ -203,7 +203,7 @@ class PipelineLoader:
                 raise unknown_name("action", each.string(), by_name, each)
         return tuple(by_name[each.string()] for each in tree.each("actions"))
 
-    def _action_entry(self, tree: Tree, allowed: tuple[int, ...]) -> ir.ActionEntry:
+    def _action_entry(self, tree: JsonTree, allowed: tuple[int, ...]) -> ir.ActionEntry:
         action = self.action_ids.of_id(tree["action_id"])
         if action not in allowed:
             raise tree["action_id"].wrong("the id of one of the table's actions")
@@ -212,12 +212,12 @@ class PipelineLoader:
         pairs = zip(arguments, parameters, strict=True)
         return ir.ActionEntry(action, tuple(_argument(each, of) for each, of in pairs))
 
-    def _default(self, tree: Tree, actions: tuple[int, ...]) -> ir.ActionEntry | None:
+    def _default(self, tree: JsonTree, actions: tuple[int, ...]) -> ir.ActionEntry | None:
         found = tree.find("default_entry")
         return None if found is None else self._action_entry(found, actions)
 
     def _entries(
-        self, trees: Tree, keys: tuple[ir.TableKey, ...], actions: tuple[int, ...]
+        self, trees: JsonTree, keys: tuple[ir.TableKey, ...], actions: tuple[int, ...]
     ) -> tuple[ir.TableEntry, ...]:
         entries = []
         for tree in trees:
@@ -232,7 +232,7 @@ class PipelineLoader:
         return tuple(entries)
 
 
-def _argument(tree: Tree, parameter: ir.Parameter) -> int:
+def _argument(tree: JsonTree, parameter: ir.Parameter) -> int:
     """An argument that the program gives. p4c writes negative numbers with their sign."""
     value = tree.hexadecimal()
     if not -1 << parameter.width <= value < 1 << parameter.width:
@@ -240,7 +240,7 @@ def _argument(tree: Tree, parameter: ir.Parameter) -> int:
     return value
 
 
-def _match(tree: Tree, key: ir.TableKey) -> ir.Match:
+def _match(tree: JsonTree, key: ir.TableKey) -> ir.Match:
     if tree["match_type"].string() != key.match.value:
         raise tree["match_type"].wrong(f"{key.match.value!r}, as the table's key has it")
     if key.match is ir.MatchKind.VALID:
@@ -258,7 +258,7 @@ def _match(tree: Tree, key: ir.TableKey) -> ir.Match:
     return ir.ExactMatch(value)
 
 
-def _bits(tree: Tree, key: ir.TableKey) -> int:
+def _bits(tree: JsonTree, key: ir.TableKey) -> int:
     """A number that fits the key. p4c may pad a negative constant with ones to whole bytes."""
     number = tree.hexadecimal()
     padded = (key.width + 7) // 8 * 8

@@ -26,7 +26,7 @@ from innet.switch.interpreter.expressions import (
     ExpressionCompiler,
     Store,
 )
-from innet.switch.interpreter.packet import Layout, Origin, Packet
+from innet.switch.interpreter.packet import Packet, PacketLayout, PacketOrigin
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
@@ -115,7 +115,7 @@ class InterpretEngine:
         self.state = state
         self.trace = trace
         self.log = trace if isinstance(trace, PacketLog) else None
-        self.layout = layout = Layout(program)
+        self.layout = layout = PacketLayout(program)
         self.expressions = ExpressionCompiler(layout, state.registers, trace)
         calculations = CalculationCompiler(layout, state)
         actions = ActionCompiler(layout, state, self.expressions, calculations)
@@ -230,7 +230,7 @@ class InterpretEngine:
         statistics = self.state.statistics
         statistics.packets_in += 1
         statistics.bytes_in += len(data)
-        packet = Packet(self.layout, data, port, Origin(self.received))
+        packet = Packet(self.layout, data, port, PacketOrigin(self.received))
         self.received += 1
         self.standard.ingress_port(packet, port)
         self._lengthen(packet)
@@ -631,7 +631,7 @@ class _StandardFields:
     """Writers and readers of the standard metadata. Fields that the program lacks are ignored."""
 
     def __init__(
-        self, standard: ir.StandardMetadata, make: ExpressionCompiler, layout: Layout
+        self, standard: ir.StandardMetadata, make: ExpressionCompiler, layout: PacketLayout
     ) -> None:
         def writer(reference: ir.FieldRef | None) -> Store:
             return _ignore if reference is None else make.store(reference)

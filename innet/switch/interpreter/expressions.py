@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import SwitchState, cell_value, set_cell
-from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet, fit_to_field
+from innet.switch.interpreter.packet import HeaderCodec, Packet, PacketLayout, fit_to_field
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.tracing import Trace
 
@@ -100,7 +100,7 @@ class ExpressionCompiler:
     """
 
     def __init__(
-        self, layout: Layout, registers: tuple[NDArray[Any], ...], trace: Trace | None = None
+        self, layout: PacketLayout, registers: tuple[NDArray[Any], ...], trace: Trace | None = None
     ) -> None:
         self.layout = layout
         self.program = layout.program
@@ -459,7 +459,7 @@ Bits = tuple[int, int]
 class CalculationCompiler:
     """Makes a function of a packet for every calculation of a program."""
 
-    def __init__(self, layout: Layout, state: SwitchState) -> None:
+    def __init__(self, layout: PacketLayout, state: SwitchState) -> None:
         self.layout = layout
         self.program = layout.program
         self.state = state
@@ -525,7 +525,10 @@ class ChecksumUnit:
     """Verifies checksums after parsing and updates them before deparsing."""
 
     def __init__(
-        self, layout: Layout, expressions: ExpressionCompiler, calculations: CalculationCompiler
+        self,
+        layout: PacketLayout,
+        expressions: ExpressionCompiler,
+        calculations: CalculationCompiler,
     ) -> None:
         self.log = expressions.trace if isinstance(expressions.trace, PacketLog) else None
         self.verifiers: list[Callable[[Packet], bool]] = []
@@ -552,7 +555,7 @@ class ChecksumUnit:
 
 
 def _verifier(
-    layout: Layout,
+    layout: PacketLayout,
     checksum: ir.Checksum,
     condition: Callable[[Packet], bool],
     calculate: Callable[[Packet], int],

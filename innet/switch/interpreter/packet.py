@@ -12,7 +12,7 @@ _FORMATS = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
 @dataclass(slots=True)
-class Origin:
+class PacketOrigin:
     """A received packet, and the number of packets made from it.
 
     Attributes:
@@ -29,8 +29,8 @@ class Origin:
 class Packet:
     """One packet in the pipeline.
 
-    ``fields`` holds the fields of all header instances in order; ``Layout.start`` has the first
-    index of each. Values are as in expressions: a signed field may be negative.
+    ``fields`` holds the fields of all header instances in order; ``PacketLayout.start`` has the
+    first index of each. Values are as in expressions: a signed field may be negative.
     """
 
     __slots__ = (
@@ -61,7 +61,9 @@ class Packet:
         "variable_widths",
     )
 
-    def __init__(self, layout: Layout, data: bytes, ingress_port: int, origin: Origin) -> None:
+    def __init__(
+        self, layout: PacketLayout, data: bytes, ingress_port: int, origin: PacketOrigin
+    ) -> None:
         self.fields = [0] * layout.size
         self.valid = list(layout.always_valid)
         self.variable_widths = [0] * len(layout.always_valid)
@@ -105,7 +107,7 @@ class Packet:
         """The number of bytes after truncate()."""
         return len(self.data) if self.truncated is None else min(len(self.data), self.truncated)
 
-    def copy(self, layout: Layout) -> Packet:
+    def copy(self, layout: PacketLayout) -> Packet:
         """A packet with the same headers and metadata, no requests, and not truncated."""
         other = Packet(layout, self.data, self.ingress_port, self.origin)
         other.type_of_service = self.type_of_service
@@ -134,7 +136,7 @@ class Slot:
     spec: ir.Field
 
 
-class Layout:
+class PacketLayout:
     """The positions of a program's headers in ``Packet.fields``.
 
     Attributes:
@@ -228,7 +230,7 @@ def fit_to_field(spec: ir.Field) -> Callable[[int], int]:
 class HeaderCodec:
     """Converts one header instance between bytes and ``Packet.fields``."""
 
-    def __init__(self, layout: Layout, header: int) -> None:
+    def __init__(self, layout: PacketLayout, header: int) -> None:
         self.header = header
         self.type = layout.program.type_of(header)
         self.field_slice = layout.fields_of(header)

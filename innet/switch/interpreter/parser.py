@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from innet.switch import ir
 from innet.switch.engine import MAX_PARSER_STATES, SwitchState
 from innet.switch.interpreter.expressions import ChecksumUnit, ExpressionCompiler, Find
-from innet.switch.interpreter.packet import HeaderCodec, Layout, Packet
+from innet.switch.interpreter.packet import HeaderCodec, Packet, PacketLayout
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.pipeline import ActionCompiler, Run
 from innet.switch.ir.text import Text
@@ -22,7 +22,7 @@ Transitions = Callable[[Packet], int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateUnit:
     """The operations of a parser state, and its transition."""
 
     operations: tuple[Operation, ...]
@@ -34,7 +34,7 @@ class ParserUnit:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: PacketLayout,
         state: SwitchState,
         expressions: ExpressionCompiler,
         actions: ActionCompiler,
@@ -78,11 +78,11 @@ class ParserUnit:
             names = {code: name for name, code in self.errors.items()}
             self.trace("parser_error", error=names.get(packet.error, str(packet.error)))
 
-    def _state(self, state: ir.ParserState) -> State:
+    def _state(self, state: ir.ParserState) -> StateUnit:
         operations = tuple(self._operation(each) for each in state.operations)
         follow, trace = self._transitions(state), self.trace
         if trace is None:
-            return State(operations, follow)
+            return StateUnit(operations, follow)
         if self.log is not None:
             return self._logged(self.log, state, operations, follow)
         text = Text(self.program)
@@ -104,7 +104,7 @@ class ParserUnit:
                 trace("transition", next=name)
             return after
 
-        return State((enter, *operations), traced)
+        return StateUnit((enter, *operations), traced)
 
     def _logged(
         self,
@@ -112,7 +112,7 @@ class ParserUnit:
         state: ir.ParserState,
         operations: Sequence[Operation],
         follow: Transitions,
-    ) -> State:
+    ) -> StateUnit:
         """The state with lines for its operations and its transition."""
         told = [
             self._logged_operation(log, state, position, run)
@@ -128,7 +128,7 @@ class ParserUnit:
             log.line("trace", f"Bytes parsed: {packet.position}")
             return follow(packet)
 
-        return State((enter, *told), choose)
+        return StateUnit((enter, *told), choose)
 
     def _logged_operation(
         self, log: PacketLog, state: ir.ParserState, position: int, run: Operation
@@ -379,7 +379,9 @@ def _peek(packet: Packet, source: ir.Lookahead) -> int:
 class DeparserUnit:
     """Puts the headers of a packet before its payload."""
 
-    def __init__(self, layout: Layout, checksums: ChecksumUnit, actions: ActionCompiler) -> None:
+    def __init__(
+        self, layout: PacketLayout, checksums: ChecksumUnit, actions: ActionCompiler
+    ) -> None:
         self.trace = trace = actions.trace
         self.log = actions.log
         self.headers = layout.program.headers

@@ -198,7 +198,9 @@ class Frame:
         if not owner:
             return passed[address]
         shape = tuple(words[_HEADER : _HEADER + dimensions])
-        memory = _Memory(self._native, owner, address, prod(shape) * np.dtype(dtype).itemsize)
+        memory = _ReturnedMemory(
+            self._native, owner, address, prod(shape) * np.dtype(dtype).itemsize
+        )
         return np.asarray(memory).view(dtype).reshape(shape)
 
 
@@ -211,7 +213,7 @@ def _integer(value: Value) -> int:
         raise TypeError(f"the compiled program takes an integer, not {kind}") from None
 
 
-class _Memory:
+class _ReturnedMemory:
     """Memory that a compiled program returned; it is released with the last view of it."""
 
     def __init__(self, native: NativeProgram, owner: int, address: int, size: int) -> None:

@@ -69,7 +69,7 @@ def has_indices(table: ir.Table) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class KeyPiece:
     """Bits ``skipped`` .. ``skipped + width - 1`` of key field ``field``, counted from the lowest,
     are in a word from bit ``shift`` on.
     """
@@ -90,8 +90,8 @@ class KeyWords:
     each, the highest piece of a field first.
     """
 
-    words: tuple[tuple[Piece, ...], ...]
-    ranges: tuple[Piece, ...]
+    words: tuple[tuple[KeyPiece, ...], ...]
+    ranges: tuple[KeyPiece, ...]
 
     def pack(self, values: tuple[int, ...]) -> list[int]:
         """The words of key ``values`` (or masks), unsigned."""
@@ -196,9 +196,9 @@ def key_words(table: ir.Table) -> KeyWords:
     order = sorted(
         range(len(table.keys)), key=lambda field: table.keys[field].match is ir.MatchKind.LPM
     )
-    words: list[tuple[Piece, ...]] = []
-    current: list[Piece] = []
-    ranges: list[Piece] = []
+    words: list[tuple[KeyPiece, ...]] = []
+    current: list[KeyPiece] = []
+    ranges: list[KeyPiece] = []
     for field in order:
         pieces = _pieces(field, table.keys[field].width)
         if table.keys[field].match is ir.MatchKind.RANGE:
@@ -214,13 +214,13 @@ def key_words(table: ir.Table) -> KeyWords:
     return KeyWords(tuple(words), tuple(ranges))
 
 
-def _pieces(field: int, width: int) -> list[Piece]:
+def _pieces(field: int, width: int) -> list[KeyPiece]:
     """The pieces of a field; the first may be smaller than a word."""
     starts = range((width - 1) // 64 * 64, -1, -64)
-    return [Piece(field, start, min(width - start, 64), 0) for start in starts]
+    return [KeyPiece(field, start, min(width - start, 64), 0) for start in starts]
 
 
-def _shifted(pieces: list[Piece]) -> tuple[Piece, ...]:
+def _shifted(pieces: list[KeyPiece]) -> tuple[KeyPiece, ...]:
     shifted = []
     below = sum(piece.width for piece in pieces)
     for piece in pieces:

@@ -36,7 +36,7 @@ BUCKET = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class MeterRate:
     """``per_microsecond`` packets or bytes a microsecond, after a burst of ``burst`` at once."""
 
     per_microsecond: float
@@ -85,7 +85,7 @@ class MeterState:
             bucket[TOKENS] -= amount
         return 0
 
-    def set_rates(self, indices: Sequence[int] | slice, rates: Sequence[Rate]) -> None:
+    def set_rates(self, indices: Sequence[int] | slice, rates: Sequence[MeterRate]) -> None:
         """Set the rates of cells. They must be checked: as many as the array has, in ascending
         order.
 
@@ -102,11 +102,11 @@ class MeterState:
         self.rates[indices] = 0
         self.cells[indices] = 0
 
-    def get_rates(self, index: int) -> list[Rate]:
+    def get_rates(self, index: int) -> list[MeterRate]:
         """The rates of a cell in ascending order; none if none were set."""
         cell = self.cells[index]
         if not cell[CONFIGURED]:
             return []
         bursts = cell[FIRST_BUCKET + BURST :: BUCKET]
         pairs = zip(self.rates[index], bursts, strict=True)
-        return [Rate(float(rate), int(burst)) for rate, burst in reversed(list(pairs))]
+        return [MeterRate(float(rate), int(burst)) for rate, burst in reversed(list(pairs))]

@@ -26,7 +26,7 @@ MAX_SESSION = 0x7FFF
 
 
 @dataclass(slots=True)
-class Node:
+class MulticastNode:
     """Copies with replication id ``rid`` to ``ports`` and to one port of each of ``lags``."""
 
     rid: int
@@ -53,7 +53,7 @@ class Replication:
 
     generation: Generation
     groups: dict[int, list[int]] = field(default_factory=dict)
-    nodes: dict[int, Node] = field(default_factory=dict)
+    nodes: dict[int, MulticastNode] = field(default_factory=dict)
     lags: dict[int, tuple[int, ...]] = field(default_factory=dict)
     sessions: dict[int, MirrorSession] = field(default_factory=dict)
     _free: list[int] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Replication:
         nodes = (self.nodes[handle] for handle in self.groups.get(group, ()))
         return tuple((port, node.rid) for node in nodes for port in self._ports_of(node))
 
-    def _ports_of(self, node: Node) -> tuple[int, ...]:
+    def _ports_of(self, node: MulticastNode) -> tuple[int, ...]:
         """A node's ports, then one port of each of its nonempty aggregation groups."""
         aggregated = (self.lags.get(lag, ()) for lag in node.lags)
         return (*node.ports, *(ports[_LAG_HASH % len(ports)] for ports in aggregated if ports))
@@ -90,7 +90,7 @@ class Replication:
 
         Ports and lags are distinct and ascending, as the control plane makes them.
         """
-        node = Node(rid, tuple(ports), tuple(lags))
+        node = MulticastNode(rid, tuple(ports), tuple(lags))
         handle = heapq.heappop(self._free) if self._free else len(self.nodes)
         self.nodes[handle] = node
         self.generation.bump()
@@ -175,7 +175,7 @@ class Replication:
             raise ControlError(f"no multicast group {group}. Groups: {known}.")
         return self.groups[group]
 
-    def _node(self, handle: int) -> Node:
+    def _node(self, handle: int) -> MulticastNode:
         if handle not in self.nodes:
             known = _listed(self.nodes)
             raise ControlError(f"no multicast node with handle {handle}. Handles: {known}.")

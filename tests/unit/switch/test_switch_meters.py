@@ -15,7 +15,7 @@ from innet.core.errors import ControlError, ProgramError
 from innet.switch import Switch, ir
 from innet.switch.frontend.loader import load_program
 from innet.switch.jit.runtime.externs import execute_meter
-from innet.switch.state.meters import MAX_TOKENS, MeterState, Rate
+from innet.switch.state.meters import MAX_TOKENS, MeterRate, MeterState
 
 
 def meter_of(rates: int, *, of_bytes: bool = False, size: int = 4) -> MeterState:
@@ -28,7 +28,7 @@ def test_a_cell_without_rates_is_green():
 
 def test_bursts_then_rates():
     meter = meter_of(2)
-    meter.set_rates([1], [Rate(0.001, 2), Rate(0.01, 4)])
+    meter.set_rates([1], [MeterRate(0.001, 2), MeterRate(0.01, 4)])
     # Two fit both bursts, two more the larger one.
     assert [meter.execute(1, 60, 0) for _ in range(5)] == [0, 0, 1, 1, 2]
     # After 100 microseconds there is one token of the higher rate, a tenth of the lower.
@@ -42,7 +42,7 @@ def test_bursts_then_rates():
 
 def test_small_rates_lose_nothing_by_being_looked_at_often():
     meter = meter_of(1)
-    meter.set_rates([0], [Rate(0.3, 1)])
+    meter.set_rates([0], [MeterRate(0.3, 1)])
     meter.execute(0, 1, 0)
     colors = [meter.execute(0, 1, clock) for clock in range(1, 1001)]
     assert colors.count(0) == 300
@@ -50,7 +50,7 @@ def test_small_rates_lose_nothing_by_being_looked_at_often():
 
 def test_bytes_and_three_rates():
     meter = meter_of(3, of_bytes=True)
-    meter.set_rates(slice(None), [Rate(0.0, 100), Rate(0.0, 200), Rate(0.0, 300)])
+    meter.set_rates(slice(None), [MeterRate(0.0, 100), MeterRate(0.0, 200), MeterRate(0.0, 300)])
     assert [meter.execute(2, 60, 5) for _ in range(6)] == [0, 1, 1, 2, 2, 3]
     # A packet that the highest rate has no room for takes nothing from the lower ones.
     assert meter.execute(2, 301, 5) == 3
@@ -59,7 +59,7 @@ def test_bytes_and_three_rates():
 
 def test_time_that_goes_backwards_adds_nothing():
     meter = meter_of(1)
-    meter.set_rates([0], [Rate(1.0, 5)])
+    meter.set_rates([0], [MeterRate(1.0, 5)])
     assert [meter.execute(0, 1, 100) for _ in range(6)] == [0, 0, 0, 0, 0, 1]
     assert meter.execute(0, 1, 50) == 1
     assert meter.execute(0, 1, 100) == 1
@@ -86,7 +86,7 @@ def test_the_compiled_meter_is_the_same(count, of_bytes, data, steps):
     pair = [meter_of(count, of_bytes=of_bytes) for _ in range(2)]
     for cell in range(3):
         rates = sorted(data.draw(st.lists(RATES, min_size=count, max_size=count)))
-        chosen = [Rate(rate, data.draw(BURSTS)) for rate in rates]
+        chosen = [MeterRate(rate, data.draw(BURSTS)) for rate in rates]
         for meter in pair:
             meter.set_rates([cell], chosen)
     clock = 0
@@ -120,7 +120,7 @@ def test_rates_are_read_as_they_were_set(switch):
     )
     assert switch.control.meter_get_rates("by_packets", 4) == []
     switch.command("meter_array_set_rates by_packets 1:1 1:1")
-    assert switch.control.meter_get_rates("by_packets", 199) == [Rate(1.0, 1)] * 2
+    assert switch.control.meter_get_rates("by_packets", 199) == [MeterRate(1.0, 1)] * 2
 
 
 def test_direct_meters_are_named_by_the_handles_of_entries(switch):

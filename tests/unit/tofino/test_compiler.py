@@ -121,8 +121,8 @@ def test_a_refused_program(compiler):
     verdict = tofino.compile_for_tofino(FORWARD, compiler=refusing(compiler))
     assert not verdict.fits
     assert verdict.refusals == (
-        tofino.Refusal("y: 4 comparisons", "forward.p4:12"),
-        tofino.Refusal("PHV allocation was not successful"),
+        tofino.CompilerMessage("y: 4 comparisons", "forward.p4:12"),
+        tofino.CompilerMessage("PHV allocation was not successful"),
     )
 
 
@@ -145,7 +145,7 @@ def test_a_program_in_more_stages_than_there_are(compiler):
     path = compiler(f'cp -r {REPORTS}/tree-32/. "$OUT"')
     verdict = tofino.compile_for_tofino(FORWARD, compiler=path)
     assert not verdict.fits
-    assert verdict.refusals == (tofino.Refusal("it takes 14 stages, a pipe has 12"),)
+    assert verdict.refusals == (tofino.CompilerMessage("it takes 14 stages, a pipe has 12"),)
     assert used(verdict.usages)["stages"] == (14, 12)
 
 
@@ -156,7 +156,7 @@ def test_an_error_whose_text_begins_on_the_next_line(compiler):
     )
     verdict = tofino.compile_for_tofino(FORWARD, compiler=path)
     assert verdict.refusals == (
-        tofino.Refusal("Conditions in an action must be simple", "forward.p4:50"),
+        tofino.CompilerMessage("Conditions in an action must be simple", "forward.p4:50"),
     )
 
 

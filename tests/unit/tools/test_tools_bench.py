@@ -103,7 +103,7 @@ def test_simple_switch_gets_the_same(started, monkeypatch):
     monkeypatch.setattr("innet.bmv2.simple_switch.run", run)
     commands = Commands(None, ("# groups", "", "mc_mgrp_create 1"))
     result = measure("tools_clock", 120, commands)
-    assert result.rates[-1] == bench.Rate("simple_switch 1.2.3", 120, 2.0)
+    assert result.rates[-1] == bench.EngineRate("simple_switch 1.2.3", 120, 2.0)
     assert given["commands"] == ["mc_mgrp_create 1"]
     loaded = load_program(given["document"])
     assert given["packets"] == bench.fuzzed_packets(loaded, 120, seed=1)

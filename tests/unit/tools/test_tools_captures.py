@@ -247,7 +247,7 @@ class TestMerge:
             times = np.cumsum(rng.integers(-2, 6, 80)) + 100
             records = [(int(time), bytes([number]) * int(rng.integers(0, 9))) for time in times]
             path = put(tmp_path, files.pcap(records), f"p{number}.pcap")
-            sources.append(captures.Source(CaptureReader(path), number))
+            sources.append(captures.CaptureSource(CaptureReader(path), number))
             steady = np.maximum.accumulate(times)
             wanted.append(
                 [
@@ -272,12 +272,12 @@ class TestMerge:
         monkeypatch.setattr(captures, "CHUNK", 1 << 16)
         path = put(tmp_path, files.pcap([(i, bytes(100)) for i in range(40_000)]))
         with CaptureReader(path) as capture:
-            source = captures.Source(capture, 0)
+            source = captures.CaptureSource(capture, 0)
             total = sum(len(each.packets) for each in captures.merge([source], 256))  # warm
         assert total == 40_000
         with CaptureReader(path) as capture:
             tracemalloc.start()
-            for _ in captures.merge([captures.Source(capture, 0)], 256):
+            for _ in captures.merge([captures.CaptureSource(capture, 0)], 256):
                 pass
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
@@ -289,7 +289,8 @@ class TestMerge:
         records[25] = (25, bytes(9_000))
         with CaptureReader(put(tmp_path, files.pcap(records))) as capture:
             sizes = [
-                each.packets.data.size for each in captures.merge([captures.Source(capture, 0)], 99)
+                each.packets.data.size
+                for each in captures.merge([captures.CaptureSource(capture, 0)], 99)
             ]
         assert len(sizes) == 3
         assert max(sizes) <= 10_000

@@ -13,7 +13,7 @@ from innet.core.errors import ControlError, InputError, MissingToolError, Progra
 from innet.switch import ir, load_program
 from innet.tools import stf, stf_syntax
 from innet.tools.files import open_document
-from innet.tools.stf import Names, arguments_of, differences, match_of, shown
+from innet.tools.stf import StfNames, arguments_of, differences, match_of, shown
 
 FOLDER = Path(__file__).parents[2] / "stf"
 
@@ -95,10 +95,10 @@ class TestSyntax:
                 "tab.le",
                 10,
                 (("h[1].f", "0x1*"), ("g h", "3/8")),
-                stf_syntax.ActionCall("act", (("a", "1"), ("b", "0x2"))),
+                stf_syntax.NamedCall("act", (("a", "1"), ("b", "0x2"))),
                 "$E",
             ),
-            stf_syntax.SetDefault(3, "t", stf_syntax.ActionCall("x.y", ())),
+            stf_syntax.SetDefault(3, "t", stf_syntax.NamedCall("x.y", ())),
             stf_syntax.Remove(4, None),
             stf_syntax.Remove(5, "E"),
             stf_syntax.Wait(6, None),
@@ -115,23 +115,23 @@ class TestSyntax:
         assert parse("expect 3") == stf_syntax.Expect(1, 3, None, exact=False)
 
     def test_the_dialect_of_4ward(self):
-        call = stf_syntax.ActionCall
+        call = stf_syntax.NamedCall
         keys = (("h.a", "10.0.0.0/24"),)
         assert parse("add t h.a:10.0.0.0/24 f(1, 0x2)") == stf_syntax.Add(
             1, "t", None, keys, call("f", (("", "1"), ("", "0x2"))), None
         )
         assert parse("add t 5 h.a:10.0.0.0/24 group=3") == stf_syntax.Add(
-            1, "t", 5, keys, stf_syntax.Choice("group", 3), None
+            1, "t", 5, keys, stf_syntax.ProfileChoice("group", 3), None
         )
         assert parse("add t member=0") == stf_syntax.Add(
-            1, "t", None, (), stf_syntax.Choice("member", 0), None
+            1, "t", None, (), stf_syntax.ProfileChoice("member", 0), None
         )
         ports = (("port", "0x1"), ("v", "2"))
-        assert parse("member p.q 0 set port=0x1 v=2") == stf_syntax.Member(
+        assert parse("member p.q 0 set port=0x1 v=2") == stf_syntax.NewMember(
             1, "p.q", 0, call("set", ports)
         )
-        assert parse("member p 1 set()") == stf_syntax.Member(1, "p", 1, call("set", ()))
-        assert parse("group p 1 0 1 2") == stf_syntax.Group(1, "p", 1, (0, 1, 2))
+        assert parse("member p 1 set()") == stf_syntax.NewMember(1, "p", 1, call("set", ()))
+        assert parse("group p 1 0 1 2") == stf_syntax.NewGroup(1, "p", 1, (0, 1, 2))
 
     def test_counters_and_commands(self):
         assert parse("check_counter c.d(5) bytes<=0x10") == stf_syntax.CheckCounter(
@@ -141,7 +141,7 @@ class TestSyntax:
         assert parse("check_register a.b(0x3) != 9") == stf_syntax.CheckRegister(
             1, "a.b", 3, "!=", 9
         )
-        assert parse("mc_node_create 0 1 2") == stf_syntax.Command(1, "mc_node_create 0 1 2")
+        assert parse("mc_node_create 0 1 2") == stf_syntax.CliCommand(1, "mc_node_create 0 1 2")
 
     @pytest.mark.parametrize(
         ("line", "problem"),
@@ -232,7 +232,7 @@ class TestValues:
 
     def test_arguments(self):
         loaded = load_program(program("switch_tables"))
-        action = Names(loaded).action(Names(loaded).table("run_table"), "two")
+        action = StfNames(loaded).action(StfNames(loaded).table("run_table"), "two")
         assert arguments_of(action, [("", "0x5")]) == [5]
         with pytest.raises(ControlError, match=r"takes 1 argument\(s\)"):
             arguments_of(action, [("", "1"), ("", "2")])
@@ -247,7 +247,7 @@ class TestValues:
             arguments_of(action, [("port", "0x*")])
 
     def test_names(self):
-        names = Names(load_program(program("switch_tables")))
+        names = StfNames(load_program(program("switch_tables")))
         assert names.table("I.run_table").name == names.table("run_table").name == "I.run_table"
         with pytest.raises(ControlError, match=r"'_table' is ambiguous: I\.constant_table"):
             names.table("_table")

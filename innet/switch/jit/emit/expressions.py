@@ -11,7 +11,7 @@ from innet.switch.ir.tree import walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value, affine, literal, truncated
-from innet.switch.jit.emit.layout import ArrayVariable, Layout, RegisterLayout
+from innet.switch.jit.emit.layout import ArrayVariable, RegisterLayout, VariableLayout
 from innet.switch.jit.lowered import WIDTH
 from innet.switch.state.entries import (
     NO_ACTION,
@@ -53,7 +53,7 @@ class Expressions:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: VariableLayout,
         hash_value: Callable[[int], Value],
         registers: RegisterLayout,
     ) -> None:
@@ -272,7 +272,7 @@ def _peek(offset: int, width: int) -> Value:
 
 
 def find_overflowing_fields(
-    bodies: tuple[lowered.Body, ...], layout: Layout, registers: RegisterLayout
+    bodies: tuple[lowered.Body, ...], layout: VariableLayout, registers: RegisterLayout
 ) -> None:
     """Set ``layout.overflowing``: the least set of signed fields closed under assignments."""
     program = layout.program

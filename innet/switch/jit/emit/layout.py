@@ -1,6 +1,6 @@
 """The variables of fields and registers in emitted code.
 
-Fields (``Layout``):
+Fields (``VariableLayout``):
 
 * A field outside runs is a variable: int64 up to 64 bits, ``wide.Wide`` above.
 * A varbit field is two int64 variables: where its bits are in ``data``, and how many (``WIDTH``).
@@ -63,7 +63,7 @@ Run = tuple[int, int, int]
 """(header, first field, last field), both included."""
 
 
-class Layout:
+class VariableLayout:
     """The names of a packet's variables.
 
     Args:

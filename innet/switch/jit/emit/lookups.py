@@ -15,8 +15,8 @@ from innet.switch.jit.emit.expressions import Expressions, index_variable, row_v
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.tables.prefixes import sample_step
 from innet.switch.state.entries import (
+    KeyPiece,
     KeyWords,
-    Piece,
     common_argument_words,
     has_direct,
     has_indices,
@@ -182,7 +182,7 @@ def _field(writer: Writer, expressions: Expressions, key: ir.TableKey, name: str
     return arithmetic.variable(name, 0, (1 << bits) - 1)
 
 
-def _piece(fields: list[Value], piece: Piece) -> str:
+def _piece(fields: list[Value], piece: KeyPiece) -> str:
     """Source of the bits of a piece; in its word of the field there are no others."""
     field = fields[piece.field]
     if piece.skipped == 0:

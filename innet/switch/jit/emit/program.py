@@ -34,7 +34,7 @@ from innet.switch.jit.analysis import live_fields, passthrough_runs, written_fie
 from innet.switch.jit.emit.expressions import Expressions, Value, find_overflowing_fields
 from innet.switch.jit.emit.hashes import emit_hash, hash_arguments, sum_of
 from innet.switch.jit.emit.headers import emit_clear_varbits
-from innet.switch.jit.emit.layout import ArrayVariable, Layout, RegisterLayout
+from innet.switch.jit.emit.layout import ArrayVariable, RegisterLayout, VariableLayout
 from innet.switch.jit.emit.lookups import lookup_arguments
 from innet.switch.jit.emit.packet import UNLIMITED, PacketLoop
 from innet.switch.jit.emit.queue import SENT, QueueLoop
@@ -146,7 +146,7 @@ class _ModuleWriter:
             for field in range(first, last + 1)
         }
         live = live_fields(program, self.bodies, copied)
-        self.layout = Layout(program, self.bodies, live, passthrough)
+        self.layout = VariableLayout(program, self.bodies, live, passthrough)
         registers = RegisterLayout(program, tuple(tuple(group.registers) for group in groups))
         find_overflowing_fields(self.bodies, self.layout, registers)
         # Who writes what.

@@ -17,7 +17,7 @@ from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.expressions import Expressions, Value, literal, truncated
 from innet.switch.jit.emit.headers import emit_extract_varbit, emit_loads
-from innet.switch.jit.emit.layout import Layout
+from innet.switch.jit.emit.layout import VariableLayout
 from innet.switch.jit.emit.lookups import emit_lookup
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import EXITED, FAILED, JUMPS, may_fail
@@ -30,7 +30,7 @@ _HUGE = 1 << 62
 class Statements:
     """Writes the bodies of a lowered program."""
 
-    def __init__(self, writer: Writer, layout: Layout, expressions: Expressions) -> None:
+    def __init__(self, writer: Writer, layout: VariableLayout, expressions: Expressions) -> None:
         self.writer = writer
         self.layout = layout
         self.expressions = expressions

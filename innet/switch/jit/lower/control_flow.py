@@ -92,10 +92,10 @@ class _NotNestedError(Exception):
 def _nested(order: list[Step], successors: Successors[Step], write: Write[Step]) -> Body:
     """The statements of an acyclic graph in topological order."""
     joins = _joins(order, successors)
-    return _Writer(successors, write, joins, REPEATS * len(order) + 8).body(order[0], None)
+    return _StepWriter(successors, write, joins, REPEATS * len(order) + 8).body(order[0], None)
 
 
-class _Writer(Generic[Step]):
+class _StepWriter(Generic[Step]):
     def __init__(
         self,
         successors: Successors[Step],

@@ -264,6 +264,24 @@ def branches(action: ir.Action) -> bool:
     return any(isinstance(each, ir.Jump | ir.JumpIfZero) for each in action.primitives)
 
 
+@dataclass(slots=True)
+class _CellUse:
+    """What the statements of one action do with the cells of one register array.
+
+    Attributes:
+        reads, writes: positions of statements.
+        index: every index that is used, in terms of the action's inputs.
+        update: the value that is written last; None: none is.
+        taken: what assignments behind the first read or write take from a cell, by position.
+    """
+
+    reads: list[int] = dataclasses.field(default_factory=list)
+    writes: list[int] = dataclasses.field(default_factory=list)
+    index: list[Any] = dataclasses.field(default_factory=list)
+    update: Any | None = None
+    taken: dict[int, Any] = dataclasses.field(default_factory=dict)
+
+
 def _of_action(
     program: ir.Program, flow: ControlFlow, step: int, action: int, local: Set[Location]
 ) -> list[RegisterAccess]:
@@ -273,42 +291,19 @@ def _of_action(
     for position, (before, after) in enumerate(done):
         for location in before | after:
             touching[location].append(position)
-    known: dict[Location, Any] = {}
-    read: dict[int, list[int]] = {}
-    written: dict[int, list[int]] = {}
-    index: dict[int, list[Any]] = {}
-    update: dict[int, Any] = {}
-    taken: dict[int, dict[int, Any]] = defaultdict(dict)
-    for position, statement in enumerate(statements):
-        match statement:
-            case ir.RegisterRead(target, register, at):
-                read.setdefault(register, []).append(position)
-                index.setdefault(register, []).append(_known(at, known))
-                _learn(known, target, ir.RegisterElement(register, ir.Const(0)))
-            case ir.RegisterWrite(register, at, value):
-                written.setdefault(register, []).append(position)
-                index.setdefault(register, []).append(_known(at, known))
-                update[register] = _known(value, known)
-            case ir.Assign(target, value):
-                result = _known(value, known)
-                _learn(known, target, result)
-                if not is_flag(program, statement):
-                    for register in cells(result):
-                        taken[register][position] = result
-            case _:
-                for location in done[position][1]:
-                    known.pop(location, None)
     found = []
-    for register, indices in index.items():
-        reading, writing = read.get(register, []), written.get(register, [])
+    for register, use in _cell_uses(program, statements, done).items():
+        # A stateful ALU outputs words of the old and the new value (``PIPE.alu_word_bits``).
         given = {
             position: which
-            for position, value in taken[register].items()
-            if reading and position > reading[0]
-            for which in _which_word(program, register, update.get(register), value)
+            for position, value in use.taken.items()
+            if use.reads and position > use.reads[0]
+            for which in _which_word(program, register, use.update, value)
         }
-        inside = _inside(program, statements, done, touching, read=reading, written=writing)
+        # It executes what lies between the read and the write, and what outputs such a word.
+        inside = _inside(program, statements, done, touching, read=use.reads, written=use.writes)
         inside |= given.keys()
+        # A word that nothing else reads need not leave it.
         outputs = {
             which
             for position, which in given.items()
@@ -320,19 +315,48 @@ def _of_action(
                 step,
                 action,
                 register,
-                tuple(reading),
-                tuple(writing),
+                tuple(use.reads),
+                tuple(use.writes),
                 frozenset(inside),
                 frozenset(outputs),
-                tuple(indices),
-                update.get(register),
+                tuple(use.index),
+                use.update,
             )
         )
     return found
 
 
+def _cell_uses(
+    program: ir.Program, statements: tuple[Any, ...], done: list[Effects]
+) -> dict[int, _CellUse]:
+    """By register, in the order of first use. ``done``: what each statement reads and writes."""
+    uses: dict[int, _CellUse] = defaultdict(_CellUse)
+    # The value of each field so far, in terms of the action's inputs and of cells.
+    known: dict[Location, Any] = {}
+    for position, statement in enumerate(statements):
+        match statement:
+            case ir.RegisterRead(target, register, at):
+                uses[register].reads.append(position)
+                uses[register].index.append(_known(at, known))
+                _learn(known, target, ir.RegisterElement(register, ir.Const(0)))
+            case ir.RegisterWrite(register, at, value):
+                uses[register].writes.append(position)
+                uses[register].index.append(_known(at, known))
+                uses[register].update = _known(value, known)
+            case ir.Assign(target, value):
+                result = _known(value, known)
+                _learn(known, target, result)
+                if not is_flag(program, statement):
+                    for register in cells(result) & uses.keys():
+                        uses[register].taken[position] = result
+            case _:
+                for location in done[position][1]:
+                    known.pop(location, None)
+    return uses
+
+
 def _stays_inside(
-    done: list[tuple[frozenset[Location], frozenset[Location]]],
+    done: list[Effects],
     position: int,
     inside: Set[int],
     local: Set[Location],
@@ -384,7 +408,7 @@ def _known(item: Any, known: dict[Location, Any]) -> Any:
 def _inside(
     program: ir.Program,
     statements: tuple[Any, ...],
-    done: list[tuple[frozenset[Location], frozenset[Location]]],
+    done: list[Effects],
     touching: dict[Location, list[int]],
     *,
     read: list[int],
@@ -453,6 +477,9 @@ def cells(item: Any) -> set[int]:
 Location = tuple[int, int]
 """(header instance, field), as in ``ir.FieldRef``."""
 
+Effects = tuple[frozenset[Location], frozenset[Location]]
+"""The fields that a statement reads, and those that it writes."""
+
 
 def reads(program: ir.Program, item: Any) -> frozenset[Location]:
     """The fields that ``item`` reads. For stacks and unions, all fields that it may read."""
@@ -484,7 +511,7 @@ def all_fields(program: ir.Program, header: int) -> set[Location]:
 
 def effects(  # noqa: PLR0911 - one line for each kind of statement
     program: ir.Program, statement: Any
-) -> tuple[frozenset[Location], frozenset[Location]]:
+) -> Effects:
     """The fields (read, written) by a statement of an action, without registers and counters."""
     match statement:
         case ir.Assign(target, value):

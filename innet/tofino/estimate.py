@@ -111,16 +111,21 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
     Raises:
         ProgramError: the document is not such a program.
     """
+    # Step 1: the program without what p4c only writes for BMv2.
     written, source = load_program(document), SourcePlaces(document)
     program = simplify(written)
     flows = [ControlFlow(program, pipeline) for pipeline in (program.ingress, program.egress)]
+    # Step 2: what each action does with registers. A packet may access an array once, since it
+    # passes the stage that holds it once.
     found = [each for flow in flows for each in register_accesses(program, flow)]
     counts = {
         register: sum(stateful_alu.most_accesses(flow, found, register) for flow in flows)
         for register in sorted({each.register for each in found})
     }
+    # Step 3: where everything is placed, by the dependencies of Jose et al. (NSDI 2015).
     placed = stages.place([_pieces(program, flow, found) for flow in flows])
     words, wordy = stateful_alu.output_words(program, source, found)
+    # Step 4: what is carried in the header vector, and parsed before ingress and before egress.
     used = _used(program, flows, found)
     again = [stateful_alu.extra_passes(program, source, flow) for flow in flows]
     late = {
@@ -128,6 +133,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         for header, _ in _used(program, flows[1:], found)
         if header in extracted_headers(program)
     }
+    # Step 5: amounts beside what a pipe has.
     usages = (
         Usage("stages", len(placed.stages), PIPE.stages),
         Usage("stages by dependencies alone", placed.depth, PIPE.stages),
@@ -146,6 +152,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         ),
         Usage("recirculations and resubmissions", sum(count for count, _ in again), None),
     )
+    # Step 6: what does not fit, or that no stateful ALU, stage or deparser can do.
     findings = [
         *_exceeded(program, source, found, usages, placed),
         *stateful_alu.repeated_accesses(program, source, found, counts),
@@ -171,6 +178,7 @@ def estimate(document: Mapping[str, Any], name: str | None = None) -> Estimate:
         )
         for stage in placed.stages
     )
+    # Step 7: what p4c's translation to Tofino's architecture refuses of the program as written.
     title = name or program.name
     refused = translation.untranslatable(
         written,

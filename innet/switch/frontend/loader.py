@@ -163,7 +163,9 @@ def _parse(path: Path, text: bytes) -> Any:
 
 
 def _load(root: JsonTree) -> ir.Program:
+    # Sections of the document are those of BMv2's JSON_format.md.
     version = _version(root)
+    # Step 1: names and numbers of what others refer to. Headers come first, since all fields do.
     names = ProgramNames()
     load_headers(root, names)
     standard = load_standard_metadata(root, names)
@@ -172,6 +174,7 @@ def _load(root: JsonTree) -> ir.Program:
     names.registers.add_all(root.each("register_arrays"))
     names.counters.add_all(root.each("counter_arrays"))
     names.meters.add_all(root.each("meter_arrays"))
+    # Step 2: "actions" before "pipelines", whose tables name them and give their arguments.
     primitives = Primitives(names, standard)
     actions, action_ids = _actions(root, primitives)
     pipelines = PipelineLoader(root, names, actions, action_ids)
@@ -179,10 +182,12 @@ def _load(root: JsonTree) -> ir.Program:
     actions = _with_negative(actions, tables)
     conditionals, calls = pipelines.conditionals(), pipelines.action_calls()
     refuse_cycles(tables, conditionals, calls)
+    # Step 3: what belongs to a table, direct meters and action profiles, must fit it.
     meters = tuple(_meter(tree, names, tables) for tree in root.each("meter_arrays"))
     _require_direct(tables, meters)
     profiles = pipelines.action_profiles()
     _require_profiles(tables, profiles)
+    # Step 4: the rest, which only refers to what is loaded.
     program = root.find("program")
     return ir.Program(
         name="program" if program is None else Path(program.string()).name,

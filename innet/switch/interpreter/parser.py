@@ -231,6 +231,8 @@ class ParserUnit:
         too_long = self.errors["HeaderTooShort"]
         log = self.log
 
+        # P4_16, "Data extraction": of fixed width, or of variable width with a length. The errors
+        # are the specification's, in BMv2's order.
         def extract(packet: Packet) -> int | None:
             codec = codecs[find(packet)]
             # BMv2 reads the length as an int, which larger numbers saturate: 2**31 bits and more
@@ -252,6 +254,8 @@ class ParserUnit:
             mark_valid(packet, codec.header)
             return None
 
+        # An interpreter without a trace runs this alone; a log needs its line before, a trace the
+        # fields after it.
         trace, start = self.trace, self.layout.start
         if trace is None:
             return extract

@@ -1,4 +1,7 @@
-"""What every codec owes, for every preset and every legal combination of registered parts."""
+"""What every codec owes: every preset, and every registered part in some codec.
+
+The second tier has every two parts that may be together, in some codec.
+"""
 
 from __future__ import annotations
 
@@ -40,33 +43,26 @@ def legal_combinations():
         yield spec
 
 
-# They find a threshold for each layer by themselves, and select what reaches it: to other parts
-# they are one selector. Each occurs, but with every other part only in the second tier.
-THRESHOLDS = {"gaussiank", "redsync", "sampled", "sidco-e", "sidco-gp", "sidco-p", "threshold"}
+def together(spec, count):
+    """The parts of ``spec``, ``count`` at a time."""
+    return set(itertools.combinations(sorted(spec.items()), count))
 
 
-def pairs(spec, alike):
-    seen = dict(spec)
-    if seen["selector"] in alike:
-        seen["selector"] = "a threshold"
-    return set(itertools.combinations(sorted(seen.items()), 2))
-
-
-def covering(specs, alike=frozenset()):
-    """So many of ``specs`` that any two parts that occur together do so here: what goes wrong
-    between parts goes wrong between two of them, and all would take long. Selectors that are
-    ``alike`` count as one.
+def covering(count, known=()):
+    """So many of the legal combinations that any ``count`` parts that occur together in one of them
+    do so here, or in ``known``.
     """
-    each = [(spec, pairs(spec, alike)) for spec in specs]
-    left = set().union(*(its_pairs for _, its_pairs in each))
+    each = [(spec, together(spec, count)) for spec in legal_combinations()]
+    left = set().union(*(its_parts for _, its_parts in each))
+    left -= set().union(*(together(spec, count) for spec in known))
     often = Counter()
     chosen = []
     while left:
         # Of specs as good as each other, one whose selector occurs least so far.
-        best, its_pairs = max(
+        best, its_parts = max(
             each, key=lambda one: (len(one[1] & left), -often[one[0]["selector"]])
         )
-        left -= its_pairs
+        left -= its_parts
         often[best["selector"]] += 1
         chosen.append(best)
     return chosen
@@ -74,21 +70,27 @@ def covering(specs, alike=frozenset()):
 
 @cache
 def specs():
+    """The presets, and what they lack for every part to occur."""
+    names = PRESETS.names()
+    presets = [
+        {kind: part["name"] for kind, part in build_codec(name).spec.items()} for name in names
+    ]
     with majority_vote.registered():  # a quantizer of one's own, which is not linear
-        return [*PRESETS.names(), *covering(list(legal_combinations()), THRESHOLDS)]
+        return [*names, *covering(1, presets)]
 
 
 def more_specs():
+    """Such that every two parts occur: what goes wrong between parts goes wrong between two."""
     with majority_vote.registered():
-        return [each for each in covering(list(legal_combinations())) if each not in specs()]
+        return [spec for spec in covering(2) if spec not in specs()]
 
 
 def pytest_generate_tests(metafunc):
     if "spec" in metafunc.fixturenames:
         chosen = specs()
         if metafunc.config.getoption("--all"):
-            mark = pytest.mark.repeats("the same with one of the selectors by a threshold")
-            chosen = [*chosen, *(pytest.param(each, marks=mark) for each in more_specs())]
+            mark = pytest.mark.repeats("the same with each part in some codec")
+            chosen = [*chosen, *(pytest.param(spec, marks=mark) for spec in more_specs())]
         metafunc.parametrize("spec", chosen, ids=str)
 
 

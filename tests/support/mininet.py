@@ -40,14 +40,17 @@ def has_bmv2() -> bool:
     return True
 
 
-KINDS = [
+NEEDS_BMV2 = [
+    pytest.mark.bmv2,
+    pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed"),
+]
+#: The switches that a test is about.
+KINDS = ["builtin", pytest.param("bmv2", marks=NEEDS_BMV2)]
+#: Those of a test about something else, which runs with one of them in the first tier.
+EITHER_KIND = [
     "builtin",
     pytest.param(
-        "bmv2",
-        marks=[
-            pytest.mark.bmv2,
-            pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed"),
-        ],
+        "bmv2", marks=[*NEEDS_BMV2, pytest.mark.repeats("the same with the built-in switch")]
     ),
 ]
 

@@ -18,11 +18,21 @@ if importlib.util.find_spec("torch") is None:
 SUPPORT = Path(__file__).parents[1] / "support"
 
 pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
-with_three = pytest.mark.repeats("the same with three ranks")
 
 
-@pytest.mark.parametrize("ranks", [3, pytest.param(2, marks=with_three)])
-@pytest.mark.parametrize("script", ["group_checks", "memory_checks"])
+def repeats(ranks):
+    return pytest.mark.repeats(f"the same with {ranks} ranks")
+
+
+@pytest.mark.parametrize(
+    ("script", "ranks"),
+    [
+        ("group_checks", 3),
+        pytest.param("group_checks", 2, marks=repeats(3)),
+        ("memory_checks", 2),
+        pytest.param("memory_checks", 3, marks=repeats(2)),
+    ],
+)
 def test_checks(script, ranks, tmp_path):
     path = SUPPORT / f"{script}.py"
     hold_checks(path, tmp_path, ranks, names_of_checks(path), timeout=280)

@@ -18,7 +18,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.interrupts import hear_interrupts
-from support.mininet import KINDS, children, has_bmv2, missing, needs_mininet
+from support.mininet import (
+    EITHER_KIND,
+    KINDS,
+    NEEDS_BMV2,
+    children,
+    has_bmv2,
+    missing,
+    needs_mininet,
+)
 
 import innet
 from innet.cli import app
@@ -60,28 +68,38 @@ def in_memory(chosen):
     return total, report
 
 
-CASES = [
-    (2, "dense", "udp", "slots"),
-    (2, "dense", "raw", "hashed"),
-    (2, "lhc", "raw", "tree"),
-    (4, "scalecom", "udp", "slots"),
-]
-MORE = [
-    (workers, codec, "udp", program)
-    for program in ("slots", "tree", "hashed")
-    for codec in ("dense", "lhc", "scalecom")
-    for workers in (2, 4, 8)
-]
-
-
 def beyond(cases, others):
     """The cases, and the others for the second tier."""
     mark = pytest.mark.repeats("the same on a network of each kind")
-    return [*cases, *(pytest.param(*each, marks=mark) for each in others if each not in cases)]
+    marks = {"builtin": [], "bmv2": NEEDS_BMV2}
+    return [
+        pytest.param(*case, marks=[*marks[case[-1]], *([] if case in cases else [mark])])
+        for case in dict.fromkeys((*cases, *others))
+    ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("workers", "codec", "framing", "program"), beyond(CASES, MORE))
+@pytest.mark.parametrize(
+    ("workers", "codec", "framing", "program", "kind"),
+    beyond(
+        [
+            (2, "dense", "udp", "slots", "bmv2"),
+            (2, "dense", "raw", "hashed", "builtin"),
+            (2, "lhc", "raw", "tree", "builtin"),
+            (4, "scalecom", "udp", "slots", "builtin"),
+        ],
+        [
+            (2, "dense", "raw", "hashed", "bmv2"),
+            (2, "lhc", "raw", "tree", "bmv2"),
+            *(
+                (workers, codec, "udp", program, kind)
+                for program in ("slots", "tree", "hashed")
+                for codec in ("dense", "lhc", "scalecom")
+                for workers in (2, 4, 8)
+                for kind in ("builtin", "bmv2")
+            ),
+        ],
+    ),
+)
 def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program, kind):
     chosen = settings(
         workers=workers,
@@ -111,7 +129,7 @@ def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program
     assert mine.switch_packets > 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_jumbo_frames(kind):
     # 1,024 values are 4,170 bytes: more than links carry that were not told.
     framing = "raw" if kind == "builtin" else "udp"
@@ -122,17 +140,19 @@ def test_jumbo_frames(kind):
     assert result.report.exact
 
 
-TRAININGS = [(2, "topk", "slots")]
-MORE_TRAININGS = [
-    (workers, codec, program)
-    for program in ("slots", "tree")
-    for codec in ("dense", "lhc", "scalecom")
-    for workers in (2, 4, 8)
-]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("workers", "codec", "program"), beyond(TRAININGS, MORE_TRAININGS))
+@pytest.mark.parametrize(
+    ("workers", "codec", "program", "kind"),
+    beyond(
+        [(2, "topk", "slots", "builtin")],
+        [
+            (workers, codec, program, kind)
+            for program in ("slots", "tree")
+            for codec in ("dense", "lhc", "scalecom")
+            for workers in (2, 4, 8)
+            for kind in ("builtin", "bmv2")
+        ],
+    ),
+)
 def test_a_training_is_that_in_memory_bit_for_bit(workers, codec, program, kind, tmp_path):
     chosen = settings(
         workers=workers,
@@ -352,7 +372,14 @@ def test_the_command_prints_the_report_and_writes_the_sum(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "sum"), total)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.repeats("the same with SIGINT")),
+        signal.SIGKILL,
+    ],
+)
 def test_an_interrupted_run_leaves_nothing(number):
     process = subprocess.Popen(
         command("--size", "3000000", "--window", "1"),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from support import fork_server
-from support.mininet import KINDS, missing, needs_mininet
+from support.mininet import EITHER_KIND, missing, needs_mininet
 
 from innet.core.errors import ControlError, InputError, StalledError, UnknownNameError
 
@@ -33,7 +33,7 @@ def run_cli(arguments, lines, folder):
     return fork_server.run(command, folder, "\n".join([*lines, "exit", ""]), timeout=120)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
     # 300 values of 64 a packet: after the handshake's chunk, five of them in four slots.
     arguments = ["--topology", "tree", "--workers", "2", "--size", "300", "--window", "4"]
@@ -69,7 +69,7 @@ def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
     assert "innet who-waits slots of any switch in which somebody is missing" in said
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_a_worker_that_stops_is_who_is_waited_for(kind):
     settings = NetSettings(
         workers=3, size=600_000, window=2, switch=kind, give_up=3.0, timeout=0.1, seed=1

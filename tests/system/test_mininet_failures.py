@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.mininet import KINDS, children, missing, needs_mininet
+from support.mininet import EITHER_KIND, children, missing, needs_mininet
 
 import innet
 from innet.cli import app
@@ -58,7 +58,11 @@ def running(parent, word, deadline=60.0):
     ("word", "said"),
     [
         ("worker1.json", "worker 1 on h2 was ended by SIGKILL"),
-        ("@s1-eth1", "switch s1 was ended by SIGKILL"),
+        pytest.param(
+            "@s1-eth1",
+            "switch s1 was ended by SIGKILL",
+            marks=pytest.mark.repeats("the same with a worker; test_a_switch_that_dies_is_named"),
+        ),
     ],
 )
 def test_a_death_is_told_and_everything_taken_down(word, said):
@@ -72,7 +76,7 @@ def test_a_death_is_told_and_everything_taken_down(word, said):
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_a_host_whose_interface_vanishes_is_named(kind):
     settings = NetSettings(
         workers=2, size=600_000, window=1, seed=5, switch=kind, give_up=2.0, timeout=0.05
@@ -150,14 +154,20 @@ def without(monkeypatch, late, number, **chosen):
     return result.departed
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_the_others_go_on_without_a_worker_that_is_late(monkeypatch, kind):
     left = without(monkeypatch, [1], signal.SIGSTOP, switch=kind)
     assert left == {1: "worker 1 on h2 was late by 2 s or more."}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("late", [[1], [2, 3]], ids=["a worker", "a rack"])
+@pytest.mark.parametrize("kind", EITHER_KIND)
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param([1], marks=pytest.mark.repeats("the same with a rack"), id="a worker"),
+        pytest.param([2, 3], id="a rack"),
+    ],
+)
 def test_switches_of_a_tree_name_who_is_late_in_other_racks(monkeypatch, late, kind):
     chosen = {"workers": 6, "racks": 3, "size": 20_000, "program": "tree", "switch": kind}
     left = without(monkeypatch, late, signal.SIGSTOP, **chosen)
@@ -165,7 +175,7 @@ def test_switches_of_a_tree_name_who_is_late_in_other_racks(monkeypatch, late, k
 
 
 @pytest.mark.repeats("workers that are late, by workers that died")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 @pytest.mark.parametrize("program", ["tree", "hashed", "harvest"])
 def test_the_others_go_on_without_a_worker_that_died(monkeypatch, program, kind):
     chosen = {"program": program, "switch": kind, "codec": "lhc", "framing": "raw"}

@@ -220,8 +220,15 @@ def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
     ("topology", "register", "link"),
     [
         ("innet_star,2", "SlotsIngress.pool.count", "h2-eth0<->s1-eth2 (OK OK)"),
-        ("innet_dumbbell,2", "TreeIngress.pool.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
-        ("innet_tree,2,2", "TreeIngress.pool.bitmap", "s2-eth100<->s1-eth101 (OK OK)"),
+        *(
+            pytest.param(
+                topology,
+                "TreeIngress.pool.bitmap",
+                "s2-eth100<->s1-eth101 (OK OK)",
+                marks=pytest.mark.repeats("the same with a star"),
+            )
+            for topology in ("innet_dumbbell,2", "innet_tree,2,2")
+        ),
     ],
 )
 def test_mininets_own_command_builds_networks(topology, register, link):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.mininet import KINDS, missing, needs_mininet
+from support.mininet import EITHER_KIND, missing, needs_mininet
 
 import innet
 from innet.cli import app
@@ -51,7 +51,7 @@ def hold_to_memory(chosen, results):
         assert result.report.max_abs_error == report.max_abs_error
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 @pytest.mark.parametrize(
     ("shape", "codec"),
     [
@@ -75,7 +75,7 @@ def test_three_levels_are_equal_to_memory_under_loss(kind, shape, codec):
 
 
 @smaller
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_more_workers_than_a_switch_names(kind):
     chosen = settings(workers=40, switch=kind, size=3000, give_up=90.0)
     assert len(chosen.plan().switches) == 3
@@ -110,7 +110,7 @@ def test_a_worker_knows_its_switch_alone(tmp_path):
         assert topo.nodeInfo(host.name)["neighbors"] == {host.peer.ip: host.peer.mac}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_two_jobs_on_a_dumbbell_have_their_own_sums(kind):
     chosen = settings(
         workers=2,

@@ -122,7 +122,13 @@ def test_torchft_trains_as_a_loop_does(replicas, tmp_path):
 
 @pytest.mark.timeout(920)
 @pytest.mark.skipif(not installed("torchft"), reason="torchft is not installed")
-@pytest.mark.parametrize("mode", ["localsgd", "diloco"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("localsgd", marks=pytest.mark.repeats("the same with DiLoCo")),
+        "diloco",
+    ],
+)
 def test_torchft_goes_on_when_a_replica_dies_and_comes_back(replicas, tmp_path, mode):
     """It dies in the middle of a sync: that one counts for nobody, and the next ones are of the
     others. Its successor takes over their weights.

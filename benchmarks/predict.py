@@ -1,4 +1,4 @@
-"""Mininet beside the simulated network: ``innet net --predict`` over rates, workers and queues.
+"""Mininet beside the simulated network: ``innet net predict`` over rates, workers and queues.
 
     sudo python -m benchmarks.predict [--case CASE ...] [--workers 2 ...] [--rounds 5] [--json FILE]
 

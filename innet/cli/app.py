@@ -81,17 +81,13 @@ _COMMANDS: Mapping[str, _Entry] = {
     ),
     "simulate": _Entry(
         "simulate",
-        "simulate",
-        "Simulate an all-reduce, or a model's training iterations, packet by packet in time.",
-        "innet simulate --network 100g --model resnet50 --iterations 3",
-        "simulate",
+        "app",
+        "Simulate all-reduces, training iterations, jobs or traffic, packet by packet in time.",
     ),
     "net": _Entry(
         "net",
-        "net",
-        "Sum gradients over a Mininet network (needs root), one process per worker.",
-        "sudo innet net --topology fat-tree --switch bmv2",
-        "mininet",
+        "app",
+        "Sum gradients, or run a program of your own, on a Mininet network (needs root).",
     ),
     "simple-switch": _Entry(
         "drop_in",
@@ -152,8 +148,35 @@ _COMMANDS: Mapping[str, _Entry] = {
         "Compiled P4 programs on the built-in switch: test, replay, measure, explain.",
     ),
 }
+# Of groups: the command that runs where none is named, and the commands that were options of it.
+_DEFAULTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "simulate": (
+        "run",
+        {
+            "--sweep": "sweep NAME=VALUE,VALUE",
+            "--traffic": "traffic FILE",
+            "--job-file": "jobs FILE",
+        },
+    ),
+    "net": (
+        "allreduce",
+        {"--p4": "program FILE", "--train": "train", "--predict": "predict", "--draw": "draw FILE"},
+    ),
+}
 # Of commands of groups: one to try, and a page of docs/.
 _EXAMPLES: Mapping[str, tuple[str, str]] = {
+    "simulate run": (
+        "innet simulate run --network 100g --model resnet50 --iterations 3",
+        "simulate",
+    ),
+    "simulate jobs": ("innet simulate jobs jobs.toml --network 25g --plot jobs.png", "simulate"),
+    "simulate traffic": ("innet simulate traffic flows.toml --pcap captures", "simulation"),
+    "simulate sweep": ("innet simulate sweep workers=8,16 loss=0,1e-4 --network 100g", "sweeps"),
+    "net allreduce": ("sudo innet net allreduce --topology fat-tree --switch bmv2", "mininet"),
+    "net train": ("sudo innet net train --codec topk --epochs 1", "mininet"),
+    "net predict": ("sudo innet net predict --workers 2 --rate 10 --queue 256", "simulation"),
+    "net draw": ("innet net draw fat-tree.png --topology fat-tree", "mininet"),
+    "net program": ("sudo innet net program mine.json --commands mine.commands", "mininet"),
     "experiment throughput": ("innet experiment throughput -w 2 -w 8 -c dense -c lhc", "measured"),
     "p4 list": ("innet p4 list", "slots"),
     "p4 export": ("innet p4 export slots-64 -o slots.json", "slots"),
@@ -186,7 +209,27 @@ class _Command(_PlainFlags, TyperCommand):
 
 
 class _Group(_PlainFlags, TyperGroup):
-    """A command that has others."""
+    """A command that has others.
+
+    Attributes:
+        default: the one that runs where none is named; None: one is to be named.
+        moved: options that commands took the place of, and these commands.
+    """
+
+    default: str | None = None
+    moved: Mapping[str, str] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if self.default is not None and (not args or args[0].startswith("-")):
+            for word in args:
+                option = word.partition("=")[0]
+                if option in self.moved:
+                    raise InputError(
+                        f"{option} is a command now: innet {self.name} {self.moved[option]}."
+                    )
+            if args[:1] not in (["--help"], ["-h"]):
+                args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
 
 _PARSES: dict[str, Any] = {
@@ -210,6 +253,7 @@ def _loaded(name: str) -> Any:
         found.info.cls = _Group
         command: Any = typer.main.get_group(found)
         command.name = name
+        command.default, command.moved = _DEFAULTS.get(name, (None, {}))
         return command
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     alone.command(name, **(_PARSES if entry.parses else {}))(found)

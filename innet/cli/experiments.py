@@ -419,8 +419,9 @@ def _command(record: Record) -> str:
             line = f"innet.scenarios.jobs.simulate_jobs({called})"
         case TrafficRecord():
             stated = {name: value for name, value in given.items() if value is not None}
+            file = shlex.quote(str(stated.pop("traffic")))
             line = " ".join(
-                ["innet simulate"]
+                [f"innet simulate traffic {file}"]
                 + [
                     f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
                     for name, value in stated.items()
@@ -441,8 +442,10 @@ def _command(record: Record) -> str:
 def _sweep_command(record: SweepRecord) -> str:
     axes = {axis.name: list(axis.values) for axis in record.axes}
     values = itertools.chain.from_iterable(axes.values())
-    line = command_line("innet simulate", SimulateSettings, record.settings)
+    swept = " ".join(
+        shlex.quote(f"{name}={','.join(map(str, each))}") for name, each in axes.items()
+    )
+    line = command_line(f"innet simulate sweep {swept}", SimulateSettings, record.settings)
     if line is None or any(isinstance(each, (dict, list)) for each in values):
         return f"innet.sweep({record.settings!r}, {axes!r})"
-    swept = (f"{name}={','.join(map(str, each))}" for name, each in axes.items())
-    return " ".join([line, *(f"--sweep {shlex.quote(each)}" for each in swept)])
+    return line

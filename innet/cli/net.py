@@ -1,4 +1,4 @@
-"""``innet net``: the same all-reduce over real packets, on a Mininet network."""
+"""``innet net``: real packets on a Mininet network."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from innet.cli.experiments import show
 from innet.cli.options import (
     OUT_DIR,
     JsonOption,
+    OutDirOption,
     OutputOption,
     declared,
     read_settings,
@@ -29,121 +30,189 @@ if TYPE_CHECKING:
     from innet.mininet.allreduce import NetResult
     from innet.mininet.settings import NetSettings
 
-# Parameters that say something of a network for a program of one's own; the others, of all-reduces.
-_OWN = {"topology", "p4", "rules", "switch", "workers", "engine", "priority_queues", "pcap", "cli"}
+# Settings without an option: a worker's own, and those of a command that none of its work has.
+_OF_A_WORKER = ("job", "delay")
+_OF_ONE_SUM = ("size", "density", "input", "rounds")
 _BOTH = {"thrift_port", "log_level"}
 _ONLY_BMV2 = {"simple_switch"}
-_ONLY_TRAINING = {"model", "epochs", "out_dir"}
-_NO_TRAINING = {"size", "density", "input", "rounds", "output"}
-_NO_PREDICTION = {"p4", "rules", "train", "model", "epochs", "out_dir", "draw", "cli", "output"}
+# Settings that say something of a network for a program of one's own.
+_OF_A_PROGRAM = (
+    *("topology", "switch", "workers", "engine", "priority_queues", "pcap"),
+    *sorted(_BOTH | _ONLY_BMV2),
+)
 _HOW_TO_LOOK = (
     "The network is up. `innet` lists ways to look into switches; `switch s1 show_tables` asks "
     "switch s1 in the words of simple_switch_CLI; `help` lists what else there is; `exit` takes "
     "the network down."
 )
 
+app = typer.Typer(
+    help="Sum gradients, or run a program of your own, on a Mininet network (needs root).\n\n"
+    "Without a command: allreduce.",
+    rich_markup_mode="markdown",
+)
 
-@with_settings(MininetSettings, without=("job", "delay"))
-def net(
+CliOption = Annotated[
+    bool, typer.Option("--cli", help="Leave Mininet's command line open afterwards.")
+]
+
+
+@app.command("allreduce")
+@with_settings(MininetSettings, without=_OF_A_WORKER)
+def allreduce(
     settings: MininetSettings,
     context: typer.Context,
     *,
-    p4: Annotated[
-        Path | None,
-        typer.Option(
-            help="Your own program (P4 or BMv2 JSON), with --cli instead of an all-reduce."
-        ),
-    ] = None,
-    rules: Annotated[
-        Path | None,
-        typer.Option(
-            "--commands",
-            help="With --p4: file with simple_switch_CLI's commands for the control plane.",
-        ),
-    ] = None,
-    train: Annotated[
-        bool, typer.Option("--train", help="Train a model instead of one all-reduce.")
-    ] = False,
-    model: Annotated[
-        str | None, declared("model", TrainSettings.model_fields["model"], "With --train")
-    ] = None,
-    epochs: Annotated[
-        int | None, declared("epochs", TrainSettings.model_fields["epochs"], "With --train")
-    ] = None,
-    out_dir: Annotated[
-        Path, typer.Option("--out", help="With --train: folder for record and plot.")
-    ] = OUT_DIR,
-    predict: Annotated[
-        bool,
-        typer.Option(
-            "--predict",
-            help="Do the same in simulated time, too, and compare; needs --rate and --queue.",
-        ),
-    ] = False,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RECORD",
-            help="With --predict: the record (--json) of a prediction in which the machine's cores "
-            "were the limit. This prediction then includes the processor time of packets.",
-        ),
-    ] = None,
-    draw: Annotated[
-        Path | None,
-        typer.Option(help="Only draw the network into this file (.png, .pdf or .svg)."),
-    ] = None,
-    cli: Annotated[
-        bool, typer.Option("--cli", help="Leave Mininet's command line open afterwards.")
-    ] = False,
+    cli: CliOption = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Sum gradients over a Mininet network (needs root), one process per worker.
 
-    With --p4, --topology may be a file (.json) in the JSON of p4lang's tutorials.
+    `innet net` without a command is this one.
     """
-    file = Path(settings.topology or "") if (settings.topology or "").endswith(".json") else None
-    options = _given(context)
-    custom = p4 is not None or file is not None
-    if calibration is not None and not predict:
-        raise InputError("--calibration is for predictions; add --predict.")
-    if predict:
-        _check_prediction(options, settings, file)
-    if custom:
-        _check_own(options, settings.topology or "star", settings.switch)
-    else:
-        _check_all_reduce(options, train=train)
-    if draw is None:
+    _all_reduce(_network(settings, context), output, as_json=as_json, cli=cli)
+
+
+@app.command("train")
+@with_settings(MininetSettings, without=(*_OF_A_WORKER, *_OF_ONE_SUM))
+def train(
+    settings: MininetSettings,
+    context: typer.Context,
+    *,
+    model: Annotated[str | None, declared("model", TrainSettings.model_fields["model"])] = None,
+    epochs: Annotated[int | None, declared("epochs", TrainSettings.model_fields["epochs"])] = None,
+    out_dir: OutDirOption = OUT_DIR,
+    cli: CliOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a model over a Mininet network (needs root), one process per worker."""
+    network = _network(settings, context, jobs=1)
+    chosen = read_settings(TrainSettings, None, {"model": model, "epochs": epochs})
+    _train(network, chosen, out_dir, as_json=as_json, cli=cli)
+
+
+@app.command("predict")
+@with_settings(MininetSettings, without=_OF_A_WORKER)
+def predict(
+    settings: MininetSettings,
+    context: typer.Context,
+    *,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RECORD",
+            help="The record (--json) of a prediction in which the machine's cores were the limit. "
+            "This prediction then includes the processor time of packets.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sum gradients in Mininet and in simulated time, and compare; needs --rate and --queue."""
+    from innet.scenarios.prediction import check_predictable
+
+    if (settings.topology or "").endswith(".json"):
+        raise InputError(
+            f"--topology {settings.topology}: a prediction is of all-reduces, on a topology of "
+            "innet's."
+        )
+    check_predictable(settings)
+    _predict(_network(settings, context), calibration, as_json=as_json)
+
+
+@app.command("draw")
+@with_settings(MininetSettings, without=_OF_A_WORKER)
+def draw(
+    settings: MininetSettings,
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A .png, .pdf or .svg file.")],
+) -> None:
+    """Draw the network of an all-reduce, without starting it."""
+    network = _network(settings, context, starts=False)
+    from innet.reports.plots import draw_plan
+
+    draw_plan(network.shared_plan(), path)
+    err.print(f"The network is drawn in {path}.", highlight=False, soft_wrap=True)
+
+
+@app.command("program")
+@with_settings(MininetSettings, only=_OF_A_PROGRAM)
+def program(
+    settings: MininetSettings,
+    context: typer.Context,
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="P4 or BMv2 JSON; not needed if the file of the topology names its own.",
+        ),
+    ] = None,
+    *,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            "--commands", help="File with simple_switch_CLI's commands for the control plane."
+        ),
+    ] = None,
+) -> None:
+    """Start a network with a program of your own, and Mininet's command line (needs root).
+
+    --topology may be a file (.json) in the JSON of p4lang's tutorials.
+    """
+    topology = settings.topology or "star"
+    file = Path(topology) if topology.endswith(".json") else None
+    given = _given(context)
+    if file is not None:
+        _refuse(given, {"workers"}, "no effect, as the topology file says which hosts there are")
+    elif topology != "star":
+        raise InputError(
+            f"--topology {topology}: a program of your own runs on a star, or on the network of a "
+            "topology file (.json)."
+        )
+    elif path is None:
+        raise InputError("which program? Give its file, or --topology with a file that names one.")
+    _check_switch(given, settings.switch)
+    from innet.mininet.network import require_root
+
+    require_root("a Mininet network")
+    _own_program(settings, path, topology=file, rules=rules)
+
+
+def _network(
+    settings: MininetSettings,
+    context: typer.Context,
+    *,
+    jobs: int | None = None,
+    starts: bool = True,
+) -> NetSettings:
+    """The network of an all-reduce.
+
+    Args:
+        settings: of the network and the workers.
+        context: of the command, for what was given as options.
+        jobs: how many, where that is not stated; by default the topology's number.
+        starts: it will be started, which needs root.
+
+    Raises:
+        InputError: an option has no effect.
+        InnetError: something is missing, or cannot be used.
+    """
+    if (settings.topology or "").endswith(".json"):
+        raise InputError(
+            f"--topology {settings.topology}: such a network is for a program of your own; see "
+            "innet net program."
+        )
+    _check_switch(_given(context), settings.switch)
+    if starts:
         from innet.mininet.network import require_root
 
         require_root("a Mininet network")
-    if custom:
-        if not cli:
-            raise InputError(
-                "a program of your own is started for Mininet's command line; add --cli."
-            )
-        _own_program(settings, p4, topology=file, rules=rules)
-        return
-    _check_switch(options, settings.switch)
     from innet.mininet.settings import NetSettings
     from innet.topology import topology_of
 
     given = settings.model_dump(exclude_unset=True)
-    if not train:
-        given.setdefault("jobs", topology_of(settings.topology).jobs)
-    job = NetSettings.model_validate(given)
-    if draw is not None:
-        from innet.reports.plots import draw_plan
-
-        draw_plan(job.shared_plan(), draw)
-        err.print(f"The network is drawn in {draw}.", highlight=False, soft_wrap=True)
-    elif predict:
-        _predict(job, calibration, as_json=as_json)
-    elif train:
-        chosen = read_settings(TrainSettings, None, {"model": model, "epochs": epochs})
-        _train(job, chosen, out_dir, as_json=as_json, cli=cli)
-    else:
-        _all_reduce(job, output, as_json=as_json, cli=cli)
+    given.setdefault("jobs", jobs or topology_of(settings.topology).jobs)
+    return NetSettings.model_validate(given)
 
 
 def _open_cli(network: Any) -> None:
@@ -338,48 +407,6 @@ def _given(context: typer.Context) -> dict[str, str]:
         if each.name and source is not None and source.name == "COMMANDLINE":
             found[each.name] = each.opts[0]
     return found
-
-
-def _check_own(given: Mapping[str, str], topology: str, switch: SwitchKind) -> None:
-    """Raise InputError if an option has no effect on a network for a program of one's own."""
-    others = given.keys() - _OWN - _BOTH - _ONLY_BMV2
-    _refuse(
-        given,
-        others,
-        "no effect on a program of your own, for which there is no all-reduce; rates and delays of "
-        "links are a topology file's to say",
-    )
-    if topology.endswith(".json"):
-        _refuse(given, {"workers"}, "no effect, as the topology file says which hosts there are")
-    elif topology != "star":
-        raise InputError(
-            f"--topology {topology}: a program of your own runs on a star, or on the network of a "
-            "topology file (.json)."
-        )
-    _check_switch(given, switch)
-
-
-def _check_all_reduce(given: Mapping[str, str], *, train: bool) -> None:
-    """Raise InputError if an option has no effect on an all-reduce, or on a training."""
-    _refuse(given, {"rules"}, "no effect without a program of your own; name it with --p4")
-    if train:
-        _refuse(given, _NO_TRAINING, "no effect on a training")
-    else:
-        _refuse(given, _ONLY_TRAINING, "no effect without --train")
-
-
-def _check_prediction(
-    given: Mapping[str, str], settings: MininetSettings, file: Path | None
-) -> None:
-    """Raise InputError if something is not to be had in Mininet and in simulated time alike."""
-    from innet.scenarios.prediction import check_predictable
-
-    _refuse(given, _NO_PREDICTION, "no effect on a prediction (--predict)")
-    if file is not None:
-        raise InputError(
-            f"--topology {file}: a prediction is of all-reduces, on a topology of innet's."
-        )
-    check_predictable(settings)
 
 
 def _check_switch(given: Mapping[str, str], kind: str) -> None:

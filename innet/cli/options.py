@@ -327,20 +327,17 @@ def parameters_of(settings: Collection[Setting]) -> list[inspect.Parameter]:
     return found
 
 
-def declared(name: str, declaration: Any, condition: str = "") -> Any:
+def declared(name: str, declaration: Any) -> Any:
     """The option of one setting as ``innet.core.settings`` declares it, for any command.
 
     Args:
         name: of the setting.
         declaration: an annotation, or the field of a model.
-        condition: comes before the help, such as "With --train".
     """
     is_field = isinstance(declaration, FieldInfo)
     field = declaration if is_field else FieldInfo.from_annotation(declaration)
     option = get_args(_parameter(Setting(name, field, "")).annotation)[1]
     option.rich_help_panel = option.parser = None  # no settings check it afterwards
-    if condition:
-        option.help = f"{condition}: {option.help[0].lower()}{option.help[1:]}"
     return option
 
 
@@ -353,17 +350,23 @@ BatchOption = Annotated[int, declared("batch", PacketsPerCall)]
 
 
 def with_settings(
-    model: type[Settings], without: Collection[str] = ()
+    model: type[Settings], without: Collection[str] = (), only: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A decorator that makes a function a command with options for all settings of ``model``.
 
     Args:
         model: type of the function's first parameter, filled from ``--config`` and options.
         without: settings without an option.
+        only: those that the command goes by, if these are few.
 
-    The command raises ConfigError for an invalid file, key or value.
+    The command raises ConfigError for an invalid file, key or value, and for a setting that is not
+    among ``only``.
     """
-    settings = [each for each in settings_in(model) if each.key not in without]
+    settings = [
+        each
+        for each in settings_in(model)
+        if each.key not in without and (not only or each.key.partition(".")[0] in only)
+    ]
     derived = parameters_of(settings)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -378,6 +381,8 @@ def with_settings(
             changes = given.pop("codec_parameters", None) or []
             patterns = given.pop("codec_layers", None) or []
             read = read_settings(model, file, _values(settings, given))
+            if only and (others := sorted(read.model_fields_set - set(only))):
+                raise ConfigError(f"{file}: {', '.join(others)}: no effect here; leave it out.")
             function(_with_codec_layers(_with_codec_parameters(read, changes), patterns), **rest)
 
         command.__name__ = function.__name__
@@ -399,7 +404,7 @@ def _values(settings: Collection[Setting], given: Mapping[str, Any]) -> dict[str
             if len(value) > 1:
                 raise ConfigError(
                     f"--codec is given {len(value)} times; this runs one codec. `innet train` and "
-                    "`innet experiment throughput` compare several, and `innet simulate --sweep "
+                    "`innet experiment throughput` compare several, and `innet simulate sweep "
                     "codec=dense,lhc` simulates several."
                 )
             (value,) = value

@@ -1,4 +1,4 @@
-"""``innet simulate``."""
+"""``innet simulate``: runs, sweeps, jobs and traffic in simulated time."""
 
 from __future__ import annotations
 
@@ -14,28 +14,35 @@ from innet.core.errors import InputError
 from innet.core.settings import SimulateSettings
 
 _FAILED = 1  # exit status of a sweep with points that failed
-_SWEEP = "Sweep"  # heading in --help
-_TRAFFIC = "Traffic"  # likewise
-_JOBS = "Several jobs"  # likewise
-_OF_TRAFFIC = {"program", "network", "seed"}  # settings that --traffic goes by, too
+_OF_TRAFFIC = ("program", "network", "seed")  # of the settings, what traffic goes by
+
+app = typer.Typer(
+    help="Simulate all-reduces, training iterations, jobs or traffic, packet by packet in time.\n\n"
+    "Without a command: run.",
+    rich_markup_mode="markdown",
+)
+
+RecordOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the record to this JSON file.")
+]
+PlotOption = Annotated[
+    Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
+]
+CapturesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Write a capture of each link in each direction into this folder."
+    ),
+]
 
 
+@app.command("run")
 @with_settings(SimulateSettings)
-def simulate(  # noqa: PLR0912 - what does not go together is refused here
+def run(
     settings: SimulateSettings,
     *,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Write the record to this JSON file; with --sweep, records and a table into this "
-            "folder. An interrupted sweep that is started again keeps its finished points.",
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
-    ] = None,
+    record: RecordOption = None,
+    plot: PlotOption = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -43,147 +50,20 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
             help="Write a time-line for Perfetto or chrome://tracing to this JSON file.",
         ),
     ] = None,
-    traffic: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Simulate the flows of packets that this TOML file describes. --program is then "
-            "any compiled P4 program; without it switches forward by shortest paths.",
-            rich_help_panel=_TRAFFIC,
-        ),
-    ] = None,
-    commands: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --traffic: file of simple_switch_CLI's commands for the switches' tables.",
-            rich_help_panel=_TRAFFIC,
-        ),
-    ] = None,
-    priority_queues: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=32,
-            help="With --traffic: egress queues per port, one for each priority.",
-            rich_help_panel=_TRAFFIC,
-        ),
-    ] = None,
-    job_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Simulate the jobs that this TOML file describes in tables [[job]], on one "
-            "network; other settings are those of all.",
-            rich_help_panel=_JOBS,
-        ),
-    ] = None,
-    pcap: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Write a capture of each link in each direction into this folder.",
-            rich_help_panel=_TRAFFIC,
-        ),
-    ] = None,
-    axes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sweep",
-            metavar="NAME=VALUE,...",
-            help="Simulate at each of these values of a setting, or of a setting of the network. "
-            "Repeatable: at each combination.",
-            rich_help_panel=_SWEEP,
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Points at the same time, each in a process; by default one for each core.",
-            rich_help_panel=_SWEEP,
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Run the points on the workers of this Dask scheduler.",
-            rich_help_panel=_SWEEP,
-        ),
-    ] = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help="What --plot draws of a sweep, such as seconds, goodput_gbps, dropped or "
-            "retransmissions. Repeatable.",
-            rich_help_panel=_SWEEP,
-        ),
-    ] = None,
+    pcap: CapturesOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate an all-reduce, or a model's training iterations, packet by packet in time.
 
     The switches run the compiled P4 program. Without --model an iteration is one all-reduce of
-    generated gradients. With --traffic any P4 program runs, with flows of packets instead.
+    generated gradients. `innet simulate` without a command is this one.
     """
-    if job_file is not None:
-        for option, value in (
-            ("trace", trace), ("sweep", axes), ("jobs", jobs), ("scheduler", scheduler),
-            ("metric", metrics), ("traffic", traffic), ("commands", commands), ("pcap", pcap),
-            ("priority-queues", priority_queues),
-        ):  # fmt: skip
-            if value:
-                raise InputError(f"--{option} is not for several jobs; leave it or --job-file out.")
-        _several(settings, job_file, record=record, plot=plot, as_json=as_json)
-        return
-    if traffic is not None:
-        for option, value in (
-            ("plot", plot), ("trace", trace), ("sweep", axes), ("jobs", jobs),
-            ("scheduler", scheduler), ("metric", metrics),
-        ):  # fmt: skip
-            if value:
-                raise InputError(f"--{option} is for all-reduces; leave out --traffic, or it.")
-        _traffic(
-            settings,
-            traffic,
-            commands=commands,
-            priority_queues=priority_queues or 1,
-            pcap=pcap,
-            record=record,
-            as_json=as_json,
-        )
-        return
-    if commands is not None or priority_queues is not None:
-        raise InputError(
-            "--commands and --priority-queues are for traffic; add --traffic with a file of flows."
-        )
-    if axes:
-        if pcap is not None:
-            raise InputError("--pcap is of one run; leave out --sweep, or --pcap.")
-        if trace is not None:
-            raise InputError("--trace is of one run; leave out --sweep, or --trace.")
-        _sweep(
-            settings,
-            axes,
-            folder=record,
-            plot=plot,
-            jobs=jobs,
-            scheduler=scheduler,
-            metrics=metrics or [],
-            as_json=as_json,
-        )
-        return
-    for option, given in (("jobs", jobs), ("scheduler", scheduler), ("metric", metrics)):
-        if given:
-            raise InputError(f"--{option} is for sweeps; add --sweep, such as workers=8,16.")
     from innet.reports.outputs import check_writable
     from innet.reports.progress import SimulationDisplay
     from innet.reports.registry import draw
     from innet.reports.trace_events import write_trace
     from innet.scenarios.samples import USUAL
-    from innet.scenarios.simulate import simulate as run
+    from innet.scenarios.simulate import simulate
 
     for path in (record, plot, trace):
         if path is not None:
@@ -192,7 +72,7 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
     if plot is not None:
         chosen.setdefault("samples", USUAL)
     with SimulationDisplay(err) as display:
-        result = run(**chosen, watch=display, pcap=pcap)
+        result = simulate(**chosen, watch=display, pcap=pcap)
     if record is not None:
         result.save(record)
     if trace is not None:
@@ -203,14 +83,20 @@ def simulate(  # noqa: PLR0912 - what does not go together is refused here
     show(result, files, as_json=as_json)
 
 
-def _several(
+@app.command("jobs")
+@with_settings(SimulateSettings)
+def several(
     settings: SimulateSettings,
-    path: Path,
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="TOML with a table for each job.")],
     *,
-    record: Path | None,
-    plot: Path | None,
-    as_json: bool,
+    record: RecordOption = None,
+    plot: PlotOption = None,
+    as_json: JsonOption = False,
 ) -> None:
+    """Simulate several jobs, whose packets share switches, queues and links.
+
+    What a job's table does not state is that of the options.
+    """
     from innet.reports.outputs import check_writable
     from innet.reports.registry import draw
     from innet.scenarios.jobs import simulate_jobs
@@ -226,29 +112,34 @@ def _several(
     show(result, {"record": record, "plot": plot}, as_json=as_json)
 
 
-def _traffic(
+@app.command("traffic")
+@with_settings(SimulateSettings, only=_OF_TRAFFIC)
+def traffic(
     settings: SimulateSettings,
-    path: Path,
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="TOML with a topology and its flows.")
+    ],
     *,
-    commands: Path | None,
-    priority_queues: int,
-    pcap: Path | None,
-    record: Path | None,
-    as_json: bool,
+    commands: Annotated[
+        Path | None,
+        typer.Option(help="File of simple_switch_CLI's commands for the switches' tables."),
+    ] = None,
+    priority_queues: Annotated[
+        int,
+        typer.Option(min=1, max=32, help="Egress queues per port, one for each priority."),
+    ] = 1,
+    pcap: CapturesOption = None,
+    record: RecordOption = None,
+    as_json: JsonOption = False,
 ) -> None:
+    """Simulate flows of packets through any compiled P4 program.
+
+    Without --program switches forward by shortest paths.
+    """
     from innet.reports.outputs import check_writable
     from innet.scenarios.traffic import simulate_traffic
 
     given = settings.model_dump(exclude_unset=True)
-    for name in given:
-        if name == "faults":
-            raise InputError(
-                "faults of packets stand in the table [faults] of the file with flows; leave out "
-                "--traffic, or the options of faults."
-            )
-        if name not in _OF_TRAFFIC:
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} is for all-reduces; leave out --traffic, or --{option}.")
     if commands is not None and "program" not in given:
         raise InputError("--commands are for a program's tables; add --program.")
     if record is not None:
@@ -261,34 +152,72 @@ def _traffic(
     show(result, {"record": record, "captures": pcap}, as_json=as_json)
 
 
-def _sweep(
+@app.command("sweep")
+@with_settings(SimulateSettings)
+def sweep(
     settings: SimulateSettings,
-    given: list[str],
+    swept: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE,...",
+            help="Values of a setting, or of a setting of the network. Several: at each "
+            "combination.",
+        ),
+    ],
     *,
-    folder: Path | None,
-    plot: Path | None,
-    jobs: int | None,
-    scheduler: str | None,
-    metrics: list[str],
-    as_json: bool,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write records and a table into this folder. An interrupted sweep that is started "
+            "again keeps its finished points.",
+        ),
+    ] = None,
+    plot: PlotOption = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Points at the same time, each in a process; by default one for each core.",
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Run the points on the workers of this Dask scheduler."
+        ),
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="What --plot draws, such as seconds, goodput_gbps, dropped or retransmissions. "
+            "Repeatable.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
+    """Simulate at each of several values of settings, such as workers=8,16 loss=0,1e-4."""
     from innet.reports.outputs import check_writable
     from innet.reports.progress import SweepDisplay
     from innet.reports.registry import draw
-    from innet.scenarios.sweeps import RECORD, TABLE, axis_of, check_metrics, sweep
+    from innet.scenarios.sweeps import RECORD, TABLE, axis_of, check_metrics
+    from innet.scenarios.sweeps import sweep as run_sweep
 
     axes = {}
-    for name, values in map(axis_of, given):
+    for name, values in map(axis_of, swept):
         if name in axes:
-            raise InputError(f"--sweep {name} is given twice; give all its values at once.")
+            raise InputError(f"{name} is given twice; give all its values at once.")
         axes[name] = values
-    check_metrics(metrics)
+    check_metrics(metrics or [])
     if metrics and plot is None:
-        raise InputError("--metric says what a sweep's plot draws; add --plot, or leave it out.")
+        raise InputError("--metric says what the plot draws; add --plot, or leave it out.")
     if plot is not None:
         check_writable(plot)
     with SweepDisplay(err) as display:
-        result = sweep(
+        result = run_sweep(
             settings.model_dump(exclude_unset=True),
             axes,
             out_dir=folder,
@@ -301,7 +230,7 @@ def _sweep(
         files |= {"record": folder / RECORD, "table": folder / TABLE}
     try:
         if plot is not None and result.points:
-            draw(result, plot, metrics=metrics)
+            draw(result, plot, metrics=metrics or [])
             files["plot"] = plot
     finally:  # also where there is no such metric
         show(result, files, as_json=as_json)

@@ -302,7 +302,7 @@ class FileTopo(Topo):
         for name, each in found.switches.items():
             custom = program if each.program is None else beside(path, each.program)
             if custom is None:
-                raise ConfigError(f"switch {name} of {path} has no program; name one with --p4.")
+                raise ConfigError(f"switch {name} of {path} has no program; give its file, too.")
             self.addSwitch(
                 name,
                 cls=SWITCHES[switch],
@@ -414,7 +414,7 @@ def run(
                 rules=lines,
             )
         elif ready is None:
-            raise InputError("a star needs a program; name one with --p4.")
+            raise InputError("a star needs a program; give its file.")
         else:
             topo = ProgramStar(ready, hosts, switch, commands=lines, **options)
         with network(topo, limited=topology is not None and limited(topology)) as net:

@@ -1,4 +1,4 @@
-"""``innet net --predict``: the same all-reduces in Mininet and in simulated time, side by side."""
+"""``innet net predict``: the same all-reduces in Mininet and in simulated time, side by side."""
 
 from __future__ import annotations
 

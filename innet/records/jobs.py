@@ -10,8 +10,8 @@ from innet.records.record import Record
 from innet.records.report import Frozen, Simulated
 from innet.records.simulation import BackgroundTraffic
 
-JOBS = "innet.jobs"  # format of the record of ``innet simulate --job-file``
-"""Format of the record of ``innet simulate --job-file``."""
+JOBS = "innet.jobs"  # format of the record of ``innet simulate jobs``
+"""Format of the record of ``innet simulate jobs``."""
 
 
 class JobRun(Frozen):

@@ -1,4 +1,4 @@
-"""The record of ``innet net --predict``: one description, in Mininet and in simulated time."""
+"""The record of ``innet net predict``: one description, in Mininet and in simulated time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from innet.records.record import Record
 from innet.records.report import Fabric, Frozen
 
 PREDICTION = "innet.prediction"
-"""Format of the record of ``innet net --predict``."""
+"""Format of the record of ``innet net predict``."""
 
 
 class NetworkRun(Frozen):

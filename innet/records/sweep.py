@@ -14,8 +14,8 @@ from innet.core.numbers import is_real
 from innet.records.record import Record
 from innet.records.report import Frozen
 
-SWEEP = "innet.sweep"  # format of the record of ``innet simulate --sweep``
-"""Format of the record of ``innet simulate --sweep``."""
+SWEEP = "innet.sweep"  # format of the record of ``innet simulate sweep``
+"""Format of the record of ``innet simulate sweep``."""
 POINT = "innet.sweep-point"  # format of the files from which a sweep goes on
 METRICS = (
     "iteration_seconds",

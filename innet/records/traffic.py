@@ -9,8 +9,8 @@ from pydantic import Field
 from innet.records.record import Record
 from innet.records.report import Fabric, Frozen
 
-TRAFFIC = "innet.traffic"  # format of the record of ``innet simulate --traffic``
-"""Format of the record of ``innet simulate --traffic``."""
+TRAFFIC = "innet.traffic"  # format of the record of ``innet simulate traffic``
+"""Format of the record of ``innet simulate traffic``."""
 
 
 class FlowTraffic(Frozen):

@@ -80,7 +80,7 @@ def calibration_of(path: str | Path) -> Calibration:
     """
     record = Record.load(path)
     if not isinstance(record, PredictionRecord) or not record.processor_seconds:
-        raise InputError(f"{path} is no record of innet net --predict with processor times.")
+        raise InputError(f"{path} is no record of innet net predict with processor times.")
     if record.busy < _SATURATED:
         raise InputError(
             f"{path}: the cores were busy for {record.busy:.0%} of the time, so what packets take "

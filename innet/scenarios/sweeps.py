@@ -122,9 +122,7 @@ def axis_of(text: str) -> tuple[str, list[Any]]:
         else:
             pieces.append(piece.strip())
     if not (name.strip() and equals and all(pieces)):
-        raise ConfigError(
-            f"--sweep {text[:60]}: write it as NAME=VALUE,VALUE, such as workers=8,16,32."
-        )
+        raise ConfigError(f"{text[:60]}: write it as NAME=VALUE,VALUE, such as workers=8,16,32.")
     return name.strip(), [literal(piece) for piece in pieces]
 
 

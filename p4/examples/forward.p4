@@ -1,7 +1,7 @@
 // A switch that forwards by destination address and counts: a program to begin with.
 //
 //     innet p4 compile p4/examples/forward.p4 -o forward.json
-//     sudo innet net --p4 forward.json --commands p4/examples/forward.commands --cli
+//     sudo innet net program forward.json --commands p4/examples/forward.commands
 #include <core.p4>
 #include <v1model.p4>
 

@@ -37,7 +37,7 @@ pytestmark = [
 
 
 def run_cli(arguments, lines, folder):
-    command = [sys.executable, "-m", "innet", "net", *map(str, arguments), "--cli"]
+    command = [sys.executable, "-m", "innet", "net", "program", *map(str, arguments)]
     result = fork_server.run(command, folder, "\n".join([*lines, "exit", ""]), timeout=120)
     assert result.returncode == 0, result.stderr
     return result.stdout + result.stderr
@@ -53,7 +53,7 @@ SEND = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_own_program_carries_packets(kind, tmp_path):
     said = run_cli(
-        ["--p4", FORWARD, "--commands", RULES, "--switch", kind, "--priority-queues", "3"],
+        [FORWARD, "--commands", RULES, "--switch", kind, "--priority-queues", "3"],
         [
             "switch s1 set_queue_depth 100 2 2",
             "switch s1 set_queue_depth 100 2 3",
@@ -132,7 +132,7 @@ def topology(tmp_path, **changes):
 
 def test_a_tutorials_topology_loads(tmp_path):
     said = run_cli(
-        ["--topology", topology(tmp_path), "--p4", FORWARD],
+        ["--topology", topology(tmp_path), FORWARD],
         [
             SEND.format(interface="eth0", address="080000000222"),
             "py __import__('time').sleep(0.2)",
@@ -196,19 +196,18 @@ def test_files_that_are_no_topology(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--p4", "none.json", "--cli"], "none.json"),
-        (["--p4", str(FORWARD)], "add --cli"),
+        (["none.json"], "none.json"),
         (
-            ["--p4", str(FORWARD), "--cli", "--switch", "tofino"],
+            [str(FORWARD), "--switch", "tofino"],
             "switch = 'tofino' cannot be used; allowed is 'builtin' or 'bmv2'",
         ),
-        (["--p4", str(FORWARD), "--cli", "--commands", "none"], "cannot read none"),
-        (["--p4", str(FORWARD), "--cli", "--commands", str(NO_TEXT)], "unknown command"),
-        (["--topology", "none.json", "--cli"], "cannot read the topology none.json"),
+        ([str(FORWARD), "--commands", "none"], "cannot read none"),
+        ([str(FORWARD), "--commands", str(NO_TEXT)], "unknown command"),
+        (["--topology", "none.json"], "cannot read the topology none.json"),
     ],
 )
 def test_errors_are_told_in_one_message(arguments, words, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["innet", "net", *arguments])
+    monkeypatch.setattr(sys, "argv", ["innet", "net", "program", *arguments])
     failed = "not installed" in words or "unknown command" in words
     assert app.run() == (1 if failed else 2)
     said = capsys.readouterr().err.replace("\n", " ")

@@ -199,7 +199,7 @@ def test_netem_delays_links():
     [
         (["--topology", "dumbbell", "--output", "x.npy"], "takes the sum of one job"),
         (["--jobs", "2", "--program", "hashed"], "hashed serves one job"),
-        (["--jobs", "2", "--train"], "a training is a single job"),
+        (["train", "--jobs", "2"], "a training is a single job"),
         (["--jobs", "2", "--window", "1024"], "Choose a smaller window"),
         (["--topology", "fat-tree", "--workers", "17"], "has 16 hosts"),
         (["--topology", "fat-tree", "--program", "slots"], "knows one switch only"),

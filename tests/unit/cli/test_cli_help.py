@@ -35,7 +35,7 @@ COMMANDS = walk(typer.main.get_command(app))
 SETTINGS = {
     ("allreduce",): AllReduceSettings,
     ("demo",): DemoSettings,
-    ("simulate",): SimulateSettings,
+    ("simulate", "run"): SimulateSettings,
     ("train",): TrainSettings,
     ("experiment", "throughput"): ThroughputSettings,
 }
@@ -100,11 +100,11 @@ def test_flags_have_no_type(path):
     [
         ("innet allreduce --codec to", {"topk"}),
         ("innet allreduce --topology leaf", {"leaf-spine"}),
-        ("innet net --program tre", {"tree"}),
+        ("innet net draw --program tre", {"tree"}),
         ("innet train --model digits", {"digits-cnn"}),
         ("innet train --engine j", {"jit"}),
-        ("innet simulate --model res", {"resnet20", "resnet50"}),
-        ("innet net --switch b", {"builtin", "bmv2"}),
+        ("innet simulate run --model res", {"resnet20", "resnet50"}),
+        ("innet net allreduce --switch b", {"builtin", "bmv2"}),
         ("innet switch explain slots-3", {"slots-32"}),
         ("innet p4 export slots-3", {"slots-32"}),
         ("innet reproduce gto", {"gtopk"}),
@@ -135,9 +135,9 @@ def test_defaults_are_those_of_the_settings(path, settings):
 @pytest.mark.parametrize(
     ("one", "other", "name"),
     [
-        (("net",), ("train",), "epochs"),
-        (("net",), ("train",), "model"),
-        (("switch", "stf"), ("net",), "engine"),
+        (("net", "train"), ("train",), "epochs"),
+        (("net", "train"), ("train",), "model"),
+        (("switch", "stf"), ("net", "allreduce"), "engine"),
         (("switch", "bench"), ("switch", "replay"), "batch"),
         (("switch", "top"), ("switch", "serve"), "key_file"),
     ],

@@ -60,7 +60,7 @@ def test_what_failed_is_said(without_mininet, tmp_path, growth, score, said):
 def test_the_command_prints_it(without_mininet, monkeypatch, tmp_path):
     without_mininet(3.0, 0.1)
     monkeypatch.setattr("innet.mininet.network.require_root", lambda what: None)
-    options = ["net", "--train", "--epochs", "1", "--workers", "2", "--out", str(tmp_path)]
+    options = ["net", "train", "--epochs", "1", "--workers", "2", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 0
     assert "its loss grew, the training diverged" in " ".join(result.stderr.split())

@@ -146,7 +146,7 @@ def test_the_commands_make_the_records_again(page, tmp_path):
     assert len(commands) == 3
     for record, command in zip(records(), commands, strict=True):
         path = tmp_path / "again"
-        jobs = ["--jobs", "1"] if "--sweep" in command else []
+        jobs = ["--jobs", "1"] if " sweep " in command else []
         innet_command(*shlex.split(command)[1:], *jobs, "-o", path)
         again = Record.load(path / "sweep.json" if path.is_dir() else path)
         if jobs:

@@ -1,4 +1,4 @@
-"""Several jobs on one simulated network: ``innet simulate --job-file``."""
+"""Several jobs on one simulated network: ``innet simulate jobs``."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_codecs_and_slots_are_each_jobs_own(tmp_path):
 def test_the_command_line_takes_a_file_of_jobs(tmp_path):
     path, record = tmp_path / "jobs.toml", tmp_path / "record.json"
     path.write_text('[[job]]\nname = "early"\n[[job]]\nname = "late"\nstart = 1e-4\n')
-    arguments = ["simulate", "--job-file", str(path), "--size", "2000", "--window", "64"]
+    arguments = ["simulate", "jobs", str(path), "--size", "2000", "--window", "64"]
     run = CliRunner().invoke(
         app, [*arguments, "-o", str(record)], env={"COLUMNS": "120"}, catch_exceptions=False
     )
@@ -168,8 +168,8 @@ def test_the_command_line_takes_a_file_of_jobs(tmp_path):
     assert "late 4 dense 64" in shown
     again = CliRunner().invoke(app, ["report", str(record)], env={"COLUMNS": "120"})
     assert "late 4 dense 64" in " ".join(again.stdout.split())
-    refused = CliRunner().invoke(app, [*arguments, "--sweep", "workers=2"])
-    assert "--sweep is not for several jobs" in str(refused.exception)
+    refused = CliRunner().invoke(app, [*arguments, "--trace", "x.json"])
+    assert "No such option: --trace" in refused.stderr
 
 
 @pytest.mark.parametrize(

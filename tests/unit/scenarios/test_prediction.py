@@ -1,4 +1,4 @@
-"""``innet net --predict`` without Mininet: a description's simulated network, record and table."""
+"""``innet net predict`` without Mininet: a description's simulated network, record and table."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_calibrations_are_records_of_busy_cores(tmp_path):
     with pytest.raises(InputError, match=r"busy for 50% of the time.* at a higher rate"):
         calibration_of(path)
     a_record(busy=0.9).model_copy(update={"processor_seconds": 0.0}).save(path)
-    with pytest.raises(InputError, match=r"is no record of innet net --predict"):
+    with pytest.raises(InputError, match=r"is no record of innet net predict"):
         calibration_of(path)
 
 

@@ -145,6 +145,7 @@ class SelectionQuality(_Selected):
             wanted = target * model.size * self.workers
             return [each / wanted for each in found]
 
+        # Ratios are compared by their logarithms: half as many is as far off as twice as many.
         off, words, series, numbers = {}, [], [], {}
         for label, codec in self.codecs.items():
             rows = [[ratios(codec, target, seed) for seed in seeds] for target in self.targets]

@@ -467,6 +467,7 @@ class Comparison:
             codec: factor of the times of encoding and decoding.
             compute: factor of the time of computing.
         """
+        # Step 1: what is summed, in which parts, and when each is ready.
         claim, method = self.claim, self.claim.methods[label]
         work = self._workloads[point.model]
         if point.compute is not None:
@@ -487,6 +488,7 @@ class Comparison:
             self._summed(method, _scaled(part, size), point)
             for part, size in zip(parts, sizes, strict=True)
         ]
+        # Step 2: an iteration of one worker, all being alike, with these sums.
         computing = claim.of == "iteration"
         encode = [codec * method.encode * size for size in sizes]
         decode = [codec * method.decode * size for size in sizes]
@@ -573,6 +575,7 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
         quick: only the first point, and nothing is judged.
     """
     comparison = Comparison(claim, seed)
+    # Step 1: all methods at each point.
     points = comparison.points()[: 1 if quick else None]
     rows = []
     ratios = []
@@ -591,6 +594,7 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
                 "methods": {label: asdict(taken) for label, taken in found.items()},
             }
         )
+    # Step 2: the verdict, and how much it hangs on what is assumed, where the gain is largest.
     best = int(np.argmax(ratios))
     networks = {label: _network_shares(rows, label) for label in (claim.subject, claim.against)}
     criterion, near, faster = _judge(claim, ratios, networks)

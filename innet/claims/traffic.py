@@ -415,6 +415,7 @@ class ElementRates(OfflineMeasure):
         sent: dict[str, int] = {}  # bits of an epoch
         dense: dict[str, int] = {}  # elements of a step
 
+        # Step 1: each sum of the training adds what the paper counts of it, by type of layer.
         def reduce(gradients: list[NDArray[np.float32]]) -> tuple[NDArray[np.float32], None]:
             total, _ = reducer(gradients)
             bits = counted(reducer.codecs, reducer.outcomes).get("counted_bits")
@@ -429,6 +430,7 @@ class ElementRates(OfflineMeasure):
                 sent[kind] = sent.get(kind, 0) + each
             return total, None
 
+        # Step 2: the rates of each epoch.
         workers = self.workers
         steps, epoch = _steps(model, data, workers, self.epochs, quick=options.quick)
         training = steps_of(model, data, reduce, workers=workers, steps=steps, seed=options.seed)
@@ -441,6 +443,7 @@ class ElementRates(OfflineMeasure):
                     }
                 )
                 sent.clear()
+        # Step 3: the verdict, by the mean of all epochs.
         overall = {
             kind: statistics.fmean(each[kind] for each in per_epoch) for kind in per_epoch[0]
         }

@@ -230,6 +230,7 @@ class Convergence(_Trained):
     racks: Annotated[int, Field(ge=1)] | None = None
 
     def measure(self, context: Context) -> Finding:
+        # Step 1: the trainings, one for each seed of each codec, and plain sums beside them.
         runs = {"plain": _runs(self, next(iter(self.codecs.values())), context, plain=True)}
         for label, codec in self.codecs.items():
             local = self.local_sgd.get(label)
@@ -237,6 +238,7 @@ class Convergence(_Trained):
             runs[label] = _runs(self, codec, context, local_sgd=local, racks=racks)
         subject = runs[self.subject]
         metric = subject[0].metric
+        # Step 2: scores, and what was sent for them.
         finals = {label: _finals(each) for label, each in runs.items()}
         means = {label: statistics.fmean(each) for label, each in finals.items()}
         megabytes = {
@@ -255,6 +257,7 @@ class Convergence(_Trained):
             else f" ({each:.3g} MB, {dense / each:.1f}{TIMES} fewer than dense)"
             for label, each in megabytes.items()
         }
+        # Step 3: the verdict. A sum that is not exact makes any score worthless.
         unit = "points" if metric.unit == "share" else "%"
         holds = all(
             _drop(metric, means[other], means[self.subject]) <= self.max_score_drop
@@ -342,6 +345,7 @@ class Variants(OfflineMeasure):
         recipe = model.recipe
         epochs = self.epochs or recipe.epochs
         scores: dict[str, list[float]] = {}
+        # Step 1: train with each method from the same parameters, with as many samples in all.
         for label, variant in self.methods.items():
             batch = variant.batch * recipe.batch_size
             steps = len(data.train) // (batch * self.workers)
@@ -368,6 +372,7 @@ class Variants(OfflineMeasure):
                 except DivergedError:
                     last = math.inf
                 scores.setdefault(label, []).append(last)
+        # Step 2: the verdict, which asks whether the reference itself has learned something.
         means = {label: statistics.fmean(each) for label, each in scores.items()}
         reference, score = means[self.reference], means[self.subject]
         holds = math.isfinite(score) and (

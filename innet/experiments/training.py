@@ -618,6 +618,7 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
             )
         )
 
+    # Step 1: what sums the gradients: the network, a ring's arithmetic, or plain float32 sums.
     network = None
     if method.codec is not None:
         tell(note="preparing the switch program and the codec (compiled once, then kept)")
@@ -630,6 +631,7 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
     else:
         average = network.average if network else PlainAverager(racks_of(trial.settings))
         training = train_local(schedule, trial.model, trial.data, average, trial.seed)
+    # Step 2: the training, each step with its simulated time. A ring's does not depend on values.
     ring = TimedRing(trial.settings, trial.networks, elements, baseline, trial.seed)
     timer = Timer(trial.settings, elements, has_codec=bool(network or baseline), seed=trial.seed)
     begun = time.perf_counter()
@@ -642,6 +644,7 @@ def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
             step = step.model_copy(update={"counted_bits": bits})
         steps.append(step)
         tell(step)
+    # Step 3: the run, as records have it.
     about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}
     if baseline:
         about["baseline"] = baseline

@@ -752,6 +752,7 @@ _MOST_ROWS = 24  # of each table of a network
 
 def traffic_table(record: TrafficRecord) -> Group:
     """What became of traffic: its flows, hosts, switches and links that carried something."""
+    # What limits the traffic stands first; the tables below say where.
     busiest = max(record.links, key=lambda link: link.utilization)
     limit = f"{busiest.source} to {busiest.target} ({percent(busiest.utilization)})"
     left = record.under_way

@@ -8,7 +8,6 @@ without the P4 program, through the same queues as the job's packets.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from innet.core.errors import ConfigError, InputError
-from innet.core.settings import Settings, validate
+from innet.core.settings import Settings, read_toml, validate
 from innet.records.simulation import BackgroundTraffic
 from innet.sim.flows import HEADERS, Flow, FlowCounts
 from innet.sim.network import OVERHEAD, SECOND, Network
@@ -35,7 +34,7 @@ Bytes = Annotated[int, Field(ge=1, le=1 << 40)]
 Seconds = Annotated[Number, Field(ge=0, le=1e6)]
 
 
-class FlowTable(Settings):
+class BackgroundFlowTable(Settings):
     """``[[flow]]``: packets of one host, at a rate or with an interval.
 
     Attributes:
@@ -119,7 +118,7 @@ class RandomTable(Settings):
 class BackgroundTables(Settings):
     """All tables of a file."""
 
-    flow: tuple[FlowTable, ...] = Field(default=(), strict=False)
+    flow: tuple[BackgroundFlowTable, ...] = Field(default=(), strict=False)
     incast: tuple[IncastTable, ...] = Field(default=(), strict=False)
     random: tuple[RandomTable, ...] = Field(default=(), strict=False)
 
@@ -139,12 +138,7 @@ def read_tables(
     source = ""
     if not isinstance(given, Mapping):
         source, folder = str(given), Path(given).parent
-        try:
-            given = tomllib.loads(Path(given).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{source} cannot be read: {error.strerror or error}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{source} is no TOML: {error}.") from None
+        given = read_toml(Path(given))
     tables = validate(BackgroundTables, given, source)
     found: dict[str, Any] = tables.model_dump(mode="json", exclude_unset=True)
     for each in found.get("random", []):
@@ -238,12 +232,7 @@ class Background:
     ) -> None:
         given = validate(BackgroundTables, tables)
         self._parts: list[_Part] = []
-        makers: dict[str, Callable[..., _Part]] = {
-            "flow": _flow,
-            "incast": _incast,
-            "random": _random,
-        }
-        for name, make in makers.items():
+        for name, make in _MAKERS.items():
             for number, table in enumerate(getattr(given, name)):
                 rng = np.random.default_rng([seed, _STREAM, number])
                 try:
@@ -301,7 +290,9 @@ def _check_hosts(hosts: int, *names: int) -> None:
             raise InputError(f"there is no worker {name}; there are 0 to {hosts - 1}.")
 
 
-def _flow(table: FlowTable, _network: Network, hosts: int, _rng: np.random.Generator) -> _Part:
+def _flow(
+    table: BackgroundFlowTable, _network: Network, hosts: int, _rng: np.random.Generator
+) -> _Part:
     _check_hosts(hosts, table.source, table.destination)
     flow = Flow(
         source=table.source,

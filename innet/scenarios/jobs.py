@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from pydantic import Field
 from innet._version import __version__
 from innet.allreduce.sizes import RoundSizes, modelled_sizes, round_sizes
 from innet.codecs import build_codec
-from innet.core.errors import ConfigError, InputError
+from innet.core.errors import InputError
 from innet.core.settings import (
     AllReduceSettings,
     Codec,
@@ -28,6 +27,7 @@ from innet.core.settings import (
     StartJitter,
     Window,
     Workers,
+    read_toml,
     validate,
 )
 from innet.protocol import Timing
@@ -131,13 +131,7 @@ def read_jobs(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         ConfigError: the file cannot be read or is no TOML, or something in it cannot be used.
     """
-    path = Path(path)
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}.") from None
+    document = read_toml(Path(path))
     validate(JobFile, document, str(path))
     found: list[dict[str, Any]] = document["job"]
     return found

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self, get_args, get_type_hints
 
 import numpy as np
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, create_model, model_validator
 
 from innet.core.errors import ConfigError, InputError
 from innet.core.packets import MAX_PORT
 from innet.core.pcap import ETHERNET, link_name
-from innet.core.settings import HOLD, Settings, validate
+from innet.core.settings import Settings, load_toml
 from innet.network import Faults
 from innet.sim.core import STAMP_BYTES, STAMPED_FLOWS
 from innet.sim.flows import HEADERS, UDP_PORT, Flow, PacketFlow, udp_frame
 from innet.sim.network import SECOND, Network, network_of
 from innet.sim.simulation import Cable
 from innet.tools.captures import CaptureReader
+from innet.topology import Shape, topology_of, with_bottleneck
+from innet.topology.topologies import traffic_shape
 
 _MOST_PACKETS = 10_000_000  # of a capture that is sent again
-_NETWORK = tuple(field.name for field in fields(Network))
 Number = int | float
 Byte = Annotated[int, Field(ge=0, le=255)]
 UdpPort = Annotated[int, Field(ge=0, le=65535)]
@@ -60,34 +62,40 @@ Mac = Annotated[str, AfterValidator(_mac)]
 Ip = Annotated[str, AfterValidator(_ip)]
 
 
-class TopologyTable(Settings):
-    """``[topology]``: switches and hosts by the kind of network, and the network's settings."""
+def _table_of(declared: type, leave_out: Collection[str] = ()) -> type[Settings]:
+    """A table with the fields of a dataclass, which checks their ranges itself.
 
-    kind: Literal["star", "dumbbell", "leaf_spine"] | None = None
+    What a file does not state is None. A number without a fraction stays an integer.
+    """
+    hints = get_type_hints(declared)
+    made: dict[str, Any] = {}
+    for field in fields(declared):
+        if field.name not in leave_out:
+            hint = hints[field.name]
+            is_float = float in (hint, *get_args(hint))
+            made[field.name] = ((int | hint if is_float else hint) | None, None)
+    return create_model(f"{declared.__name__}Table", __base__=Settings, **made)
+
+
+_Network: Any = _table_of(Network)
+_Faults: Any = _table_of(Faults, leave_out=("loss", "delay", "tick", "outages", "restarts"))
+
+
+class TopologyTable(_Network):  # type: ignore[misc]  # its class is made here
+    """``[topology]``: switches and hosts by the kind of network, and the network's settings.
+
+    The kind is the name of a topology, with or without options. The other fields here are options
+    of topologies; ``leaves`` are the ``racks`` of a leaf-spine.
+    """
+
+    kind: str | None = None
     hosts: Annotated[int, Field(ge=1, le=1 << 15)] | None = None
     leaves: Annotated[int, Field(ge=1, le=4096)] | None = None
     spines: Annotated[int, Field(ge=1, le=256)] | None = None
+    racks: int | None = None
+    depth: int | None = None
+    ports: int | None = None
     preset: str | None = None
-    rate: Number | None = None
-    trunk_rate: Number | None = None
-    delay: Number | None = None
-    loss: Number | None = None
-    switch_latency: Number | None = None
-    queue_packets: int | None = None
-    queue_bytes: int | None = None
-    priorities: int | None = None
-    buffer_bytes: int | None = None
-    buffer_alpha: Number | None = None
-    ecn_bytes: int | None = None
-    timestamp_unit: str | None = None
-    recirculation_rate: Number | None = None
-    recirculation_latency: Number | None = None
-    host_receive: Number | None = None
-    host_send: Number | None = None
-    host_byte: Number | None = None
-    host_cores: int | None = None
-    host_jitter: Number | None = None
-    host_pace: Number | None = None
 
 
 class LinkTable(Settings):
@@ -102,16 +110,8 @@ class LinkTable(Settings):
     loss: Number | None = None
 
 
-class FaultsTable(Settings):
+class FaultsTable(_Faults):  # type: ignore[misc]  # likewise
     """``[faults]``: of all links, see ``innet.network.Faults``."""
-
-    duplicate: Number = 0.0
-    reorder: Number = 0.0
-    hold: Number = HOLD
-    jitter: Number = 0.0
-    corrupt: Number = 0.0
-    truncate: Number = 0.0
-    mark: Number = 0.0
 
 
 class SwitchTable(Settings):
@@ -122,7 +122,7 @@ class SwitchTable(Settings):
     priority_queues: Annotated[int, Field(ge=1, le=32)] | None = None
 
 
-class FlowTable(Settings):
+class TrafficFlowTable(Settings):
     """``[[flow]]``: packets that a host sends."""
 
     source: Annotated[int, Field(ge=0)]
@@ -179,7 +179,7 @@ class TrafficTable(Settings):
     link: tuple[LinkTable, ...] = Field(default=(), strict=False)
     switch: dict[str, SwitchTable] = Field(default_factory=dict)
     faults: FaultsTable = FaultsTable()
-    flow: tuple[FlowTable, ...] = Field(strict=False, min_length=1)
+    flow: tuple[TrafficFlowTable, ...] = Field(strict=False, min_length=1)
     seconds: Annotated[Number, Field(gt=0, le=1e6)] | None = None
     seed: Annotated[int, Field(ge=0)] | None = None
 
@@ -250,18 +250,10 @@ def read_scenario(
     Raises:
         ConfigError: the file cannot be read, or something in it cannot be used; by its name.
     """
-    path = Path(path)
+    table = load_toml(path, TrafficTable)
+    usual = SwitchFiles(program, commands, priority_queues)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}.") from None
-    table = validate(TrafficTable, document, str(path))
-    try:
-        return _scenario(
-            table, path.parent, SwitchFiles(program, commands, priority_queues), network
-        )
+        return _scenario(table, Path(path).parent, usual, network)
     except InputError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -274,19 +266,18 @@ def _scenario(
 ) -> Scenario:
     topology = table.topology
     base: Any = (topology.preset or {}) if network is None else network
-    stated = {name: value for name in _NETWORK if (value := getattr(topology, name)) is not None}
-    settings = network_of(
-        {**{name: getattr(network_of(base), name) for name in _NETWORK}, **stated}
-    )
-    if topology.kind in {None, "dumbbell"} and settings.trunk_rate is None:
-        # A dumbbell is there for its bottleneck, and of links that are listed each is as it says.
-        settings = replace(settings, trunk_rate=settings.rate)
+    stated = topology.model_dump(include=_Network.model_fields.keys(), exclude_unset=True)
+    settings = network_of({**asdict(network_of(base)), **stated})
     if topology.kind is None:
         cables = _listed(table)
+        if settings.trunk_rate is None:  # of links that are listed each is as it says
+            settings = replace(settings, trunk_rate=settings.rate)
     elif table.link:
         raise InputError("both topology.kind and [[link]] are given; leave one of them out.")
     else:
-        cables = _built(topology)
+        kind = _KINDS.get(topology.kind, topology.kind)
+        cables = _cables_of(_shape_of(kind, topology))
+        settings = with_bottleneck(settings, kind)
     names = list(dict.fromkeys(n for c in cables for n in (c.switch, c.other) if n))
     for name in table.switch:
         if name not in names:
@@ -306,7 +297,7 @@ def _scenario(
         raise InputError(
             f"{len(flows)} flows; stamps tell {STAMPED_FLOWS} apart: set stamp = false."
         )
-    faults = Faults(**table.faults.model_dump())
+    faults = Faults(**table.faults.model_dump(exclude_unset=True))
     return Scenario(
         settings, hosts, switches, cables, faults, tuple(flows), table.seconds, table.seed
     )
@@ -334,42 +325,50 @@ def _beside(program: str, folder: Path) -> str:
 # Topologies
 
 
-def _built(topology: TopologyTable) -> tuple[Cable, ...]:
-    """The cables of a kind of network.
+_KINDS = {"leaf_spine": "leaf-spine"}
+"""Names of topologies that files used before they were those of all commands."""
 
-    Hosts are spread evenly over the leaves. A leaf's ports are 1, 2, ... for its hosts, in order,
-    then those to spines, or to the other switch of a dumbbell; a spine's are 1, 2, ... by leaf.
-    """
-    kind, hosts = topology.kind, topology.hosts
-    if hosts is None:
+
+def _shape_of(kind: str, topology: TopologyTable) -> Shape:
+    """The network of a kind, with the options that the table states."""
+    if topology.hosts is None:
         raise InputError(f"topology.hosts is missing; say how many hosts the {kind} has.")
-    usual = {"star": (1, 0), "dumbbell": (2, 0), "leaf_spine": (2, 2)}[str(kind)]
-    if kind != "leaf_spine" and (topology.leaves, topology.spines) != (None, None):
-        raise InputError(f"a {kind} has neither leaves nor spines; leave them out.")
-    leaves = usual[0] if topology.leaves is None else topology.leaves
-    spines = usual[1] if topology.spines is None else topology.spines
-    if hosts < leaves:
-        raise InputError(f"{hosts} hosts at {leaves} switches; give at least {leaves} hosts.")
-    name = "leaf" if kind == "leaf_spine" else "s"
-    most = -(-hosts // leaves) + max(spines, leaves - 1 if kind == "dumbbell" else 0)
-    if max(most, leaves) > MAX_PORT:
+    options = topology.model_dump(include={"leaves", "spines", "racks", "depth", "ports"})
+    if topology.leaves is not None and "racks" in topology_of(kind).options:
+        if topology.racks is not None:
+            raise InputError("leaves and racks are the same; leave one of them out.")
+        options |= {"racks": topology.leaves, "leaves": None}
+    return traffic_shape(kind, topology.hosts, options)
+
+
+def _cables_of(shape: Shape) -> tuple[Cable, ...]:
+    """The cables of a topology. The ports of a switch are 1, 2, ... without gaps.
+
+    They are for its hosts first, in order, then for other switches: those with hosts in the order
+    of their hosts, then the others of the tree, those nearest to hosts first, then those outside
+    of it. So those of a leaf are for its hosts and the spines, and those of a spine by leaf.
+    """
+    nodes = list(shape.root.descend())
+    switch_of = {host: node.name for node in nodes for host in node.local_workers}
+    links = [(child.name, node.name) for node in nodes for child in node.children]
+    links += [(link.a.node, link.b.node) for link in shape.unused_links]
+    with_hosts = [switch_of[host] for host in range(len(switch_of))]
+    others = [node.name for node in sorted(nodes, key=lambda node: node.height)]
+    names = dict.fromkeys(
+        [*with_hosts, *others, *shape.spare, *(n for pair in links for n in pair)]
+    )
+    place = {name: number for number, name in enumerate(names)}
+    used = Counter([*with_hosts, *(name for pair in links for name in pair)])
+    if max(used.values()) > MAX_PORT:
         raise InputError(
-            f"a switch would need {max(most, leaves)} ports, and has {MAX_PORT}; give more leaves, "
-            "or fewer hosts."
+            f"a switch would need {max(used.values())} ports, and has {MAX_PORT}; give more "
+            "switches, or fewer hosts."
         )
-    used = [0] * leaves
-    cables = []
-    for host in range(hosts):
-        leaf = host * leaves // hosts
-        used[leaf] += 1
-        cables.append(Cable(f"{name}{leaf + 1}", used[leaf], host))
-    if kind == "dumbbell":
-        cables.append(Cable("s1", used[0] + 1, None, "s2", used[1] + 1))
-    cables += [
-        Cable(f"leaf{leaf + 1}", used[leaf] + 1 + spine, None, f"spine{spine + 1}", leaf + 1)
-        for leaf in range(leaves)
-        for spine in range(spines)
-    ]
+    next_port = {name: count(1) for name in names}
+    cables = [Cable(name, next(next_port[name]), host) for host, name in enumerate(with_hosts)]
+    near_first = (sorted(pair, key=place.__getitem__) for pair in links)
+    for near, far in sorted(near_first, key=lambda pair: [place[name] for name in pair]):
+        cables.append(Cable(near, next(next_port[near]), None, far, next(next_port[far])))
     return tuple(cables)
 
 
@@ -425,7 +424,7 @@ def _check_ends(cables: list[Cable]) -> None:
 # Flows
 
 
-def _flow(table: FlowTable, hosts: int, folder: Path, *, runs: bool) -> Flow | PacketFlow:
+def _flow(table: TrafficFlowTable, hosts: int, folder: Path, *, runs: bool) -> Flow | PacketFlow:
     for name in ("source", "destination"):
         host = getattr(table, name)
         if host is not None and host >= hosts:
@@ -452,7 +451,7 @@ def _flow(table: FlowTable, hosts: int, folder: Path, *, runs: bool) -> Flow | P
         frame = bytes.fromhex(table.packet)
         bits, stamp = 8 * len(frame), bool(table.stamp)
     else:
-        assert table.size is not None, "checked by FlowTable"
+        assert table.size is not None, "checked by TrafficFlowTable"
         assert table.destination is not None, "likewise"
         frame = udp_frame(
             table.source,
@@ -484,8 +483,8 @@ def _value(text: str | None, separator: str, base: int) -> int | None:
     return int.from_bytes(bytes(int(part, base) for part in text.split(separator)), "big")
 
 
-def _plain(table: FlowTable) -> Flow:
-    assert table.size is not None, "checked by FlowTable"
+def _plain(table: TrafficFlowTable) -> Flow:
+    assert table.size is not None, "checked by TrafficFlowTable"
     assert table.destination is not None, "likewise"
     return Flow(
         source=table.source,
@@ -499,15 +498,15 @@ def _plain(table: FlowTable) -> Flow:
     )
 
 
-def _pace(table: FlowTable, bits: int) -> dict[str, Any]:
+def _pace(table: TrafficFlowTable, bits: int) -> dict[str, Any]:
     """When packets of ``bits`` are sent: settings of ``Flow`` and ``PacketFlow``."""
     if table.times is not None:
         return {"times": tuple(map(float, table.times))}
-    assert table.packets is not None, "checked by FlowTable"
+    assert table.packets is not None, "checked by TrafficFlowTable"
     if table.rate is not None and not bits:
         raise InputError("empty packets have no rate; give their interval.")
     interval = bits / table.rate if table.rate is not None else table.interval
-    assert interval is not None, "checked by FlowTable"
+    assert interval is not None, "checked by TrafficFlowTable"
     if interval == 0:
         return {"times": np.full(table.packets, float(table.start))}
     # Whole ticks of the clock, so that the n-th packet is due n intervals after the first.
@@ -518,7 +517,7 @@ def _pace(table: FlowTable, bits: int) -> dict[str, Any]:
     }
 
 
-def _captured(table: FlowTable, path: Path) -> PacketFlow:
+def _captured(table: TrafficFlowTable, path: Path) -> PacketFlow:
     """The packets of a capture, at its times after its first packet."""
     if table.poisson or table.background or table.priority or table.spine is not None:
         raise InputError("a capture's packets have no poisson, background, priority or spine.")

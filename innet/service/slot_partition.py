@@ -24,7 +24,7 @@ from innet.topology import (
     aggregation_of,
     make_plan,
 )
-from innet.topology.plan import Link, Port
+from innet.topology.plan import PlannedLink, Port
 from innet.topology.slots import SWITCH, SlotsAggregation
 from innet.topology.tree import TreeAggregation
 from innet.wire import Endpoint, Layout
@@ -211,7 +211,7 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
                 for each, member in enumerate(job.members)
             ),
             links=tuple(
-                Link(Port(f"h{each + 1}", 0), Port(SWITCH, member.port))
+                PlannedLink(Port(f"h{each + 1}", 0), Port(SWITCH, member.port))
                 for each, member in enumerate(job.members)
             ),
             job=job,

@@ -15,13 +15,13 @@ from innet.topology.aggregation import (
     plan_jobs,
 )
 from innet.topology.emulation import Emulation
-from innet.topology.plan import Link, Plan, PlannedHost, PlannedSwitch, Port, SharedPlan
+from innet.topology.plan import Plan, PlannedHost, PlannedLink, PlannedSwitch, Port, SharedPlan
 from innet.topology.shared_emulation import JobRound, SharedEmulation
 from innet.topology.topologies import (
     TOPOLOGIES,
-    Node,
     Shape,
     Topology,
+    TreeNode,
     topology_of,
     with_bottleneck,
 )
@@ -32,10 +32,9 @@ __all__ = [
     "Aggregation",
     "Emulation",
     "JobRound",
-    "Link",
-    "Node",
     "Plan",
     "PlannedHost",
+    "PlannedLink",
     "PlannedSwitch",
     "Port",
     "Probe",
@@ -45,6 +44,7 @@ __all__ = [
     "SharedEmulation",
     "SharedPlan",
     "Topology",
+    "TreeNode",
     "WorkerEnd",
     "aggregation_of",
     "check_codec",

@@ -12,7 +12,7 @@ from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.protocol.slot_client import HashedClient
 from innet.topology.aggregation import Aggregation, Probe, Request, newest
 from innet.topology.plan import EntryFinder, Plan, PlannedHost, Port, UsedResources
-from innet.topology.topologies import Node
+from innet.topology.topologies import TreeNode
 from innet.topology.tree import (
     UP_PORT,
     address,
@@ -119,7 +119,9 @@ class HashedAggregation(Aggregation):
         return reader
 
 
-def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
+def commands(
+    node: TreeNode, parent: TreeNode | None, job: Job, used: UsedResources
+) -> tuple[str, ...]:
     """The commands for a switch, in simple_switch_CLI's language; see ``tree.commands``."""
     lines = [f"mc_mgrp_create {job.group}"]
     first = used.nodes.get(node.name, 0)
@@ -139,7 +141,7 @@ def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> 
     return (*lines, *admissions(node, parent, job, server))
 
 
-def admissions(node: Node, parent: Node | None, job: Job, server: int) -> list[str]:
+def admissions(node: TreeNode, parent: TreeNode | None, job: Job, server: int) -> list[str]:
     """The commands of an epoch: which workers are admitted, and which are required.
 
     Args:

@@ -28,7 +28,7 @@ class Port(NamedTuple):
     port: int
 
 
-class Link(NamedTuple):
+class PlannedLink(NamedTuple):
     """A link, in both directions."""
 
     a: Port
@@ -93,7 +93,7 @@ class Plan:
     aggregation: str
     switches: tuple[PlannedSwitch, ...]
     hosts: tuple[PlannedHost, ...]
-    links: tuple[Link, ...]
+    links: tuple[PlannedLink, ...]
     job: Job
     layout: Layout
 
@@ -190,13 +190,13 @@ class Plan:
             number: where[Port(host.name, 0)] for number, host in enumerate(self.hosts, start=1)
         }
 
-    def trunks(self) -> tuple[Link, ...]:
+    def trunks(self) -> tuple[PlannedLink, ...]:
         """The links between switches."""
         switches = {each.name for each in self.switches}
         return tuple(link for link in self.links if {link.a.node, link.b.node} <= switches)
 
 
-def _both_ways(links: tuple[Link, ...]) -> Iterator[tuple[Port, Port]]:
+def _both_ways(links: tuple[PlannedLink, ...]) -> Iterator[tuple[Port, Port]]:
     for link in links:
         yield link.a, link.b
         yield link.b, link.a
@@ -233,7 +233,7 @@ class SharedPlan:
         return tuple(host for plan in self.jobs for host in plan.hosts)
 
     @property
-    def links(self) -> tuple[Link, ...]:
+    def links(self) -> tuple[PlannedLink, ...]:
         """The links of all jobs, each once."""
         return tuple(dict.fromkeys(link for plan in self.jobs for link in plan.links))
 

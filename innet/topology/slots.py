@@ -10,14 +10,15 @@ from innet.protocol import SlotReader, SlotRegisters
 from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for
 from innet.topology.plan import (
     EntryFinder,
-    Link,
     Plan,
     PlannedHost,
+    PlannedLink,
     PlannedSwitch,
     Port,
     UsedResources,
 )
-from innet.topology.topologies import Star, topology_of
+from innet.topology.shapes.star import Star
+from innet.topology.topologies import topology_of
 from innet.wire import Endpoint, Layout
 
 SWITCH = "s1"
@@ -59,7 +60,7 @@ class SlotsAggregation(Aggregation):
             switches=(PlannedSwitch(SWITCH, program, tuple(commands)),),
             hosts=tuple(hosts),
             links=tuple(
-                Link(Port(host.name, 0), Port(SWITCH, member.port))
+                PlannedLink(Port(host.name, 0), Port(SWITCH, member.port))
                 for host, member in zip(hosts, job.members, strict=True)
             ),
             job=job,

@@ -3,14 +3,13 @@
 A topology is one class. When it is registered below, or by an entry point of another distribution
 in the group "innet.topologies", its name can be used for every network:
 ``Collective(topology=...)``, ``innet allreduce`` and ``innet net --topology``, ``mn --topo
-innet_...``, and a job's settings.
+innet_...``, a job's settings, jobs and baselines in simulated time, and ``kind`` of a traffic file.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,18 +18,15 @@ from innet.core.numbers import not_an_int
 from innet.core.registry import Registry, split_name
 from innet.core.settings import BITMAP_BITS
 from innet.sim import Network
-from innet.topology.plan import Link, Port
+from innet.topology.plan import PlannedLink
 
-MAX_DEPTH = 8
-MAX_SWITCHES = 4096  # of a tree
 MAX_NEIGHBORS = 200  # switches below one, or above it: this number of ports is kept for each
-MAX_FAT_TREE = 52  # ports of its switches: 35,152 hosts
 SPARE_UP, SPARE_DOWN = 201, 301  # first ports for ``Shape.unused_links``, which no job uses
-_RACK = BITMAP_BITS  # by default no switch of a tree has more workers or switches below it
+RACK = BITMAP_BITS  # by default no switch of a tree has more workers or switches below it
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A switch and the subtree below it.
 
     Attributes:
@@ -44,7 +40,7 @@ class Node:
     name: str
     index: int
     workers: range
-    children: tuple[Node, ...] = ()
+    children: tuple[TreeNode, ...] = ()
 
     @property
     def mask(self) -> int:
@@ -67,13 +63,15 @@ class Node:
         """The identifier of the switch for its parent: the index of the first worker below."""
         return self.workers.start
 
-    def descend(self) -> Iterator[Node]:
+    def descend(self) -> Iterator[TreeNode]:
         """This switch and all switches below, parents first."""
         yield self
         for child in self.children:
             yield from child.descend()
 
-    def with_parents(self, parent: Node | None = None) -> Iterator[tuple[Node, Node | None]]:
+    def with_parents(
+        self, parent: TreeNode | None = None
+    ) -> Iterator[tuple[TreeNode, TreeNode | None]]:
         """This switch and all switches below, with the parent of each, by index of the switch."""
         pairs = [(self, parent)]
         for node, _ in pairs:
@@ -92,9 +90,9 @@ class Shape:
             Lower ports are for workers and the tree.
     """
 
-    root: Node
+    root: TreeNode
     spare: tuple[str, ...] = ()
-    unused_links: tuple[Link, ...] = ()
+    unused_links: tuple[PlannedLink, ...] = ()
 
 
 class Topology(ABC):
@@ -122,6 +120,16 @@ class Topology(ABC):
             InputError: an invalid number.
         """
 
+    def traffic_shape(self, hosts: int, *args: Any, **options: Any) -> Shape:
+        """The network of a traffic file; by default that of a job with a worker at each host.
+
+        Switches may have more neighbors than in a job's network, as no ports are kept for others.
+
+        Raises:
+            InputError: an invalid number.
+        """
+        return self.shape(hosts, *args, **options)
+
     def workers(self, *args: Any, **options: Any) -> int:
         """Default number of workers of ``mn --topo``."""
         del args, options
@@ -130,6 +138,11 @@ class Topology(ABC):
 
 TOPOLOGIES: Registry[type[Topology]] = Registry("topology", "innet.topologies")
 """Topologies by name. Entry points: "innet.topologies"."""
+TOPOLOGIES.register("star", "innet.topology.shapes.star:Star")
+TOPOLOGIES.register("tree", "innet.topology.shapes.tree:BalancedTree")
+TOPOLOGIES.register("leaf-spine", "innet.topology.shapes.leaf_spine:LeafSpine")
+TOPOLOGIES.register("fat-tree", "innet.topology.shapes.fat_tree:FatTree")
+TOPOLOGIES.register("dumbbell", "innet.topology.shapes.dumbbell:Dumbbell")
 
 
 def topology_of(name: str | None) -> Topology:
@@ -175,6 +188,29 @@ def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
         ConfigError: the topology's result is not a valid network.
         InputError: an unknown option or an invalid number.
     """
+    topology, given = _with_options(name, options)
+    found = _checked(topology.shape(workers, **given), workers, name)
+    for node in found.root.descend():
+        if len(node.children) > MAX_NEIGHBORS:
+            raise InputError(
+                f"{len(node.children)} switches below {node.name}; a switch has ports for "
+                f"{MAX_NEIGHBORS} of them. Choose fewer racks, or more levels."
+            )
+    return found
+
+
+def traffic_shape(name: str, hosts: int, options: Mapping[str, int | None]) -> Shape:
+    """The network of a topology's name for the hosts of a traffic file, its "workers".
+
+    Raises:
+        UnknownNameError, ConfigError, InputError: as ``shape``.
+    """
+    topology, given = _with_options(name, options)
+    return _checked(topology.traffic_shape(hosts, **given), hosts, name)
+
+
+def _with_options(name: str, options: Mapping[str, int | None]) -> tuple[Topology, dict[str, int]]:
+    """The topology of a name, and the options in the name and beside it, checked."""
     topology = topology_of(name)
     name, named = split_name(name)
     given = {key: value for key, value in options.items() if value is not None} | named
@@ -184,11 +220,12 @@ def shape(name: str, workers: int, options: Mapping[str, int | None]) -> Shape:
             raise InputError(f"{key} is {value}, which a {name} does not take; it takes {takes}.")
         if not isinstance(value, int):
             raise not_an_int(value, f"{key} of the topology {name}")
-    return _checked(topology.shape(workers, **given), workers, f"topology {name!r}")
+    return topology, given
 
 
-def _checked(found: object, workers: int, who: str) -> Shape:
+def _checked(found: object, workers: int, name: str) -> Shape:
     """The network of a topology, checked to be routable."""
+    who = f"topology {split_name(name)[0]!r}"
     if not isinstance(found, Shape):
         raise ConfigError(f"{who}: its shape is a {type(found).__name__}; return a Shape.")
     nodes = list(found.root.descend())
@@ -204,11 +241,6 @@ def _checked(found: object, workers: int, who: str) -> Shape:
             f"it all, range({workers})."
         )
     for node in nodes:
-        if len(node.children) > MAX_NEIGHBORS:
-            raise InputError(
-                f"{len(node.children)} switches below {node.name}; a switch has ports for "
-                f"{MAX_NEIGHBORS} of them. Choose fewer racks, or more levels."
-            )
         below = [worker for child in node.children for worker in child.workers]
         if len(set(below)) != len(below) or not set(below) <= set(node.workers):
             raise ConfigError(
@@ -222,214 +254,11 @@ def _checked(found: object, workers: int, who: str) -> Shape:
     return found
 
 
-class Star(Topology):
-    """One switch, s1, with all workers."""
-
-    def shape(self, workers: int) -> Shape:
-        """See ``Topology``."""
-        return Shape(Node("s1", 0, range(workers)))
-
-
-class Tree(Topology):
-    """Racks below a root, in levels; s1 is the root."""
-
-    options = ("racks", "depth")
-    arguments = ("workers", *options)
-
-    def shape(self, workers: int, racks: int | None = None, depth: int | None = None) -> Shape:
-        """See ``Topology``. By default two levels and two racks."""
-        return Shape(tree_of(workers, racks, depth))
-
-
-class LeafSpine(Topology):
-    """Leaf switches with the workers, each linked to all spine switches. spine1 is the root.
-
-    The other spines and their links carry no packets.
-    """
-
-    options = ("racks", "spines")
-    arguments = ("workers", *options)
-
-    def shape(self, workers: int, racks: int | None = None, spines: int = 2) -> Shape:
-        """See ``Topology``. By default two spines, and two leaves or one for every 32 workers."""
-        if racks is None:
-            racks = default_racks(workers)
-        if not 1 <= racks <= workers:
-            raise InputError(f"{racks} racks for {workers} workers; give 1 to {workers}.")
-        if not 1 <= spines <= MAX_NEIGHBORS:
-            raise InputError(f"{spines} spines; give 1 to {MAX_NEIGHBORS}.")
-        leaves = [Node(f"leaf{i + 1}", i + 1, _part(workers, racks, i)) for i in range(racks)]
-        spare = range(1, spines)
-        return Shape(
-            Node("spine1", 0, range(workers), tuple(leaves)),
-            spare=tuple(f"spine{i + 1}" for i in spare),
-            unused_links=tuple(
-                Link(Port(leaf.name, SPARE_UP + i), Port(f"spine{i + 1}", SPARE_DOWN + j))
-                for i in spare
-                for j, leaf in enumerate(leaves)
-            ),
-        )
-
-
-class Dumbbell(Topology):
-    """Two switches and the link between them, half of the workers at each; s1 is the root."""
-
-    arguments = ("workers", "jobs")
-    jobs = 2
-    is_bottleneck = True
-
-    def shape(self, workers: int) -> Shape:
-        """See ``Topology``. It needs a worker on each side."""
-        if workers < 2:
-            raise InputError("a dumbbell has workers on both sides: give at least 2.")
-        right = Node("s2", 1, range((workers + 1) // 2, workers))
-        return Shape(Node("s1", 0, range(workers), (right,)))
-
-
-class FatTree(Topology):
-    """A three-level fat-tree of switches with ``ports`` ports, and the tree that jobs use.
-
-    It has ``ports`` pods of half as many edge switches (e1, e2, ...) and aggregation switches (a1,
-    a2, ...), and a quarter of ``ports`` squared core switches (c1, c2, ...). Sums go from the edge
-    to the first aggregation switch of the pod and to core c1. The other switches and links carry no
-    packets. Workers are distributed evenly over pods and edge switches.
-
-    Source: Al-Fares, Loukissas, Vahdat, "A Scalable, Commodity Data Center Network Architecture",
-    SIGCOMM 2008, section 3.
-    """
-
-    options = ("ports",)
-    arguments = ("ports", "workers")
-
-    def workers(self, ports: int = 4) -> int:
-        """See ``Topology``: one worker at every host, and at most 32."""
-        return min(ports**3 // 4, BITMAP_BITS)
-
-    def shape(self, workers: int, ports: int = 4) -> Shape:
-        """See ``Topology``. The number of ports is even."""
-        if ports % 2 or not 2 <= ports <= MAX_FAT_TREE:
-            raise InputError(f"a fat-tree of {ports}-port switches; give 2, 4, ... {MAX_FAT_TREE}.")
-        half = ports // 2
-        edges = ports * half
-        if not 1 <= workers <= edges * half:
-            raise InputError(
-                f"{workers} workers; a fat-tree of {ports} has {edges * half} hosts. Choose other "
-                "--ports."
-            )
-        racks: dict[int, list[int]] = {}
-        for worker in range(workers):
-            racks.setdefault(worker * edges // workers, []).append(worker)
-        pods = sorted({edge // half for edge in racks})
-        first_edge = 1 + len(pods)
-        leaves = {
-            edge: Node(f"e{edge + 1}", first_edge + number, range(found[0], found[-1] + 1))
-            for number, (edge, found) in enumerate(racks.items())
-        }
-        tops = []
-        for number, pod in enumerate(pods, start=1):
-            below = tuple(leaves[edge] for edge in leaves if edge // half == pod)
-            spread = range(below[0].workers.start, below[-1].workers.stop)
-            tops.append(Node(f"a{pod * half + 1}", number, spread, below))
-        root = Node("c1", 0, range(workers), tuple(tops))
-        taken = {node.name for node in root.descend()}
-        names = (
-            [f"c{i + 1}" for i in range(half * half)]
-            + [f"a{i + 1}" for i in range(edges)]
-            + [f"e{i + 1}" for i in range(edges)]
-        )
-        return Shape(
-            root,
-            spare=tuple(name for name in names if name not in taken),
-            unused_links=tuple(link for link in _fat_tree_links(half) if not _in_tree(link, taken)),
-        )
-
-
-def _fat_tree_links(half: int) -> list[Link]:
-    """All links between switches of a fat-tree, at the ports for unused links."""
-    links = []
-    for pod in range(2 * half):
-        for i in range(half):
-            top = f"a{pod * half + i + 1}"
-            for j in range(half):
-                edge, core = f"e{pod * half + j + 1}", f"c{i * half + j + 1}"
-                links += [
-                    Link(Port(edge, SPARE_UP + i), Port(top, SPARE_DOWN + j)),
-                    Link(Port(top, SPARE_UP + j), Port(core, SPARE_DOWN + pod)),
-                ]
-    return links
-
-
-def _in_tree(link: Link, taken: set[str]) -> bool:
-    """Whether the tree uses this link, which then has other ports: the first uplink."""
-    return link.a.port == SPARE_UP and {link.a.node, link.b.node} <= taken
-
-
-TOPOLOGIES.register("star", Star)
-TOPOLOGIES.register("tree", Tree)
-TOPOLOGIES.register("leaf-spine", LeafSpine)
-TOPOLOGIES.register("fat-tree", FatTree)
-TOPOLOGIES.register("dumbbell", Dumbbell)
-
-
-# ----------------------------------------------------------------------------
-# Trees.
-
-
-def tree_of(workers: int, racks: int | None = None, depth: int | None = None) -> Node:
-    """The root of a balanced tree with ``racks`` leaves and ``depth`` levels.
-
-    Args:
-        workers: number of workers, assigned to the leaves in order.
-        racks: leaves, 1 .. workers; by default 2, if workers and depth allow it, or one for every
-            32 workers.
-        depth: levels of switches, 1 .. 8. A tree of one level is one switch. By default 2, or more
-            if there are so many racks that a switch would have more than 32 below it.
-
-    Raises:
-        InputError: more racks than workers, several in one level, or too many switches.
-    """
-    if depth is None:
-        leaves = default_racks(workers) if racks is None else racks
-        levels = range(2, MAX_DEPTH + 1)
-        depth = next((each for each in levels if leaves <= _RACK ** (each - 1)), MAX_DEPTH)
-    if not 1 <= depth <= MAX_DEPTH:
-        raise InputError(f"a depth of {depth}; a tree has 1 to {MAX_DEPTH} levels.")
-    if racks is None:
-        racks = default_racks(workers) if depth > 1 else 1
-    if not 1 <= racks <= workers:
-        raise InputError(f"{racks} racks for {workers} workers; give 1 to {workers}.")
-    if depth == 1 and racks > 1:
-        raise InputError(f"{racks} racks need at least 2 levels; the depth is 1.")
-    # From the root down, each level is larger by the same factor.
-    sizes = (
-        [math.ceil(racks ** (level / (depth - 1))) for level in range(depth)]
-        if racks > 1
-        else [1] * depth
-    )
-    if sum(sizes) > MAX_SWITCHES:
-        raise InputError(f"a tree of {sum(sizes)} switches; choose at most {MAX_SWITCHES}.")
-    below: Sequence[Node] = ()
-    first = sum(sizes)
-    for size in reversed(sizes):
-        first -= size
-        level = []
-        for position in range(size):
-            index = first + position
-            if below:
-                children = tuple(below[i] for i in _part(len(below), size, position))
-                spread = range(children[0].workers.start, children[-1].workers.stop)
-            else:
-                children, spread = (), _part(workers, size, position)
-            level.append(Node(f"s{index + 1}", index, spread, children))
-        below = level
-    return below[0]
-
-
 def default_racks(workers: int) -> int:
     """Number of leaves for this number of workers: 2, or one for every 32."""
-    return max(min(2, workers), -(-workers // _RACK))
+    return max(min(2, workers), -(-workers // RACK))
 
 
-def _part(total: int, parts: int, position: int) -> range:
+def part(total: int, parts: int, position: int) -> range:
     """The ``position``-th of ``parts`` nearly equal parts of ``range(total)``."""
     return range(total * position // parts, total * (position + 1) // parts)

@@ -26,15 +26,15 @@ from innet.topology.aggregation import (
 )
 from innet.topology.plan import (
     EntryFinder,
-    Link,
     Plan,
     PlannedHost,
+    PlannedLink,
     PlannedSwitch,
     Port,
     Rack,
     UsedResources,
 )
-from innet.topology.topologies import Node, shape
+from innet.topology.topologies import TreeNode, shape
 from innet.wire import Endpoint, Layout
 
 SERVER = "ps"
@@ -58,19 +58,19 @@ class Neighbor(NamedTuple):
     """
 
     port: int
-    node: Node | None
+    node: TreeNode | None
     worker: int
     workers: range
     place: int
     endpoint: Endpoint
 
 
-def address(node: Node) -> Endpoint:
+def address(node: TreeNode) -> Endpoint:
     """The addresses of a switch."""
     return Endpoint.of_switch(node.index)
 
 
-def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbor]:
+def below(node: TreeNode, members: Sequence[Member]) -> Iterator[Neighbor]:
     """The neighbors directly below ``node``: switches, then workers."""
     for place, child in enumerate(node.children):
         port = _FIRST_CHILD_PORT + place
@@ -82,7 +82,7 @@ def below(node: Node, members: Sequence[Member]) -> Iterator[Neighbor]:
 
 
 def members_below(
-    root: Node, first: int, last_port: int, taken: Container[Port], *, child_bits: bool = False
+    root: TreeNode, first: int, last_port: int, taken: Container[Port], *, child_bits: bool = False
 ) -> tuple[Member, ...]:
     """The members of a job. Worker i is host ``first + i``, with its default address, at the port
     of its host's number + 1, or else at the lowest free port of its switch.
@@ -111,7 +111,7 @@ def members_below(
             )
         used: set[int] = set()
 
-        def free(port: int, node: Node = node, used: set[int] = used) -> bool:
+        def free(port: int, node: TreeNode = node, used: set[int] = used) -> bool:
             return port not in used and Port(node.name, port) not in taken
 
         rest = iter(port for port in range(1, MAX_PORT + 1) if port not in for_switches)
@@ -135,11 +135,11 @@ def members_below(
 
 
 def wire(
-    root: Node, members: Sequence[Member], first: int = 0
-) -> tuple[list[PlannedHost], list[Link]]:
+    root: TreeNode, members: Sequence[Member], first: int = 0
+) -> tuple[list[PlannedHost], list[PlannedLink]]:
     """The hosts of the workers, named h(first + 1) and on, and all links of the tree."""
     hosts: dict[int, PlannedHost] = {}
-    links: list[Link] = []
+    links: list[PlannedLink] = []
     for node in root.descend():
         for each in below(node, members):
             name = f"h{first + each.worker + 1}" if each.node is None else each.node.name
@@ -147,11 +147,11 @@ def wire(
                 host = PlannedHost(name, each.endpoint, address(node), "worker", each.worker)
                 hosts[each.worker] = host
             end = Port(name, 0 if each.node is None else UP_PORT)
-            links.append(Link(end, Port(node.name, each.port)))
+            links.append(PlannedLink(end, Port(node.name, each.port)))
     return [hosts[worker] for worker in sorted(hosts)], links
 
 
-def shape_of(plan: Plan) -> Node:
+def shape_of(plan: Plan) -> TreeNode:
     """The tree whose links ``wire`` made for a plan; the plan's first switch is the root."""
     index = {switch.name: number for number, switch in enumerate(plan.switches)}
     racks: dict[str, list[int]] = defaultdict(list)
@@ -165,10 +165,10 @@ def shape_of(plan: Plan) -> Node:
             if low.port == UP_PORT and low.node in index and high.node in index:
                 children[high.node].append((high.port, low.node))
 
-    def node(name: str) -> Node:
+    def node(name: str) -> TreeNode:
         below = tuple(node(child) for _, child in sorted(children[name]))
         workers = [*racks[name], *(worker for child in below for worker in child.workers)]
-        return Node(name, index[name], range(min(workers), max(workers) + 1), below)
+        return TreeNode(name, index[name], range(min(workers), max(workers) + 1), below)
 
     return node(plan.switches[0].name)
 
@@ -178,7 +178,7 @@ def next_epoch(
     absent: frozenset[int],
     entries: EntryFinder,
     tables: Sequence[str],
-    admissions: Callable[[Node, Node | None, Job], list[str]],
+    admissions: Callable[[TreeNode, TreeNode | None, Job], list[str]],
 ) -> tuple[Plan, dict[str, list[str]]]:
     """See ``Aggregation.next_epoch``: the entries of ``tables`` are replaced by ``admissions``.
 
@@ -211,7 +211,7 @@ def delivery(port: int, endpoint: Endpoint) -> str:
 def plan_levels(
     program: CompiledProgram,
     request: Request,
-    commands: Callable[[Node, Node | None, Job, UsedResources], tuple[str, ...]],
+    commands: Callable[[TreeNode, TreeNode | None, Job, UsedResources], tuple[str, ...]],
     *,
     served: bool = False,
     child_bits: bool = False,
@@ -246,7 +246,7 @@ def plan_levels(
     if served:
         name = f"{SERVER}{len(request.beside) + 1}" if request.beside else SERVER
         hosts.append(PlannedHost(name, server_address(job, used), address(root), "server"))
-        links.append(Link(Port(name, 0), Port(root.name, server_port(root, used))))
+        links.append(PlannedLink(Port(name, 0), Port(root.name, server_port(root, used))))
     return Plan(
         aggregation=program.program,
         switches=(
@@ -263,7 +263,7 @@ def plan_levels(
     )
 
 
-def server_port(root: Node, used: UsedResources) -> int:
+def server_port(root: TreeNode, used: UsedResources) -> int:
     """The port of a job's parameter server at the root: the first that leads nowhere else."""
     for port in (UP_PORT, *range(_FIRST_CHILD_PORT + len(root.children), MAX_PORT + 1)):
         if Port(root.name, port) not in used.ports:
@@ -381,7 +381,7 @@ class TreeAggregation(Aggregation):
         return reader
 
 
-def _rack(plan: Plan, node: Node, number: int) -> Rack:
+def _rack(plan: Plan, node: TreeNode, number: int) -> Rack:
     """The job of the workers at a switch, the ``number``-th of these jobs from 1.
 
     It has slots and a multicast group behind those of the plan's job. Racks use different
@@ -406,7 +406,7 @@ def _rack(plan: Plan, node: Node, number: int) -> Rack:
         group=job.group + 1,
         absent=frozenset(bit for bit, w in enumerate(workers) if w in job.absent),
     )
-    alone = Node(node.name, 0, range(len(workers)))
+    alone = TreeNode(node.name, 0, range(len(workers)))
     used = UsedResources.by((plan,))
     return Rack(
         replace(
@@ -414,7 +414,7 @@ def _rack(plan: Plan, node: Node, number: int) -> Rack:
             switches=(replace(planned, commands=commands(alone, None, rack_job, used)),),
             hosts=tuple(replace(plan.workers[w], worker=i) for i, w in enumerate(workers)),
             links=tuple(
-                Link(Port(plan.workers[w].name, 0), Port(node.name, job.members[w].port))
+                PlannedLink(Port(plan.workers[w].name, 0), Port(node.name, job.members[w].port))
                 for w in workers
             ),
             job=rack_job,
@@ -423,7 +423,7 @@ def _rack(plan: Plan, node: Node, number: int) -> Rack:
     )
 
 
-def lost_switches(root: Node, job: Job, probe: Probe) -> tuple[str, ...]:
+def lost_switches(root: TreeNode, job: Job, probe: Probe) -> tuple[str, ...]:
     """Switches that have lost their registers since the job's epoch began: without its fence."""
     return tuple(
         node.name
@@ -432,7 +432,7 @@ def lost_switches(root: Node, job: Job, probe: Probe) -> tuple[str, ...]:
     )
 
 
-def _held(root: Node, job: Job, read: Callable[[str, str], int]) -> dict[str, SlotRegisters]:
+def _held(root: TreeNode, job: Job, read: Callable[[str, str], int]) -> dict[str, SlotRegisters]:
     """Sequence and bitmap of a slot in each switch; zeros where another epoch left something."""
     mine = job.number << 16 | job.epoch
     return {
@@ -443,7 +443,7 @@ def _held(root: Node, job: Job, read: Callable[[str, str], int]) -> dict[str, Sl
     }
 
 
-def counted(root: Node, job: Job, held: Mapping[str, SlotRegisters]) -> SlotRegisters:
+def counted(root: TreeNode, job: Job, held: Mapping[str, SlotRegisters]) -> SlotRegisters:
     """The workers in a slot, from the registers of all switches, level by level.
 
     A worker counts if its switch has its bit. Where a switch does not have the newest chunk, or not
@@ -459,7 +459,7 @@ def counted(root: Node, job: Job, held: Mapping[str, SlotRegisters]) -> SlotRegi
     """
     newest = newest_of(held.values())
 
-    def workers(node: Node, *, inside: bool) -> int:
+    def workers(node: TreeNode, *, inside: bool) -> int:
         registers = held[node.name]
         if registers.sequence != newest:
             found = node.mask if inside else 0
@@ -478,7 +478,7 @@ def counted(root: Node, job: Job, held: Mapping[str, SlotRegisters]) -> SlotRegi
     return SlotRegisters(newest, workers(root, inside=False))
 
 
-def full_bitmap(node: Node, job: Job) -> int:
+def full_bitmap(node: TreeNode, job: Job) -> int:
     """The children of a switch that take part in the job's epoch, as bits."""
     return sum(
         1 << each.place
@@ -487,7 +487,9 @@ def full_bitmap(node: Node, job: Job) -> int:
     )
 
 
-def commands(node: Node, parent: Node | None, job: Job, used: UsedResources) -> tuple[str, ...]:
+def commands(
+    node: TreeNode, parent: TreeNode | None, job: Job, used: UsedResources
+) -> tuple[str, ...]:
     """The commands for a switch of the tree, in simple_switch_CLI's language.
 
     Args:
@@ -515,7 +517,7 @@ def fence_of(job: Job) -> int:
     return ~(job.number << 16 | job.epoch) & 0xFFFF_FFFF
 
 
-def admissions(node: Node, parent: Node | None, job: Job) -> list[str]:
+def admissions(node: TreeNode, parent: TreeNode | None, job: Job) -> list[str]:
     """The commands of an epoch: which workers are admitted, and which are required.
 
     The fence comes first, before anybody is admitted, and is never written again in this epoch: a

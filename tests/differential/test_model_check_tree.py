@@ -43,7 +43,7 @@ from innet.protocol.admission import Job
 from innet.switch import Switch, load_program
 from innet.switch.ir import Program
 from innet.topology.plan import UsedResources
-from innet.topology.topologies import Node
+from innet.topology.topologies import TreeNode
 from innet.topology.tree import below, commands, members_below
 from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
 
@@ -125,16 +125,16 @@ class Network:
         )
 
     @cached_property
-    def nodes(self) -> dict[int, Node]:
+    def nodes(self) -> dict[int, TreeNode]:
         """By the model's number of the switch."""
-        found: dict[int, Node] = {}
+        found: dict[int, TreeNode] = {}
 
-        def node(switch: int) -> Node:
+        def node(switch: int) -> TreeNode:
             children = self.model.children[switch]
             inner = tuple(node(child) for child in children if child >= 0)
             workers = [~child for child in children if child < 0]
             workers += [worker for each in inner for worker in each.workers]
-            found[switch] = Node(
+            found[switch] = TreeNode(
                 f"s{switch + 1}", switch, range(min(workers), max(workers) + 1), inner
             )
             return found[switch]

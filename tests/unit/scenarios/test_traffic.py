@@ -182,7 +182,7 @@ def test_the_record_is_the_same_twice_and_can_be_read(tmp_path):
         (STAR + FLOW.format(0, 1, 9, 1, 1e-6) + "[switch.s9]\n", "no switch s9"),
         (STAR + '[[flow]]\nsource = 0\npacket = "xy"\npackets = 1\ninterval = 1\n', "hexadecimal"),
         ('[[link]]\nends = ["host 0", "host 1"]\n' + FLOW.format(0, 1, 9, 1, 1e-6), "link 0"),
-        ("rate =", "no TOML"),
+        ("rate =", "no valid TOML"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path, text, wanted):

@@ -20,7 +20,9 @@ from innet.topology import (
     make_plan,
     plan_jobs,
 )
-from innet.topology.topologies import LeafSpine, Node, Tree, tree_of
+from innet.topology.shapes.leaf_spine import LeafSpine
+from innet.topology.shapes.tree import BalancedTree, tree_of
+from innet.topology.topologies import TreeNode
 from innet.topology.tree import members_below, shape_of
 from innet.transport.memory import NetworkTransport, SwitchPort
 
@@ -211,10 +213,10 @@ def test_a_star_has_510_ports():
 
 def test_what_ports_and_bits_there_are_for_members():
     """Without child bits a switch takes as many as it has ports."""
-    root = Tree().shape(1024, 2, 2).root
+    root = BalancedTree().shape(1024, 2, 2).root
     with pytest.raises(InputError, match="512 workers at switch s2; it has too few ports"):
         members_below(root, 0, 99, frozenset())
-    root = Tree().shape(1000, 2, 2).root
+    root = BalancedTree().shape(1000, 2, 2).root
     members = members_below(root, 0, 99, frozenset())
     assert len({(each.switch, each.port) for each in members}) == 1000
     assert {each.bit for each in members} == {None}
@@ -256,9 +258,9 @@ def test_timeouts_follow_the_longest_way():
 
 
 def test_topologies_of_ones_own_may_have_few_neighbors_only(monkeypatch):
-    leaves = tuple(Node(f"x{i}", i, range(i - 1, i)) for i in range(1, 202))
-    shape = type(Tree().shape(4))(Node("top", 0, range(201), leaves))
-    wide = type("Wide", (Tree,), {"shape": lambda self, workers: shape, "options": ()})
+    leaves = tuple(TreeNode(f"x{i}", i, range(i - 1, i)) for i in range(1, 202))
+    shape = type(BalancedTree().shape(4))(TreeNode("top", 0, range(201), leaves))
+    wide = type("Wide", (BalancedTree,), {"shape": lambda self, workers: shape, "options": ()})
     monkeypatch.setitem(TOPOLOGIES._loaded, "wide", wide)
     with pytest.raises(InputError, match="201 switches below top"):
         make_plan("tree", 32, Request(workers=201, topology="wide"))

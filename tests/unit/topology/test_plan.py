@@ -17,8 +17,8 @@ from innet.sim.network import network_of
 from innet.topology import (
     AGGREGATIONS,
     Emulation,
-    Link,
     PlannedHost,
+    PlannedLink,
     Port,
     Request,
     aggregation_of,
@@ -94,17 +94,17 @@ def test_its_memory_goes_with_it(star, options):
         (lambda p: {"links": p.links[1:]}, InputError, "h1 has no link"),
         (lambda p: {"links": p.links + p.links[:1]}, InputError, "port 0 of h1 has 2 links"),
         (
-            lambda p: {"links": (*p.links, Link(Port("s1", 9), Port("s7", 1)))},
+            lambda p: {"links": (*p.links, PlannedLink(Port("s1", 9), Port("s7", 1)))},
             UnknownNameError,
             "unknown node 's7'",
         ),
         (
-            lambda p: {"links": (*p.links, Link(Port("s1", 511), Port("s1", 9)))},
+            lambda p: {"links": (*p.links, PlannedLink(Port("s1", 511), Port("s1", 9)))},
             InputError,
             "s1 has no port 511",
         ),
         (
-            lambda p: {"links": (Link(Port("h1", 0), Port("h2", 0)), *p.links[2:])},
+            lambda p: {"links": (PlannedLink(Port("h1", 0), Port("h2", 0)), *p.links[2:])},
             InputError,
             "h1 and h2 are hosts",
         ),

@@ -16,8 +16,19 @@ from innet.core.reduce_op import combine
 from innet.network import FaultyTransport, drive
 from innet.processes.settings import NetworkJobSettings
 from innet.switch import Switch, load_program
-from innet.topology import Node, Request, Shape, SharedPlan, aggregation_of, make_plan, plan_jobs
-from innet.topology.topologies import TOPOLOGIES, Dumbbell, FatTree, LeafSpine, Topology
+from innet.topology import (
+    Request,
+    Shape,
+    SharedPlan,
+    TreeNode,
+    aggregation_of,
+    make_plan,
+    plan_jobs,
+)
+from innet.topology.shapes.dumbbell import Dumbbell
+from innet.topology.shapes.fat_tree import FatTree
+from innet.topology.shapes.leaf_spine import LeafSpine
+from innet.topology.topologies import TOPOLOGIES, Topology
 from innet.topology.tree import shape_of
 from innet.transport.memory import NetworkTransport, SwitchPort
 
@@ -71,8 +82,8 @@ class Pair(Topology):
 
     def shape(self, workers: int, left: int = 1) -> Shape:
         """See ``Topology``."""
-        end = Node("far", 1, range(left, workers))
-        return Shape(Node("near", 0, range(workers), (end,)))
+        end = TreeNode("far", 1, range(left, workers))
+        return Shape(TreeNode("near", 0, range(workers), (end,)))
 
 
 def test_a_topology_of_ones_own_is_registered_in_one_place(monkeypatch):
@@ -97,14 +108,14 @@ def test_what_is_registered_has_to_be_a_topology(monkeypatch):
 
 
 def two_racks(first, second, of=range(4), numbers=(1, 2)):
-    racks = (Node("s2", numbers[0], first), Node("s3", numbers[1], second))
-    return Shape(Node("s1", 0, of, racks))
+    racks = (TreeNode("s2", numbers[0], first), TreeNode("s3", numbers[1], second))
+    return Shape(TreeNode("s1", 0, of, racks))
 
 
 @pytest.mark.parametrize(
     ("shape", "match"),
     [
-        (Node("s1", 0, range(4)), "its shape is a Node; return a Shape"),
+        (TreeNode("s1", 0, range(4)), "its shape is a TreeNode; return a Shape"),
         (two_racks(range(2), range(2, 4), numbers=(1, 1)), r"indices \[0, 1, 1\]; give the root 0"),
         (two_racks(range(2), range(2, 4), numbers=(2, 3)), r"and the others 1 to 2, each once"),
         (two_racks(range(2), range(2, 3), range(3)), r"root s1 has .*; give it all, range\(4\)"),

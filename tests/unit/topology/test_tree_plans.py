@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from innet.core.errors import InputError
 from innet.protocol import Timing
 from innet.topology import Port, Request, aggregation_of, make_plan
-from innet.topology.topologies import tree_of
+from innet.topology.shapes.tree import tree_of
 
 
 @given(workers=st.integers(1, 200), racks=st.integers(1, 40), depth=st.integers(1, 5))

@@ -1,0 +1,1 @@
+"""The topologies that innet has, one in each file."""

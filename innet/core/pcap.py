@@ -1,5 +1,7 @@
-"""The format of pcap files, and reading them packet by packet; ``innet.core.pcap_kernels`` is for
-many packets at once. Time stamps are exact nanoseconds since the capture's epoch.
+"""The format of pcap files, writing them, and reading them packet by packet.
+
+``innet.core.pcap_kernels`` is for many packets at once. Time stamps are exact nanoseconds since the
+capture's epoch.
 
 Source: draft-ietf-opsawg-pcap.
 """
@@ -8,10 +10,16 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from innet.core.errors import InputError, PacketError
+from innet.core.files import atomic_write
+from innet.core.packets import PacketBatch
 
 LONGEST = 262_144
 """libpcap's limit for the bytes of a packet. A longer record is not a packet."""
@@ -77,6 +85,41 @@ def pcap_record(time: int, data: bytes, *, nano: bool) -> bytes:
     seconds, rest = divmod(time, _SECOND)
     head = struct.pack("<IIII", seconds, rest if nano else rest // 1000, len(data), len(data))
     return head + data
+
+
+def write_pcap(
+    path: str | Path,
+    packets: PacketBatch | NDArray[np.uint8] | Iterable[bytes],
+    times: Iterable[float] | None = None,
+) -> None:
+    """Write Ethernet frames to a pcap file with nanosecond time stamps; replaces an existing file.
+
+    Args:
+        path: of the file.
+        packets: a batch, uint8 (n, bytes), or bytes objects.
+        times: one per packet, seconds, 0 <= time < 2**32, ascending in real captures; by default
+            packet i was captured at i microseconds.
+
+    Raises:
+        InputError: the number of times differs from that of packets, a time is out of range, or
+            the path cannot be written.
+    """
+    frames = _as_bytes(packets)
+    stamps = np.arange(len(frames)) * 1e-6 if times is None else np.asarray(list(times), np.float64)
+    if stamps.shape != (len(frames),):
+        raise InputError(f"{len(stamps)} times for {len(frames)} packets; give one for each.")
+    if not np.all((stamps >= 0) & (stamps < 2**32)):
+        raise InputError("a pcap holds times from 0 to 2**32 seconds; shift the times given.")
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        file.write(pcap_header(nano=True, longest=0xFFFF))
+        for frame, stamp in zip(frames, stamps.tolist(), strict=True):
+            file.write(pcap_record(round(stamp * 1e9), frame, nano=True))
+
+
+def _as_bytes(packets: PacketBatch | NDArray[np.uint8] | Iterable[bytes]) -> list[bytes]:
+    if isinstance(packets, PacketBatch):
+        return [payload for _, payload in packets.to_packets()]
+    return [frame.tobytes() if isinstance(frame, np.ndarray) else frame for frame in packets]
 
 
 class Record(NamedTuple):

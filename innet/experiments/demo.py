@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from innet.core.pcap import write_pcap
 from innet.core.settings import DemoSettings
 from innet.experiments.models.model import data_of, model_of
 from innet.experiments.simulated_time import described, networks_of
@@ -107,8 +108,6 @@ def run(
 
 
 def _save_capture(path: Path, frames: list[Frame]) -> None:
-    from innet.wire.scapy_layers import write_pcap  # noqa: PLC0415 - Scapy takes long to import
-
     # Without delays all packets of a step have the same virtual time. A microsecond for each shows
     # their order in tools that sort by time.
     times = [when + index * 1e-6 for index, (when, _, _) in enumerate(frames)]

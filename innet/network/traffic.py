@@ -75,7 +75,7 @@ class Recorder:
     """Records packets and times of both directions, in the order in which they pass the tap.
 
     Set it as ``MemoryTransport.tap``, run a round, take it off again;
-    ``innet.wire.scapy_layers.write_pcap`` writes ``packets()`` and ``times()`` to a file.
+    ``innet.core.pcap.write_pcap`` writes ``packets()`` and ``times()`` to a file.
 
     Args:
         limit: the most packets to record; further ones are only counted.

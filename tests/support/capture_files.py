@@ -1,8 +1,10 @@
-"""Capture files, put together byte by byte."""
+"""Capture files, put together byte by byte, and read by scapy."""
 
 from __future__ import annotations
 
 import struct
+
+from scapy.utils import RawPcapReader
 
 Record = tuple[int, bytes]
 """Nanoseconds and bytes."""
@@ -56,3 +58,11 @@ def old(number, ticks, data, order="<"):
         f"{order}HHIIII", number, 7, ticks >> 32, ticks & 0xFFFFFFFF, len(data), len(data)
     )
     return block(2, head + data, order)
+
+
+def read_by_scapy(path):
+    """Bytes of each packet of a pcap, and their times in seconds."""
+    with RawPcapReader(str(path)) as reader:
+        unit = 1e-9 if reader.nano else 1e-6
+        found = [(data, about.sec + about.usec * unit) for data, about in reader]
+    return [data for data, _ in found], [time for _, time in found]

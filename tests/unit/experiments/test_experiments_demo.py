@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.capture_files import read_by_scapy
 from support.summing import OracleSumming
 
 from innet.core.errors import InputError, MissingToolError, UnknownNameError
 from innet.core.settings import DemoSettings
 from innet.experiments import demo
 from innet.records import DEMO, Progress, TrainingRecord
-from innet.wire.scapy_layers import read_pcap
 
 CREATED = datetime(2030, 1, 2, tzinfo=UTC)
 SHORT = DemoSettings(iterations=24, networks=())  # the oracle has no simulated time
@@ -91,16 +91,16 @@ def test_the_record_is_kept_where_no_capture_can_be_written(
     def write_pcap(*_: Any) -> None:
         raise InputError("no room")
 
-    monkeypatch.setattr("innet.wire.scapy_layers.write_pcap", write_pcap)
+    monkeypatch.setattr("innet.experiments.demo.write_pcap", write_pcap)
     with pytest.raises(InputError, match="no room"):
         demo.run(SHORT, tmp_path, created=CREATED, make=OracleSumming)
     assert len(TrainingRecord.load(tmp_path / demo.RECORD, DEMO).runs) == 3
 
 
 def test_capture_holds_the_first_all_reduce_of_the_last_way(finished: Any) -> None:
-    capture = read_pcap(finished[0].capture_path)
-    assert capture.packets.to_packets() == [(0, b"\x01" * 60)]
-    np.testing.assert_allclose(capture.times, [1e-3])
+    packets, times = read_by_scapy(finished[0].capture_path)
+    assert packets == [b"\x01" * 60]
+    np.testing.assert_allclose(times, [1e-3])
 
 
 def test_plot_is_drawn_from_the_record(finished: Any) -> None:

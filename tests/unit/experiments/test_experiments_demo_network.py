@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.capture_files import read_by_scapy
 
 from innet.core.settings import DemoSettings
 from innet.experiments import demo
-from innet.wire.scapy_layers import read_pcap
 
 SETTINGS = DemoSettings(iterations=12)
 
@@ -59,7 +59,7 @@ def test_topk_sends_a_tenth(result: demo.DemoResult) -> None:
 def test_capture_holds_all_packets_of_the_first_all_reduce_in_order(
     result: demo.DemoResult,
 ) -> None:
-    capture = read_pcap(result.capture_path)
+    packets, times = read_by_scapy(result.capture_path)
     first = result.record.run("topk").steps[0]
-    assert len(capture.packets) == first.packets_sent + first.packets_received
-    assert np.all(np.diff(capture.times) > 0)
+    assert len(packets) == first.packets_sent + first.packets_received
+    assert np.all(np.diff(times) > 0)

@@ -1,13 +1,9 @@
-"""innet.wire.scapy_layers: scapy and innet.wire read and write the same bytes; pcap files read
-back equal.
-"""
+"""innet.wire.scapy_layers: scapy and innet.wire read and write the same bytes."""
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +12,7 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from scapy.utils import PcapNgWriter, wrpcap
 
-from innet.core.errors import InputError, PacketError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
 from innet.wire import (
@@ -32,7 +26,7 @@ from innet.wire import (
     parse,
     parse_strict,
 )
-from innet.wire.scapy_layers import Innet, read_pcap, write_pcap
+from innet.wire.scapy_layers import Innet
 
 LAYOUTS = [Layout(1), Layout(3, "raw"), Layout(32), Layout(64, "raw")]
 FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "checksum"}]
@@ -173,82 +167,6 @@ def test_truncated_packets_do_not_raise() -> None:
     assert (cut.values, bytes(cut[Raw])) == ([0, 1], b"\0")
     for length in range(14, whole):
         assert bytes(Ether(frame[:length])) == frame[:length]
-
-
-@pytest.mark.parametrize("kind", ["batch", "array", "bytes"])
-def test_pcap_reads_back_equal(tmp_path: Path, kind: str) -> None:
-    rng = np.random.default_rng(1)
-    frames = rng.integers(0, 256, (5, 60), dtype=np.uint8)
-    packets = [frame.tobytes() for frame in frames]
-    if kind == "batch":
-        packets = [packet[: 20 + 9 * row] for row, packet in enumerate(packets)]
-        given_form: object = PacketBatch.from_packets((7, packet) for packet in packets)
-    else:
-        given_form = frames if kind == "array" else packets
-    times = [0.0, 1e-9, 0.25, 1.000000001, 1e9 + 0.5]
-    write_pcap(tmp_path / "a.pcap", given_form, times)  # type: ignore[arg-type]
-    capture = read_pcap(tmp_path / "a.pcap")
-    assert capture.packets.to_packets() == [(0, packet) for packet in packets]
-    np.testing.assert_allclose(capture.times, times, rtol=0, atol=1e-9)
-
-
-def test_pcap_literal_bytes(tmp_path: Path) -> None:
-    write_pcap(tmp_path / "a.pcap", [b"\x01\x02\x03"], [2.5])
-    assert (tmp_path / "a.pcap").read_bytes() == (
-        struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
-        + struct.pack("<IIII", 2, 500_000_000, 3, 3)
-        + b"\x01\x02\x03"
-    )
-
-
-def test_empty_pcap(tmp_path: Path) -> None:
-    write_pcap(tmp_path / "a.pcap", [])
-    capture = read_pcap(tmp_path / "a.pcap")
-    assert len(capture.packets) == len(capture.times) == 0
-
-
-def test_reads_what_others_write(tmp_path: Path) -> None:
-    packets = [Ether(b"\x01" * 14), Ether(b"\x02" * 20)]
-    for number, packet in enumerate(packets):
-        packet.time = 10.5 + number
-    wrpcap(str(tmp_path / "a.pcap"), packets, endianness=">")
-    with PcapNgWriter(str(tmp_path / "a.pcapng")) as writer:
-        writer.write(packets)
-    for name in ("a.pcap", "a.pcapng"):
-        capture = read_pcap(tmp_path / name)
-        assert [packet for _, packet in capture.packets.to_packets()] == [
-            b"\x01" * 14,
-            b"\x02" * 20,
-        ]
-        np.testing.assert_allclose(capture.times, [10.5, 11.5], atol=1e-6)
-
-
-def test_unreadable_captures_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.pcap cannot be read: No such file"):
-        read_pcap(tmp_path / "none.pcap")
-    (tmp_path / "text.pcap").write_text("this is no capture")
-    with pytest.raises(PacketError, match=r"text\.pcap is no pcap file"):
-        read_pcap(tmp_path / "text.pcap")
-    write_pcap(tmp_path / "a.pcap", [b"\x01" * 20])
-    whole = (tmp_path / "a.pcap").read_bytes()
-    (tmp_path / "cut.pcap").write_bytes(whole[:-1])
-    with pytest.raises(PacketError, match=r"cut\.pcap ends in the middle of packet 0"):
-        read_pcap(tmp_path / "cut.pcap")
-    (tmp_path / "ip.pcap").write_bytes(whole[:20] + struct.pack("<I", 101) + whole[24:])
-    with pytest.raises(PacketError, match=r"link type 101; expected 1 \(Ethernet\)"):
-        read_pcap(tmp_path / "ip.pcap")
-
-
-@pytest.mark.parametrize("times", [[1.0], [1.0, -1.0], [1.0, 2.0**32], [1.0, float("nan")]])
-def test_impossible_times_are_refused(tmp_path: Path, times: list[float]) -> None:
-    with pytest.raises(InputError):
-        write_pcap(tmp_path / "a.pcap", [b"\x01", b"\x02"], times)
-    assert not (tmp_path / "a.pcap").exists()
-
-
-def test_unwritable_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot write .*no/a\.pcap"):
-        write_pcap(tmp_path / "no" / "a.pcap", [b"\x01"])
 
 
 def test_import_is_quiet_and_leaves_logging_alone() -> None:

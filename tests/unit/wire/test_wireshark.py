@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from innet.core.pcap import write_pcap
 from innet.core.reduce_op import ReduceOp
 from innet.wire import ETHERTYPE, HEADER, MAGIC, UDP_PORT, VERSION, Endpoint, Flag, Layout, pack
-from innet.wire.scapy_layers import write_pcap
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "innet.lua"
 

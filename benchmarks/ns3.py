@@ -27,7 +27,7 @@ from innet.sim import PRESETS
 from innet.sim.flows import Flow
 from innet.sim.simulation import Cable, Simulation
 from innet.topology import Emulation, Request, make_plan
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 RECORD = Path(__file__).parents[1] / "tests" / "golden" / "record_ns3.py"
 VALUES = 64  # of a packet
@@ -88,7 +88,7 @@ def flows_rate(hosts: int, packets: int, repeats: int) -> float:
     cables = [Cable("s1", host, host) for host in range(hosts)]
     rates = []
     for repeat in range(repeats + 1):  # the first one compiles
-        simulation = Simulation(PRESETS["100g"], Layout(VALUES), {"s1": None}, cables, hosts)
+        simulation = Simulation(PRESETS["100g"], PacketLayout(VALUES), {"s1": None}, cables, hosts)
         simulation.add_flows(flows)
         begun = time.process_time()
         simulation.run_until(2 * packets * 8 * SIZE / RATE)

@@ -40,7 +40,7 @@ from innet.service import join
 from innet.transport.packet_socket import widen_buffers
 from innet.transport.peers import Address, PeerPorts
 from innet.transport.udp import UdpTransport
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 SENDERS = 2
 
@@ -50,7 +50,7 @@ def _echo(told: Connection, values: int, hosts: int) -> None:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind(LOOPBACK)
     told.send(Address(*sock.getsockname()))
-    ports = PeerPorts(sock, Layout(values, "raw"))
+    ports = PeerPorts(sock, PacketLayout(values, "raw"))
     for port in range(hosts):
         ports.admit(port, told.recv())
     while True:
@@ -72,7 +72,7 @@ class _Sending:
 
 def _pump(told: Connection, task: _Sending) -> None:
     """Send the same window again and again; of each packet an answer is counted."""
-    layout = Layout(task.values)
+    layout = PacketLayout(task.values)
     here, switch = Endpoint.of_worker(0), Endpoint.of_switch()
     with contextlib.ExitStack() as stack:
         if task.echo:

@@ -29,7 +29,7 @@ from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
-from innet.wire import Endpoint, Layout, pack
+from innet.wire import Endpoint, PacketLayout, pack
 
 WORKERS = 4
 SLOTS = 512
@@ -61,7 +61,7 @@ def main(
         note = ""
     except MissingToolError as error:
         note = str(error)
-    size = Layout(values, "udp").frame_size
+    size = PacketLayout(values, "udp").frame_size
     rates["copying the packets in memory"] = frames / _copying(
         contributions(job, values, 0), repeats
     )
@@ -82,7 +82,7 @@ def contributions(
     job: Job, values: int, first_chunk: int, count: int = BATCH * BATCHES
 ) -> PacketBatch:
     """``count`` packets: every chunk from every worker, the workers in turn."""
-    layout = Layout(values, "udp")
+    layout = PacketLayout(values, "udp")
     chunk = first_chunk + np.arange(count // WORKERS)
     rng = np.random.default_rng(0)
     frames = np.empty((count, layout.frame_size), np.uint8)

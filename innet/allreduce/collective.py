@@ -67,7 +67,7 @@ from innet.topology import (
     make_plan,
     with_bottleneck,
 )
-from innet.wire import Flag, Framing
+from innet.wire import Framing, HeaderFlag
 
 if TYPE_CHECKING:
     from innet.sim.simulation import Counts
@@ -416,7 +416,7 @@ class Collective(NotCopyable):
             ends = {worker: network.rack_workers[worker] for worker in segments}
             results[number] = RoundResult(
                 {worker: end.results() for worker, end in ends.items()},
-                overflowed=any(end.result_flags & Flag.OVERFLOW for end in ends.values()),
+                overflowed=any(end.result_flags & HeaderFlag.OVERFLOW for end in ends.values()),
             )
         return results
 
@@ -603,7 +603,7 @@ class Collective(NotCopyable):
                 return RoundResult({}, late=tuple(sorted(late)))
         result = RoundResult(
             {worker: end.results() for worker, end in ends.items()},
-            overflowed=any(end.result_flags & Flag.OVERFLOW for end in ends.values()),
+            overflowed=any(end.result_flags & HeaderFlag.OVERFLOW for end in ends.values()),
         )
         if self.on_round is not None:
             self.on_round(segments, result)

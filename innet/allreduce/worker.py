@@ -58,7 +58,7 @@ from innet.transport.job_memory import DecodeOncePerHost
 from innet.transport.raw import RawTransport
 from innet.transport.socket_loop import socket_loop
 from innet.transport.udp import UdpTransport
-from innet.wire import ETHERTYPE, Flag
+from innet.wire import ETHERTYPE, HeaderFlag
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 
@@ -401,7 +401,7 @@ class Worker(NotCopyable):
             self._socket_loop.run(now)
         if not end.has_results:
             return RoundResult({}, late=end.late, is_partial=True)
-        overflowed = bool(end.result_flags & Flag.OVERFLOW)
+        overflowed = bool(end.result_flags & HeaderFlag.OVERFLOW)
         return RoundResult({self.worker: end.results()}, overflowed=overflowed)
 
     def _new_epoch(self, without: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from innet.core.numba_cache import njit
 from innet.protocol.counters import Stats
 from innet.protocol.timers import PACE_REORDERING, SLOTS, TIMERS, TimerState, hear, overtake
-from innet.wire import CONGESTED, HEADER, Flag
+from innet.wire import CONGESTED, HEADER, HeaderFlag
 from innet.wire.compiled import (
     check_frame,
     check_headers,
@@ -32,7 +32,7 @@ the last, and offset of the type of service in frames (-1: none)."""
 
 _ANSWER, _UNREADABLE, _NOT_A_RESULT, _JOB, _EPOCH, _WORKER, _COUNT, _SLOT = range(8)
 _DUPLICATE, _SEQUENCE, _SLOT_VERSION, _OPERATION, _ELEMENTS = range(8, 13)
-_RESULT, _PARTIAL, _ECN = int(Flag.RESULT), int(Flag.PARTIAL), int(Flag.ECN)
+_RESULT, _PARTIAL, _ECN = int(HeaderFlag.RESULT), int(HeaderFlag.PARTIAL), int(HeaderFlag.ECN)
 _IDLE, _QUEUED, _WAITING = range(3)  # innet.protocol.slot_client.SlotState
 _REFUSED, _FLAGS, _IN_QUEUE, _MARKED = Stats.REFUSED, Stats.FLAGS, Stats.QUEUED, Stats.MARKED
 _CONGESTED = int(CONGESTED)

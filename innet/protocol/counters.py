@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.wire import Refusal
+from innet.wire import FrameRefusal
 
 
 @dataclass(slots=True)
@@ -69,8 +69,8 @@ class Verdict(enum.IntEnum):
 class Stats(enum.IntEnum):
     """Places in what ``take`` counts; the verdicts come first, by number."""
 
-    REFUSED = len(Verdict)  # by number of the Refusal, from here on
-    FLAGS = len(Verdict) + len(Refusal)  # of all answers together
+    REFUSED = len(Verdict)  # by number of the FrameRefusal, from here on
+    FLAGS = len(Verdict) + len(FrameRefusal)  # of all answers together
     QUEUED = FLAGS + 1  # slots in the queue
     MARKED = FLAGS + 2  # the newest chunk that met congestion; -1 for none
     LENGTH = FLAGS + 3  # how many places there are

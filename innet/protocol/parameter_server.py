@@ -40,12 +40,12 @@ from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import SlotRegisters
 from innet.protocol.message import serial_distances
 from innet.protocol.settings import Membership
-from innet.wire import Batch, Endpoint, Flag, Frames, Layout, Records, pack, parse
+from innet.wire import Batch, Endpoint, Frames, HeaderFlag, PacketLayout, Records, pack, parse
 
 ALL_WORKERS = 0xFFFF
 """The addressee of a result for all workers of the job."""
 
-_MARKS = int(Flag.OVERFLOW | Flag.ECN)  # set in a result if any of its parts had them
+_MARKS = int(HeaderFlag.OVERFLOW | HeaderFlag.ECN)  # set in a result if any of its parts had them
 
 
 class ParameterServer:
@@ -72,7 +72,7 @@ class ParameterServer:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: PacketLayout,
         *,
         workers: int,
         job: int,
@@ -152,7 +152,7 @@ class ParameterServer:
         if not len(rows):
             return 0
         header = batch.header[rows]
-        self.collisions += int(np.count_nonzero(header["flags"] & np.uint8(Flag.COLLISION)))
+        self.collisions += int(np.count_nonzero(header["flags"] & np.uint8(HeaderFlag.COLLISION)))
         copies = header["slot"].astype(np.int64) << 1 | header["slot_version"]
         added = 0
         while len(rows):
@@ -181,7 +181,7 @@ class ParameterServer:
             header = header[holds]
             return holds
 
-        yield "a result", narrowed(header["flags"] & np.uint8(Flag.RESULT) == 0)
+        yield "a result", narrowed(header["flags"] & np.uint8(HeaderFlag.RESULT) == 0)
         yield "job", narrowed(header["job"] == member.job)
         yield "epoch", narrowed(header["epoch"] == member.epoch)
         yield "worker", narrowed(header["worker"] < member.workers)
@@ -222,12 +222,12 @@ class ParameterServer:
         self._add(copies[added], header[added], batch, rows[added])
         taken = replaced | added
         complete = open_ & (self._bitmap[copies] == self._full_bitmap)
-        asks = header["flags"] & np.uint8(Flag.PARTIAL) != 0
-        complete |= open_ & asks & (header["flags"] & np.uint8(Flag.URGENCY) != 0)
+        asks = header["flags"] & np.uint8(HeaderFlag.PARTIAL) != 0
+        complete |= open_ & asks & (header["flags"] & np.uint8(HeaderFlag.URGENCY) != 0)
         self._closed[copies] |= complete
         self.counters.results += int(complete.sum())
         self._answer(copies[complete], ALL_WORKERS)
-        again = was_closed & known & (header["flags"] & np.uint8(Flag.RESEND) != 0)
+        again = was_closed & known & (header["flags"] & np.uint8(HeaderFlag.RESEND) != 0)
         self.counters.retransmissions += int((again | late).sum())
         for asking in (again, late):
             self._answer(copies[asking], header["worker"][asking].astype(np.uint16))
@@ -274,7 +274,9 @@ class ParameterServer:
         self._sums[copies] = result
         self._bitmap[copies] |= header["bitmap"].astype(np.uint32)
         self._exponent[copies] = np.maximum(self._exponent[copies], header["exponent"])
-        self._marks[copies] |= header["flags"] & np.uint8(_MARKS) | over * np.uint8(Flag.OVERFLOW)
+        self._marks[copies] |= header["flags"] & np.uint8(_MARKS) | over * np.uint8(
+            HeaderFlag.OVERFLOW
+        )
 
     # ------------------------------------------------------------------ results out
 
@@ -296,8 +298,8 @@ class ParameterServer:
                 worker=addressee,
                 elements=self._elements[copies],
                 flags=self._marks[copies]
-                | np.uint8(Flag.RESULT)
-                | (self._bitmap[copies] != self._full_bitmap) * np.uint8(Flag.PARTIAL),
+                | np.uint8(HeaderFlag.RESULT)
+                | (self._bitmap[copies] != self._full_bitmap) * np.uint8(HeaderFlag.PARTIAL),
                 bitmap=self._bitmap[copies],
                 count=np.bitwise_count(self._bitmap[copies]).astype(np.uint16),
                 exponent=self._exponent[copies],

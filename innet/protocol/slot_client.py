@@ -52,7 +52,16 @@ from innet.protocol.counters import Counters, Stats, Verdict
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message, ThinMessage, sequence_of
 from innet.protocol.settings import Membership, Timing
-from innet.wire import ETHERNET_HEADER, HEADER, Endpoint, Flag, Frames, Layout, Refusal, pack
+from innet.wire import (
+    ETHERNET_HEADER,
+    HEADER,
+    Endpoint,
+    FrameRefusal,
+    Frames,
+    HeaderFlag,
+    PacketLayout,
+    pack,
+)
 from innet.wire.layout import offset_of
 from innet.wire.parsing import frames_of, rules
 
@@ -64,7 +73,7 @@ _AT_TAG = offset_of("message") - HEADER.itemsize  # from the end of what stands 
 _FIRST_CHUNK, _END_CHUNK = 4, 5  # of innet.protocol.compiled.Member
 _NOTHING = Message([], 1)
 _FLAGS, _IN_QUEUE, _MARKED = int(Stats.FLAGS), int(Stats.QUEUED), int(Stats.MARKED)
-_RESULT, _PARTIAL = int(Flag.RESULT), int(Flag.PARTIAL)
+_RESULT, _PARTIAL = int(HeaderFlag.RESULT), int(HeaderFlag.PARTIAL)
 
 
 class SlotState(enum.IntEnum):
@@ -201,7 +210,7 @@ class SlotClient:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: PacketLayout,
         member: Membership,
         *,
         source: Endpoint,
@@ -298,9 +307,9 @@ class SlotClient:
         return self._open == 0 or (self._held and not self._waiting)
 
     @property
-    def result_flags(self) -> Flag:
-        """Flags of all results since ``start``, combined (Flag.OVERFLOW, Flag.ECN, ...)."""
-        return Flag(self._flags)
+    def result_flags(self) -> HeaderFlag:
+        """Flags of all results since ``start``, combined (OVERFLOW, ECN and so on)."""
+        return HeaderFlag(self._flags)
 
     @property
     def next_chunk(self) -> int:
@@ -376,10 +385,10 @@ class SlotClient:
         self._timers.start(self._chunk, fresh, now, self._last)
         self._timers.again(again, now)
         flags = np.zeros(len(slots), np.uint8)
-        flags[: len(again)] = Flag.RESEND
+        flags[: len(again)] = HeaderFlag.RESEND
         if self.timing.partial_after is not None:
             asked = self._timers.impatience(again, now)
-            request = np.uint8(Flag.PARTIAL) | (asked - np.uint8(1)) << np.uint8(6)
+            request = np.uint8(HeaderFlag.PARTIAL) | (asked - np.uint8(1)) << np.uint8(6)
             flags[: len(again)] |= np.where(asked > 0, request, np.uint8(0))
         assert self._message is not None
         frames = np.empty((len(slots), self.layout.frame_size), np.uint8)
@@ -582,7 +591,7 @@ class SlotClient:
         for verdict in set(Verdict) - {Verdict.ANSWER, Verdict.UNREADABLE, Verdict.DUPLICATE}:
             if stats[verdict]:
                 counters.refused[verdict.label] += stats[verdict]
-        for refusal in Refusal:
+        for refusal in FrameRefusal:
             if stats[Stats.REFUSED + refusal]:
                 counters.refused[refusal.label] += stats[Stats.REFUSED + refusal]
 

@@ -32,10 +32,10 @@ from innet.sim.simulation import Cable, Counts, LinkCounts, Simulation
 from innet.sim.transport import Transport, transport_of
 from innet.switch.traffic_manager import PORTS
 from innet.topology import Plan
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 _INDEX_BYTES = 4  # of a sparse gradient's element, beside the value
-_LAYOUT = Layout(1)  # of a program's packets; there are none
+_LAYOUT = PacketLayout(1)  # of a program's packets; there are none
 
 
 class _Dense(Settings):

@@ -33,7 +33,7 @@ from innet.service.statistics import Parts, Traffic, statistics
 from innet.transport import job_memory
 from innet.transport.peers import Address, PeerPorts, RingPeer
 from innet.transport.rings import Geometry, RingError, create_sealed, hand_over
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class SwitchService:
         listener, data = _listen(address)
         try:
             self.address = Address(*listener.getsockname())
-            self._layout = layout = Layout(settings.values_per_packet, "raw")
+            self._layout = layout = PacketLayout(settings.values_per_packet, "raw")
             self._ports = PeerPorts(data, layout, ports=self.partitions.ports)
             self.partitions = replace(
                 self.partitions, max_queued=self._ports.room, max_window=settings.window

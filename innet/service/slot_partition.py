@@ -27,7 +27,7 @@ from innet.topology import (
 from innet.topology.plan import PlannedLink, Port
 from innet.topology.slots import SWITCH, SlotsAggregation
 from innet.topology.tree import TreeAggregation
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 _UNDER_WAY = 9 << 18  # bytes of a job's packets: some two MiB, or more where that would be
 _OF_A_WORKER = 1 << 17  # less than this of each worker's
@@ -96,7 +96,7 @@ class SlotPartitions:
         No more packets may be under way than the socket's memory and the caches hold. A window
         larger than needed to hide the latency makes all accesses to the packets slower.
         """
-        size = Layout(self.program.parameters["VALUES"]).frame_size
+        size = PacketLayout(self.program.parameters["VALUES"]).frame_size
         room = max(_UNDER_WAY // size, workers * (_OF_A_WORKER // size))
         if self.max_queued is not None:
             room = min(room, self.max_queued)
@@ -215,7 +215,7 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
                 for each, member in enumerate(job.members)
             ),
             job=job,
-            layout=Layout(values, "udp"),
+            layout=PacketLayout(values, "udp"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NetworkError(f"the switch describes a job that cannot be: {error}") from None

@@ -18,7 +18,7 @@ from innet.transport.peers import Address
 from innet.transport.rings import WorkerRing
 from innet.transport.shared_memory import RingSession, RingTransport
 from innet.transport.udp import Link, UdpTransport, Watch
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 _LONGEST_WAIT = 1.0
 # Seconds without a packet after which a departure is assumed to be the reason. A worker that left
@@ -118,7 +118,7 @@ class ServiceTransport:
         with contextlib.suppress(OSError):
             self._socket.send(hello)
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: PacketLayout) -> None:
         """An epoch begins. No worker has departed from it."""
         self._silent_since = None
         if self._rings is not None:

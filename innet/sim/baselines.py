@@ -19,9 +19,9 @@ from innet.sim.network import SECOND, Network, network_of
 from innet.sim.simulation import Cable, Counts, Simulation
 from innet.sim.transport import Transport, transport_of
 from innet.switch.traffic_manager import PORTS
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
-_LAYOUT = Layout(1)  # of the program's packets; there are none
+_LAYOUT = PacketLayout(1)  # of the program's packets; there are none
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from innet.switch.inline import (
     withdraw,
 )
 from innet.switch.traffic_manager import FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
-from innet.wire import Flag
+from innet.wire import HeaderFlag
 
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
@@ -379,7 +379,7 @@ STATE = np.dtype(
 _QUEUED, _FLAGS = int(Stats.QUEUED), int(Stats.FLAGS)
 _NOTES = int(Stats.LENGTH)
 _UNDER_WAY = 2  # innet.protocol.slot_client.SlotState.WAITING
-_RESEND = int(Flag.RESEND)
+_RESEND = int(HeaderFlag.RESEND)
 _MEMBER_WORDS, _RULE_WORDS, _PACE_WORDS = 7, 7, 15
 WAITING_BYTES = WAITING.itemsize
 BATCH = 1 << 10

@@ -64,7 +64,7 @@ from innet.sim.transport import Transport
 from innet.switch import Switch
 from innet.switch.inline import InlineQueues, InlineQueueSwitch
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 _TRACED = 1 << 11  # packets of the trace, at least
 _TRACED_BYTES = 1 << 23  # of them
@@ -227,7 +227,7 @@ class Simulation:
     def __init__(
         self,
         network: Network,
-        layout: Layout | Frames,
+        layout: PacketLayout | Frames,
         switches: Mapping[str, Switch | None],
         cables: Sequence[Cable],
         hosts: int,
@@ -1247,7 +1247,7 @@ def _shortest(
 
 def _memory(  # noqa: PLR0917 - one caller
     network: Network,
-    layout: Layout | Frames,
+    layout: PacketLayout | Frames,
     links: NDArray[Any],
     ways: NDArray[np.int64],
     cables: Sequence[Cable],

@@ -24,7 +24,7 @@ from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegi
 from innet.protocol.admission import Job, Member
 from innet.protocol.message import serial_distance
 from innet.topology.plan import EntryFinder, Plan, PlannedHost, Rack, SharedPlan, UsedResources
-from innet.wire import Endpoint, Flag, Framing
+from innet.wire import Endpoint, Framing, HeaderFlag
 
 RegisterReader: TypeAlias = Callable[[str, str, int], int]
 """(name of a switch, name of a register, index) -> value of the cell."""
@@ -94,7 +94,7 @@ class WorkerEnd(Host, Protocol):
     late: tuple[int, ...]
 
     @property
-    def result_flags(self) -> Flag: ...
+    def result_flags(self) -> HeaderFlag: ...
 
     @property
     def has_results(self) -> bool: ...

@@ -16,7 +16,7 @@ from innet.core.packets import MAX_PORT
 from innet.programs import CompiledProgram
 from innet.protocol import Membership
 from innet.protocol.admission import Job
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 Role: TypeAlias = Literal["worker", "server"]
 
@@ -95,7 +95,7 @@ class Plan:
     hosts: tuple[PlannedHost, ...]
     links: tuple[PlannedLink, ...]
     job: Job
-    layout: Layout
+    layout: PacketLayout
 
     def __post_init__(self) -> None:
         names = Counter([each.name for each in self.switches] + [each.name for each in self.hosts])

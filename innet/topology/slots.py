@@ -19,7 +19,7 @@ from innet.topology.plan import (
 )
 from innet.topology.shapes.star import Star
 from innet.topology.topologies import topology_of
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 SWITCH = "s1"
 _WORD = 0xFFFFFFFF  # the low one of the pair that a cell is
@@ -64,7 +64,7 @@ class SlotsAggregation(Aggregation):
                 for host, member in zip(hosts, job.members, strict=True)
             ),
             job=job,
-            layout=Layout(size.values, request.framing),
+            layout=PacketLayout(size.values, request.framing),
         )
 
     def next_epoch(

@@ -35,7 +35,7 @@ from innet.topology.plan import (
     UsedResources,
 )
 from innet.topology.topologies import TreeNode, shape
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 SERVER = "ps"
 # ----------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def plan_levels(
         hosts=tuple(hosts),
         links=(*links, *network.unused_links),
         job=job,
-        layout=Layout(size.values, request.framing),
+        layout=PacketLayout(size.values, request.framing),
     )
 
 

@@ -52,7 +52,7 @@ from innet.transport.system_calls import (
     filter_senders,
     find_slot,
 )
-from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, Layout
+from innet.wire import ETHERNET_HEADER, ETHERTYPE, HEADER, PacketLayout
 
 _ROWS = 2048  # most packets of a batch
 _BATCH = 1 << 20  # most bytes of a batch; they stay in the CPU cache until they are summed and sent
@@ -285,7 +285,7 @@ class PeerPorts:
     def __init__(
         self,
         sock: socket.socket,
-        layout: Layout,
+        layout: PacketLayout,
         *,
         ports: int = MAX_PORT + 2,
         segments: bool = True,

@@ -39,7 +39,7 @@ from innet.transport.atomics import (
     store_half,
     store_release,
 )
-from innet.wire import HEADER, Layout
+from innet.wire import HEADER, PacketLayout
 
 Words = NDArray[np.int64]
 
@@ -76,7 +76,7 @@ class Geometry(NamedTuple):
     packet: int
 
     @classmethod
-    def of(cls, layout: Layout, window: int) -> Geometry:
+    def of(cls, layout: PacketLayout, window: int) -> Geometry:
         """Rings for a worker with up to ``window`` packets in flight, each perhaps sent twice."""
         packet = HEADER.itemsize + 4 * layout.values
         return cls(max(64, 1 << (2 * window - 1).bit_length()), packet)

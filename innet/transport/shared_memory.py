@@ -32,7 +32,7 @@ from innet.transport.rings import (
     take_over,
 )
 from innet.transport.udp import Watch, outer_headers
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 _LONGEST_WAIT = 1.0
 _BATCH = 1 << 18  # bytes received at once
@@ -132,7 +132,7 @@ class RingTransport:
         self,
         source: Endpoint,
         switch: Endpoint,
-        layout: Layout,
+        layout: PacketLayout,
         session: RingSession,
         port: int = 0,
     ) -> None:

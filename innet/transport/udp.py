@@ -27,7 +27,7 @@ from innet.wire import (
     IPV4_HEADER,
     UDP_HEADER,
     Endpoint,
-    Layout,
+    PacketLayout,
     pack,
 )
 
@@ -100,7 +100,7 @@ class UdpTransport:
         self,
         source: Endpoint,
         switch: Endpoint,
-        layout: Layout,
+        layout: PacketLayout,
         port: int = 0,
         *,
         sock: socket.socket | None = None,
@@ -200,7 +200,9 @@ def _connected(source: Endpoint, switch: Endpoint) -> socket.socket:
     return sock
 
 
-def outer_headers(source: Endpoint, destination: Endpoint, layout: Layout) -> NDArray[np.uint8]:
+def outer_headers(
+    source: Endpoint, destination: Endpoint, layout: PacketLayout
+) -> NDArray[np.uint8]:
     """The outer headers of a frame from ``source`` to ``destination``."""
     frame = pack(
         layout,

@@ -21,13 +21,13 @@ from innet.wire.layout import (
     VERSION,
     Endpoint,
     Field,
-    Flag,
     Frames,
-    Layout,
+    HeaderFlag,
+    PacketLayout,
     Records,
 )
 from innet.wire.packing import internet_checksum, pack, ready, seal
-from innet.wire.parsing import Batch, Refusal, parse, parse_strict
+from innet.wire.parsing import Batch, FrameRefusal, parse, parse_strict
 
 __all__ = [
     "CONGESTED",
@@ -43,12 +43,12 @@ __all__ = [
     "Batch",
     "Endpoint",
     "Field",
-    "Flag",
+    "FrameRefusal",
     "Frames",
     "Framing",
-    "Layout",
+    "HeaderFlag",
+    "PacketLayout",
     "Records",
-    "Refusal",
     "internet_checksum",
     "pack",
     "parse",

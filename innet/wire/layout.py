@@ -73,7 +73,7 @@ HEADER = np.dtype(
         ("sequence", ">u4"),  # chunk number, counts from 1, modulo 2**32
         ("slot", ">u2"),  # within the job's slots
         ("slot_version", "u1"),  # which of the slot's two copies
-        ("flags", "u1"),  # Flag
+        ("flags", "u1"),  # HeaderFlag
         ("bitmap", ">u4"),  # of a result: the workers or switches of the sender in it
         ("worker", ">u2"),  # the sender's index; of a result, the addressee's
         ("count", ">u2"),  # of a sum or a result: how many workers are in it
@@ -93,7 +93,7 @@ Records: TypeAlias = NDArray[np.void]
 """A structured array of headers."""
 
 
-class Flag(enum.IntFlag):
+class HeaderFlag(enum.IntFlag):
     """Bits of the header field ``flags``."""
 
     OVERFLOW = 1
@@ -127,7 +127,7 @@ def _tell_long(size: int, elements: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PacketLayout:
     """The shape of all packets of one program: how many values, under which outer headers.
 
     A thin packet carries fewer values than the packet that it stands for, and their sums mean
@@ -210,7 +210,7 @@ def offset_of(name: str) -> int:
     return int(fields[name][1])
 
 
-def limits(name: str, layout: Layout) -> tuple[int, int]:
+def limits(name: str, layout: PacketLayout) -> tuple[int, int]:
     """The smallest and the largest valid value of the header field ``name``."""
     if name == "operation":
         return min(ReduceOp), max(ReduceOp)

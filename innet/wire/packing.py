@@ -30,7 +30,7 @@ from innet.wire.layout import (
     Endpoint,
     Field,
     Frames,
-    Layout,
+    PacketLayout,
     limits,
 )
 
@@ -58,7 +58,7 @@ def ready() -> Any:
 
 @lru_cache(maxsize=1024)
 def _outer(
-    layout: Layout, source: Endpoint, destination: Endpoint, listens: bool, priority: int
+    layout: PacketLayout, source: Endpoint, destination: Endpoint, listens: bool, priority: int
 ) -> Frames:
     """The headers before the innet header; a shared array, which callers only read."""
     frame = np.zeros((1, layout.frame_size), np.uint8)
@@ -85,7 +85,7 @@ def _outer(
     return frame[0, : layout.header_offset]
 
 
-def seal(layout: Layout, frames: Frames) -> None:
+def seal(layout: PacketLayout, frames: Frames) -> None:
     """Set the innet checksum of ``frames`` (uint8, (n, at least layout.frame_size)), in place."""
     layout.view(frames)["innet"]["checksum"] = 0
     covered = frames[:, layout.header_offset : layout.frame_size]
@@ -93,7 +93,7 @@ def seal(layout: Layout, frames: Frames) -> None:
 
 
 def pack(
-    layout: Layout,
+    layout: PacketLayout,
     source: Endpoint,
     destination: Endpoint,
     values: NDArray[np.int32],
@@ -132,7 +132,7 @@ def pack(
         slot_version: 0 or 1.
         worker: index of the sender; in a result, of the addressee.
         elements: how many values are used, 1 .. layout.elements; by default all.
-        flags: a Flag.
+        flags: a HeaderFlag.
         bitmap: of a result: the workers or switches of the sender in it.
         count: of a sum or a result: how many workers are in it.
         exponent: combined by MAX.

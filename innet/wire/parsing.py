@@ -26,7 +26,7 @@ from innet.wire.layout import (
     VERSION,
     VERSION_IHL,
     Frames,
-    Layout,
+    PacketLayout,
     Records,
     limits,
 )
@@ -35,7 +35,7 @@ from innet.wire.packing import ready
 FIELD, EITHER, SUM = range(3)  # kinds of checks, as innet.wire.compiled knows them
 
 
-class Refusal(enum.IntEnum):
+class FrameRefusal(enum.IntEnum):
     """Why a frame is not a packet of the layout: the first reason, outer headers first."""
 
     NONE = 0
@@ -69,10 +69,10 @@ class Batch:
         layout: the layout they were read by.
         data: (n, at least layout.frame_size) uint8; rows that are not ``valid`` may hold anything.
         header: (n,) records of HEADER, big endian, likewise.
-        reason: (n,) uint8, a Refusal each; Refusal.NONE if the frame is a packet of the layout.
+        reason: (n,) uint8, a FrameRefusal each; NONE if the frame is a packet of the layout.
     """
 
-    layout: Layout
+    layout: PacketLayout
     data: Frames
     header: Records
     reason: NDArray[np.uint8]
@@ -82,7 +82,7 @@ class Batch:
 
     @property
     def valid(self) -> NDArray[np.bool_]:
-        return np.asarray(self.reason == Refusal.NONE)
+        return np.asarray(self.reason == FrameRefusal.NONE)
 
     @property
     def frames(self) -> Records:
@@ -94,10 +94,10 @@ class Batch:
         """(n, V) int32 in the byte order of the host, a copy."""
         return np.asarray(self.frames["values"], np.int32)
 
-    def refusals(self) -> dict[Refusal, int]:
+    def refusals(self) -> dict[FrameRefusal, int]:
         """How many frames were refused, by reason."""
-        numbers = np.bincount(self.reason, minlength=len(Refusal))
-        return {why: int(numbers[why]) for why in Refusal if why and numbers[why]}
+        numbers = np.bincount(self.reason, minlength=len(FrameRefusal))
+        return {why: int(numbers[why]) for why in FrameRefusal if why and numbers[why]}
 
 
 class _Check(NamedTuple):
@@ -111,7 +111,7 @@ class _Check(NamedTuple):
         expected: the condition in words.
     """
 
-    refusal: Refusal
+    refusal: FrameRefusal
     field: tuple[str, ...]
     expected: str
     between: tuple[int, int] = (0, 0)
@@ -119,53 +119,56 @@ class _Check(NamedTuple):
     kind: int = FIELD
 
 
-def _equals(refusal: Refusal, field: tuple[str, ...], wanted: int, text: str) -> _Check:
+def _equals(refusal: FrameRefusal, field: tuple[str, ...], wanted: int, text: str) -> _Check:
     return _Check(refusal, field, text, (wanted, wanted))
 
 
-def _between(refusal: Refusal, name: str, layout: Layout) -> _Check:
+def _between(refusal: FrameRefusal, name: str, layout: PacketLayout) -> _Check:
     low, high = limits(name, layout)
     return _Check(refusal, ("innet", name), f"{low} .. {high}", (low, high))
 
 
-def _udp_checks(layout: Layout) -> list[_Check]:
+def _udp_checks(layout: PacketLayout) -> list[_Check]:
     total = layout.frame_size - ETHERNET_HEADER.itemsize
     udp = total - IPV4_HEADER.itemsize
     return [
-        _equals(Refusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE_IPV4, "0x0800 (IPv4)"),
+        _equals(FrameRefusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE_IPV4, "0x0800 (IPv4)"),
         _equals(
-            Refusal.IP_VERSION, ("ipv4", "version_ihl"), VERSION_IHL, "0x45 (version 4, no options)"
+            FrameRefusal.IP_VERSION,
+            ("ipv4", "version_ihl"),
+            VERSION_IHL,
+            "0x45 (version 4, no options)",
         ),
-        _equals(Refusal.IP_LENGTH, ("ipv4", "total_length"), total, str(total)),
-        _Check(Refusal.IP_FRAGMENT, ("ipv4", "fragment"), "no fragment", mask=FRAGMENTED),
-        _equals(Refusal.IP_PROTOCOL, ("ipv4", "protocol"), PROTOCOL_UDP, "17 (UDP)"),
-        _Check(Refusal.IP_CHECKSUM, ("ipv4",), "a right header checksum", kind=SUM),
+        _equals(FrameRefusal.IP_LENGTH, ("ipv4", "total_length"), total, str(total)),
+        _Check(FrameRefusal.IP_FRAGMENT, ("ipv4", "fragment"), "no fragment", mask=FRAGMENTED),
+        _equals(FrameRefusal.IP_PROTOCOL, ("ipv4", "protocol"), PROTOCOL_UDP, "17 (UDP)"),
+        _Check(FrameRefusal.IP_CHECKSUM, ("ipv4",), "a right header checksum", kind=SUM),
         _Check(
-            Refusal.UDP_PORT,
+            FrameRefusal.UDP_PORT,
             ("udp",),
             f"source or destination port {UDP_PORT}",
             (UDP_PORT, UDP_PORT),
             kind=EITHER,
         ),
-        _equals(Refusal.UDP_LENGTH, ("udp", "length"), udp, str(udp)),
+        _equals(FrameRefusal.UDP_LENGTH, ("udp", "length"), udp, str(udp)),
     ]
 
 
 @lru_cache(maxsize=64)
-def _checks(layout: Layout) -> tuple[_Check, ...]:
+def _checks(layout: PacketLayout) -> tuple[_Check, ...]:
     """The checks of a layout, in order."""
     raw = _equals(
-        Refusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE, f"{ETHERTYPE:#06x} (innet)"
+        FrameRefusal.ETHERTYPE, ("ethernet", "ethertype"), ETHERTYPE, f"{ETHERTYPE:#06x} (innet)"
     )
     return (
         *(_udp_checks(layout) if layout.framing == "udp" else [raw]),
-        _equals(Refusal.MAGIC, ("innet", "magic"), MAGIC, f"{MAGIC:#06x}"),
-        _equals(Refusal.VERSION, ("innet", "version"), VERSION, str(VERSION)),
-        _between(Refusal.OPERATION, "operation", layout),
-        _between(Refusal.SLOT_VERSION, "slot_version", layout),
-        _between(Refusal.ELEMENTS, "elements", layout),
+        _equals(FrameRefusal.MAGIC, ("innet", "magic"), MAGIC, f"{MAGIC:#06x}"),
+        _equals(FrameRefusal.VERSION, ("innet", "version"), VERSION, str(VERSION)),
+        _between(FrameRefusal.OPERATION, "operation", layout),
+        _between(FrameRefusal.SLOT_VERSION, "slot_version", layout),
+        _between(FrameRefusal.ELEMENTS, "elements", layout),
         _Check(
-            Refusal.CHECKSUM,
+            FrameRefusal.CHECKSUM,
             ("innet", "checksum"),
             "what RFC 1071 makes of header and values",
             kind=SUM,
@@ -174,13 +177,13 @@ def _checks(layout: Layout) -> tuple[_Check, ...]:
 
 
 @lru_cache(maxsize=64)
-def rules(layout: Layout) -> NDArray[np.int64]:
+def rules(layout: PacketLayout) -> NDArray[np.int64]:
     """The checks as ``compiled.check_frames`` reads them."""
     size = layout.frame_size
-    found = [(FIELD, layout.header_offset, 0, 0, size, size, Refusal.LENGTH)]
+    found = [(FIELD, layout.header_offset, 0, 0, size, size, FrameRefusal.LENGTH)]
     for check in _checks(layout):
         offset, width = _place(layout, check.field)
-        if check.refusal == Refusal.CHECKSUM:
+        if check.refusal == FrameRefusal.CHECKSUM:
             offset, width = layout.header_offset, size - layout.header_offset
         elif check.kind == EITHER:
             width = UDP_HEADER["source"].itemsize  # the destination follows it
@@ -189,7 +192,7 @@ def rules(layout: Layout) -> NDArray[np.int64]:
     return np.array(found, np.int64)
 
 
-def _place(layout: Layout, path: tuple[str, ...]) -> tuple[int, int]:
+def _place(layout: PacketLayout, path: tuple[str, ...]) -> tuple[int, int]:
     """A field's offset in a frame, and its bytes."""
     offset, dtype = 0, layout.dtype
     for name in path:
@@ -219,7 +222,7 @@ def frames_of(frames: Frames | PacketBatch) -> tuple[Frames, NDArray[np.int32]]:
     )
 
 
-def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
+def parse(layout: PacketLayout, frames: Frames | PacketBatch) -> Batch:
     """Read ``frames`` by ``layout``; never raises because of their contents.
 
     The UDP checksum is ignored: innet sends 0, an operating system's socket may send another one,
@@ -232,7 +235,7 @@ def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
     data, length = frames_of(frames)
     header = np.zeros(len(length), HEADER)
     if data.shape[1] < layout.frame_size:  # too short for any valid frame
-        reason = np.full(len(length), Refusal.LENGTH, np.uint8)
+        reason = np.full(len(length), FrameRefusal.LENGTH, np.uint8)
         return Batch(layout, np.zeros((len(length), layout.frame_size), np.uint8), header, reason)
     reason = ready().check_frames(
         data,
@@ -243,7 +246,7 @@ def parse(layout: Layout, frames: Frames | PacketBatch) -> Batch:
     return Batch(layout, data, header, reason)
 
 
-def parse_strict(layout: Layout, frames: Frames | PacketBatch | bytes) -> Batch:
+def parse_strict(layout: PacketLayout, frames: Frames | PacketBatch | bytes) -> Batch:
     """As ``parse``, but all frames must be packets of the layout; takes a single frame as bytes.
 
     Raises:
@@ -256,7 +259,7 @@ def parse_strict(layout: Layout, frames: Frames | PacketBatch | bytes) -> Batch:
         return batch
     row = int(np.argmin(batch.valid))
     _, length = frames_of(frames)
-    if batch.reason[row] == Refusal.LENGTH:
+    if batch.reason[row] == FrameRefusal.LENGTH:
         raise PacketError(
             f"packet {row}: length is {length[row]} bytes; expected {layout.frame_size} "
             f"({layout.values} values, framing {layout.framing!r})."

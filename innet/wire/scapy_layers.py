@@ -20,7 +20,7 @@ from innet.wire import (
     MAX_VALUES,
     UDP_PORT,
     VERSION,
-    Flag,
+    HeaderFlag,
 )
 
 with warnings.catch_warnings():
@@ -70,7 +70,7 @@ class Innet(Packet):
         IntField("sequence", 1),
         ShortField("slot", 0),
         ByteField("slot_version", 0),
-        FlagsField("flags", 0, 8, {each.value: str(each.name).lower() for each in Flag}),
+        FlagsField("flags", 0, 8, {each.value: str(each.name).lower() for each in HeaderFlag}),
         XIntField("bitmap", 0),
         ShortField("worker", 0),
         ShortField("count", 0),
@@ -91,7 +91,7 @@ class Innet(Packet):
 
     def mysummary(self) -> str:
         """One line for scapy's packet lists."""
-        kind = "result" if int(self.flags) & Flag.RESULT else "update"
+        kind = "result" if int(self.flags) & HeaderFlag.RESULT else "update"
         return str(
             self.sprintf(
                 f"innet {kind} %operation% job %job%/%epoch% chunk %sequence% "

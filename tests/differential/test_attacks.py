@@ -20,7 +20,7 @@ from innet.protocol import Membership, SlotClient
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.transport.memory import MemoryTransport
-from innet.wire import Endpoint, Flag, Layout, pack
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack
 
 COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "60000"))
 SLOTS = 16
@@ -47,7 +47,7 @@ class Attackers:
 
     def __init__(self, values: int, seed: int) -> None:
         self.values = values
-        self.layouts = [Layout(values, "udp"), Layout(values, "raw")]
+        self.layouts = [PacketLayout(values, "udp"), PacketLayout(values, "raw")]
         self.rng = np.random.default_rng(seed)
         self.heard = PacketBatch.empty()  # the last that the honest workers sent
 
@@ -67,7 +67,9 @@ class Attackers:
             "slot_version": rng.integers(0, 2, count).astype(np.uint8),
             "worker": rng.integers(0, 2, count).astype(np.uint16),
             "elements": rng.integers(1, self.values + 1, count).astype(np.uint16),
-            "flags": rng.choice([0, Flag.PARTIAL, Flag.OVERFLOW, Flag.ECN], count).astype(np.uint8),
+            "flags": rng.choice(
+                [0, HeaderFlag.PARTIAL, HeaderFlag.OVERFLOW, HeaderFlag.ECN], count
+            ).astype(np.uint8),
             "exponent": rng.integers(0, 2**16, count).astype(np.uint16),
             "message": rng.integers(0, 3, count).astype(np.uint16),
             **fixed,

@@ -21,7 +21,7 @@ from innet.core.reduce_op import ReduceOp
 from innet.network import Faults
 from innet.protocol.admission import Job
 from innet.switch import Switch, ir, load_program
-from innet.wire import Endpoint, Layout, pack, parse_strict
+from innet.wire import Endpoint, PacketLayout, pack, parse_strict
 
 LATE, OVERTAKEN = 9, 10
 REGISTERS = ["pool.chunk", "pool.worker_bitmap", "pool.count", "pool.exponent", "marks.marks"]
@@ -39,8 +39,8 @@ def ready(name: str, number: int, job: Job, engine: str) -> Switch:
     return switch
 
 
-def layouts(number: int) -> list[Layout]:
-    return [Layout(number), Layout(number, "raw")]
+def layouts(number: int) -> list[PacketLayout]:
+    return [PacketLayout(number), PacketLayout(number, "raw")]
 
 
 def part(cells: np.ndarray, number: int, which: int) -> np.ndarray:
@@ -66,7 +66,8 @@ def whole(packets: list[Packet], number: int) -> list[Packet]:
         (port, data)
         for port, data in packets
         if number == 64
-        or len(data) <= Layout(number, "udp" if data[12:14] == b"\x08\0" else "raw").frame_size
+        or len(data)
+        <= PacketLayout(number, "udp" if data[12:14] == b"\x08\0" else "raw").frame_size
     ]
 
 
@@ -206,7 +207,7 @@ def test_sums_over_a_bad_network_are_those_of_slots(codec: str, number: int) -> 
 def test_simple_switch_lets_others_in_between_and_sums_are_right(number: int) -> None:
     """A window of chunks of four workers at once, each packet twice: all that leaves is exact."""
     rng = np.random.default_rng(number)
-    job, layout = job_of(4, slots=16), Layout(number)
+    job, layout = job_of(4, slots=16), PacketLayout(number)
     values = rng.integers(-(2**31), 2**31, (16, 4, number)).astype(np.int32)
     rounds = []
     for chunk in range(16):

@@ -19,9 +19,9 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.protocol import Membership, SlotClient
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
-from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
-LAYOUT = Layout(32)
+LAYOUT = PacketLayout(32)
 
 # Workers, slots, chunks. Each slot has two copies: with so many chunks each is taken over.
 WAITING = [Model(2, 1, 6), Model(2, 2, 8), Model(3, 1, 5), Model(3, 2, 7)]
@@ -89,7 +89,7 @@ def frame_of(model: Model, sent: Contribution) -> bytes:
         slot=sent.chunk % model.window,
         slot_version=sent.chunk // model.window % 2,
         worker=sent.worker,
-        flags=Flag.PARTIAL if sent.partial else Flag(0),
+        flags=HeaderFlag.PARTIAL if sent.partial else HeaderFlag(0),
     )[0].tobytes()
 
 
@@ -138,7 +138,7 @@ def test_the_model_is_the_switch_program(model: Model, engine: str) -> None:
             assert port == int(header["worker"][0]) + 1
             assert int(header["count"][0]) == int(header["bitmap"][0]).bit_count()
             complete = int(header["bitmap"][0]) == model.full_bitmap
-            assert bool(header["flags"][0] & Flag.PARTIAL) != complete
+            assert bool(header["flags"][0] & HeaderFlag.PARTIAL) != complete
             results[port - 1] = Result(
                 int(header["sequence"][0]) - 1,
                 int(header["bitmap"][0]),
@@ -167,7 +167,7 @@ def result_frame(model: Model, result: Result, worker: int) -> np.ndarray:
         slot=result.chunk % model.window,
         slot_version=result.chunk // model.window % 2,
         worker=worker,
-        flags=Flag.RESULT if complete else Flag.RESULT | Flag.PARTIAL,
+        flags=HeaderFlag.RESULT if complete else HeaderFlag.RESULT | HeaderFlag.PARTIAL,
         bitmap=result.bitmap,
         count=result.bitmap.bit_count(),
     )

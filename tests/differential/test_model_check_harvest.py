@@ -21,7 +21,7 @@ from innet import programs
 from innet.core.reduce_op import ReduceOp
 from innet.protocol.admission import Job
 from innet.switch import Switch, ir, load_program
-from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
 PAIR, THREE = ((0, 1),), ((0, 1, 2),)
 WAITING = [
@@ -91,7 +91,7 @@ def test_where_each_part_is_closed_on_its_own_jobs_hang() -> None:
 
 # ---------------------------------------------------------------- the model is the program
 
-LAYOUT = Layout(256)
+LAYOUT = PacketLayout(256)
 PARTS, VALUES = 4, 64  # and of each of them
 REGISTERS = "SlotsIngress."
 EXTREME = 31  # worker 0 and 1 together leave int32 here, in part 2
@@ -143,7 +143,7 @@ class Walk:
             slot=packet.chunk % self.model.window,
             slot_version=packet.chunk // self.model.window % 2,
             worker=packet.worker,
-            flags=Flag.PARTIAL if packet.request else Flag(0),
+            flags=HeaderFlag.PARTIAL if packet.request else HeaderFlag(0),
         )
         self.follow(packet, (packet.worker + 1, frame[0].tobytes()))
 
@@ -183,8 +183,12 @@ class Walk:
         assert (header["sequence"], header["bitmap"]) == (result.chunk + 1, result.bits)
         assert header["count"] == len(workers)
         partial = result.bits != self.model.full_bitmap
-        flags = Flag.RESULT | partial * Flag.PARTIAL | ({0, 1} <= set(workers)) * Flag.OVERFLOW
-        assert Flag(int(header["flags"])) == flags
+        flags = (
+            HeaderFlag.RESULT
+            | partial * HeaderFlag.PARTIAL
+            | ({0, 1} <= set(workers)) * HeaderFlag.OVERFLOW
+        )
+        assert HeaderFlag(int(header["flags"])) == flags
 
     def cell(self, place: int, part: int) -> Cell:
         """What the registers say, but for marks."""

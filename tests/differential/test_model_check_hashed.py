@@ -24,9 +24,9 @@ from innet.protocol import SlotRegisters
 from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
 from innet.switch import Switch
 from innet.topology import Plan, Request, make_plan
-from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
-LAYOUT = Layout(32)
+LAYOUT = PacketLayout(32)
 JOB, EPOCH = 7, 3
 SUMMED = int(ReduceOp.SUM) << 12 | LAYOUT.values  # register ``chunk_signature``
 
@@ -104,13 +104,13 @@ def frame(
     """A packet of the model; ``said`` is what its header's bitmap holds."""
     values = np.zeros((1, LAYOUT.values), np.int32)
     values[0, : model.workers] = words(packet.total, model.workers)
-    flags = Flag.RESULT
+    flags = HeaderFlag.RESULT
     if isinstance(packet, Part):
-        flags = Flag.RESEND if packet.again else Flag(0)
+        flags = HeaderFlag.RESEND if packet.again else HeaderFlag(0)
         if packet.request:
-            flags |= Flag.PARTIAL | Flag(packet.request - 1 << 6)
+            flags |= HeaderFlag.PARTIAL | HeaderFlag(packet.request - 1 << 6)
     elif packet.bits != (1 << model.workers) - 1:
-        flags |= Flag.PARTIAL
+        flags |= HeaderFlag.PARTIAL
     return pack(
         LAYOUT,
         Endpoint.of_worker(0),
@@ -204,7 +204,7 @@ def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
             assert get_aggregator(switch, index, model.workers) == (
                 hashed_model.FREE if held.chunk == packet.chunk else held
             )
-            flags = Flag.RESULT | (packet.bits != model.full_bitmap) * Flag.PARTIAL
+            flags = HeaderFlag.RESULT | (packet.bits != model.full_bitmap) * HeaderFlag.PARTIAL
             assert answers == dict.fromkeys(below(model.racks, at), (*packet, int(flags)))
             continue
         after, up = model.add(at, held, packet)
@@ -213,9 +213,9 @@ def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
             assert answers == {}
         else:
             (flags,) = (answer[3] for answer in answers.values())
-            assert bool(flags & Flag.RESEND) == up.again
-            request = int(Flag.PARTIAL) | up.request - 1 << 6 if up.request else 0
-            assert flags & (Flag.PARTIAL | Flag.URGENCY) == request
+            assert bool(flags & HeaderFlag.RESEND) == up.again
+            request = int(HeaderFlag.PARTIAL) | up.request - 1 << 6 if up.request else 0
+            assert flags & (HeaderFlag.PARTIAL | HeaderFlag.URGENCY) == request
             assert answers == {100: (up.chunk, up.bits, up.total, flags)}
 
 
@@ -267,7 +267,7 @@ def test_the_model_is_the_server(model: HashedModel) -> None:
             assert said == []
             continue
         partial = answer.bits != model.full_bitmap
-        flags = int(Flag.RESULT) | partial * int(Flag.PARTIAL)
+        flags = int(HeaderFlag.RESULT) | partial * int(HeaderFlag.PARTIAL)
         assert heard(model, said) == {0: (*answer, flags)}
         to = int(parse_strict(LAYOUT, said[0][1]).header["worker"][0])
         was_closed = held.closed and held.sequence == packet.chunk + 1

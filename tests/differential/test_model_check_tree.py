@@ -45,9 +45,9 @@ from innet.switch.ir import Program
 from innet.topology.plan import UsedResources
 from innet.topology.topologies import TreeNode
 from innet.topology.tree import below, commands, members_below
-from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
-LAYOUT = Layout(32)
+LAYOUT = PacketLayout(32)
 JOB, EPOCH = 7, 3
 OWNER = JOB << 16 | EPOCH
 SIGNATURE = int(ReduceOp.SUM) << 12 | LAYOUT.values
@@ -172,12 +172,12 @@ def frames(network: Network, pairs: list[Pair], *, requests: int = 0) -> PacketB
             port, sender = network.ends_below(packet.to)[packet.child]
             is_worker = network.model.children[packet.to][packet.child] < 0
             asked = packet.request or requests
-            flags = int(Flag.PARTIAL) | asked - 1 << 6 if asked else 0
+            flags = int(HeaderFlag.PARTIAL) | asked - 1 << 6 if asked else 0
             # A switch's own bitmap means nothing to the one above, nor does a worker's count.
             bitmap, count = (0, 9) if is_worker else (0xA5A5A5A5, packet.count)
         else:
             port, sender = 100, network.nodes[packet.to].identity
-            flags = Flag.RESULT | Flag.PARTIAL * packet.lacks
+            flags = HeaderFlag.RESULT | HeaderFlag.PARTIAL * packet.lacks
             bitmap, count = packet.bits, packet.count
         ports.append(port)
         columns["sequence"].append(packet.chunk + 1)
@@ -262,13 +262,13 @@ def expected_answers(network: Network, switch: int, pair: Pair) -> list[Answer]:
     for packet in sent:
         what = packet.chunk
         if isinstance(packet, Up):
-            asked = int(Flag.PARTIAL) | packet.request - 1 << 6 if packet.request else 0
+            asked = int(HeaderFlag.PARTIAL) | packet.request - 1 << 6 if packet.request else 0
             own = network.nodes[switch].identity
             found.append((100, own, what, after.bits, packet.count, packet.total, asked))
             continue
         place = network.model.children[switch].index(packet.to)
         port, worker = network.ends_below(switch)[place]
-        flags = int(Flag.RESULT | Flag.PARTIAL * packet.lacks)
+        flags = int(HeaderFlag.RESULT | HeaderFlag.PARTIAL * packet.lacks)
         found.append((port, worker, what, packet.bits, packet.count, packet.total, flags))
     return sorted(found)
 

@@ -12,7 +12,7 @@ from support.traffic import job_of, traffic
 
 from benchmarks.slots_by_hand import SlotsByHand
 from innet.core.packets import PacketBatch
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 VALUES = 32
 
@@ -22,7 +22,7 @@ def test_same_packets_and_drops(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(3)
     hand, oracle = SlotsByHand(job, VALUES), SlotOracle(VALUES, job.commands())
-    layouts = [Layout(VALUES, "udp"), Layout(VALUES, "raw")]
+    layouts = [PacketLayout(VALUES, "udp"), PacketLayout(VALUES, "raw")]
     packets = traffic(rng, layouts, job, chunks=200)
     # Empty packets make room: each of these repeats of repeats may ask for a result.
     sent = hand.process_batch(PacketBatch.from_packets([*packets, *[(500, b"")] * 600]))

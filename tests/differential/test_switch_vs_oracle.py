@@ -29,7 +29,7 @@ from innet import programs
 from innet.core.packets import PacketBatch
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch, ir, load_program
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 REGISTERS = "SlotsIngress.pool."
 REGISTER_NAMES = ("chunk", "worker_bitmap", "count", "exponent", "marks")
@@ -94,8 +94,8 @@ class Pair:
         assert dropped.tolist() == [self.oracle.dropped[reason] for reason in range(len(dropped))]
 
 
-def layouts(values: int) -> list[Layout]:
-    return [Layout(values), Layout(values, "raw")]
+def layouts(values: int) -> list[PacketLayout]:
+    return [PacketLayout(values), PacketLayout(values, "raw")]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -139,7 +139,7 @@ def test_every_byte_of_the_headers_damaged(engine: str, framing: str, hidden: bo
     """
     rng = np.random.default_rng(8)
     job = job_of(2)
-    layout = Layout(32, framing)
+    layout = PacketLayout(32, framing)
     packets: list[Packet] = []
     chunk = 0
     sequence = range(layout.header_offset + 8, layout.header_offset + 12)
@@ -173,7 +173,7 @@ def test_every_byte_of_the_headers_damaged(engine: str, framing: str, hidden: bo
 def test_every_truncation(engine: str, framing: str) -> None:
     rng = np.random.default_rng(9)
     job = job_of(2)
-    layout = Layout(32, framing)
+    layout = PacketLayout(32, framing)
     first, second = (contribution(rng, layout, job, worker, 0, 1) for worker in (0, 1))
     cut = [(second[0], second[1][:length]) for length in range(layout.frame_size)]
     pair = Pair(32, engine, [job])

@@ -21,9 +21,9 @@ from support.traffic import Packet, contribution, job_of, resealed, traffic
 from innet import programs
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch, ir, load_program
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
-LAYOUT = Layout(32, "raw")
+LAYOUT = PacketLayout(32, "raw")
 
 pytestmark = pytest.mark.xdist_group("tna")  # one process reads and translates the sources
 
@@ -43,7 +43,7 @@ def beside(jobs: list[Job], seed: int = 0, folder: Path = P4) -> BesideSlots:
     return BesideSlots(tna, Switch.load(program("slots", 32), "interpret"), 32, jobs)
 
 
-def random_packets(rng: np.random.Generator, job: Job, chunks: int, layout: Layout = LAYOUT):
+def random_packets(rng: np.random.Generator, job: Job, chunks: int, layout: PacketLayout = LAYOUT):
     """``support.traffic``, with right checksums: the TNA form checks none."""
     return [(port, resealed(layout, data)) for port, data in traffic(rng, [layout], job, chunks)]
 
@@ -205,7 +205,9 @@ def test_64_values_in_pairs_in_several_passes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(int(rng.integers(1, 7)))
     both = harvests(job, seed)
-    sent = [each for each in random_packets(rng, job, 16, Layout(64, "raw")) if rng.random() > 0.1]
+    sent = [
+        each for each in random_packets(rng, job, 16, PacketLayout(64, "raw")) if rng.random() > 0.1
+    ]
     both.feed(sent)
     both.compare_state()
     assert both.added > 15
@@ -214,7 +216,7 @@ def test_64_values_in_pairs_in_several_passes(seed: int) -> None:
 
 def test_a_packet_that_a_newer_chunk_overtakes_between_two_passes() -> None:
     """It is dropped, and changes nothing."""
-    layout = Layout(64, "raw")
+    layout = PacketLayout(64, "raw")
     job = job_of(1, slots=1)
     tna = TnaHarvest(SLOT_BITS=10)
     for line in job.commands():
@@ -233,7 +235,7 @@ def test_a_packet_that_a_newer_chunk_overtakes_between_two_passes() -> None:
 
 # ---------------------------------------------------------------- 256 values
 
-WIDE = Layout(256, "raw")
+WIDE = PacketLayout(256, "raw")
 QUARTER = 46 + 4 * 64  # headers and the values of one pass
 
 

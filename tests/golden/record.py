@@ -20,7 +20,7 @@ from support.traffic import job_of, traffic  # noqa: E402 - found by the line ab
 
 from innet import programs  # noqa: E402
 from innet.bmv2 import simple_switch  # noqa: E402
-from innet.wire import Layout  # noqa: E402
+from innet.wire import PacketLayout  # noqa: E402
 
 # Values per packet, workers, chunks, first chunk. One starts before the sequence wraps.
 CASES = {
@@ -40,7 +40,7 @@ def main() -> None:
         rng = np.random.default_rng(list(name.encode()))
         program = programs.find(name.split("-")[0], values)
         job = job_of(workers)
-        layouts = [Layout(values, "udp"), Layout(values, "raw")]
+        layouts = [PacketLayout(values, "udp"), PacketLayout(values, "raw")]
         commands = job.commands()
         # Only in the wrapped case: registers as a job that ran for 2**32 chunks leaves them.
         if first:

@@ -27,7 +27,7 @@ from support.rate_limits import (
 )
 
 from innet.switch.frontend.loader import fingerprint
-from innet.wire import Flag
+from innet.wire import HeaderFlag
 from innet.wire.layout import HEADER
 
 LATE = 0.04
@@ -81,7 +81,9 @@ def test_a_jobs_packets_are_marked_summed_and_dropped_as_by_simple_switch(engine
     assert {port: len(sent) for port, sent in answers["summing"].items()} == {1: 6, 2: 7, 3: 7}
     for sent in answers["summing"].values():
         flags = [int(data[FLAGS]) for _, data in sent]
-        assert [bool(each & Flag.ECN) for each in flags] == [False] * 2 + [True] * (len(sent) - 2)
+        assert [bool(each & HeaderFlag.ECN) for each in flags] == [False] * 2 + [True] * (
+            len(sent) - 2
+        )
 
 
 def test_the_recordings_have_what_they_are_for():

@@ -10,7 +10,7 @@ import numpy as np
 from innet import kernels
 from innet.protocol.counters import Verdict
 from innet.protocol.message import serial_distance
-from innet.wire import CONGESTED, Flag, Refusal, parse
+from innet.wire import CONGESTED, FrameRefusal, HeaderFlag, parse
 
 IDLE, QUEUED, WAITING = range(3)
 REFERENCE = kernels.get("reference")
@@ -33,8 +33,8 @@ class Taken:
     """
 
     verdicts: list[Verdict] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    flags: Flag = field(default_factory=lambda: Flag(0))
+    refusals: list[FrameRefusal] = field(default_factory=list)
+    flags: HeaderFlag = field(default_factory=lambda: HeaderFlag(0))
     queue: list[int] = field(default_factory=list)
     marked: int = -1
     waited: float = -1.0
@@ -48,7 +48,7 @@ def taken(layout, packets, member, slots, chunks, clock):
     for row, reason in enumerate(batch.reason):
         if reason:
             found.verdicts.append(Verdict.UNREADABLE)
-            found.refusals.append(Refusal(reason))
+            found.refusals.append(FrameRefusal(reason))
             continue
         verdict = _judged(batch.header[row], member, slots, chunks)
         found.verdicts.append(verdict)
@@ -63,13 +63,13 @@ def taken(layout, packets, member, slots, chunks, clock):
 
 def _judged(header, member, slots, chunks):
     job, epoch, worker, present, base, _, _ = member
-    flags = Flag(int(header["flags"]))
-    if Flag.RESULT not in flags:
+    flags = HeaderFlag(int(header["flags"]))
+    if HeaderFlag.RESULT not in flags:
         return Verdict.NOT_A_RESULT
     for name, mine in (("job", job), ("epoch", epoch), ("worker", worker)):
         if header[name] != mine:
             return Verdict[name.upper()]
-    if header["count"] != present and Flag.PARTIAL not in flags:
+    if header["count"] != present and HeaderFlag.PARTIAL not in flags:
         return Verdict.COUNT
     slot, window = int(header["slot"]), len(slots["chunk"])
     if slot >= window:
@@ -100,9 +100,9 @@ def _accept(found, header, values, congested, where):
     sums = chunks["sums"][first : first + len(values)]
     sums[:] = REFERENCE.dequantize(values[: len(sums)], STEP)
     chunks["who"][chunk - base] = header["bitmap"]
-    flags = Flag(int(header["flags"]))
+    flags = HeaderFlag(int(header["flags"]))
     found.flags |= flags
-    if Flag.ECN in flags or congested:
+    if HeaderFlag.ECN in flags or congested:
         found.marked = max(found.marked, chunk)
     sent = slots["first_sent"][slot]
     if slots["sends"][slot] == 1 or chunk == end - 1:

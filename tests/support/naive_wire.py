@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.wire import ETHERTYPE, MAGIC, VERSION, Refusal
+from innet.wire import ETHERTYPE, MAGIC, VERSION, FrameRefusal
 from innet.wire.layout import limits
 
 
@@ -31,39 +31,39 @@ def packed(layout, outer, fields, values):
 
 
 def refusals(layout, data, length):
-    """A Refusal for each row: of the first check that does not hold."""
+    """A FrameRefusal for each row: of the first check that does not hold."""
     right = length == layout.frame_size
     frames = np.zeros((len(data), layout.frame_size), np.uint8)
     frames[right] = data[right, : layout.frame_size]
     records = layout.view(frames)
-    checks = [(Refusal.LENGTH, right)]
+    checks = [(FrameRefusal.LENGTH, right)]
     if layout.framing == "udp":
         ip, udp = records["ipv4"], records["udp"]
         ports = (udp["source"] == 48879) | (udp["destination"] == 48879)
         checks += [
-            (Refusal.ETHERTYPE, records["ethernet"]["ethertype"] == 0x0800),
-            (Refusal.IP_VERSION, ip["version_ihl"] == 0x45),
-            (Refusal.IP_LENGTH, ip["total_length"] == layout.frame_size - 14),
-            (Refusal.IP_FRAGMENT, (ip["fragment"] & 0x3FFF) == 0),
-            (Refusal.IP_PROTOCOL, ip["protocol"] == 17),
-            (Refusal.IP_CHECKSUM, checksum(frames[:, 14:34].copy()) == 0),
-            (Refusal.UDP_PORT, ports),
-            (Refusal.UDP_LENGTH, udp["length"] == layout.frame_size - 34),
+            (FrameRefusal.ETHERTYPE, records["ethernet"]["ethertype"] == 0x0800),
+            (FrameRefusal.IP_VERSION, ip["version_ihl"] == 0x45),
+            (FrameRefusal.IP_LENGTH, ip["total_length"] == layout.frame_size - 14),
+            (FrameRefusal.IP_FRAGMENT, (ip["fragment"] & 0x3FFF) == 0),
+            (FrameRefusal.IP_PROTOCOL, ip["protocol"] == 17),
+            (FrameRefusal.IP_CHECKSUM, checksum(frames[:, 14:34].copy()) == 0),
+            (FrameRefusal.UDP_PORT, ports),
+            (FrameRefusal.UDP_LENGTH, udp["length"] == layout.frame_size - 34),
         ]
     else:
-        checks += [(Refusal.ETHERTYPE, records["ethernet"]["ethertype"] == ETHERTYPE)]
+        checks += [(FrameRefusal.ETHERTYPE, records["ethernet"]["ethertype"] == ETHERTYPE)]
     header = records["innet"]
-    checks += [(Refusal.MAGIC, header["magic"] == MAGIC)]
-    checks += [(Refusal.VERSION, header["version"] == VERSION)]
+    checks += [(FrameRefusal.MAGIC, header["magic"] == MAGIC)]
+    checks += [(FrameRefusal.VERSION, header["version"] == VERSION)]
     for refusal, name in (
-        (Refusal.OPERATION, "operation"),
-        (Refusal.SLOT_VERSION, "slot_version"),
-        (Refusal.ELEMENTS, "elements"),
+        (FrameRefusal.OPERATION, "operation"),
+        (FrameRefusal.SLOT_VERSION, "slot_version"),
+        (FrameRefusal.ELEMENTS, "elements"),
     ):
         low, high = limits(name, layout)
         checks += [(refusal, (header[name] >= low) & (header[name] <= high))]
     whole = checksum(frames[:, layout.header_offset :].copy()) == 0
-    checks += [(Refusal.CHECKSUM, whole)]
+    checks += [(FrameRefusal.CHECKSUM, whole)]
     reason = np.zeros(len(data), np.uint8)
     for refusal, holds in checks:
         reason[~holds & (reason == 0)] = refusal

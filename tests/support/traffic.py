@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from innet.protocol.admission import Job, Member
-from innet.wire import Endpoint, Flag, Framing, Layout, internet_checksum, pack, seal
+from innet.wire import Endpoint, Framing, HeaderFlag, PacketLayout, internet_checksum, pack, seal
 
 Packet = tuple[int, bytes]
 
@@ -20,7 +20,7 @@ def job_of(workers: int, slots: int = 8, number: int = 7, epoch: int = 3) -> Job
 
 def contribution(
     rng: np.random.Generator,
-    layout: Layout,
+    layout: PacketLayout,
     job: Job,
     worker: int,
     chunk: int,
@@ -62,17 +62,17 @@ def contribution(
 def marked(rng: np.random.Generator) -> int:
     """Mostly none; now and then a mark, or the wish for what is there."""
     drawn = rng.random(3)
-    ecn = Flag.ECN if drawn[0] < 0.1 else Flag(0)
-    overflow = Flag.OVERFLOW if drawn[1] < 0.05 else Flag(0)
-    return ecn | overflow | (Flag.PARTIAL if drawn[2] < 0.15 else Flag(0))
+    ecn = HeaderFlag.ECN if drawn[0] < 0.1 else HeaderFlag(0)
+    overflow = HeaderFlag.OVERFLOW if drawn[1] < 0.05 else HeaderFlag(0)
+    return ecn | overflow | (HeaderFlag.PARTIAL if drawn[2] < 0.15 else HeaderFlag(0))
 
 
-def meaning(rng: np.random.Generator, layout: Layout) -> tuple[int, int, int]:
+def meaning(rng: np.random.Generator, layout: PacketLayout) -> tuple[int, int, int]:
     """An operation, a number of elements, and which all-reduce it is."""
     return int(rng.integers(1, 4)), int(rng.integers(1, layout.values + 1)), int(rng.integers(3))
 
 
-def resealed(layout: Layout, data: bytes) -> bytes:
+def resealed(layout: PacketLayout, data: bytes) -> bytes:
     """``data`` with the innet checksum that its bytes need; too short to have one: as it is."""
     if len(data) < layout.frame_size:
         return data
@@ -102,13 +102,17 @@ def mangled(rng: np.random.Generator, packet: Packet) -> Packet:
         damaged[rng.integers(0, min(reach, len(data)))] = int(rng.integers(0, 256))
     if len(data) % 4 == 2 and rng.integers(2):
         framing: Framing = "udp" if data[12:14] == b"\x08\x00" else "raw"
-        values = (len(data) - Layout(1, framing).values_offset) // 4
-        return port, resealed(Layout(values, framing), bytes(damaged))
+        values = (len(data) - PacketLayout(1, framing).values_offset) // 4
+        return port, resealed(PacketLayout(values, framing), bytes(damaged))
     return port, bytes(damaged)
 
 
 def traffic(
-    rng: np.random.Generator, layouts: list[Layout], job: Job, chunks: int, first_chunk: int = 0
+    rng: np.random.Generator,
+    layouts: list[PacketLayout],
+    job: Job,
+    chunks: int,
+    first_chunk: int = 0,
 ) -> list[Packet]:
     """``chunks`` chunks of every worker, out of order, with repeats, stale and mangled packets."""
     workers = len(job.members)

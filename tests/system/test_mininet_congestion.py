@@ -12,7 +12,7 @@ from support.mininet import has_bmv2, missing, needs_mininet
 import innet
 from innet.allreduce.worker import Worker, connect
 from innet.protocol import Timing
-from innet.wire import Flag
+from innet.wire import HeaderFlag
 
 if not missing():
     from innet.mininet.network import network, temporary_folder
@@ -72,17 +72,17 @@ def test_a_full_queue_marks_and_the_window_halves(program):
     for total, worker in all_reduce(program, "aimd", RATE):
         np.testing.assert_array_equal(total, expected)
         end = worker._end
-        assert Flag.ECN in end.result_flags
+        assert HeaderFlag.ECN in end.result_flags
         assert end.window.halvings >= 1
         assert end.counters.retransmissions == 0  # it is marks that tell, not losses
 
 
 def test_a_queue_that_cannot_be_deep_marks_nothing():
     for _, worker in all_reduce("slots", "aimd", None, window=WINDOW // 4):
-        assert Flag.ECN not in worker._end.result_flags
+        assert HeaderFlag.ECN not in worker._end.result_flags
         assert worker._end.window.halvings == 0
 
 
 def test_who_does_not_listen_is_not_told():
     for _, worker in all_reduce("slots", "fixed", RATE):
-        assert Flag.ECN not in worker._end.result_flags
+        assert HeaderFlag.ECN not in worker._end.result_flags

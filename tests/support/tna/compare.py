@@ -27,7 +27,7 @@ import numpy as np
 from innet.core.packets import PacketBatch
 from innet.protocol.admission import Job
 from innet.switch import Switch
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 from .jobs import TnaJob
 from .switch import RECIRCULATION_PORT
@@ -71,7 +71,7 @@ class Beside:
     ENDS_STAY = True
 
     def __init__(self, tna: TnaJob, v1model: Switch, values: int, commands: Iterable[str]) -> None:
-        self.tna, self.v1model, self.layout = tna, v1model, Layout(values, "raw")
+        self.tna, self.v1model, self.layout = tna, v1model, PacketLayout(values, "raw")
         self.registers = {
             name: v1model.registers[f"{self.CONTROL}.pool.{name}"] for name in self.REGISTERS
         }

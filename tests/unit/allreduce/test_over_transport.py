@@ -18,7 +18,7 @@ from innet.network import Faults, FaultyTransport, Recorder, drive
 from innet.protocol import Membership, SlotClient, SlotRegisters, Timing
 from innet.protocol.admission import Job, Member
 from innet.transport.memory import MemoryTransport
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 SLOT_BASE = 64
 
@@ -47,7 +47,7 @@ class Rack:
             self.transport = FaultyTransport(self.memory, faults, np.random.default_rng(seed))
         self.workers = [
             SlotClient(
-                Layout(values, framing),
+                PacketLayout(values, framing),
                 Membership(worker=i, workers=workers, job=7, epoch=3, window=window),
                 source=Endpoint.of_worker(i),
                 switch=Endpoint.of_switch(),

@@ -20,7 +20,7 @@ from innet.protocol import Timing
 from innet.topology import Request, make_plan
 from innet.transport.raw import RawTransport
 from innet.transport.udp import UdpTransport
-from innet.wire import ETHERTYPE, Endpoint, Layout
+from innet.wire import ETHERTYPE, Endpoint, PacketLayout
 
 WORKERS = 2
 CODECS = ("topk", "scalecom")
@@ -445,7 +445,7 @@ def test_a_port_in_use_is_refused(plan):
 def test_what_cannot_be_connected():
     here = Endpoint("02:00:00:00:00:01", "127.0.0.1", 40000)
     with pytest.raises(InputError, match="framing 'raw'"):
-        UdpTransport(here, here, Layout(32, "raw"))
+        UdpTransport(here, here, PacketLayout(32, "raw"))
     raw = make_plan("slots", 32, Request(workers=2, framing="raw"))
     with pytest.raises(InputError, match="needs an interface"):
         connect(raw, 0)

@@ -12,9 +12,9 @@ from innet.core.packets import PacketBatch
 from innet.network import Faults, FaultyTransport, Outage
 from innet.network.faults import LONGEST_BURST, corrupt, mark, truncate
 from innet.transport.memory import MemoryTransport
-from innet.wire import CONGESTED, Endpoint, Layout, Refusal, pack, parse
+from innet.wire import CONGESTED, Endpoint, FrameRefusal, PacketLayout, pack, parse
 
-LAYOUT = Layout(4)
+LAYOUT = PacketLayout(4)
 
 
 def packets(count: int, listens: bool = True) -> PacketBatch:
@@ -99,7 +99,7 @@ def test_marks_are_for_those_who_listen_and_the_header_stays_right() -> None:
 
 
 def test_marks_find_those_who_listen_among_others_and_any_checksum_stays_right() -> None:
-    raw = pack(Layout(4, "raw"), Endpoint.of_worker(0), Endpoint.of_switch(),
+    raw = pack(PacketLayout(4, "raw"), Endpoint.of_worker(0), Endpoint.of_switch(),
                np.zeros((1, 4), np.int32), operation=1, job=1, epoch=0, sequence=1, slot=0,
                slot_version=0, worker=0)  # fmt: skip
     together = [(1, bytes(raw[0]))]
@@ -144,7 +144,7 @@ def test_probabilities_are_met_and_counted(name: str) -> None:
         assert batch.valid.all()
         assert int((arrived.data[:, 15] == CONGESTED).sum()) == number
     elif name == "truncate":
-        assert batch.refusals() == {Refusal.LENGTH: number}
+        assert batch.refusals() == {FrameRefusal.LENGTH: number}
     else:
         # What is not refused was damaged where nothing depends on it: addresses, UDP checksum.
         assert 0.7 * number < len(batch) - int(batch.valid.sum()) <= number

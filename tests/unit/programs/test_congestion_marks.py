@@ -10,7 +10,7 @@ from innet import programs
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
 from innet.switch import Switch
-from innet.wire import Endpoint, Flag, Framing, Layout, pack, parse_strict
+from innet.wire import Endpoint, Framing, HeaderFlag, PacketLayout, pack, parse_strict
 
 DEPTH = 32  # ECN_DEPTH of the program
 CHUNKS = 48
@@ -18,7 +18,7 @@ CHUNKS = 48
 
 def results_of(framing: Framing, *, listens: bool, rate: int, engine) -> dict[int, list[int]]:
     """The flags of the results that leave by each port, in their order."""
-    layout, job = Layout(32, framing), job_of(2, slots=64)
+    layout, job = PacketLayout(32, framing), job_of(2, slots=64)
     switch = Switch.load(programs.find("slots", 32).json(), engine)
     switch.commands("\n".join(job.commands()))
     switch.command(f"set_queue_rate {rate}")
@@ -48,9 +48,9 @@ def results_of(framing: Framing, *, listens: bool, rate: int, engine) -> dict[in
 
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 def test_marked_while_so_many_wait_behind(engine):
-    marks = [int(Flag.ECN)] * (CHUNKS - DEPTH) + [0] * DEPTH
+    marks = [int(HeaderFlag.ECN)] * (CHUNKS - DEPTH) + [0] * DEPTH
     sent = results_of("udp", listens=True, rate=1000, engine=engine)
-    assert {port: [each & Flag.ECN for each in flags] for port, flags in sent.items()} == {
+    assert {port: [each & HeaderFlag.ECN for each in flags] for port, flags in sent.items()} == {
         1: marks,
         2: marks,
     }
@@ -61,4 +61,4 @@ def test_not_marked_without_need(engine):
     for listens, rate in ((False, 1000), (True, 10_000_000)):
         for flags in results_of("udp", listens=listens, rate=rate, engine=engine).values():
             assert len(flags) == CHUNKS
-            assert not any(each & Flag.ECN for each in flags)
+            assert not any(each & HeaderFlag.ECN for each in flags)

@@ -147,7 +147,7 @@ def test_layout_on_the_wire_is_that_of_the_program(name):
     """Offsets and widths of every header, as the program parses them and as workers write them."""
     program = programs.catalogue()[name]
     types = {item["name"]: item["fields"] for item in program.json()["header_types"]}
-    layout = wire.Layout(program.dimensions().values, "udp")
+    layout = wire.PacketLayout(program.dimensions().values, "udp")
     for header, dtype in [
         ("ethernet_t", wire.ETHERNET_HEADER),
         ("ipv4_t", wire.IPV4_HEADER),
@@ -248,7 +248,7 @@ def test_a_program_that_is_none_of_ours_has_no_dimensions():
 def test_packets_of_another_version_are_dropped_and_counted(name):
     """Reason 1, where an admitted packet would be taken and this one is not admitted: reason 5."""
     program = programs.catalogue()[name]
-    layout = wire.Layout(program.dimensions().values)
+    layout = wire.PacketLayout(program.dimensions().values)
     frame = wire.pack(
         layout,
         wire.Endpoint.of_worker(0),

@@ -13,7 +13,7 @@ from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.admission import Job, Member
 from innet.switch import Switch
 from innet.transport.memory import MemoryTransport
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 NOT_ADMITTED = 5
 
@@ -36,7 +36,7 @@ def ends(job: Job) -> dict[int, SlotClient]:
     size = len(job.members)
     return {
         member.port: SlotClient(
-            Layout(32),
+            PacketLayout(32),
             Membership(worker, size, job.number, job.epoch, job.slots),
             source=member.endpoint,
             switch=Endpoint.of_switch(),

@@ -16,7 +16,7 @@ from innet.core.errors import InputError
 from innet.core.reduce_op import Deferral, FloatSegment, ReduceOp, Segment
 from innet.protocol import Membership, SlotClient, Timing
 from innet.protocol.message import Message
-from innet.wire import HEADER, Endpoint, Flag, Layout, pack
+from innet.wire import HEADER, Endpoint, HeaderFlag, PacketLayout, pack
 from innet.wire.layout import offset_of
 
 REFERENCE = kernels.get("reference")
@@ -25,7 +25,7 @@ FLOATS = hnp.arrays(
     st.integers(1, 70),
     elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
 )
-LAYOUT = Layout(8)
+LAYOUT = PacketLayout(8)
 MEMBER = Membership(worker=0, workers=2, job=7, epoch=9, window=16)
 _BEGIN = LAYOUT.header_offset + offset_of("sequence")
 SEQUENCE = slice(_BEGIN, _BEGIN + 4)
@@ -144,7 +144,7 @@ def test_which_factors_may_be_on_the_way() -> None:
 def result(chunk: int, values: np.ndarray, size: int) -> np.ndarray:
     return pack(
         LAYOUT, SWITCH, ME, values[np.newaxis], operation=ReduceOp.SUM, job=7, epoch=9,
-        sequence=chunk + 1, slot=chunk % 16, slot_version=chunk // 16 % 2, flags=Flag.RESULT,
+        sequence=chunk + 1, slot=chunk % 16, slot_version=chunk // 16 % 2, flags=HeaderFlag.RESULT,
         bitmap=3, worker=0, count=2, elements=min(8, size - 8 * chunk),
     )  # fmt: skip
 

@@ -17,7 +17,16 @@ from innet.protocol.message import sequence_of
 from innet.protocol.settings import Timing
 from innet.protocol.slot_client import SlotState
 from innet.protocol.timers import SlotTimers, overtake
-from innet.wire import CONGESTED, HEADER, Endpoint, Flag, Layout, Refusal, pack, seal
+from innet.wire import (
+    CONGESTED,
+    HEADER,
+    Endpoint,
+    FrameRefusal,
+    HeaderFlag,
+    PacketLayout,
+    pack,
+    seal,
+)
 from innet.wire.parsing import frames_of, rules
 
 WINDOW = 8
@@ -75,7 +84,7 @@ def results_by_chance(rng, layout, count, member, slots, chunks):
     chunk = slots["chunk"][slot]
     index = np.clip(chunk - member[4], 0, len(chunks["operation"]) - 1)
     fields = dict(zip(("job", "epoch", "worker", "count"), member[:4].tolist(), strict=True))
-    fields |= {"flags": np.full(count, Flag.RESULT), "slot": slot, "bitmap": 0b1111}
+    fields |= {"flags": np.full(count, HeaderFlag.RESULT), "slot": slot, "bitmap": 0b1111}
     fields |= {"sequence": sequence_of(chunk), "slot_version": chunk // WINDOW & 1}
     fields |= {name: chunks[name][index] for name in ("operation", "elements")}
     values = rng.integers(-(2**31), 2**31, (count, layout.values)).astype(np.int32)
@@ -90,7 +99,7 @@ def results_by_chance(rng, layout, count, member, slots, chunks):
     moved = rng.random(count) < 0.2
     steps = rng.choice([-WINDOW, -1, 1, WINDOW], count).astype(np.uint32)
     header["sequence"][moved] = header["sequence"].astype(np.uint32)[moved] + steps[moved]
-    header["flags"][rng.random(count) < 0.1] |= np.uint8(Flag.PARTIAL | Flag.ECN)
+    header["flags"][rng.random(count) < 0.1] |= np.uint8(HeaderFlag.PARTIAL | HeaderFlag.ECN)
     if layout.framing == "udp":
         marked = rng.random(count) < 0.1  # the checksum of the IP header is wrong then, or right
         layout.view(frames)["ipv4"]["tos"][marked] = CONGESTED
@@ -105,7 +114,7 @@ def results_by_chance(rng, layout, count, member, slots, chunks):
 def verdicts_of_both(framing, seed, base):
     """Let both forms take the same results, compare all that they leave, and say the verdicts."""
     rng = np.random.default_rng(seed)
-    layout = Layout(5, framing)
+    layout = PacketLayout(5, framing)
     end = base + int(rng.integers(1, 30))
     member = np.array([513, 2, 1, 4, base, end, 15 if framing == "udp" else -1], np.int64)
     slots = slots_by_chance(rng, base, end)
@@ -126,8 +135,8 @@ def verdicts_of_both(framing, seed, base):
     )  # fmt: skip
     assert answers == expected.verdicts.count(Verdict.ANSWER)
     assert stats[: len(Verdict)].tolist() == [expected.verdicts.count(each) for each in Verdict]
-    refused = stats[Stats.REFUSED : Stats.REFUSED + len(Refusal)]
-    assert refused.tolist() == [expected.refusals.count(each) for each in Refusal]
+    refused = stats[Stats.REFUSED : Stats.REFUSED + len(FrameRefusal)]
+    assert refused.tolist() == [expected.refusals.count(each) for each in FrameRefusal]
     assert stats[Stats.FLAGS] == expected.flags
     assert stats[Stats.MARKED] == expected.marked
     assert slots.pop("queue")[: stats[Stats.QUEUED]].tolist() == expected.queue
@@ -176,7 +185,7 @@ def test_overtaken_as_naively(seed, base):
 @given(seed=st.integers(0, 10_000), base=st.sampled_from([0, 7, 2**32 - 3]))
 def test_filled_as_naively(framing, seed, base):
     rng = np.random.default_rng(seed)
-    layout = Layout(int(rng.integers(1, 12)), framing)
+    layout = PacketLayout(int(rng.integers(1, 12)), framing)
     count = int(rng.integers(1, 30))
     slots = slots_by_chance(rng, base, base + count)["chunk"]
     which = rng.permutation(np.flatnonzero((slots >= base) & (slots < base + count)))

@@ -20,22 +20,22 @@ from innet.transport.memory import MemoryTransport
 from innet.wire import (
     CONGESTED,
     Endpoint,
-    Flag,
     Frames,
-    Layout,
+    HeaderFlag,
+    PacketLayout,
     internet_checksum,
     pack,
     parse_strict,
 )
 
-LAYOUT = Layout(4)
+LAYOUT = PacketLayout(4)
 
 
 def worker_of(
     timing: Timing, worker: int = 0, workers: int = 2, window: int = 8, framing: str = "udp"
 ) -> SlotClient:
     return SlotClient(
-        Layout(4, framing),
+        PacketLayout(4, framing),
         Membership(worker, workers, job=7, epoch=3, window=window),
         source=Endpoint.of_worker(worker),
         switch=Endpoint.of_switch(),
@@ -44,9 +44,9 @@ def worker_of(
 
 
 def result(chunk: int, window: int = 8, worker: int = 0, framing: str = "udp", **more: int):
-    fields = {"flags": Flag.RESULT, "bitmap": 3, "count": 2, **more}
+    fields = {"flags": HeaderFlag.RESULT, "bitmap": 3, "count": 2, **more}
     return pack(
-        Layout(4, framing),
+        PacketLayout(4, framing),
         Endpoint.of_switch(),
         Endpoint.of_worker(worker),
         np.zeros((1, 4), np.int32),
@@ -323,7 +323,7 @@ def test_each_chunk_asks_for_what_is_there() -> None:
     assert worker.next_deadline() == 2.5
     flags = parse_strict(LAYOUT, worker.outgoing(2.5)).header["flags"]
     assert len(flags) == WIDE
-    assert (flags & Flag.PARTIAL).all()
+    assert (flags & HeaderFlag.PARTIAL).all()
 
 
 @pytest.mark.parametrize("begun", [0.0, 0.3, 0.7])  # moments are rounded as they may
@@ -335,7 +335,7 @@ def test_half_as_long_again_another_level_is_asked(begun: float) -> None:
         due = worker.next_deadline()
         assert due == pytest.approx(begun + 0.05 * (1 + level / 2))
         (flags,) = parse_strict(LAYOUT, worker.outgoing(due)).header["flags"]
-        assert flags == Flag.RESEND | Flag.PARTIAL | level << 6
+        assert flags == HeaderFlag.RESEND | HeaderFlag.PARTIAL | level << 6
     assert worker.next_deadline() == pytest.approx(due + 1.0)  # nobody is left to be asked
 
 
@@ -387,7 +387,7 @@ def test_marked_results_shrink_what_is_under_way(how: str) -> None:
     assert len(worker.outgoing(0.0)) == 8
 
     def marked(chunk: int) -> np.ndarray:
-        frame = result(chunk, flags=Flag.RESULT | (Flag.ECN if how == "flag" else 0))
+        frame = result(chunk, flags=HeaderFlag.RESULT | (HeaderFlag.ECN if how == "flag" else 0))
         if how == "ip":
             ipv4 = LAYOUT.view(frame)["ipv4"]
             ipv4["tos"], ipv4["checksum"] = CONGESTED, 0
@@ -419,11 +419,11 @@ def test_the_oldest_chunk_is_sent_though_newer_ones_fill_the_window() -> None:
     worker.outgoing(0.0)
     worker.receive(result(1, window=2), 0.0)
     assert chunks_of(worker.outgoing(0.0)) == [3]
-    worker.receive(result(0, window=2, flags=Flag.RESULT | Flag.ECN), 0.0)
+    worker.receive(result(0, window=2, flags=HeaderFlag.RESULT | HeaderFlag.ECN), 0.0)
     assert worker.window.size == 1
     assert worker.next_deadline() == 0.0
     assert chunks_of(worker.outgoing(0.0)) == [2]
-    worker.receive(result(2, window=2, flags=Flag.RESULT | Flag.ECN), 0.0)
+    worker.receive(result(2, window=2, flags=HeaderFlag.RESULT | HeaderFlag.ECN), 0.0)
     assert chunks_of(worker.outgoing(0.0)) == []  # now the oldest one is under way
 
 
@@ -496,7 +496,7 @@ def test_the_others_go_on_without_a_dead_worker() -> None:
         worker = rack.workers[index]
         assert worker.missing == (1,)
         assert worker.bitmaps.tolist() == [0b101] * 20
-        assert worker.result_flags & Flag.PARTIAL
+        assert worker.result_flags & HeaderFlag.PARTIAL
         np.testing.assert_array_equal(worker.results()[0], expected)
     assert rack.now >= 0.05
 

@@ -9,9 +9,9 @@ from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.protocol import Membership, SlotClient, SlotRegisters, SlotState, Timing
-from innet.wire import Endpoint, Flag, Layout, pack, parse_strict
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
-LAYOUT = Layout(4)
+LAYOUT = PacketLayout(4)
 MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=4)
 ME, SWITCH = Endpoint.of_worker(1), Endpoint.of_switch()
 TIMING = Timing(timeout=1.0, backoff=2.0, max_timeout=3.0, give_up=20.0, adaptive=False)
@@ -42,7 +42,7 @@ def result(chunk: int, value: int = 0, **changed: int) -> np.ndarray:
         "sequence": (chunk + 1) % 2**32,
         "slot": chunk % 4,
         "slot_version": chunk // 4 % 2,
-        "flags": Flag.RESULT,
+        "flags": HeaderFlag.RESULT,
         "bitmap": 0b111,
         "worker": 1,
         "count": 3,
@@ -170,7 +170,7 @@ def test_nothing_to_reduce_is_done_at_once() -> None:
 # ---------------------------------------------------------------- what is not accepted
 
 STRANGE = {
-    "not a result": {"flags": Flag.ECN},
+    "not a result": {"flags": HeaderFlag.ECN},
     "job": {"job": 8},
     "epoch": {"epoch": 8},
     "worker": {"worker": 2},
@@ -249,11 +249,11 @@ def test_results_from_before_the_first_chunk_are_old(first: int) -> None:
 def test_flags_of_results_are_collected() -> None:
     worker = started(2)
     worker.outgoing(0.0)
-    worker.receive(result(0, flags=Flag.RESULT | Flag.RESEND), 0.0)
-    worker.receive(result(1, flags=Flag.RESULT | Flag.OVERFLOW), 0.0)
-    assert worker.result_flags == Flag.OVERFLOW | Flag.RESEND
+    worker.receive(result(0, flags=HeaderFlag.RESULT | HeaderFlag.RESEND), 0.0)
+    worker.receive(result(1, flags=HeaderFlag.RESULT | HeaderFlag.OVERFLOW), 0.0)
+    assert worker.result_flags == HeaderFlag.OVERFLOW | HeaderFlag.RESEND
     worker.start([], 0.0)
-    assert worker.result_flags == Flag(0)
+    assert worker.result_flags == HeaderFlag(0)
 
 
 # ---------------------------------------------------------------- time
@@ -268,7 +268,7 @@ def test_retransmission_backs_off_per_slot() -> None:
     worker.receive(result(0), 0.5)
     first = worker.outgoing(1.0)
     assert header(first, "sequence") == [2]
-    assert header(first, "flags") == [Flag.RESEND]
+    assert header(first, "flags") == [HeaderFlag.RESEND]
     assert parse_strict(LAYOUT, first).values.tolist() == [[4, 5, 6, 7]]
     # 1 s, then 2 s, then 3 s, the maximum, each from the last transmission.
     for due in (3.0, 6.0, 9.0, 12.0):
@@ -295,7 +295,7 @@ def test_retransmissions_and_new_chunks_go_together() -> None:
     worker.receive(result(1), 1.0)
     frames = worker.outgoing(1.0)
     assert header(frames, "sequence") == [1, 3, 4, 6]
-    assert header(frames, "flags") == [Flag.RESEND] * 3 + [0]
+    assert header(frames, "flags") == [HeaderFlag.RESEND] * 3 + [0]
     assert parse_strict(LAYOUT, frames).values[:, 0].tolist() == [0, 8, 12, 20]
 
 

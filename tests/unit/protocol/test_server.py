@@ -11,9 +11,9 @@ from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp
 from innet.protocol import SlotRegisters
 from innet.protocol.parameter_server import ALL_WORKERS, ParameterServer
-from innet.wire import Endpoint, Flag, Layout, pack, parse
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse
 
-LAYOUT = Layout(4)
+LAYOUT = PacketLayout(4)
 WINDOW = 4
 LARGEST = 2**31 - 1
 
@@ -59,7 +59,7 @@ def answers(end: ParameterServer) -> list[tuple[int, int, int]]:
     ]
 
 
-ALL = (ALL_WORKERS, Flag.RESULT)
+ALL = (ALL_WORKERS, HeaderFlag.RESULT)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_each_worker_counts_once(parts, added):
 def test_a_resent_contribution_is_answered_and_a_copy_is_not():
     end = server(2)
     end.receive(packet(0b01, 1), 0.0)
-    end.receive(packet(0b01, 1, flags=Flag.RESEND), 0.0)
+    end.receive(packet(0b01, 1, flags=HeaderFlag.RESEND), 0.0)
     assert answers(end) == []
     end.receive(packet(0b10, 2, worker=1), 0.0)
     assert answers(end) == [(*ALL, 3)]
     end.receive(packet(0b10, 2, worker=1), 0.0)
     assert answers(end) == []
-    end.receive(packet(0b10, 2, worker=1, flags=Flag.RESEND), 0.0)
-    assert answers(end) == [(1, Flag.RESULT, 3)]
+    end.receive(packet(0b10, 2, worker=1, flags=HeaderFlag.RESEND), 0.0)
+    assert answers(end) == [(1, HeaderFlag.RESULT, 3)]
     assert end.counters.duplicates == 3
     assert end.counters.retransmissions == 1
     assert end.counters.refused == {}
@@ -111,15 +111,15 @@ def test_a_resent_contribution_is_answered_and_a_copy_is_not():
 
 def test_a_chunk_is_closed_without_those_who_lack_at_the_second_question():
     """From then on its result is what it is, whoever asks again or comes late."""
-    first = Flag.RESEND | Flag.PARTIAL
-    second = first | Flag.URGENCY
+    first = HeaderFlag.RESEND | HeaderFlag.PARTIAL
+    second = first | HeaderFlag.URGENCY
     end = server(3)
     end.receive(packet(0b001, 1), 0.0)
     end.receive(packet(0b010, 10, worker=1), 0.0)
     end.receive(packet(0b001, 1, flags=first), 0.0)
     assert answers(end) == []
     end.receive(packet(0b001, 1, flags=second), 0.0)
-    lacking = Flag.RESULT | Flag.PARTIAL
+    lacking = HeaderFlag.RESULT | HeaderFlag.PARTIAL
     assert answers(end) == [(ALL_WORKERS, lacking, 11)]
     end.receive(packet(0b010, 10, worker=1, flags=second), 0.0)
     end.receive(packet(0b100, 100, worker=2, flags=second), 0.0)
@@ -130,15 +130,15 @@ def test_a_chunk_is_closed_without_those_who_lack_at_the_second_question():
 
 def test_urgency_alone_closes_nothing():
     end = server(2)
-    end.receive(packet(0b01, 1, flags=Flag.URGENCY), 0.0)
+    end.receive(packet(0b01, 1, flags=HeaderFlag.URGENCY), 0.0)
     assert answers(end) == []
 
 
 @pytest.mark.parametrize(
     ("operation", "words", "expected", "marks"),
     [
-        (ReduceOp.SUM, (LARGEST, 1), -LARGEST - 1, Flag.OVERFLOW),
-        (ReduceOp.SUM, (-LARGEST, -2), LARGEST, Flag.OVERFLOW),
+        (ReduceOp.SUM, (LARGEST, 1), -LARGEST - 1, HeaderFlag.OVERFLOW),
+        (ReduceOp.SUM, (-LARGEST, -2), LARGEST, HeaderFlag.OVERFLOW),
         (ReduceOp.SUM, (LARGEST, -1), LARGEST - 1, 0),
         (ReduceOp.SUM, (1, -3), -2, 0),
         (ReduceOp.SUM, (-1, 3), 2, 0),
@@ -150,22 +150,22 @@ def test_operations_and_overflow(operation, words, expected, marks):
     end = server(2)
     for worker, word in enumerate(words):
         end.receive(packet(1 << worker, word, operation=operation), 0.0)
-    assert answers(end) == [(ALL_WORKERS, Flag.RESULT | marks, expected)]
+    assert answers(end) == [(ALL_WORKERS, HeaderFlag.RESULT | marks, expected)]
 
 
 def test_an_overflow_marks_its_own_chunk_alone():
     end = server(2)
     for bits in (0b01, 0b10):
         end.receive(np.concatenate([packet(bits, LARGEST), packet(bits, 1, chunk=1)]), 0.0)
-    assert answers(end) == [(ALL_WORKERS, Flag.RESULT | Flag.OVERFLOW, -2), (*ALL, 2)]
+    assert answers(end) == [(ALL_WORKERS, HeaderFlag.RESULT | HeaderFlag.OVERFLOW, -2), (*ALL, 2)]
 
 
 def test_marks_and_exponents_travel_with_the_result():
     end = server(2)
-    end.receive(packet(0b01, 1, flags=Flag.ECN, exponent=9), 0.0)
-    end.receive(packet(0b10, 1, flags=Flag.COLLISION, exponent=4), 0.0)
+    end.receive(packet(0b01, 1, flags=HeaderFlag.ECN, exponent=9), 0.0)
+    end.receive(packet(0b10, 1, flags=HeaderFlag.COLLISION, exponent=4), 0.0)
     header = parse(LAYOUT, end.outgoing(0.0)).header[0]
-    assert header["flags"] == Flag.RESULT | Flag.ECN
+    assert header["flags"] == HeaderFlag.RESULT | HeaderFlag.ECN
     assert header["exponent"] == 9
     assert (header["bitmap"], header["count"]) == (3, 2)
     assert header["message"] == 5
@@ -202,7 +202,7 @@ def test_the_sequence_may_wrap():
         ({"count": 2}, "count"),
         ({"slot": 1}, "slot"),
         ({"slot_version": 1}, "slot"),
-        ({"flags": Flag.RESULT}, "a result"),
+        ({"flags": HeaderFlag.RESULT}, "a result"),
         ({"message": 6}, "mismatch"),
         ({"operation": ReduceOp.MAX}, "mismatch"),
         ({"elements": 3}, "mismatch"),
@@ -233,7 +233,10 @@ def test_no_sum_is_ever_wrong(sent):
     end = server(4)
     frames = [
         packet(
-            bits, sum(10**i for i in range(4) if bits >> i & 1), chunk, flags=again * Flag.RESEND
+            bits,
+            sum(10**i for i in range(4) if bits >> i & 1),
+            chunk,
+            flags=again * HeaderFlag.RESEND,
         )
         for bits, chunk, again in sent
     ]
@@ -243,4 +246,4 @@ def test_no_sum_is_ever_wrong(sent):
             end.receive(np.concatenate(batch), 0.0)
     for _, flags, word in answers(end):
         assert word == 1111
-        assert flags == Flag.RESULT
+        assert flags == HeaderFlag.RESULT

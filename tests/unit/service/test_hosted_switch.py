@@ -14,7 +14,7 @@ from innet.service.coordinator import JobCoordinator
 from innet.service.hosted_switch import HostedSwitch
 from innet.service.process import advise
 from innet.service.slot_partition import SlotPartitions, plan_of
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 PROGRAM = programs.find("slots", 32)
 
@@ -47,7 +47,7 @@ def test_a_window_is_no_larger_than_what_may_wait_at_the_switch():
     assert replace(few, max_queued=100).window(25) == 4
     assert replace(free, max_window=2 * slots).window(1) == free.window(1)
     # What is under way is counted in bytes: some 2 MiB, or 128 KiB of each worker's.
-    size = Layout(PROGRAM.parameters["VALUES"]).frame_size
+    size = PacketLayout(PROGRAM.parameters["VALUES"]).frame_size
     assert 1 << 20 < 16 * free.window(16) * size < 5 << 19
     assert 1 << 16 < free.window(32) * size <= 1 << 17
     large = SlotPartitions(programs.find("slots", 1024), 1, 32, slots)

@@ -15,9 +15,9 @@ from innet.core.errors import NetworkError
 from innet.core.settings import ServiceSettings
 from innet.service.server import SwitchService
 from innet.transport import peers
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
-LAYOUT = Layout(32)
+LAYOUT = PacketLayout(32)
 SO_NO_CHECK = 11
 
 

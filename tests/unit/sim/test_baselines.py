@@ -21,7 +21,7 @@ from innet.sim.messages import (
 from innet.sim.network import OVERHEAD, PRESETS, SECOND
 from innet.sim.simulation import Simulation
 from innet.sim.transport import TRANSPORTS, Transport, transport_of
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 ROCE = TRANSPORTS["roce"]
 FIXED = Transport(congestion="fixed")
@@ -186,7 +186,7 @@ def test_dctcp_heeds_marks_where_newreno_fills_the_queue():
 def test_graphs_one_after_the_other_in_one_network():
     network = Network(rate=10e9, loss=1e-2)
     switches, cables = star(4)
-    simulation = Simulation(network, Layout(1), dict.fromkeys(switches), cables, 4, seed=1)
+    simulation = Simulation(network, PacketLayout(1), dict.fromkeys(switches), cables, 4, seed=1)
     before = 0.0
     for _ in range(4):
         group = simulation.launch_messages(ring_all_reduce(4, 20_000), Transport())

@@ -25,7 +25,7 @@ from innet.sim.flows import Flow as SimulatedFlow
 from innet.sim.flows import FlowCounts
 from innet.sim.simulation import Cable, Simulation
 from innet.switch.traffic_manager import QUEUE_WORDS, TrafficManager, admit, withdraw
-from innet.wire import Layout
+from innet.wire import PacketLayout
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ns3"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.toml"))
@@ -221,7 +221,7 @@ def through_core(scenario: Scenario) -> tuple[Simulation, list[FlowCounts]]:
     """What innet's network makes of a scenario."""
     network, cables = network_of(scenario)
     switches = {f"s{node}": None for node in range(scenario.hosts, scenario.nodes)}
-    simulation = Simulation(network, Layout(64), switches, cables, scenario.hosts)
+    simulation = Simulation(network, PacketLayout(64), switches, cables, scenario.hosts)
     last = max(flow.times[-1] for flow in scenario.flows) / SECOND
     numbers = numbers_by_path(scenario)
     late = SimulatedFlow(source=0, destination=1, size=0, times=[last + 0.1])

@@ -12,7 +12,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
-from innet.wire import Endpoint, Flag, Layout, internet_checksum, pack, parse
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, internet_checksum, pack, parse
 
 SHAPES = [
     ("tree", 1, {}),
@@ -65,10 +65,10 @@ def test_sums_that_leave_int32_say_so(program):
         end.start([Segment(ReduceOp.SUM, words)], net.now)
     net.run()
     for end in net.workers:
-        assert Flag.OVERFLOW in end.result_flags
+        assert HeaderFlag.OVERFLOW in end.result_flags
         assert (end.results()[0] == 4).all()
     all_reduce(net, contributions(np.random.default_rng(0), 4, MIXED))
-    assert all(Flag.OVERFLOW not in end.result_flags for end in net.workers)
+    assert all(HeaderFlag.OVERFLOW not in end.result_flags for end in net.workers)
 
 
 @pytest.mark.parametrize("program", ["tree", "hashed"])
@@ -135,7 +135,7 @@ def one_chunk(net) -> None:
 
 def test_tree_a_result_lost_below_the_leaf_is_repeated_by_the_leaf():
     net = network("tree", 4, racks=2)
-    lost = lose(net, "s2", lambda port, header: port == 2 and header["flags"] & Flag.RESULT)
+    lost = lose(net, "s2", lambda port, header: port == 2 and header["flags"] & HeaderFlag.RESULT)
     seen = watch(net)
     one_chunk(net)
     assert lost
@@ -198,17 +198,19 @@ def test_tree_a_restarted_root_is_diagnosed_or_recovered():
     ("racks", "switch", "port", "flags"),
     [
         (None, "s1", 100, 0),  # the sum, to the server
-        (None, "s1", 2, Flag.RESULT),
+        (None, "s1", 2, HeaderFlag.RESULT),
         (2, "s2", 100, 0),  # the sum of a rack
         (2, "s1", 100, 0),
-        (2, "s1", 101, Flag.RESULT),
-        (2, "s3", 3, Flag.RESULT),
+        (2, "s1", 101, HeaderFlag.RESULT),
+        (2, "s3", 3, HeaderFlag.RESULT),
     ],
 )
 def test_hashed_recovers_and_frees_what_it_took(racks, switch, port, flags):
     net = network("hashed", 3, racks=racks)
     lost = lose(
-        net, switch, lambda out, header: out == port and header["flags"] & Flag.RESULT == flags
+        net,
+        switch,
+        lambda out, header: out == port and header["flags"] & HeaderFlag.RESULT == flags,
     )
     one_chunk(net)
     assert lost
@@ -265,7 +267,7 @@ def test_congestion_met_anywhere_is_told_to_all(program, taken):
 
     net.workers[1].outgoing = marked
     one_chunk(net)
-    assert all(Flag.ECN in end.result_flags for end in net.workers)
+    assert all(HeaderFlag.ECN in end.result_flags for end in net.workers)
 
 
 def test_hashed_exact_while_aggregators_come_and_go():
@@ -301,7 +303,7 @@ def test_hashed_a_late_copy_does_not_keep_an_aggregator():
 
 def strange(net, worker: int, port: int, switch: str, **changes) -> int:
     """A packet at a port; why the switch drops it, by its counter, or 0."""
-    layout: Layout = net.plan.layout
+    layout: PacketLayout = net.plan.layout
     job = net.plan.job
     fields = {
         "operation": ReduceOp.SUM,
@@ -332,14 +334,14 @@ ANY_PROGRAM = [
     (0, 1, "s2", {"job": 8}, NOT_ADMITTED),
     (0, 1, "s2", {"epoch": 4}, NOT_ADMITTED),
     (0, 1, "s2", {"bitmap": 3}, NOT_BELOW),  # for others as well
-    (0, 1, "s2", {"flags": Flag.RESULT}, MALFORMED),
-    (0, 1, "s2", {"flags": Flag.PARTIAL}, 0),
+    (0, 1, "s2", {"flags": HeaderFlag.RESULT}, MALFORMED),
+    (0, 1, "s2", {"flags": HeaderFlag.PARTIAL}, 0),
     (0, 1, "s2", {"slot": 8}, SLOT_RANGE),
     (0, 101, "s1", {"bitmap": 3, "count": 2}, 0),
     (0, 101, "s1", {"bitmap": 2, "count": 1}, 0),  # the others are late
-    (0, 101, "s1", {"bitmap": 3, "count": 2, "flags": Flag.RESULT}, MALFORMED),
+    (0, 101, "s1", {"bitmap": 3, "count": 2, "flags": HeaderFlag.RESULT}, MALFORMED),
     (0, 1, "s1", {}, NOT_ADMITTED),
-    (0, 100, "s2", {"flags": Flag.RESULT, "bitmap": 15, "count": 4}, 0),  # from above
+    (0, 100, "s2", {"flags": HeaderFlag.RESULT, "bitmap": 15, "count": 4}, 0),  # from above
     (0, 100, "s2", {"bitmap": 15, "count": 4}, MALFORMED),  # but results only
 ]
 ADMISSION = {
@@ -350,7 +352,13 @@ ADMISSION = {
         (0, 101, "s1", {"count": 0xFFFF}, NOT_BELOW),
         (2, 101, "s1", {"count": 2}, NOT_ADMITTED),  # for the other rack
         (0, 1, "s2", {"count": 4}, 0),  # a worker counts 1, whatever it says
-        (2, 100, "s2", {"flags": Flag.RESULT, "bitmap": 3}, NOT_ADMITTED),  # of the other rack
+        (
+            2,
+            100,
+            "s2",
+            {"flags": HeaderFlag.RESULT, "bitmap": 3},
+            NOT_ADMITTED,
+        ),  # of the other rack
     ],
     "hashed": [
         *(each for each in ANY_PROGRAM if each[4] != SLOT_RANGE),  # it has no slots

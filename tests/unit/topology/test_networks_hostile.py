@@ -11,7 +11,7 @@ from support.networks import all_reduce, contributions, network
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
 from innet.topology import Emulation
-from innet.wire import Endpoint, Flag, pack, seal
+from innet.wire import Endpoint, HeaderFlag, pack, seal
 
 # INNET_MANGLED=1000000 is the long run; docs/tree.md says what it gave.
 MANGLED = int(os.environ.get("INNET_MANGLED", "100000"))
@@ -35,7 +35,7 @@ def genuine(net: Emulation, rng: np.random.Generator, number: int, **changes) ->
         "slot": (chunk % job.slots).astype(np.uint16),
         "slot_version": (chunk // job.slots & 1).astype(np.uint8),
         "worker": rng.integers(0, 4, number).astype(np.uint16),
-        "flags": (rng.integers(0, 2, number) * int(Flag.RESEND)).astype(np.uint8),
+        "flags": (rng.integers(0, 2, number) * int(HeaderFlag.RESEND)).astype(np.uint8),
         **changes,
     }
     words = rng.integers(-(2**31), 2**31, (number, net.plan.layout.values)).astype(np.int32)

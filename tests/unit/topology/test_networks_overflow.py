@@ -15,7 +15,7 @@ from innet.network import Faults
 from innet.protocol import Timing
 from innet.switch import Switch
 from innet.topology import AGGREGATIONS, Request, aggregation_of, make_plan
-from innet.wire import Endpoint, Flag, pack, parse_strict
+from innet.wire import Endpoint, HeaderFlag, pack, parse_strict
 
 # The fewest that each program is compiled for.
 VALUES = {
@@ -78,7 +78,7 @@ def test_what_leaves_int32_is_detected(program, shape, collides):
             vector[(place * 5) % 32] = word
             end.start([Segment(ReduceOp.SUM, vector)], net.now)
         net.run()
-        said = {bool(end.result_flags & Flag.OVERFLOW) for end in net.workers}
+        said = {bool(end.result_flags & HeaderFlag.OVERFLOW) for end in net.workers}
         assert len(said) == 1  # all workers are told the same
         if not fits(words):
             assert said == {True}
@@ -96,7 +96,7 @@ def test_only_sums_can_leave_it(program, shape):
             end.start([Segment(operation, np.full(40, word, np.int32))], net.now)
         net.run()
         for end in net.workers:
-            assert not end.result_flags & Flag.OVERFLOW
+            assert not end.result_flags & HeaderFlag.OVERFLOW
             assert (end.results()[0] == expected).all()
 
 
@@ -147,7 +147,7 @@ def seen_by(net):
     return {
         name
         for name, switch in net.switches.items()
-        if (switch.registers["HashedIngress.marks.marks"] & int(Flag.OVERFLOW)).any()
+        if (switch.registers["HashedIngress.marks.marks"] & int(HeaderFlag.OVERFLOW)).any()
     }
 
 
@@ -162,7 +162,7 @@ def test_hashed_tells_of_it_wherever_it_happens(word, one, two, taken, switches)
         vector[5] = {two[0]: word, two[1]: one}.get(worker, 0)
         end.start([Segment(ReduceOp.SUM, vector)], net.now)
     net.run()
-    assert all(end.result_flags & Flag.OVERFLOW for end in net.workers)
+    assert all(end.result_flags & HeaderFlag.OVERFLOW for end in net.workers)
     assert seen_by(net) == switches
     for end in net.workers:  # a sum modulo 2**32 for whoever means that
         assert end.results()[0][5] == (LOW if word == HIGH else HIGH)
@@ -225,4 +225,4 @@ def test_compiled_so_it_saturates():
             batch = parse_strict(plan.layout, data)
             assert port == 100
             assert (batch.values[0] == np.clip(sum(pair), LOW, HIGH)).all()
-            assert bool(batch.header["flags"][0] & Flag.OVERFLOW) == (not fits(pair))
+            assert bool(batch.header["flags"][0] & HeaderFlag.OVERFLOW) == (not fits(pair))

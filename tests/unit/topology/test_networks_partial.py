@@ -12,7 +12,7 @@ from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
 from innet.topology import Emulation, aggregation_of
-from innet.wire import Flag
+from innet.wire import HeaderFlag
 
 VALUES = 32
 CHUNKS = 24
@@ -126,7 +126,7 @@ def test_only_the_dead_are_left_out(program, workers, shape, dead):
     if program == "tree":  # the dead hear, and are told that they are not in
         assert [net.workers[worker].missing for worker in dead] == [(worker,) for worker in dead]
         assert late_workers(net) == set(dead)
-    assert all(Flag.PARTIAL in net.workers[worker].result_flags for worker in alive)
+    assert all(HeaderFlag.PARTIAL in net.workers[worker].result_flags for worker in alive)
 
 
 @pytest.mark.parametrize("seed", range(2))

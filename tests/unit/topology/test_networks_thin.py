@@ -13,7 +13,7 @@ from innet.network import Faults
 from innet.protocol import Membership, SlotClient
 from innet.protocol.message import Message, ThinMessage
 from innet.topology import Emulation, Request, make_plan, plan_jobs
-from innet.wire import Endpoint, Layout
+from innet.wire import Endpoint, PacketLayout
 
 ROUNDS = [
     [(ReduceOp.SUM, 4000)],
@@ -24,7 +24,7 @@ FAULTS = Faults(loss=0.05, duplicate=0.1, reorder=0.2, delay=1e-4)
 
 def thin_client(elements=64, workers=1, window=4):
     return SlotClient(
-        Layout(1, "udp", stands_for=elements),
+        PacketLayout(1, "udp", stands_for=elements),
         Membership(0, workers, 1, 0, window),
         source=Endpoint.of_worker(0),
         switch=Endpoint.of_switch(),
@@ -77,18 +77,18 @@ def test_the_interpreter_runs_thin_programs_alike():
 
 def test_packets_of_any_size_are_possible():
     plan = make_plan("slots", 2229, Request(workers=2, thin=True))
-    assert plan.layout == Layout(1, "udp", stands_for=2229)
+    assert plan.layout == PacketLayout(1, "udp", stands_for=2229)
     emulation = Emulation(plan)
     for worker in emulation.workers:
         worker.start([ThinSegment(ReduceOp.SUM, 10 * 2229 + 1)], 0.0)
     emulation.run()
     assert emulation.workers[0].counters.sent == 11
-    assert emulation.workers[0].counters.bytes_sent == 11 * Layout(2229).frame_size
+    assert emulation.workers[0].counters.bytes_sent == 11 * PacketLayout(2229).frame_size
 
 
 def test_thin_jobs_share_a_network():
     shared = plan_jobs("slots", 64, Request(workers=2, thin=True), jobs=2)
-    assert {plan.layout for plan in shared.jobs} == {Layout(1, "udp", stands_for=64)}
+    assert {plan.layout for plan in shared.jobs} == {PacketLayout(1, "udp", stands_for=64)}
     assert shared.jobs[0].window == 512
 
 

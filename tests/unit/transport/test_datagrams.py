@@ -18,7 +18,7 @@ from innet.transport.messages import Outbox, SegmentInbox, enable_gro, supports_
 from innet.transport.peers import Address, PeerCounts, PeerPorts, UnknownDatagram
 from innet.transport.system_calls import Arrival, Senders, by_port, filter_senders, find_slot
 from innet.transport.udp import UdpTransport
-from innet.wire import ETHERNET_HEADER, Endpoint, Layout
+from innet.wire import ETHERNET_HEADER, Endpoint, PacketLayout
 
 SEGMENT = 160
 SEGMENTS = [
@@ -27,7 +27,7 @@ SEGMENTS = [
         True, marks=pytest.mark.skipif(not supports_gro(), reason="the kernel has no UDP GSO")
     ),
 ]
-LAYOUT = Layout(32, "raw")
+LAYOUT = PacketLayout(32, "raw")
 SO_NO_CHECK = 11
 
 
@@ -68,7 +68,7 @@ def test_as_many_frames_can_wait_as_there_is_said_to_be_room_for(values, monkeyp
         "innet.transport.peers.widen_buffers",
         lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 106_496),
     )
-    layout = Layout(values, "raw")
+    layout = PacketLayout(values, "raw")
     there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     there.bind(("127.0.0.1", 0))
     with (
@@ -224,7 +224,7 @@ def test_who_sends_is_known_by_the_address(segments):
 
 @pytest.mark.parametrize("segments", SEGMENTS)
 def test_the_type_of_service_and_a_missing_checksum_are_those_of_the_first_frame(segments):
-    layout = Layout(32)
+    layout = PacketLayout(32)
     worker, switch = Endpoint.of_worker(0), Endpoint.of_switch()
     with pair() as (here, there):
         there.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)

@@ -26,9 +26,9 @@ from innet.transport.memory import MemoryTransport
 from innet.transport.packet_socket import widen_buffers
 from innet.transport.socket_loop import SocketLoop, socket_loop
 from innet.transport.udp import UdpTransport, Watch
-from innet.wire import Endpoint, Flag, Layout, pack
+from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack
 
-LAYOUT = Layout(5)
+LAYOUT = PacketLayout(5)
 MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=8)
 ME, SWITCH = Endpoint.of_worker(1), Endpoint.of_switch()
 TIMING = Timing(timeout=5.0, max_timeout=5.0, give_up=20.0, adaptive=False)
@@ -40,7 +40,7 @@ def new_worker(timing: Timing = TIMING) -> SlotClient:
 
 
 @contextlib.contextmanager
-def link(carrier: bool | str, layout: Layout = LAYOUT):
+def link(carrier: bool | str, layout: PacketLayout = LAYOUT):
     """A worker's transport, and what is at its other end: a socket, or for "shm" rings."""
     if carrier == "shm":
         with ring_link(layout, ME, SWITCH) as ends:
@@ -67,7 +67,7 @@ def results_by_chance(rng, chunks: list[int], sent: int) -> np.ndarray:
     """Results of ``chunks`` among results of others, damaged ones and such of other jobs."""
     frames = []
     for chunk in chunks:
-        fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
+        fields = {"job": 7, "flags": HeaderFlag.RESULT, "bitmap": 0b111, "count": 3}
         other = rng.integers(6)
         if other == 0:
             fields["job"] = 8
@@ -149,7 +149,7 @@ def test_timers_of_chunks_that_were_sent_in_compiled_code_run(carrier: bool | st
     with link(carrier) as (transport, switch):
         loop = socket_loop(end, transport)
         end.start([Segment(ReduceOp.SUM, np.zeros(5 * 9, np.int32))], now := transport.now())
-        fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
+        fields = {"job": 7, "flags": HeaderFlag.RESULT, "bitmap": 0b111, "count": 3}
         for chunk in range(8):
             frame = result(np.random.default_rng(0), chunk, **fields)
             switch.send(frame[0, HEADERS:].tobytes())
@@ -189,7 +189,7 @@ def test_a_socket_that_is_gone_is_named() -> None:
 
 def answer(switch: socket.socket, chunks, **fields: int) -> None:
     """Send results of ``chunks``."""
-    fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3} | fields
+    fields = {"job": 7, "flags": HeaderFlag.RESULT, "bitmap": 0b111, "count": 3} | fields
     for chunk in chunks:
         frame = result(np.random.default_rng(chunk), chunk, **fields)
         switch.send(frame[0, HEADERS:].tobytes())
@@ -228,7 +228,7 @@ def test_what_later_results_overtook_is_sent_again_in_compiled_code(carrier: boo
             again = np.frombuffer(switch.recv(4096), np.uint8)
             header = LAYOUT.view(np.concatenate([np.zeros(HEADERS, np.uint8), again])[None])
             assert header["innet"]["sequence"].tolist() == [2]
-            assert Flag(int(header["innet"]["flags"][0])) == Flag.RESEND
+            assert HeaderFlag(int(header["innet"]["flags"][0])) == HeaderFlag.RESEND
             answer(switch, [1])
 
         with ThreadPoolExecutor(1) as pool:
@@ -259,7 +259,7 @@ def test_what_was_lost_at_the_end_is_found_in_compiled_code(carrier: bool | str)
                 chunk = int(header["sequence"][0]) - 1
                 if chunk not in lost:
                     answer(switch, [chunk])
-                elif header["flags"][0] & Flag.RESEND and chunk not in again:
+                elif header["flags"][0] & HeaderFlag.RESEND and chunk not in again:
                     again.append(chunk)
                     answer(switch, [chunk])
             assert again[0] == 39
@@ -363,7 +363,7 @@ def test_the_first_results_after_a_silence_let_the_chunks_go_on_that_were_held_b
 
 
 def test_a_window_goes_in_pieces_and_what_a_socket_refuses_is_not_lost() -> None:
-    layout, member = Layout(300), replace(MEMBER, window=256)
+    layout, member = PacketLayout(300), replace(MEMBER, window=256)
     rng = np.random.default_rng(0)
     words = rng.integers(-99, 99, 300 * 256).astype(np.int32)
     end, twin = (
@@ -396,7 +396,12 @@ def test_a_sum_that_lacks_somebody_ends_the_sending(carrier: bool | str) -> None
             each.start([Segment(ReduceOp.SUM, np.zeros(5 * 40 - 3, np.int32))], transport.now())
         loop._turn(now := transport.now(), at_once(now))
         twin.outgoing(now)
-        fields = {"job": 7, "bitmap": 0b11, "count": 2, "flags": Flag.RESULT | Flag.PARTIAL}
+        fields = {
+            "job": 7,
+            "bitmap": 0b11,
+            "count": 2,
+            "flags": HeaderFlag.RESULT | HeaderFlag.PARTIAL,
+        }
         for chunks in ([3, 5], [0, 1, 2, 4], [6, 7]):
             answer(switch, chunks, **fields)
             loop._turn(now := transport.now(), at_once(now))
@@ -438,7 +443,7 @@ def test_of_frames_that_are_cut_within_their_headers_nothing_is_sent(segments):
 def test_time_in_which_a_worker_was_stopped_does_not_count(monkeypatch) -> None:
     """As by Ctrl-Z, and fg when its patience is over."""
     end = new_worker(Timing(timeout=5.0, max_timeout=5.0, give_up=0.2, adaptive=False))
-    fields = {"job": 7, "flags": Flag.RESULT, "bitmap": 0b111, "count": 3}
+    fields = {"job": 7, "flags": HeaderFlag.RESULT, "bitmap": 0b111, "count": 3}
     answer = result(np.random.default_rng(1), 0, **fields)
     with link(False) as (transport, switch), ThreadPoolExecutor() as pool:
         watch, late = transport.watch, [30.0]

@@ -19,20 +19,20 @@ from innet.wire import (
     HEADER,
     MAX_VALUES,
     Endpoint,
-    Flag,
     Framing,
-    Layout,
+    HeaderFlag,
+    PacketLayout,
     pack,
     parse,
     parse_strict,
 )
 from innet.wire.scapy_layers import Innet
 
-LAYOUTS = [Layout(1), Layout(3, "raw"), Layout(32), Layout(64, "raw")]
+LAYOUTS = [PacketLayout(1), PacketLayout(3, "raw"), PacketLayout(32), PacketLayout(64, "raw")]
 FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "checksum"}]
 
 
-def field_values(name: str, layout: Layout) -> st.SearchStrategy[int]:
+def field_values(name: str, layout: PacketLayout) -> st.SearchStrategy[int]:
     if name == "operation":
         return st.sampled_from([int(each) for each in ReduceOp])
     if name == "slot_version":
@@ -43,7 +43,7 @@ def field_values(name: str, layout: Layout) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def contents(draw: st.DrawFn) -> tuple[Layout, Endpoint, dict[str, int], list[int]]:
+def contents(draw: st.DrawFn) -> tuple[PacketLayout, Endpoint, dict[str, int], list[int]]:
     layout = draw(st.sampled_from(LAYOUTS))
     source = Endpoint(
         ":".join(f"{byte:02x}" for byte in draw(st.binary(min_size=6, max_size=6))),
@@ -57,7 +57,11 @@ def contents(draw: st.DrawFn) -> tuple[Layout, Endpoint, dict[str, int], list[in
 
 
 def with_scapy(
-    layout: Layout, source: Endpoint, destination: Endpoint, fields: dict[str, int], values: list
+    layout: PacketLayout,
+    source: Endpoint,
+    destination: Endpoint,
+    fields: dict[str, int],
+    values: list,
 ) -> Ether:
     ethernet = Ether(src=source.mac, dst=destination.mac)
     header = Innet(**fields, values=values)
@@ -73,7 +77,7 @@ def with_scapy(
 
 @given(contents())
 def test_both_write_the_same_bytes(
-    content: tuple[Layout, Endpoint, dict[str, int], list[int]],
+    content: tuple[PacketLayout, Endpoint, dict[str, int], list[int]],
 ) -> None:
     layout, source, fields, values = content
     switch = Endpoint.of_switch()
@@ -83,7 +87,7 @@ def test_both_write_the_same_bytes(
 
 @given(contents())
 def test_both_read_the_same_fields(
-    content: tuple[Layout, Endpoint, dict[str, int], list[int]],
+    content: tuple[PacketLayout, Endpoint, dict[str, int], list[int]],
 ) -> None:
     layout, source, fields, values = content
     switch = Endpoint.of_switch()
@@ -115,7 +119,7 @@ def test_packets_of_many_values_are_read(values: int, framing: Framing) -> None:
     fields = {"operation": 1, "job": 1, "epoch": 0, "slot": 0, "slot_version": 0, "worker": 0}
     given_values = np.arange(values, dtype=np.int32)
     ends = Endpoint.of_worker(0), Endpoint.of_switch()
-    frame = pack(Layout(values, framing), *ends, given_values[None], sequence=1, **fields)
+    frame = pack(PacketLayout(values, framing), *ends, given_values[None], sequence=1, **fields)
     assert Ether(frame.tobytes())[Innet].values == given_values.tolist()
 
 
@@ -128,13 +132,13 @@ def test_layers_have_the_fields_of_the_layout_in_order_and_size() -> None:
 
 def test_default_packet_is_valid() -> None:
     frame = bytes(Ether() / IP() / UDP(sport=5, chksum=0) / Innet(values=[5]))
-    assert parse(Layout(1), PacketBatch.from_packets([(0, frame)])).valid.all()
+    assert parse(PacketLayout(1), PacketBatch.from_packets([(0, frame)])).valid.all()
 
 
 def test_shows_what_a_person_wants_to_see() -> None:
     values = np.array([[-1, 7]], np.int32)
     frame = pack(
-        Layout(2),
+        PacketLayout(2),
         Endpoint.of_worker(0),
         Endpoint.of_switch(),
         values,
@@ -145,7 +149,7 @@ def test_shows_what_a_person_wants_to_see() -> None:
         slot=8,
         slot_version=1,
         worker=2,
-        flags=Flag.RESULT | Flag.RESEND,
+        flags=HeaderFlag.RESULT | HeaderFlag.RESEND,
         bitmap=0b111,
     ).tobytes()
     packet = Ether(frame)
@@ -159,7 +163,7 @@ def test_truncated_packets_do_not_raise() -> None:
     values = np.arange(3, dtype=np.int32)[None]
     fields = dict.fromkeys(FIELDS, 1)
     frame = pack(
-        Layout(3, "raw"), Endpoint.of_worker(0), Endpoint.of_switch(), values, **fields
+        PacketLayout(3, "raw"), Endpoint.of_worker(0), Endpoint.of_switch(), values, **fields
     ).tobytes()
     whole = len(frame)
     assert Ether(frame[: whole - 4])[Innet].values == [0, 1]
@@ -184,7 +188,7 @@ def test_found_by_scapy_in_any_order_of_imports(first: str) -> None:
     """Scapy's own VXLAN layer claims UDP port 48879 too."""
     second = {"scapy.all": "innet.wire.scapy_layers", "innet.wire.scapy_layers": "scapy.all"}[first]
     frame = pack(
-        Layout(4),
+        PacketLayout(4),
         Endpoint.of_worker(0),
         Endpoint.of_switch(),
         np.ones((1, 4), np.int32),

@@ -14,9 +14,9 @@ from innet.wire import (
     HEADER,
     MAX_VALUES,
     Endpoint,
-    Flag,
-    Layout,
-    Refusal,
+    FrameRefusal,
+    HeaderFlag,
+    PacketLayout,
     internet_checksum,
     layout,
     pack,
@@ -47,7 +47,7 @@ FIELDS = {
     "sequence": 0xFFFFFFFE,
     "slot": 0x203,
     "slot_version": 1,
-    "flags": Flag.RESULT | Flag.RESEND | Flag.OVERFLOW,
+    "flags": HeaderFlag.RESULT | HeaderFlag.RESEND | HeaderFlag.OVERFLOW,
     "bitmap": 0x80000001,
     "worker": 2,
     "count": 0x120,
@@ -83,14 +83,14 @@ def literal_frame(framing: str) -> np.ndarray:
 
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 def test_packs_to_literal_bytes(framing: str) -> None:
-    frames = pack(Layout(3, framing), WORKER, SWITCH, VALUES, **FIELDS)
+    frames = pack(PacketLayout(3, framing), WORKER, SWITCH, VALUES, **FIELDS)
     assert frames.dtype == np.uint8
     assert frames.tobytes() == LITERAL[framing]
 
 
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 def test_parses_literal_bytes(framing: str) -> None:
-    batch = parse(Layout(3, framing), literal_frame(framing))
+    batch = parse(PacketLayout(3, framing), literal_frame(framing))
     assert batch.valid.tolist() == [True]
     assert {name: int(batch.header[name][0]) for name in FIELDS} == {
         name: int(value) for name, value in FIELDS.items()
@@ -103,15 +103,19 @@ def test_parses_literal_bytes(framing: str) -> None:
 
 def test_sizes() -> None:
     assert HEADER.itemsize == 32
-    assert Layout(64).frame_size == 14 + 20 + 8 + 32 + 256
-    assert Layout(64, "raw").frame_size == 14 + 32 + 256
-    assert Layout(64).values_offset == 74
-    assert Layout(64, "raw").header_offset == 14
-    assert Layout(MAX_VALUES).frame_size - 14 <= 0xFFFF < Layout(MAX_VALUES).frame_size - 14 + 4
+    assert PacketLayout(64).frame_size == 14 + 20 + 8 + 32 + 256
+    assert PacketLayout(64, "raw").frame_size == 14 + 32 + 256
+    assert PacketLayout(64).values_offset == 74
+    assert PacketLayout(64, "raw").header_offset == 14
+    assert (
+        PacketLayout(MAX_VALUES).frame_size - 14
+        <= 0xFFFF
+        < PacketLayout(MAX_VALUES).frame_size - 14 + 4
+    )
 
 
 def test_arrays_and_scalars_fill_every_row() -> None:
-    layout = Layout(4)
+    layout = PacketLayout(4)
     values = np.arange(20, dtype=np.int32).reshape(5, 4)
     frames = pack(
         layout, WORKER, SWITCH, values, **{**REASONABLE, "slot": np.arange(5), "worker": 9}
@@ -124,7 +128,7 @@ def test_arrays_and_scalars_fill_every_row() -> None:
 
 
 def test_empty_batch() -> None:
-    layout = Layout(32)
+    layout = PacketLayout(32)
     frames = pack(layout, WORKER, SWITCH, np.empty((0, 32), np.int32), **REASONABLE)
     assert frames.shape == (0, layout.frame_size)
     assert len(parse(layout, frames)) == 0
@@ -133,35 +137,35 @@ def test_empty_batch() -> None:
 
 # One damaged place each: (framing, offset of the byte, new byte, reason, what the message names).
 DAMAGE = [
-    ("udp", 12, 0x86, Refusal.ETHERTYPE, "ethernet.ethertype is 34304"),
-    ("udp", 14, 0x46, Refusal.IP_VERSION, "ipv4.version_ihl is 70"),
-    ("udp", 17, 0x49, Refusal.IP_LENGTH, "ipv4.total_length is 73 (0x49); expected 72"),
-    ("udp", 20, 0x20, Refusal.IP_FRAGMENT, "ipv4.fragment is 8192"),
-    ("udp", 21, 0x01, Refusal.IP_FRAGMENT, "ipv4.fragment is 16385"),
-    ("udp", 23, 6, Refusal.IP_PROTOCOL, "ipv4.protocol is 6 (0x6); expected 17"),
-    ("udp", 29, 4, Refusal.IP_CHECKSUM, "checksum 9892"),
-    ("udp", 36, 0, Refusal.UDP_PORT, "source 4000, destination 239"),
-    ("udp", 39, 0x33, Refusal.UDP_LENGTH, "udp.length is 51 (0x33); expected 52"),
-    ("udp", 42, 0, Refusal.MAGIC, "innet.magic is 78 (0x4e); expected 0x494e"),
-    ("raw", 13, 0xB6, Refusal.ETHERTYPE, "expected 0x88b5"),
-    ("raw", 14, 0, Refusal.MAGIC, "innet.magic"),
-    ("raw", 16, 1, Refusal.VERSION, "innet.version is 1 (0x1); expected 3"),
-    ("udp", 44, 2, Refusal.VERSION, "innet.version is 2 (0x2); expected 3"),
-    ("raw", 17, 0, Refusal.OPERATION, "innet.operation is 0 (0x0); expected 1 .. 3"),
-    ("raw", 17, 4, Refusal.OPERATION, "innet.operation is 4"),
-    ("raw", 28, 2, Refusal.SLOT_VERSION, "innet.slot_version is 2 (0x2); expected 0 .. 1"),
-    ("raw", 39, 0, Refusal.ELEMENTS, "innet.elements is 0 (0x0); expected 1 .. 3"),
-    ("raw", 39, 4, Refusal.ELEMENTS, "innet.elements is 4"),
-    ("raw", 40, 0, Refusal.CHECKSUM, "innet.checksum is"),
-    ("raw", 57, 0, Refusal.CHECKSUM, "expected what RFC 1071 makes of header and values"),
+    ("udp", 12, 0x86, FrameRefusal.ETHERTYPE, "ethernet.ethertype is 34304"),
+    ("udp", 14, 0x46, FrameRefusal.IP_VERSION, "ipv4.version_ihl is 70"),
+    ("udp", 17, 0x49, FrameRefusal.IP_LENGTH, "ipv4.total_length is 73 (0x49); expected 72"),
+    ("udp", 20, 0x20, FrameRefusal.IP_FRAGMENT, "ipv4.fragment is 8192"),
+    ("udp", 21, 0x01, FrameRefusal.IP_FRAGMENT, "ipv4.fragment is 16385"),
+    ("udp", 23, 6, FrameRefusal.IP_PROTOCOL, "ipv4.protocol is 6 (0x6); expected 17"),
+    ("udp", 29, 4, FrameRefusal.IP_CHECKSUM, "checksum 9892"),
+    ("udp", 36, 0, FrameRefusal.UDP_PORT, "source 4000, destination 239"),
+    ("udp", 39, 0x33, FrameRefusal.UDP_LENGTH, "udp.length is 51 (0x33); expected 52"),
+    ("udp", 42, 0, FrameRefusal.MAGIC, "innet.magic is 78 (0x4e); expected 0x494e"),
+    ("raw", 13, 0xB6, FrameRefusal.ETHERTYPE, "expected 0x88b5"),
+    ("raw", 14, 0, FrameRefusal.MAGIC, "innet.magic"),
+    ("raw", 16, 1, FrameRefusal.VERSION, "innet.version is 1 (0x1); expected 3"),
+    ("udp", 44, 2, FrameRefusal.VERSION, "innet.version is 2 (0x2); expected 3"),
+    ("raw", 17, 0, FrameRefusal.OPERATION, "innet.operation is 0 (0x0); expected 1 .. 3"),
+    ("raw", 17, 4, FrameRefusal.OPERATION, "innet.operation is 4"),
+    ("raw", 28, 2, FrameRefusal.SLOT_VERSION, "innet.slot_version is 2 (0x2); expected 0 .. 1"),
+    ("raw", 39, 0, FrameRefusal.ELEMENTS, "innet.elements is 0 (0x0); expected 1 .. 3"),
+    ("raw", 39, 4, FrameRefusal.ELEMENTS, "innet.elements is 4"),
+    ("raw", 40, 0, FrameRefusal.CHECKSUM, "innet.checksum is"),
+    ("raw", 57, 0, FrameRefusal.CHECKSUM, "expected what RFC 1071 makes of header and values"),
 ]
 
 
 @pytest.mark.parametrize(("framing", "offset", "byte", "reason", "message"), DAMAGE)
 def test_damage_is_named(
-    framing: str, offset: int, byte: int, reason: Refusal, message: str
+    framing: str, offset: int, byte: int, reason: FrameRefusal, message: str
 ) -> None:
-    layout = Layout(3, framing)
+    layout = PacketLayout(3, framing)
     frames = np.repeat(literal_frame(framing), 3, axis=0)
     frames[1, offset] = byte
     batch = parse(layout, frames)
@@ -176,57 +180,61 @@ def test_damage_is_named(
 def test_either_udp_port_may_be_the_switchs() -> None:
     values = np.zeros((1, 3), np.int32)
     for source, destination in ((WORKER, SWITCH), (SWITCH, WORKER)):
-        frames = pack(Layout(3), source, destination, values, **REASONABLE)
-        assert parse(Layout(3), frames).valid.all()
-    frames = pack(Layout(3), WORKER, WORKER, values, **REASONABLE)
-    assert parse(Layout(3), frames).refusals() == {Refusal.UDP_PORT: 1}
+        frames = pack(PacketLayout(3), source, destination, values, **REASONABLE)
+        assert parse(PacketLayout(3), frames).valid.all()
+    frames = pack(PacketLayout(3), WORKER, WORKER, values, **REASONABLE)
+    assert parse(PacketLayout(3), frames).refusals() == {FrameRefusal.UDP_PORT: 1}
 
 
 def test_outermost_reason_wins() -> None:
     frames = literal_frame("udp")
     frames[0, [12, 42, 46]] = 0
-    assert parse(Layout(3), frames).reason.tolist() == [Refusal.ETHERTYPE]
+    assert parse(PacketLayout(3), frames).reason.tolist() == [FrameRefusal.ETHERTYPE]
 
 
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 def test_every_truncation_and_extension_is_refused(framing: str) -> None:
     literal = LITERAL[framing]
-    layout = Layout(3, framing)
+    layout = PacketLayout(3, framing)
     packets = [(0, literal[:length]) for length in range(len(literal))]
     packets += [(0, literal), (0, literal + b"\0"), (0, literal * 2)]
     batch = parse(layout, PacketBatch.from_packets(packets))
-    expected = [Refusal.LENGTH] * len(literal) + [Refusal.NONE] + [Refusal.LENGTH] * 2
+    expected = (
+        [FrameRefusal.LENGTH] * len(literal) + [FrameRefusal.NONE] + [FrameRefusal.LENGTH] * 2
+    )
     assert batch.reason.tolist() == expected
     assert batch.header["job"][len(literal)] == 0x1234
     only_short = parse(layout, PacketBatch.from_packets(packets[: len(literal)]))
-    assert set(only_short.reason.tolist()) == {Refusal.LENGTH}
+    assert set(only_short.reason.tolist()) == {FrameRefusal.LENGTH}
     with pytest.raises(PacketError, match=rf"length is {len(literal) - 1} bytes; expected"):
         parse_strict(layout, literal[:-1])
 
 
 def test_another_number_of_values_or_framing_is_refused() -> None:
-    assert parse(Layout(4), literal_frame("udp")).refusals() == {Refusal.LENGTH: 1}
+    assert parse(PacketLayout(4), literal_frame("udp")).refusals() == {FrameRefusal.LENGTH: 1}
     # A raw frame as long as a UDP one is told apart by its EtherType.
-    assert parse(Layout(10, "raw"), literal_frame("udp")).refusals() == {Refusal.ETHERTYPE: 1}
+    assert parse(PacketLayout(10, "raw"), literal_frame("udp")).refusals() == {
+        FrameRefusal.ETHERTYPE: 1
+    }
 
 
 @given(st.integers(0, 32 + 12 + 42), st.binary(min_size=0, max_size=100), st.booleans())
 def test_garbage_never_raises(start: int, garbage: bytes, udp: bool) -> None:
     framing = "udp" if udp else "raw"
     damaged = (LITERAL[framing][:start] + garbage)[:200]
-    batch = parse(Layout(3, framing), PacketBatch.from_packets([(0, damaged)]))
-    assert batch.reason[0] in list(Refusal)
+    batch = parse(PacketLayout(3, framing), PacketBatch.from_packets([(0, damaged)]))
+    assert batch.reason[0] in list(FrameRefusal)
     if batch.valid[0]:
-        assert parse_strict(Layout(3, framing), damaged).valid.all()
+        assert parse_strict(PacketLayout(3, framing), damaged).valid.all()
     else:
         with pytest.raises(PacketError):
-            parse_strict(Layout(3, framing), damaged)
+            parse_strict(PacketLayout(3, framing), damaged)
 
 
 @given(st.data(), st.sampled_from(["udp", "raw"]))
 def test_every_burst_of_up_to_15_bits_is_caught(data: st.DataObject, framing: str) -> None:
     """Between the innet header's first bit and the last value's last, whatever they hold."""
-    layout = Layout(3, framing)
+    layout = PacketLayout(3, framing)
     words = data.draw(st.tuples(*[st.integers(-(2**31), 2**31 - 1)] * 3))
     frame = pack(layout, WORKER, SWITCH, np.array([words], np.int32), **REASONABLE)
     whole = int.from_bytes(frame.tobytes(), "big")
@@ -237,10 +245,10 @@ def test_every_burst_of_up_to_15_bits_is_caught(data: st.DataObject, framing: st
 
 
 def test_sealed_frames_are_right_again() -> None:
-    layout = Layout(3)
+    layout = PacketLayout(3)
     frames = np.repeat(literal_frame("udp"), 2, axis=0)
     layout.view(frames)["innet"]["job"] = [1, 2]
-    assert parse(layout, frames).refusals() == {Refusal.CHECKSUM: 2}
+    assert parse(layout, frames).refusals() == {FrameRefusal.CHECKSUM: 2}
     seal(layout, frames)
     assert parse(layout, frames).header["job"].tolist() == [1, 2]
     assert parse(layout, frames).valid.all()
@@ -269,7 +277,13 @@ def test_sealed_frames_are_right_again() -> None:
 def test_impossible_fields_are_refused(field: str, wrong: int, as_array: bool) -> None:
     value = np.array([1, wrong]) if as_array else wrong
     with pytest.raises(InputError, match=rf"header field {field} cannot be {wrong};"):
-        pack(Layout(3), WORKER, SWITCH, np.zeros((2, 3), np.int32), **{**REASONABLE, field: value})
+        pack(
+            PacketLayout(3),
+            WORKER,
+            SWITCH,
+            np.zeros((2, 3), np.int32),
+            **{**REASONABLE, field: value},
+        )
 
 
 @pytest.mark.parametrize(
@@ -277,18 +291,18 @@ def test_impossible_fields_are_refused(field: str, wrong: int, as_array: bool) -
 )
 def test_impossible_values_are_refused(values: np.ndarray) -> None:
     with pytest.raises(InputError, match=r"expected int32 of shape \(n, 3\)"):
-        pack(Layout(3), WORKER, SWITCH, values, **REASONABLE)
+        pack(PacketLayout(3), WORKER, SWITCH, values, **REASONABLE)
 
 
 @pytest.mark.parametrize("values", [0, -1, MAX_VALUES + 1])
 def test_impossible_layouts_are_refused(values: int) -> None:
     with pytest.raises(InputError, match=f"{values} values per packet"):
-        Layout(values)
+        PacketLayout(values)
 
 
 def test_unknown_framing_is_refused() -> None:
     with pytest.raises(InputError, match="unknown framing 'tcp'; choose 'udp' or 'raw'"):
-        Layout(3, "tcp")  # type: ignore[arg-type]
+        PacketLayout(3, "tcp")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +358,7 @@ def test_internet_checksum_is_the_naive_sum(rows: list[bytes]) -> None:
 
 
 def test_views_do_not_copy() -> None:
-    layout = Layout(3)
+    layout = PacketLayout(3)
     frames = np.zeros((2, layout.frame_size + 5), np.uint8)
     layout.view(frames)["innet"]["sequence"][1] = 0x01020304
     start = layout.header_offset + 8
@@ -353,18 +367,18 @@ def test_views_do_not_copy() -> None:
 
 
 def test_a_thin_packet_stands_for_a_longer_one():
-    thin = Layout(1, "udp", stands_for=2229)
+    thin = PacketLayout(1, "udp", stands_for=2229)
     assert thin.is_thin
-    assert not Layout(64).is_thin
+    assert not PacketLayout(64).is_thin
     assert (thin.values, thin.elements) == (1, 2229)
-    assert thin.frame_size == Layout(1).frame_size
-    assert thin.wire_size == Layout(2229).frame_size
-    assert Layout(64).wire_size == Layout(64).frame_size
-    assert Layout(64).elements == 64
+    assert thin.frame_size == PacketLayout(1).frame_size
+    assert thin.wire_size == PacketLayout(2229).frame_size
+    assert PacketLayout(64).wire_size == PacketLayout(64).frame_size
+    assert PacketLayout(64).elements == 64
 
 
 def test_a_thin_packet_names_the_elements_of_the_one_it_stands_for():
-    thin = Layout(1, "raw", stands_for=256)
+    thin = PacketLayout(1, "raw", stands_for=256)
 
     def packed(*elements):
         fields = {**FIELDS, "elements": np.array(elements, np.uint16)}
@@ -373,23 +387,23 @@ def test_a_thin_packet_names_the_elements_of_the_one_it_stands_for():
 
     frames = packed(256, 200, 1)
     assert parse_strict(thin, frames).header["elements"].tolist() == [256, 200, 1]
-    assert not parse(Layout(1, "raw"), frames).valid[:2].any()
+    assert not parse(PacketLayout(1, "raw"), frames).valid[:2].any()
     with pytest.raises(InputError, match="elements cannot be 257"):
         packed(257)
 
 
 @pytest.mark.parametrize("number", [0, MAX_VALUES + 1, 65535])
 def test_a_thin_packet_stands_for_one_that_ipv4_has(number):
-    size = f"{Layout(1).frame_size + 4 * (number - 1):,}"
+    size = f"{PacketLayout(1).frame_size + 4 * (number - 1):,}"
     with pytest.raises(InputError, match=rf"stands for one with 1 to 16368, .* be {size} bytes"):
-        Layout(1, "udp", stands_for=number)
+        PacketLayout(1, "udp", stands_for=number)
 
 
 def test_packets_longer_than_jumbo_frames_are_said(caplog):
     layout._tell_long.cache_clear()
-    Layout(1, "udp", stands_for=2229)  # 8,976 bytes after the Ethernet header
+    PacketLayout(1, "udp", stands_for=2229)  # 8,976 bytes after the Ethernet header
     assert not caplog.messages
     for _ in range(2):
-        Layout(1, "udp", stands_for=2236)
+        PacketLayout(1, "udp", stands_for=2236)
     (said,) = caplog.messages
     assert said.startswith("packets of 2236 elements have 9,004 bytes; jumbo frames")

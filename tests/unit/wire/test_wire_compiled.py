@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from support import naive_wire
 
 from innet.core.packets import PacketBatch
-from innet.wire import HEADER, Endpoint, Layout, Refusal, pack, parse, seal
+from innet.wire import HEADER, Endpoint, FrameRefusal, PacketLayout, pack, parse, seal
 from innet.wire.layout import limits
 
 HERE, THERE = Endpoint.of_worker(0), Endpoint.of_switch()
-layouts = st.builds(Layout, st.integers(1, 40), st.sampled_from(["udp", "raw"]))
+layouts = st.builds(PacketLayout, st.integers(1, 40), st.sampled_from(["udp", "raw"]))
 
 
 def fields_by_chance(layout, count, rng):
@@ -73,7 +73,7 @@ def test_refused_as_naively(layout, seed, sealed):
 def test_every_refusal_occurs():
     """So the test before compares what there is to compare."""
     rng = np.random.default_rng(0)
-    layout = Layout(3)
+    layout = PacketLayout(3)
     frames, _, _ = frames_by_chance(layout, 1, rng)
     seen = set()
     for bit in range(8 * layout.frame_size):
@@ -87,15 +87,19 @@ def test_every_refusal_occurs():
                 fixed[0, 24:26] = right.astype(">u2").view(np.uint8)
             (reason,) = parse(layout, fixed).reason
             assert reason == naive_wire.refusals(layout, fixed, np.array([layout.frame_size]))[0]
-            seen.add(Refusal(reason))
-    seen.add(Refusal(parse(layout, frames[:, :-1]).reason[0]))
+            seen.add(FrameRefusal(reason))
+    seen.add(FrameRefusal(parse(layout, frames[:, :-1]).reason[0]))
     # One wrong bit makes no elements beyond the layout's, nor leaves both UDP ports wrong.
-    assert seen >= set(Refusal) - {Refusal.UDP_PORT, Refusal.OPERATION, Refusal.ELEMENTS}
+    assert seen >= set(FrameRefusal) - {
+        FrameRefusal.UDP_PORT,
+        FrameRefusal.OPERATION,
+        FrameRefusal.ELEMENTS,
+    }
 
 
 def test_any_memory_will_do():
     """Rows that are not contiguous, and memory that may not be written."""
-    layout = Layout(4)
+    layout = PacketLayout(4)
     frames, _, values = frames_by_chance(layout, 5, np.random.default_rng(2))
     wide = np.zeros((10, layout.frame_size + 3), np.uint8)
     wide[::2, : layout.frame_size] = frames

@@ -13,7 +13,17 @@ import pytest
 
 from innet.core.pcap import write_pcap
 from innet.core.reduce_op import ReduceOp
-from innet.wire import ETHERTYPE, HEADER, MAGIC, UDP_PORT, VERSION, Endpoint, Flag, Layout, pack
+from innet.wire import (
+    ETHERTYPE,
+    HEADER,
+    MAGIC,
+    UDP_PORT,
+    VERSION,
+    Endpoint,
+    HeaderFlag,
+    PacketLayout,
+    pack,
+)
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "innet.lua"
 
@@ -28,8 +38,12 @@ def test_the_script_has_the_fields_of_the_header() -> None:
         field, start = HEADER.fields[name][:2]
         assert (int(offset), int(size), int(bits)) == (start, field.itemsize, 8 * field.itemsize)
     masks = re.findall(r"\"innet\.flags\.(\w+)\",.*?(0x\w\w)\)", text)
-    expected = {str(each.name).lower(): each.value for each in Flag if each < Flag.URGENCY_1}
-    assert {name: int(mask, 16) for name, mask in masks} == expected | {"urgency": Flag.URGENCY}
+    expected = {
+        str(each.name).lower(): each.value for each in HeaderFlag if each < HeaderFlag.URGENCY_1
+    }
+    assert {name: int(mask, 16) for name, mask in masks} == expected | {
+        "urgency": HeaderFlag.URGENCY
+    }
     for each in ReduceOp:
         assert f'[{each.value}] = "{each.name}"' in text
     assert f"local VERSION = {VERSION}\n" in text
@@ -48,7 +62,7 @@ def dissected(path: Path) -> list[dict]:
 @needs_tshark
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 def test_wireshark_shows_every_field(framing: str, tmp_path: Path) -> None:
-    layout = Layout(3, framing)
+    layout = PacketLayout(3, framing)
     fields = {
         "operation": ReduceOp.MAX,
         "job": 0x1234,
@@ -56,7 +70,7 @@ def test_wireshark_shows_every_field(framing: str, tmp_path: Path) -> None:
         "sequence": 0xFFFF_FFFE,
         "slot": 0x203,
         "slot_version": 1,
-        "flags": Flag.RESULT | Flag.PARTIAL | Flag.URGENCY_2,
+        "flags": HeaderFlag.RESULT | HeaderFlag.PARTIAL | HeaderFlag.URGENCY_2,
         "bitmap": 0x8000_0001,
         "worker": 300,
         "count": 1000,
@@ -83,7 +97,7 @@ def test_wireshark_shows_every_field(framing: str, tmp_path: Path) -> None:
 
 @needs_tshark
 def test_wireshark_names_damage_and_other_versions(tmp_path: Path) -> None:
-    layout = Layout(3, "raw")
+    layout = PacketLayout(3, "raw")
     fields = {"operation": 1, "job": 1, "epoch": 0, "slot": 0, "slot_version": 0, "worker": 0}
     frame = pack(
         layout,

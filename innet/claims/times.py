@@ -121,10 +121,10 @@ class Timing(Measure):
             dense. The first pattern that matches counts.
         methods: by label.
         subject, against: labels. A ratio is the time of ``against`` divided by ``subject``'s.
-        least: the paper's "up to": reproduced if the largest ratio is at least this.
-        ends: the paper's smallest and largest ratio: reproduced if ours are near them.
-        most_network: the network's share of the subject's time that the paper has: reproduced if
-            ours is no larger at any point.
+        min_ratio: the paper's "up to": reproduced if the largest ratio is at least this.
+        ratio_range: the paper's smallest and largest ratio: reproduced if ours are near them.
+        max_network_share: the network's share of the subject's time that the paper has:
+            reproduced if ours is no larger at any point.
         transport: of messages.
         values_per_packet, window: of the switch program's packets.
     """
@@ -140,9 +140,9 @@ class Timing(Measure):
     methods: Annotated[dict[str, Method], Field(min_length=2)]
     subject: str
     against: str
-    least: float | None = None
-    ends: Annotated[tuple[float, float], Field(strict=False)] | None = None
-    most_network: Share | None = None
+    min_ratio: float | None = None
+    ratio_range: Annotated[tuple[float, float], Field(strict=False)] | None = None
+    max_network_share: Share | None = None
     transport: str = "roce"
     values_per_packet: Annotated[int, Field(ge=1, le=65535)] = 256
     window: Annotated[int, Field(ge=1)] = 512
@@ -613,7 +613,7 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
                 f"{min(each):.1%} to {max(each):.1%} of {label}" for label, each in networks.items()
             )
             + "; "
-            if claim.most_network is not None
+            if claim.max_network_share is not None
             else ""
         )
         + ", ".join(f"{name} {_span(each)}" for name, each in sensitivity.items())
@@ -650,18 +650,18 @@ def _judge(
 ) -> tuple[str, bool, bool]:
     """The criterion, whether it is met, and whether the effect has the paper's direction."""
     low, high = min(ratios), max(ratios)
-    if claim.most_network is not None:
+    if claim.max_network_share is not None:
         most, other = max(networks[claim.subject]), max(networks[claim.against])
-        criterion = f"the network takes at most {claim.most_network:.0%} everywhere"
-        return criterion, most <= claim.most_network, most < other
-    if claim.ends is not None:
-        least, largest = claim.ends
+        criterion = f"the network takes at most {claim.max_network_share:.0%} everywhere"
+        return criterion, most <= claim.max_network_share, most < other
+    if claim.ratio_range is not None:
+        least, largest = claim.ratio_range
         criterion = f"from {least:g} to {largest:g}{TIMES}, both within {NEAR:.0%}"
         near = abs(low / least - 1) <= NEAR and abs(high / largest - 1) <= NEAR
         return criterion, near, median(ratios) >= _FASTER
-    if claim.least is not None:
-        criterion = f"at least {claim.least:g}{TIMES} at one point"
-        return criterion, high >= claim.least, high >= _FASTER
+    if claim.min_ratio is not None:
+        criterion = f"at least {claim.min_ratio:g}{TIMES} at one point"
+        return criterion, high >= claim.min_ratio, high >= _FASTER
     return "", False, False
 
 
@@ -674,14 +674,14 @@ def _span(ratios: Sequence[float]) -> str:
 
 def _reached(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> str:
     """Where ours is at least the paper's largest."""
-    if claim.least is None or max(row["ratio"] for row in rows) < claim.least:
+    if claim.min_ratio is None or max(row["ratio"] for row in rows) < claim.min_ratio:
         return ""
     places: dict[str, list[str]] = {}
     for row in rows:
-        if row["ratio"] >= claim.least:
+        if row["ratio"] >= claim.min_ratio:
             places.setdefault(row["model"], []).append(row["network"])
     named = [f"{model} at {', '.join(networks)}" for model, networks in places.items()]
-    return f"{claim.least:g}{TIMES} is reached with {'; '.join(named)}; "
+    return f"{claim.min_ratio:g}{TIMES} is reached with {'; '.join(named)}; "
 
 
 def _described(row: Mapping[str, Any], claim: Timing) -> str:

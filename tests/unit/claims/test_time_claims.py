@@ -68,7 +68,7 @@ def test_claims_name_models_layers_and_methods_that_there_are(preset, claim):
         for support in patterns.values():
             shares(support, max(claim.workers))
     # What is judged has one criterion.
-    given = [claim.least, claim.ends, claim.most_network]
+    given = [claim.min_ratio, claim.ratio_range, claim.max_network_share]
     assert sum(each is not None for each in given) == 1
 
 
@@ -127,7 +127,7 @@ def test_parts_of_an_iteration_add_up_unless_they_overlap():
 
 
 def test_findings_say_the_verdict_by_the_criterion():
-    found = timing(a_claim(of="aggregation", least=1.01))
+    found = timing(a_claim(of="aggregation", min_ratio=1.01))
     ratios = [point["ratio"] for point in found.numbers["points"]]
     assert found.holds
     assert found.verdict == "reproduced"
@@ -144,13 +144,13 @@ def test_findings_say_the_verdict_by_the_criterion():
 @pytest.mark.parametrize(
     ("changes", "verdict"),
     [
-        ({"least": 1e6, "of": "aggregation"}, "direction only"),
-        ({"least": 1.1, "compute": [10.0]}, "not reproduced"),
-        ({"ends": [1, 1], "compute": [10.0]}, "reproduced"),
-        ({"ends": [50, 60], "of": "aggregation"}, "direction only"),
-        ({"most_network": 0.5, "compute": [10.0]}, "reproduced"),
-        ({"most_network": 1e-9}, "direction only"),
-        ({"most_network": 1e-9, "subject": "ring", "against": "lhc"}, "not reproduced"),
+        ({"min_ratio": 1e6, "of": "aggregation"}, "direction only"),
+        ({"min_ratio": 1.1, "compute": [10.0]}, "not reproduced"),
+        ({"ratio_range": [1, 1], "compute": [10.0]}, "reproduced"),
+        ({"ratio_range": [50, 60], "of": "aggregation"}, "direction only"),
+        ({"max_network_share": 0.5, "compute": [10.0]}, "reproduced"),
+        ({"max_network_share": 1e-9}, "direction only"),
+        ({"max_network_share": 1e-9, "subject": "ring", "against": "lhc"}, "not reproduced"),
     ],
 )
 def test_verdicts(changes, verdict):
@@ -160,7 +160,7 @@ def test_verdicts(changes, verdict):
 
 
 def test_a_quick_run_judges_nothing_and_has_one_point():
-    found = timing(a_claim(least=1.0), quick=True)
+    found = timing(a_claim(min_ratio=1.0), quick=True)
     assert found.holds is None
     assert len(found.numbers["points"]) == 1
 

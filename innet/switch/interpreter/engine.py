@@ -26,7 +26,7 @@ from innet.switch.interpreter.expressions import (
     ExpressionCompiler,
     Store,
 )
-from innet.switch.interpreter.packet import Packet, PacketLayout, PacketOrigin
+from innet.switch.interpreter.packet import FieldLayout, Packet, PacketOrigin
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
@@ -115,7 +115,7 @@ class InterpretEngine:
         self.state = state
         self.trace = trace
         self.log = trace if isinstance(trace, PacketLog) else None
-        self.layout = layout = PacketLayout(program)
+        self.layout = layout = FieldLayout(program)
         self.expressions = ExpressionCompiler(layout, state.registers, trace)
         calculations = CalculationCompiler(layout, state)
         actions = ActionCompiler(layout, state, self.expressions, calculations)
@@ -631,7 +631,7 @@ class _StandardFields:
     """Writers and readers of the standard metadata. Fields that the program lacks are ignored."""
 
     def __init__(
-        self, standard: ir.StandardMetadata, make: ExpressionCompiler, layout: PacketLayout
+        self, standard: ir.StandardMetadata, make: ExpressionCompiler, layout: FieldLayout
     ) -> None:
         def writer(reference: ir.FieldRef | None) -> Store:
             return _ignore if reference is None else make.store(reference)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from innet.switch import ir
 from innet.switch.engine import SwitchState, cell_value, set_cell
-from innet.switch.interpreter.packet import HeaderCodec, Packet, PacketLayout, fit_to_field
+from innet.switch.interpreter.packet import FieldLayout, HeaderCodec, Packet, fit_to_field
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.tracing import Trace
 
@@ -100,7 +100,7 @@ class ExpressionCompiler:
     """
 
     def __init__(
-        self, layout: PacketLayout, registers: tuple[NDArray[Any], ...], trace: Trace | None = None
+        self, layout: FieldLayout, registers: tuple[NDArray[Any], ...], trace: Trace | None = None
     ) -> None:
         self.layout = layout
         self.program = layout.program
@@ -459,7 +459,7 @@ Bits = tuple[int, int]
 class CalculationCompiler:
     """Makes a function of a packet for every calculation of a program."""
 
-    def __init__(self, layout: PacketLayout, state: SwitchState) -> None:
+    def __init__(self, layout: FieldLayout, state: SwitchState) -> None:
         self.layout = layout
         self.program = layout.program
         self.state = state
@@ -526,7 +526,7 @@ class ChecksumUnit:
 
     def __init__(
         self,
-        layout: PacketLayout,
+        layout: FieldLayout,
         expressions: ExpressionCompiler,
         calculations: CalculationCompiler,
     ) -> None:
@@ -555,7 +555,7 @@ class ChecksumUnit:
 
 
 def _verifier(
-    layout: PacketLayout,
+    layout: FieldLayout,
     checksum: ir.Checksum,
     condition: Callable[[Packet], bool],
     calculate: Callable[[Packet], int],

@@ -29,7 +29,7 @@ class PacketOrigin:
 class Packet:
     """One packet in the pipeline.
 
-    ``fields`` holds the fields of all header instances in order; ``PacketLayout.start`` has the
+    ``fields`` holds the fields of all header instances in order; ``FieldLayout.start`` has the
     first index of each. Values are as in expressions: a signed field may be negative.
     """
 
@@ -62,7 +62,7 @@ class Packet:
     )
 
     def __init__(
-        self, layout: PacketLayout, data: bytes, ingress_port: int, origin: PacketOrigin
+        self, layout: FieldLayout, data: bytes, ingress_port: int, origin: PacketOrigin
     ) -> None:
         self.fields = [0] * layout.size
         self.valid = list(layout.always_valid)
@@ -107,7 +107,7 @@ class Packet:
         """The number of bytes after truncate()."""
         return len(self.data) if self.truncated is None else min(len(self.data), self.truncated)
 
-    def copy(self, layout: PacketLayout) -> Packet:
+    def copy(self, layout: FieldLayout) -> Packet:
         """A packet with the same headers and metadata, no requests, and not truncated."""
         other = Packet(layout, self.data, self.ingress_port, self.origin)
         other.type_of_service = self.type_of_service
@@ -136,7 +136,7 @@ class Slot:
     spec: ir.Field
 
 
-class PacketLayout:
+class FieldLayout:
     """The positions of a program's headers in ``Packet.fields``.
 
     Attributes:
@@ -230,7 +230,7 @@ def fit_to_field(spec: ir.Field) -> Callable[[int], int]:
 class HeaderCodec:
     """Converts one header instance between bytes and ``Packet.fields``."""
 
-    def __init__(self, layout: PacketLayout, header: int) -> None:
+    def __init__(self, layout: FieldLayout, header: int) -> None:
         self.header = header
         self.type = layout.program.type_of(header)
         self.field_slice = layout.fields_of(header)

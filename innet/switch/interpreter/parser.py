@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from innet.switch import ir
 from innet.switch.engine import MAX_PARSER_STATES, SwitchState
 from innet.switch.interpreter.expressions import ChecksumUnit, ExpressionCompiler, Find
-from innet.switch.interpreter.packet import HeaderCodec, Packet, PacketLayout
+from innet.switch.interpreter.packet import FieldLayout, HeaderCodec, Packet
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.pipeline import ActionCompiler, Run
 from innet.switch.ir.text import Text
@@ -34,7 +34,7 @@ class ParserUnit:
 
     def __init__(
         self,
-        layout: PacketLayout,
+        layout: FieldLayout,
         state: SwitchState,
         expressions: ExpressionCompiler,
         actions: ActionCompiler,
@@ -384,7 +384,7 @@ class DeparserUnit:
     """Puts the headers of a packet before its payload."""
 
     def __init__(
-        self, layout: PacketLayout, checksums: ChecksumUnit, actions: ActionCompiler
+        self, layout: FieldLayout, checksums: ChecksumUnit, actions: ActionCompiler
     ) -> None:
         self.trace = trace = actions.trace
         self.log = actions.log

@@ -22,7 +22,7 @@ from innet.switch.interpreter.expressions import (
     CalculationCompiler,
     ExpressionCompiler,
 )
-from innet.switch.interpreter.packet import Packet, PacketLayout
+from innet.switch.interpreter.packet import FieldLayout, Packet
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.ir.text import Text
 from innet.switch.state.hashes import uniform
@@ -47,7 +47,7 @@ class ActionCompiler:
 
     def __init__(
         self,
-        layout: PacketLayout,
+        layout: FieldLayout,
         state: SwitchState,
         expressions: ExpressionCompiler,
         calculations: CalculationCompiler,
@@ -564,7 +564,7 @@ class PipelineUnit:
 
     def __init__(
         self,
-        layout: PacketLayout,
+        layout: FieldLayout,
         state: SwitchState,
         expressions: ExpressionCompiler,
         actions: ActionCompiler,

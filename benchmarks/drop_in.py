@@ -39,6 +39,7 @@ import numpy as np
 import typer
 
 from benchmarks.common import Row, show
+from innet.bmv2.build import own_notifications
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.core.errors import InnetError, MissingToolError
 from innet.core.numba_cache import njit
@@ -92,9 +93,12 @@ def _words(name: str, ports: tuple[str, str], port: int) -> list[str]:
     if name == "bare forwarder":
         return [sys.executable, "-m", "benchmarks.drop_in", "--forward", ",".join(ports)]
     options = ["-i", f"1@{ports[0]}", "-i", f"2@{ports[1]}", "--thrift-port", str(port)]
-    options += ["--notifications-addr", f"ipc:///tmp/innet-{port}.ipc"]  # else that of all switches
+    address = f"ipc:///tmp/innet-{port}.ipc"
     if name == "simple_switch":
-        return [str(find_simple_switch(None)[0]), *options, "-L", "off", str(PROGRAM)]
+        switch, _ = find_simple_switch(None)
+        options += own_notifications(switch, address)
+        return [str(switch), *options, "-L", "off", str(PROGRAM)]
+    options += ["--notifications-addr", address]
     module = [sys.executable, "-m", "innet.simple_switch.start"]
     return [*module, *options, "--engine", "jit", str(PROGRAM)]
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
+from innet.bmv2.build import own_notifications
 from innet.bmv2.cli import CliProcess, CommandClient, CommandRunner
 from innet.bmv2.control_plane import ThriftControlPlane
 from innet.core.errors import ControlError, ProgramError, StalledError
@@ -100,8 +101,8 @@ class Session:
         (self._path / "program.json").write_text(self._program, encoding="utf-8")
         thrift = _free_port()
         command = [str(self._switch), "--use-files", "0", "--thrift-port", str(thrift)]
-        # By default the address is the same for all switches, so that a second one would not start.
-        command += ["--notifications-addr", f"ipc://{self._path}/notifications.ipc"]
+        # Relative to the folder that it runs in: a socket's path has at most 107 bytes.
+        command += own_notifications(self._switch, "ipc://notifications.ipc")
         heard = {port for port, _ in self._packets}
         for port in self._ports:
             command += ["-i", f"{port}@p{port}"]

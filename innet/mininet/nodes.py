@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from innet.bmv2.build import own_notifications
 from innet.bmv2.cli import CommandClient
 from innet.bmv2.session import refused
 from innet.bmv2.simple_switch import find_simple_switch
@@ -267,8 +268,8 @@ class P4Switch(Switch):
         self.process: ChildProcess | None = None
         self._control: CommandClient | None = None
         self._end = 0.0
-        # By default the address is the same for all switches of a device_id on this machine, which
-        # share its files, and simple_switch ends if another one has it. A socket's path is short.
+        # For its notifications' address: that of all switches by default, which share the machine's
+        # files, is the same. A socket's path is short.
         self._sockets = Path(tempfile.mkdtemp(prefix="innet-", dir="/tmp"))
         atexit.register(shutil.rmtree, self._sockets, ignore_errors=True)
 
@@ -284,6 +285,10 @@ class P4Switch(Switch):
     def _own_options(self) -> Sequence[str]:
         """Options that only this kind of switch has."""
         return ()
+
+    def _notification_options(self) -> Sequence[str]:
+        """Options that give it a notifications address of its own."""
+        return ["--notifications-addr", self.notifications]
 
     #: simple_switch_CLI, for commands that innet does not send by itself.
     _cli: Path | None = None
@@ -334,7 +339,7 @@ class P4Switch(Switch):
             words += ["-i", f"{port}@{interface}"]
         words += ["--thrift-port", str(self.thrift_port), "--device-id", str(self.device_id)]
         self._sockets.mkdir(mode=0o700, exist_ok=True)  # if it was stopped before
-        words += ["--notifications-addr", self.notifications]
+        words += self._notification_options()
         if self.log_level != "off":
             words += ["--log-file", self.folder / f"{self.name}-packets", "--log-flush"]
             words += ["--log-level", self.log_level]
@@ -492,3 +497,6 @@ class Bmv2Switch(P4Switch):
 
     def _executable(self) -> Sequence[str | Path]:
         return [self._switch]
+
+    def _notification_options(self) -> Sequence[str]:
+        return own_notifications(self._switch, self.notifications)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from support.bmv2 import needs_simple_switch
 from support.queue_scenarios import (
     FUZZED,
     SCENARIOS,
@@ -17,18 +18,6 @@ from support.queue_scenarios import (
     random_scenario,
 )
 
-from innet.bmv2.simple_switch import find_simple_switch
-from innet.core.errors import MissingToolError
-
-
-def _missing():
-    try:
-        find_simple_switch()
-    except MissingToolError as error:
-        return str(error)
-    return ""
-
-
 COUNT = int(os.environ.get("INNET_FUZZ_SEEDS", "0"))
 SEEDS = range(1000, 1000 + (COUNT or 6))
 FUZZ_SEEDS = COUNT or 1
@@ -36,7 +25,7 @@ FUZZ_SEEDS = COUNT or 1
 pytestmark = [
     pytest.mark.bmv2,
     pytest.mark.timeout(0 if COUNT else 120),
-    pytest.mark.skipif(bool(_missing()), reason=_missing() or "it is there"),
+    needs_simple_switch,
 ]
 
 

@@ -8,22 +8,36 @@ from pathlib import Path
 
 import pytest
 
+from innet.bmv2.build import lacks
 from innet.bmv2.simple_switch import find_simple_switch, open_session
 from innet.core.errors import MissingToolError, ProgramError
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 
 
-def missing() -> str:
-    """What is not installed; empty if nothing is missing."""
+def missing(*options: str) -> str:
+    """What is not installed; empty if nothing is missing.
+
+    Args:
+        options: that simple_switch must have. Builds without nanomsg lack --packet-in and
+            --notifications-addr.
+    """
     try:
-        find_simple_switch()
+        switch, _ = find_simple_switch()
     except MissingToolError as error:
         return str(error)
+    for option in ("--thrift-port", *options):
+        if lacks(switch, option):
+            return f"this build of simple_switch has no {option}"
     return ""
 
 
-needs_simple_switch = pytest.mark.skipif(bool(missing()), reason=missing())
+needs_simple_switch = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
+
+
+def needs_options(*options: str) -> pytest.MarkDecorator:
+    """As ``needs_simple_switch``, for a build with these options."""
+    return pytest.mark.skipif(bool(missing(*options)), reason=missing(*options) or "never")
 
 
 @functools.cache

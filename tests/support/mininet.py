@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from innet.bmv2.simple_switch import find_simple_switch
 from innet.core.errors import MissingToolError
+from support.bmv2 import needs_simple_switch
 
 SECONDS = 10.0  # within which what was killed must be gone
 
@@ -31,19 +31,7 @@ def missing() -> str:
 needs_mininet = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
 
 
-def has_bmv2() -> bool:
-    """Whether simple_switch is installed, and a way to its control plane."""
-    try:
-        find_simple_switch()
-    except MissingToolError:
-        return False
-    return True
-
-
-NEEDS_BMV2 = [
-    pytest.mark.bmv2,
-    pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed"),
-]
+NEEDS_BMV2 = [pytest.mark.bmv2, needs_simple_switch]
 #: The switches that a test is about.
 KINDS = ["builtin", pytest.param("bmv2", marks=NEEDS_BMV2)]
 #: Those of a test about something else, which runs with one of them in the first tier.

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.bmv2 import needs_simple_switch
 from support.interrupts import hear_interrupts
 from support.mininet import (
     EITHER_KIND,
     KINDS,
     NEEDS_BMV2,
     children,
-    has_bmv2,
     missing,
     needs_mininet,
 )
@@ -293,7 +293,7 @@ def test_an_interface_that_vanishes_is_named():
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@needs_simple_switch
 def test_a_thrift_port_in_use_is_named():
 
     chosen = settings(switch="bmv2", thrift_port=9191)
@@ -309,7 +309,7 @@ def test_a_thrift_port_in_use_is_named():
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@needs_simple_switch
 def test_another_simple_switch_on_the_machine_is_not_in_the_way(tmp_path):
     """Which has the notifications address that simple_switch takes by default."""
     topo = Topo()

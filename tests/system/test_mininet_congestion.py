@@ -7,7 +7,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from support.mininet import has_bmv2, missing, needs_mininet
+from support.bmv2 import missing, needs_mininet, needs_simple_switch
 
 import innet
 from innet.allreduce.worker import Worker, connect
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.mininet,
     needs_mininet,
     pytest.mark.bmv2,
-    pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed"),
+    needs_simple_switch,
     pytest.mark.xdist_group("mininet"),
     pytest.mark.usefixtures("nothing_left"),
 ]

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.mininet import has_bmv2
+from support.bmv2 import needs_options
 from support.nanomsg_peer import Subscriber, needs_nanomsg
 
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
@@ -330,9 +330,7 @@ def test_what_cannot_be_is_named(options, said, capsys):
     "real",
     [
         False,
-        pytest.param(
-            True, marks=pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH")
-        ),
+        pytest.param(True, marks=needs_options("--notifications-addr")),
     ],
 )
 def test_ports_that_go_and_come_are_published(cables, switch, tmp_path, real):

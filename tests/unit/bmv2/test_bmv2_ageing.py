@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.mininet import has_bmv2
+from support.bmv2 import needs_simple_switch
 from support.switch_cases import program
 
 from innet.bmv2 import simple_switch
@@ -21,7 +21,7 @@ from innet.switch import Switch, load_program
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 pytestmark = [
     pytest.mark.bmv2,
-    pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed"),
+    needs_simple_switch,
 ]
 
 DOCUMENT = program("switch_ageing")

@@ -8,7 +8,7 @@ import struct
 import threading
 
 import pytest
-from support.mininet import has_bmv2
+from support.bmv2 import needs_simple_switch
 from support.switch_cases import program
 
 from innet.bmv2 import cli, simple_switch
@@ -396,7 +396,7 @@ SAME_ANSWERS = {
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@needs_simple_switch
 @pytest.mark.parametrize("name", SAME_ANSWERS)
 def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
     """What both print is the same; what one refuses, the other refuses."""
@@ -412,7 +412,7 @@ def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@needs_simple_switch
 def test_typed_operations_leave_the_same_in_both():
     builtin = Switch(load_program(program("switch_copies")), "interpret").control
     with simple_switch.open_session(program("switch_copies"), [], [1], thrift=True) as session:
@@ -432,7 +432,7 @@ def test_typed_operations_leave_the_same_in_both():
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@needs_simple_switch
 def test_simple_switch_has_as_many_priorities_as_it_is_told():
     own = Switch(load_program(program("switch_copies")), "interpret", priority_queues=3)
     session = simple_switch.open_session(

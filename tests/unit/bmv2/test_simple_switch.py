@@ -26,9 +26,16 @@ for line in sys.stdin:
 """
 
 
-def tool(folder: Path, name: str, script: str, interpreter: str = sys.executable) -> Path:
+def tool(
+    folder: Path, name: str, script: str, interpreter: str = sys.executable, options: str = ""
+) -> Path:
+    """A stand-in. Its help has only the ``options``."""
+    shell = f'[ "$1" = --help ] && echo "{options}" && exit'
+    python = f"import sys\nif '--help' in sys.argv:\n    sys.exit(print('{options}'))"
     path = folder / name
-    path.write_text(f"#!{interpreter}\n{script}\n")
+    path.write_text(
+        f"#!{interpreter}\n{python if interpreter == sys.executable else shell}\n{script}\n"
+    )
     path.chmod(0o755)
     return path
 
@@ -96,6 +103,17 @@ def test_priority_queues_are_options_of_the_target(tools):
     for given, expected in (({}, 1), ({"priority_queues": 8}, 8)):
         with pytest.raises(ProgramError, match=words.format(expected)):
             simple_switch.run({}, [], **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "has_address"), [("--notifications-addr --device-id", True), ("--device-id", False)]
+)
+def test_a_build_without_nanomsg_gets_no_address(tools, options, has_address):
+    """It would refuse the option, and needs none: nobody else can have its address."""
+    tool(tools, "simple_switch", "print(sys.argv, flush=True)\nsys.exit(1)", options=options)
+    with pytest.raises(ProgramError) as error:
+        simple_switch.run({}, [])
+    assert ("'--notifications-addr', 'ipc://notifications.ipc'" in str(error.value)) is has_address
 
 
 def test_a_switch_that_refuses_the_program_is_quoted(tools):

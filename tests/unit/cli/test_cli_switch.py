@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from support import capture_files as files
+from support.bmv2 import needs_simple_switch
 from support.interrupts import hear_interrupts
-from support.mininet import has_bmv2
 from typer.testing import CliRunner
 
 from innet.cli import INTERRUPTED
@@ -61,7 +61,7 @@ class TestStf:
         assert "switch_state.stf:26: words[3]= 304" in switch(*arguments, "-v").stdout
 
     @pytest.mark.bmv2
-    @pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+    @needs_simple_switch
     def test_on_simple_switch(self):
         arguments = ("stf", "slots-32", "p4/examples/two-workers.stf", "--simple-switch")
         result = switch(*arguments)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.mininet import has_bmv2
+from support.bmv2 import needs_options
 from support.nanomsg_peer import Pair, Subscriber, needs_nanomsg
 from support.switch_cases import program
 
@@ -277,7 +277,7 @@ def free_port():
         BuiltIn,
         pytest.param(
             SimpleSwitch,
-            marks=pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH"),
+            marks=needs_options("--packet-in", "--notifications-addr"),
         ),
     ]
 )

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.mininet import has_bmv2
+from support.bmv2 import needs_simple_switch
 
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
@@ -131,13 +131,14 @@ def test_each_command_of_simple_switch_cli_is_there():
     assert set(KNOWN["commands"]) <= set(shell.NAMES)
 
 
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH")
+@needs_simple_switch
 def test_the_recorded_options_are_those_of_the_simple_switch_on_path():
     switch, _ = find_simple_switch()
     said = subprocess.run([switch, "--help"], capture_output=True, text=True, check=False).stdout
     listed = set(re.findall(r"^  (?:-\w \[ )?(--[a-z0-9-]+)", said, re.MULTILINE))
     assert listed <= set(KNOWN["options"])
     of_its_build = {"--debugger", "--debugger-addr", "--load-modules", "--nanolog"}
+    of_its_build |= {"--packet-in", "--notifications-addr"}  # those with nanomsg
     assert set(KNOWN["options"]) - listed <= of_its_build
 
 

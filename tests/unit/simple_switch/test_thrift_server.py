@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.mininet import has_bmv2
+from support.bmv2 import needs_simple_switch
 from support.switch_cases import program
 
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
@@ -22,6 +22,7 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 from support.thrift_fuzz import Calls, Process, answer, connected
 
 from innet.bmv2 import shell
+from innet.bmv2.build import own_notifications
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_api import CALLS, EXACT, SERVICES
 from innet.bmv2.thrift_client import ThriftClient
@@ -62,15 +63,15 @@ def test_every_call_of_the_services_is_there():
     }
 
 
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not on PATH")
+@needs_simple_switch
 @pytest.mark.parametrize("name", ["fuzz_registers", "fuzz_counters", "fuzz_digests", "fuzz_parser"])
 def test_random_calls_are_answered_as_simple_switch_answers_them(name, running, tmp_path):
     document = program(name)
     path, port = tmp_path / "program.json", free_port()
     path.write_text(json.dumps(document))
-    words = [find_simple_switch(None)[0], "--thrift-port", str(port), "--log-level", "off"]
-    # By default the address is the same for all switches, so that a second one would not start.
-    words += ["--notifications-addr", f"ipc:///tmp/innet-test-{port}.ipc", path]
+    switch, _ = find_simple_switch()
+    words = [switch, "--thrift-port", str(port), "--log-level", "off", path]
+    words += own_notifications(switch, f"ipc:///tmp/innet-test-{port}.ipc")
     real = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         there, here = connected(port), ThriftClient(running(name).port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.mininet import has_bmv2
+from support.bmv2 import needs_simple_switch
 from support.switch_cases import program
 
 from innet.bmv2.session import Session
@@ -356,7 +356,7 @@ class TestTimes:
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@needs_simple_switch
 class TestOnSimpleSwitch:
     @pytest.mark.parametrize("name", ["switch_tables", "switch_state", "switch_profiles"])
     def test_files_that_pass(self, name):
@@ -441,7 +441,7 @@ def test_what_p4testgen_made_of_own_programs(name):
 
 
 @pytest.mark.bmv2
-@pytest.mark.skipif(not has_bmv2(), reason="simple_switch is not installed")
+@needs_simple_switch
 @pytest.mark.parametrize("name", ["ecn", "forward"])
 def test_simple_switch_passes_it_as_well(name):
     document, tests = made_tests(name)

@@ -44,9 +44,9 @@ from innet.bmv2.simple_switch import find_simple_switch
 from innet.core.errors import InnetError, MissingToolError
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
-from innet.transport.raw import CompiledPorts, Ports
+from innet.transport.raw import CompiledInterfaces, Ports
 from innet.transport.system_calls import (
-    Departure,
+    SendBatch,
     by_port,
     monotonic,
     receive_of_ports,
@@ -111,7 +111,7 @@ def forward(interfaces: list[str]) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _forward(ports: CompiledPorts, until: float) -> None:
+def _forward(ports: CompiledInterfaces, until: float) -> None:
     """What innet's switch does (``innet.simple_switch.port_forwarding``), without a program."""
     words = np.zeros(4, np.int64)
     while True:
@@ -131,7 +131,7 @@ def _forward(ports: CompiledPorts, until: float) -> None:
             while end < len(rows) and positions[end] == positions[begin]:
                 end += 1
             part = rows[begin:end]
-            leaving = Departure(ports.frames.data, ports.frames.length, 0, part, ports.names, part)
+            leaving = SendBatch(ports.frames.data, ports.frames.length, 0, part, ports.names, part)
             send_packets(
                 ports.sockets[positions[begin], 0], leaving, 0, 1, ports.transmission, True
             )

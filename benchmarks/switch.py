@@ -27,7 +27,7 @@ from innet.core.engines import EngineName
 from innet.core.errors import MissingToolError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
-from innet.protocol.admission import Job, Member
+from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch
 from innet.wire import Endpoint, PacketLayout, pack
 
@@ -75,7 +75,7 @@ def main(
 
 def job_of() -> Job:
     """The workers."""
-    return Job([Member(i + 1, Endpoint.of_worker(i)) for i in range(WORKERS)], slots=SLOTS)
+    return Job([WorkerPort(i + 1, Endpoint.of_worker(i)) for i in range(WORKERS)], slots=SLOTS)
 
 
 def contributions(

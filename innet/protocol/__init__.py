@@ -2,13 +2,13 @@
 
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import Diagnosis, SlotReader, SlotRegisters, Stall
-from innet.protocol.settings import Membership, Timing, network_timing
+from innet.protocol.settings import JobMembership, Timing, network_timing
 from innet.protocol.slot_client import SlotClient, SlotState
 
 __all__ = [
     "Counters",
     "Diagnosis",
-    "Membership",
+    "JobMembership",
     "SlotClient",
     "SlotReader",
     "SlotRegisters",

@@ -18,7 +18,7 @@ _ADDRESS = "SlotsEgress.address"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class WorkerPort:
     """One worker of a job: the switch port it is behind and its address.
 
     Attributes:
@@ -53,7 +53,7 @@ class Job:
             a number out of range.
     """
 
-    members: Sequence[Member]
+    members: Sequence[WorkerPort]
     number: int = 1
     epoch: int = 0
     slot_base: int = 0

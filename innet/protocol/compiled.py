@@ -26,7 +26,7 @@ from innet.wire.compiled import (
 )
 from innet.wire.layout import offset_of
 
-Member: TypeAlias = NDArray[np.int64]
+MemberWords: TypeAlias = NDArray[np.int64]
 """A worker in an all-reduce: job, epoch, index, number of workers present, first chunk, chunk after
 the last, and offset of the type of service in frames (-1: none)."""
 
@@ -61,7 +61,7 @@ def _long(header: Any, offset: int) -> Any:
 
 @njit(inline="always", nogil=True)
 def _addressed(header: Any, member: Any, window: int) -> int:
-    """Whether a packet is a complete or partial result of this job for this worker; a Verdict."""
+    """Whether a packet is a result, complete or partial, for this worker; a PacketVerdict."""
     flags = header[_AT_FLAGS]
     if flags & _RESULT == 0:
         return _NOT_A_RESULT
@@ -75,7 +75,7 @@ def _addressed(header: Any, member: Any, window: int) -> int:
 
 @njit("i8(u1[::1], i8, i8)", cache=True, nogil=True)
 def _awaited(header: Any, chunk: int, state: int) -> int:
-    """Whether a slot in ``state`` waits for a packet; a Verdict."""
+    """Whether a slot in ``state`` waits for a packet; a PacketVerdict."""
     # 32-bit serial arithmetic; the sequence of a chunk is one more than its number.
     distance = _long(header, _AT_SEQUENCE) - chunk - 1
     ahead = (distance + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
@@ -88,7 +88,7 @@ def _awaited(header: Any, chunk: int, state: int) -> int:
 
 @njit(inline="always", nogil=True)
 def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int:
-    """The Verdict for a readable packet."""
+    """The PacketVerdict for a readable packet."""
     window = len(chunk)
     found = _addressed(header, member, window)
     if found != _ANSWER:
@@ -117,7 +117,7 @@ _TAKE = (
 def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     frame: NDArray[np.uint8],
     length: int,
-    terms: tuple[NDArray[np.int64], Member],
+    terms: tuple[NDArray[np.int64], MemberWords],
     slots: tuple[tuple[NDArray[Any], ...], TimerState],
     chunks: tuple[NDArray[Any], ...],
     notes: tuple[NDArray[np.int64], NDArray[np.float64]],
@@ -183,7 +183,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
 @njit(_TAKE, cache=True, nogil=True, allocates=False)
 def take(
     packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
-    terms: tuple[NDArray[np.int64], Member],
+    terms: tuple[NDArray[np.int64], MemberWords],
     slots: tuple[tuple[NDArray[Any], ...], TimerState],
     chunks: tuple[NDArray[Any], ...],
     notes: tuple[NDArray[np.int64], NDArray[np.float64]],
@@ -194,7 +194,7 @@ def take(
 
     Args:
         packets: (n, stride) uint8 and (n,) int32: their bytes, and their lengths.
-        terms: the rules of ``innet.wire.compiled.check_frames``; and a ``Member``.
+        terms: the rules of ``innet.wire.compiled.check_frames``; and ``MemberWords``.
         slots: (window,): int64 chunk, uint8 state, and int64 the queue of slots whose chunks may be
             sent; and their timers, which stop when a chunk is answered.
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
@@ -221,7 +221,7 @@ def take(
 def receive_frame(  # noqa: PLR0917 - likewise
     frame: NDArray[np.uint8],
     length: int,
-    terms: tuple[NDArray[np.int64], Member],
+    terms: tuple[NDArray[np.int64], MemberWords],
     slots: tuple[tuple[NDArray[Any], ...], TimerState],
     chunks: tuple[NDArray[Any], ...],
     notes: tuple[NDArray[np.int64], NDArray[np.float64]],
@@ -240,7 +240,7 @@ def receive_frame(  # noqa: PLR0917 - likewise
 @njit(_TAKE, cache=True, nogil=True, allocates=False)
 def receive(
     packets: tuple[NDArray[np.uint8], NDArray[np.int32]],
-    terms: tuple[NDArray[np.int64], Member],
+    terms: tuple[NDArray[np.int64], MemberWords],
     slots: tuple[tuple[NDArray[Any], ...], TimerState],
     chunks: tuple[NDArray[Any], ...],
     notes: tuple[NDArray[np.int64], NDArray[np.float64]],

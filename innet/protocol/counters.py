@@ -43,7 +43,7 @@ class Counters:
             self.refused[reason] += number
 
 
-class Verdict(enum.IntEnum):
+class PacketVerdict(enum.IntEnum):
     """The verdict on a packet: the first in this order that applies."""
 
     ANSWER = 0
@@ -69,8 +69,8 @@ class Verdict(enum.IntEnum):
 class Stats(enum.IntEnum):
     """Places in what ``take`` counts; the verdicts come first, by number."""
 
-    REFUSED = len(Verdict)  # by number of the FrameRefusal, from here on
-    FLAGS = len(Verdict) + len(FrameRefusal)  # of all answers together
+    REFUSED = len(PacketVerdict)  # by number of the FrameRefusal, from here on
+    FLAGS = len(PacketVerdict) + len(FrameRefusal)  # of all answers together
     QUEUED = FLAGS + 1  # slots in the queue
     MARKED = FLAGS + 2  # the newest chunk that met congestion; -1 for none
     LENGTH = FLAGS + 3  # how many places there are

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from innet.core.numbers import number_list
 from innet.protocol.message import serial_distance
-from innet.protocol.settings import Membership
+from innet.protocol.settings import JobMembership
 
 
 class SlotRegisters(NamedTuple):
@@ -46,7 +46,7 @@ class Stall:
         refused: refused packets by reason. The reasons show where workers disagree.
     """
 
-    member: Membership
+    member: JobMembership
     slot: int
     slot_version: int
     sequence: int

@@ -39,7 +39,7 @@ from innet.core.reduce_op import ReduceOp
 from innet.protocol.counters import Counters
 from innet.protocol.diagnosis import SlotRegisters
 from innet.protocol.message import serial_distances
-from innet.protocol.settings import Membership
+from innet.protocol.settings import JobMembership
 from innet.wire import Batch, Endpoint, Frames, HeaderFlag, PacketLayout, Records, pack, parse
 
 ALL_WORKERS = 0xFFFF
@@ -85,7 +85,7 @@ class ParameterServer:
     ) -> None:
         self.layout = layout
         first = min(set(range(workers)) - absent, default=0)
-        self.member = Membership(  # checks the numbers
+        self.member = JobMembership(  # checks the numbers
             first, workers, job, epoch, window, absent, priority=priority
         )
         self.counters = Counters()

@@ -28,7 +28,7 @@ TAIL_PROBE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class JobMembership:
     """A worker's membership in a job.
 
     Args:

@@ -48,10 +48,10 @@ from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.core.settings import WindowControl
-from innet.protocol.counters import Counters, Stats, Verdict
+from innet.protocol.counters import Counters, PacketVerdict, Stats
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
 from innet.protocol.message import Message, ThinMessage, sequence_of
-from innet.protocol.settings import Membership, Timing
+from innet.protocol.settings import JobMembership, Timing
 from innet.wire import (
     ETHERNET_HEADER,
     HEADER,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 _TYPE_OF_SERVICE = ETHERNET_HEADER.itemsize + 1
 _AT_TAG = offset_of("message") - HEADER.itemsize  # from the end of what stands before the values
-_FIRST_CHUNK, _END_CHUNK = 4, 5  # of innet.protocol.compiled.Member
+_FIRST_CHUNK, _END_CHUNK = 4, 5  # of innet.protocol.compiled.MemberWords
 _NOTHING = Message([], 1)
 _FLAGS, _IN_QUEUE, _MARKED = int(Stats.FLAGS), int(Stats.QUEUED), int(Stats.MARKED)
 _RESULT, _PARTIAL = int(HeaderFlag.RESULT), int(HeaderFlag.PARTIAL)
@@ -154,7 +154,7 @@ class ClientState(NamedTuple):
     last: int
 
 
-class Progress(NamedTuple):
+class LoopProgress(NamedTuple):
     """What compiled code did with a ``ClientState``.
 
     Attributes:
@@ -211,7 +211,7 @@ class SlotClient:
     def __init__(
         self,
         layout: PacketLayout,
-        member: Membership,
+        member: JobMembership,
         *,
         source: Endpoint,
         switch: Endpoint,
@@ -560,7 +560,7 @@ class SlotClient:
             self._last,
         )
 
-    def take_up(self, progress: Progress) -> None:
+    def apply_progress(self, progress: LoopProgress) -> None:
         """Update this client after compiled code has used ``compiled_state``."""
         self._waiting += progress.sent
         self._took(progress.answers, progress.received, progress.bytes)
@@ -578,7 +578,7 @@ class SlotClient:
         self._timers.give_up_at += seconds
 
     def _me(self) -> NDArray[np.int64]:
-        """As ``innet.protocol.compiled.Member``, before the first all-reduce."""
+        """As ``innet.protocol.compiled.MemberWords``, before the first all-reduce."""
         member = self.member
         tos = _TYPE_OF_SERVICE if self.layout.framing == "udp" else -1
         present = member.bitmap.bit_count()
@@ -587,8 +587,12 @@ class SlotClient:
     def _count(self, stats: list[int]) -> None:
         """Count packets that are not results."""
         counters = self.counters
-        counters.duplicates += stats[Verdict.DUPLICATE]
-        for verdict in set(Verdict) - {Verdict.ANSWER, Verdict.UNREADABLE, Verdict.DUPLICATE}:
+        counters.duplicates += stats[PacketVerdict.DUPLICATE]
+        for verdict in set(PacketVerdict) - {
+            PacketVerdict.ANSWER,
+            PacketVerdict.UNREADABLE,
+            PacketVerdict.DUPLICATE,
+        }:
             if stats[verdict]:
                 counters.refused[verdict.label] += stats[verdict]
         for refusal in FrameRefusal:

@@ -49,7 +49,7 @@ class Switches(Protocol):
         """Admit none of its workers."""
 
 
-class State(enum.Enum):
+class MemberState(enum.Enum):
     """The state of a worker; see above."""
 
     JOINED = "joined"
@@ -74,7 +74,7 @@ class JobMember:
 
     client: int
     token: bytes = b""
-    state: State = State.JOINED
+    state: MemberState = MemberState.JOINED
     address: Address | RingPeer | None = None
     is_new: bool = True
     requested: int = 0
@@ -111,7 +111,7 @@ class JobCoordinator:
     members: dict[int, JobMember] = field(default_factory=dict)
     _requests: int = 0
 
-    def _in(self, state: State) -> set[int]:
+    def _in(self, state: MemberState) -> set[int]:
         return {worker for worker, member in self.members.items() if member.state is state}
 
     @property
@@ -122,17 +122,17 @@ class JobCoordinator:
     @property
     def is_running(self) -> bool:
         """Whether all workers of this epoch are in it."""
-        return self._in(State.RUNNING) == set(self.present)
+        return self._in(MemberState.RUNNING) == set(self.present)
 
     @property
     def is_renewing(self) -> bool:
         """Whether somebody waits for the next epoch."""
-        return bool(self._in(State.READY))
+        return bool(self._in(MemberState.READY))
 
     @property
     def left_out(self) -> set[int]:
         """Workers without whom the next epoch begins."""
-        ready = self._in(State.READY)
+        ready = self._in(MemberState.READY)
         out = set(self.absent - ready)
         # The first who requested it decides; requests of those who are left out do not count.
         for worker in sorted(ready, key=lambda each: self.members[each].requested):
@@ -143,13 +143,13 @@ class JobCoordinator:
     @property
     def awaited(self) -> list[int]:
         """Workers that the next epoch waits for."""
-        there = self._in(State.READY) | self.left_out
+        there = self._in(MemberState.READY) | self.left_out
         return [worker for worker in range(self.workers) if worker not in there]
 
     def start(self) -> None:
         """Start a job whose workers are all present, in an epoch that the switches have already."""
         self.members = {
-            worker: JobMember(worker, state=State.RUNNING, is_new=False)
+            worker: JobMember(worker, state=MemberState.RUNNING, is_new=False)
             for worker in range(self.workers)
         }
 
@@ -177,11 +177,11 @@ class JobCoordinator:
         ):
             raise InputError(f"worker {worker} cannot go on without {without!r:.100}.")
         member = self.members[worker]
-        if member.state is State.JOINED:
+        if member.state is MemberState.JOINED:
             return
-        if member.state is not State.LEFT_OUT and epoch != self.epoch:
+        if member.state is not MemberState.LEFT_OUT and epoch != self.epoch:
             return
-        if member.state is not State.READY:
+        if member.state is not MemberState.READY:
             self._set_ready(member)
             self._tell_others(worker, {"renewing": worker})
         late = self.switches.late_workers(self) if self.awaited else frozenset()
@@ -192,7 +192,7 @@ class JobCoordinator:
         """A worker is gone. The others wait for it unless they leave it out; it may join again."""
         member = self.members.pop(worker)
         if self.members:
-            self._tell_others(worker, {"left": worker, "on_purpose": on_purpose}, *State)
+            self._tell_others(worker, {"left": worker, "on_purpose": on_purpose}, *MemberState)
             self._tell_awaited()
         else:
             self.switches.end_job(self)
@@ -209,7 +209,7 @@ class JobCoordinator:
     def _set_ready(self, member: JobMember) -> None:
         self._requests += 1
         member.requested = self._requests
-        member.state = State.READY
+        member.state = MemberState.READY
 
     def _begin_if_all_are_ready(self, newcomer: int | None = None) -> None:
         if self.awaited:
@@ -224,11 +224,11 @@ class JobCoordinator:
         for worker, member in self.members.items():
             member.is_new = worker in self.absent
             member.without = frozenset()
-            if member.is_new and member.state is State.RUNNING:
-                member.state = State.LEFT_OUT
+            if member.is_new and member.state is MemberState.RUNNING:
+                member.state = MemberState.LEFT_OUT
                 self.tell(member.client, {"left_out": list(self.present)})
         for member in present:
-            member.state = State.RUNNING
+            member.state = MemberState.RUNNING
             self.tell(member.client, {"plan": plan, "newcomers": newcomers})
         self._tell_awaited()  # those who were left out
 
@@ -242,14 +242,14 @@ class JobCoordinator:
         number = len(awaited)
         to_all = newcomer is None or number <= _FEW or number & (number - 1) == 0
         for worker, member in self.members.items():
-            if member.state is State.READY and (to_all or worker == newcomer):
+            if member.state is MemberState.READY and (to_all or worker == newcomer):
                 self.tell(member.client, {"awaited": awaited})
 
-    def _tell_others(self, worker: int, message: Message, *states: State) -> None:
+    def _tell_others(self, worker: int, message: Message, *states: MemberState) -> None:
         """Tell the others what a worker does: those in one of ``states``, by default all but those
         who are ready, who hear whom they wait for anyway.
         """
-        states = states or (State.JOINED, State.RUNNING, State.LEFT_OUT)
+        states = states or (MemberState.JOINED, MemberState.RUNNING, MemberState.LEFT_OUT)
         for other, member in self.members.items():
             if other != worker and member.state in states:
                 self.tell(member.client, message)
@@ -340,7 +340,7 @@ class Jobs:
         if token not in self._tokens or self._is_taken(sender, token):
             return False
         job, worker = self._tokens[token]
-        if job.members[worker].state is State.JOINED:
+        if job.members[worker].state is MemberState.JOINED:
             job.members[worker].address = sender
             job.ready(worker)
         return True

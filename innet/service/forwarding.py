@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
 from innet.service.hosted_switch import Hosted
-from innet.service.statistics import Counts, Traffic, count_arrived, count_left
+from innet.service.statistics import PortCounts, PortTraffic, count_arrived, count_left
 from innet.switch.inline import InlineProgram, run_inline
 from innet.transport.messages import failed, readable
 from innet.transport.peers import CompiledPorts, PeerPorts
 from innet.transport.rings import fall_asleep, put_into_rings, take_from_rings, wake_up
 from innet.transport.system_calls import (
-    Departure,
+    SendBatch,
     by_port,
     filter_senders,
     monotonic,
@@ -58,7 +58,7 @@ class Wake(NamedTuple):
 NEVER_ASLEEP = Wake(-1, 0.0)
 
 
-class Moved(NamedTuple):
+class ForwardResult(NamedTuple):
     """What ``turns`` did, and what remains for Python.
 
     Attributes:
@@ -99,7 +99,7 @@ class Forwarding:
         traffic: counts frames.
     """
 
-    def __init__(self, ports: PeerPorts, switch: Hosted, traffic: Traffic) -> None:
+    def __init__(self, ports: PeerPorts, switch: Hosted, traffic: PortTraffic) -> None:
         self._ports = ports
         self._switch = switch
         self._traffic = traffic
@@ -125,7 +125,7 @@ class Forwarding:
         program = self._inline.begin()
         try:
             begun, ports = self._switch.begun, self._ports.compiled()
-            moved = Moved(*turns(most, ports, program, begun, counts, wake))
+            moved = ForwardResult(*turns(most, ports, program, begun, counts, wake))
         finally:
             self._inline.end()
         self._ports.counts.received += moved.received
@@ -198,7 +198,7 @@ def turns(  # noqa: PLR0915, PLR0917 - one loop; compiled functions are called b
     ports: CompiledPorts,
     program: InlineProgram,
     begun: float,
-    counts: Counts,
+    counts: PortCounts,
     wake: Wake,
 ) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int]:
     """Receive, run, send and count; sleep if nothing has arrived for a while.
@@ -208,11 +208,11 @@ def turns(  # noqa: PLR0915, PLR0917 - one loop; compiled functions are called b
         ports: CompiledPorts.
         program: what the switch runs.
         begun: start of the program's clock.
-        counts: a Counts.
+        counts: a PortCounts.
         wake: a Wake.
 
     Returns:
-        The fields of ``Moved``.
+        The fields of ``ForwardResult``.
     """
     segment = ports.segment
     at_once = min(len(ports.port), max(_LEAST_AT_ONCE, _NEAR // segment))
@@ -283,13 +283,13 @@ def _pass(  # noqa: PLR0917 - likewise
     clock: int,
     ports: CompiledPorts,
     program: InlineProgram,
-    counts: Counts,
+    counts: PortCounts,
     words: NDArray[np.int64],
 ) -> tuple[int, int, int, int, int, int]:
     """Run ``kept`` frames at time ``clock``, and send the packets that leave.
 
     Returns:
-        first, done, produced, lost, no_room and error of ``Moved``.
+        first, done, produced, lost, no_room and error of ``ForwardResult``.
     """
     first, lost, no_room = 0, 0, 0
     while first < kept:
@@ -303,7 +303,7 @@ def _pass(  # noqa: PLR0917 - likewise
         if found == produced:
             continue
         rows, positions, _ = by_port(port, ports.positions)
-        leaving = Departure(program.out, length, ports.offset, rows, ports.names, positions)
+        leaving = SendBatch(program.out, length, ports.offset, rows, ports.names, positions)
         done, missing, error = send_packets(
             ports.descriptor, leaving, 0, ports.segments, ports.transmission, False
         )

@@ -49,11 +49,11 @@ class Hosted(Protocol):
     def late_workers(self, partition: int) -> frozenset[int]:
         """Workers that results of the job lack, if results do not name them themselves."""
 
-    def counts(self) -> SwitchCounts:
+    def counts(self) -> ServiceCounts:
         """Packets since the start."""
 
 
-class SwitchCounts(NamedTuple):
+class ServiceCounts(NamedTuple):
     """Packets since the start of a service.
 
     Attributes:
@@ -152,11 +152,11 @@ class HostedSwitch:
         del partition
         return frozenset()
 
-    def counts(self) -> SwitchCounts:
+    def counts(self) -> ServiceCounts:
         """See ``Hosted``."""
         statistics = self.switch.statistics
         dropped = self.switch.counters["dropped"].packets
-        return SwitchCounts(statistics.packets_in, statistics.packets_out, dropped)
+        return ServiceCounts(statistics.packets_in, statistics.packets_out, dropped)
 
     def reader(self, partition: int, plan: Plan) -> SlotReader:
         """Reads the slots of a job; see ``innet.protocol.SlotReader``."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
 from innet.protocol import SlotReader
-from innet.service.hosted_switch import SwitchCounts
+from innet.service.hosted_switch import ServiceCounts
 from innet.service.slot_partition import SlotPartitions
 from innet.switch import Switch, load_text
 from innet.switch.engine import cell_value
@@ -149,12 +149,12 @@ class HostedTrees:
 
         return aggregation_of(tree.plan.aggregation).late_workers(tree.plan, read)
 
-    def counts(self) -> SwitchCounts:
+    def counts(self) -> ServiceCounts:
         """See ``Hosted``."""
         dropped = self._ended.copy()
         for tree in self._trees.values():
             dropped += _dropped(tree)
-        return SwitchCounts(int(self._packets[0]), int(self._packets[1]), dropped)
+        return ServiceCounts(int(self._packets[0]), int(self._packets[1]), dropped)
 
 
 def _dropped(tree: _Tree) -> NDArray[np.uint64]:

@@ -29,10 +29,10 @@ from innet.service.hosted_switch import Hosted, HostedSwitch
 from innet.service.hosted_tree import HostedTrees
 from innet.service.protocol import HELLO, TOKEN, Message, check_proof, check_versions, decode
 from innet.service.slot_partition import SlotPartitions, check_servable, is_of_trees, plan_of
-from innet.service.statistics import Parts, Traffic, statistics
+from innet.service.statistics import Parts, PortTraffic, statistics
 from innet.transport import job_memory
 from innet.transport.peers import Address, PeerPorts, RingPeer
-from innet.transport.rings import Geometry, RingError, create_sealed, hand_over
+from innet.transport.rings import Geometry, RingError, create_sealed, send_descriptors
 from innet.wire import PacketLayout
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class SwitchService:
             )
             hosted = HostedTrees if is_of_trees(program.program) else HostedSwitch
             self._switch: Hosted = hosted(self.partitions, settings.engine)
-            self._traffic = Traffic(
+            self._traffic = PortTraffic(
                 layout.frame_size - layout.header_offset,
                 layout.header_offset,
                 self.partitions.ports,
@@ -325,7 +325,7 @@ class SwitchService:
                         self._job_memory[job.partition] = create_sealed(job_memory.SIZE)
                     member.address = self._ports.rings.open(geometry)
                 except RingError as error:
-                    hand_over(self._rings, sender, str(error).encode(), [])
+                    send_descriptors(self._rings, sender, str(error).encode(), [])
                     continue
             if isinstance(member.address, RingPeer):
                 shared = self._job_memory[job.partition]

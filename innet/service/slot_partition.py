@@ -13,7 +13,7 @@ from innet.core.errors import InputError, NetworkError
 from innet.core.packets import MAX_PORT
 from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.programs import CompiledProgram
-from innet.protocol.admission import Job, Member
+from innet.protocol.admission import Job, WorkerPort
 from innet.service.coordinator import JobCoordinator
 from innet.topology import (
     AGGREGATIONS,
@@ -118,7 +118,7 @@ class SlotPartitions:
         """A job with as many workers as the partition has ports."""
         return Job(
             [
-                Member(self.port(partition, each), Endpoint.of_worker(each))
+                WorkerPort(self.port(partition, each), Endpoint.of_worker(each))
                 for each in range(self.workers)
             ],
             slot_base=partition * self.slots,
@@ -195,7 +195,7 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
         program = programs.find(name, values)
         first, workers = int(description["port"]), int(description["workers"])
         job = Job(
-            [Member(first + each, Endpoint.of_worker(each)) for each in range(workers)],
+            [WorkerPort(first + each, Endpoint.of_worker(each)) for each in range(workers)],
             number=int(description["job"]),
             epoch=int(description["epoch"]),
             slot_base=int(description["slot_base"]),

@@ -47,11 +47,11 @@ TREE_DROP_REASONS = (*DROP_REASONS[:8], "not_below", "late", "lost_state")
 """The same of tree.p4."""
 
 
-class Counts(NamedTuple):
-    """The arrays of ``Traffic``, for compiled code.
+class PortCounts(NamedTuple):
+    """The arrays of ``PortTraffic``, for compiled code.
 
     Attributes:
-        arrived, left, heard: as in ``Traffic``.
+        arrived, left, heard: as in ``PortTraffic``.
         bytes: shape (2,), int64: in and out.
     """
 
@@ -62,7 +62,7 @@ class Counts(NamedTuple):
 
 
 @njit(cache=True, nogil=True, allocates=False)
-def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts) -> None:
+def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: PortCounts) -> None:
     """Count packets of ``size`` bytes that arrived at ``now``."""
     for each in port:
         counts.arrived[each] += 1
@@ -72,7 +72,7 @@ def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: Counts
 
 @njit(cache=True, nogil=True, allocates=False)
 def count_left(
-    port: NDArray[np.int32], length: NDArray[np.int32], offset: int, counts: Counts
+    port: NDArray[np.int32], length: NDArray[np.int32], offset: int, counts: PortCounts
 ) -> None:
     """Count packets that leave, without their first ``offset`` bytes."""
     for row in range(len(port)):
@@ -80,7 +80,7 @@ def count_left(
         counts.bytes[1] += length[row] - offset
 
 
-class Traffic:
+class PortTraffic:
     """Packets by port.
 
     Args:
@@ -101,7 +101,7 @@ class Traffic:
         self.left = np.zeros(ports, np.int64)
         self.heard = np.zeros(ports)
         self._bytes = np.zeros(2, np.int64)
-        self.counts = Counts(self.arrived, self.left, self.heard, self._bytes)
+        self.counts = PortCounts(self.arrived, self.left, self.heard, self._bytes)
         self._size = size
         self._offset = offset
 
@@ -171,7 +171,7 @@ class Parts(NamedTuple):
     partitions: SlotPartitions
     ports: PeerPorts
     jobs: Jobs
-    traffic: Traffic
+    traffic: PortTraffic
 
 
 def statistics(parts: Parts, now: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from innet.transport.packet_socket import widen_buffers
 from innet.transport.peers import Address
 from innet.transport.rings import WorkerRing
 from innet.transport.shared_memory import RingSession, RingTransport
-from innet.transport.udp import Link, UdpTransport, Watch
+from innet.transport.udp import SocketLink, UdpTransport, Watch
 from innet.wire import Endpoint, PacketLayout
 
 _LONGEST_WAIT = 1.0
@@ -140,7 +140,7 @@ class ServiceTransport:
         """The transport's clock, seconds."""
         return self._open().now()
 
-    def link(self, head: NDArray[np.uint8]) -> Link | WorkerRing:
+    def link(self, head: NDArray[np.uint8]) -> SocketLink | WorkerRing:
         """See ``UdpTransport``."""
         return self._open().link(head)
 

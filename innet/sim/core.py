@@ -133,7 +133,7 @@ HOST = np.dtype(
         ("is_open", "i8"),  # it expects more
         ("finished", "i8"),  # when it was done last
         ("is_closing", "i8"),  # it was done in this window
-        ("sent", "i8"),  # what ``slot_client.Progress`` calls so
+        ("sent", "i8"),  # what ``slot_client.LoopProgress`` calls so
         ("received", "i8"),
         ("bytes", "i8"),
         ("answers", "i8"),

@@ -19,7 +19,7 @@ from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
 from innet.network import FaultCounters, Faults, Host
 from innet.protocol import SlotClient, Timing
-from innet.protocol.slot_client import ClientState, Progress
+from innet.protocol.slot_client import ClientState, LoopProgress
 from innet.records import Fabric
 from innet.sim import core
 from innet.sim.core import (
@@ -857,7 +857,7 @@ class Simulation:
         """Update a client after compiled code has used its state."""
         assert isinstance(end, SlotClient), "others are not compiled"
         here = self._memory.hosts[host]
-        progress = Progress(
+        progress = LoopProgress(
             answers=int(here["answers"]),
             received=int(here["received"]),
             bytes=int(here["bytes"]),
@@ -868,7 +868,7 @@ class Simulation:
             lost=0,
             error=0,
         )
-        end.take_up(progress)
+        end.apply_progress(progress)
         end.note_resent(int(here["resent"]))
         for name in ("answers", "received", "bytes", "sent", "resent"):
             here[name] = 0

@@ -17,9 +17,9 @@ from innet.core.numba_cache import is_cached, njit
 from innet.core.packets import PacketBatch
 from innet.switch import Switch
 from innet.switch.inline import InlineProgram, run_inline
-from innet.transport.raw import CompiledPorts, Ports
+from innet.transport.raw import CompiledInterfaces, Ports
 from innet.transport.system_calls import (
-    Departure,
+    SendBatch,
     by_port,
     monotonic,
     receive_of_ports,
@@ -147,7 +147,7 @@ def is_compiled() -> bool:
 
 @njit(cache=True, nogil=True)
 def turns(
-    ports: CompiledPorts,
+    ports: CompiledInterfaces,
     program: InlineProgram,
     times: tuple[float, float],
     descriptor: int,
@@ -156,7 +156,7 @@ def turns(
     """Receive, run and send; sleep if nothing has arrived.
 
     Args:
-        ports: a CompiledPorts.
+        ports: a CompiledInterfaces.
         program: what the switch runs.
         times: start of the program's clock; a time that ends it. Both by ``time.monotonic``.
         descriptor: ends it when it is readable.
@@ -201,7 +201,9 @@ def turns(
 
 
 @njit(cache=True, nogil=True)
-def _send(ports: CompiledPorts, program: InlineProgram, produced: int) -> tuple[int, int, int, int]:
+def _send(
+    ports: CompiledInterfaces, program: InlineProgram, produced: int
+) -> tuple[int, int, int, int]:
     """Send what left the program, each packet by its port.
 
     Returns:
@@ -214,7 +216,7 @@ def _send(ports: CompiledPorts, program: InlineProgram, produced: int) -> tuple[
         end = begin + 1
         while end < len(rows) and positions[end] == positions[begin]:
             end += 1
-        leaving = Departure(program.out, length, 0, rows[begin:end], ports.names, rows[begin:end])
+        leaving = SendBatch(program.out, length, 0, rows[begin:end], ports.names, rows[begin:end])
         done, missing, error = send_packets(
             ports.sockets[positions[begin], 0],
             leaving,

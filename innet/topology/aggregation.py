@@ -21,7 +21,7 @@ from innet.core.settings import too_many_workers
 from innet.network import Faults, Host
 from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
-from innet.protocol.admission import Job, Member
+from innet.protocol.admission import Job, WorkerPort
 from innet.protocol.message import serial_distance
 from innet.topology.plan import EntryFinder, Plan, PlannedHost, Rack, SharedPlan, UsedResources
 from innet.wire import Endpoint, Framing, HeaderFlag
@@ -365,7 +365,7 @@ def job_for(
     request: Request,
     slots: int,
     window: int,
-    members: Sequence[Member] | None = None,
+    members: Sequence[WorkerPort] | None = None,
     *,
     partitioned: bool = True,
 ) -> Job:
@@ -415,10 +415,10 @@ def job_for(
     )
 
 
-def members_of(workers: int, first: int = 0) -> list[Member]:
+def members_of(workers: int, first: int = 0) -> list[WorkerPort]:
     """Members of a job: host ``first + i``, with its default address, at that port of its leaf."""
     hosts = range(first, first + workers)
-    return [Member(host + 1, Endpoint.of_worker(host)) for host in hosts]
+    return [WorkerPort(host + 1, Endpoint.of_worker(host)) for host in hosts]
 
 
 def newest(found: Iterable[SlotRegisters]) -> SlotRegisters:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from innet.core.errors import InputError, UnknownNameError
 from innet.core.packets import MAX_PORT
 from innet.programs import CompiledProgram
-from innet.protocol import Membership
+from innet.protocol import JobMembership
 from innet.protocol.admission import Job
 from innet.wire import Endpoint, PacketLayout
 
@@ -136,7 +136,7 @@ class Plan:
         """The parameter servers; none for most protocols."""
         return tuple(host for host in self.hosts if host.role == "server")
 
-    def membership(self, host: PlannedHost) -> Membership:
+    def membership(self, host: PlannedHost) -> JobMembership:
         """The membership of a worker.
 
         Raises:
@@ -147,7 +147,7 @@ class Plan:
         job = self.job
         size = len(job.members)
         bit = job.members[host.worker].bit
-        return Membership(
+        return JobMembership(
             host.worker, size, job.number, job.epoch, job.slots, job.absent, bit, job.priority
         )
 

@@ -13,7 +13,7 @@ from innet.core.packets import MAX_PORT
 from innet.core.settings import BITMAP_BITS, MAX_WORKERS
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters, Timing
-from innet.protocol.admission import Job, Member
+from innet.protocol.admission import Job, WorkerPort
 from innet.protocol.slot_client import TreeClient
 from innet.topology.aggregation import (
     Aggregation,
@@ -70,7 +70,7 @@ def address(node: TreeNode) -> Endpoint:
     return Endpoint.of_switch(node.index)
 
 
-def below(node: TreeNode, members: Sequence[Member]) -> Iterator[Neighbor]:
+def below(node: TreeNode, members: Sequence[WorkerPort]) -> Iterator[Neighbor]:
     """The neighbors directly below ``node``: switches, then workers."""
     for place, child in enumerate(node.children):
         port = _FIRST_CHILD_PORT + place
@@ -83,7 +83,7 @@ def below(node: TreeNode, members: Sequence[Member]) -> Iterator[Neighbor]:
 
 def members_below(
     root: TreeNode, first: int, last_port: int, taken: Container[Port], *, child_bits: bool = False
-) -> tuple[Member, ...]:
+) -> tuple[WorkerPort, ...]:
     """The members of a job. Worker i is host ``first + i``, with its default address, at the port
     of its host's number + 1, or else at the lowest free port of its switch.
 
@@ -97,7 +97,7 @@ def members_below(
     Raises:
         InputError: a switch has too few ports, or more children than its bitmap has bits.
     """
-    members: dict[int, Member] = {}
+    members: dict[int, WorkerPort] = {}
     for node in root.descend():
         for_switches = range(UP_PORT, _FIRST_CHILD_PORT + len(node.children))
         first_bit = len(node.children)
@@ -128,14 +128,14 @@ def members_below(
                     )
                 port = found
             used.add(port)
-            members[worker] = Member(
+            members[worker] = WorkerPort(
                 port, Endpoint.of_worker(host), node.name, bit if child_bits else None
             )
     return tuple(members[worker] for worker in sorted(members))
 
 
 def wire(
-    root: TreeNode, members: Sequence[Member], first: int = 0
+    root: TreeNode, members: Sequence[WorkerPort], first: int = 0
 ) -> tuple[list[PlannedHost], list[PlannedLink]]:
     """The hosts of the workers, named h(first + 1) and on, and all links of the tree."""
     hosts: dict[int, PlannedHost] = {}

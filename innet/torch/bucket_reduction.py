@@ -144,7 +144,7 @@ def cut(sizes: Sequence[int], limits: Sequence[float]) -> list[range]:
 
 
 @dataclass(slots=True)
-class Stats:
+class ReductionStats:
     """Results of the reductions; see ``innet.torch.HookState``."""
 
     reports: dict[int, Report] = field(default_factory=dict)
@@ -179,7 +179,7 @@ class BucketReduction:
 
     name = ""  # DistributedDataParallel hands out buckets in one order
 
-    def __init__(self, unit: Unit, workers: int, scale: float, stats: Stats) -> None:
+    def __init__(self, unit: Unit, workers: int, scale: float, stats: ReductionStats) -> None:
         self.codec = unit.codec
         self._factor = np.float32(scale) / np.float32(workers)
         # The bucket is DistributedDataParallel's, and after an error it is used no more.

@@ -18,7 +18,7 @@ _REST = 10.0  # seconds after which a thread without work ends
 
 
 @dataclass(eq=False, slots=True)
-class Origin:
+class WorkOrigin:
     """Where a piece of work was begun.
 
     Attributes:
@@ -31,7 +31,7 @@ class Origin:
     """
 
     owner: CallbackThreads
-    parent: Origin | None
+    parent: WorkOrigin | None
     number: int
     name: str = field(init=False)
     begun: int = 0
@@ -57,28 +57,28 @@ class CallbackThreads:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         # Complete, but not yet completed for those who wait: with the time.
-        self._queue: deque[tuple[Origin, Callable[[], None], float]] = deque()
-        self._open: dict[Origin | None, set[int]] = {}  # futures to complete, by parent
-        self._entered: dict[Origin | None, object] = {}  # callbacks that run, by parent
+        self._queue: deque[tuple[WorkOrigin, Callable[[], None], float]] = deque()
+        self._open: dict[WorkOrigin | None, set[int]] = {}  # futures to complete, by parent
+        self._entered: dict[WorkOrigin | None, object] = {}  # callbacks that run, by parent
         self._idle = 0
         self._begun = 0
 
-    def begin(self) -> Origin:
+    def begin(self) -> WorkOrigin:
         """The origin of work that begins here and now, in this thread."""
-        parent: Origin | None = getattr(_running, "origin", None)
+        parent: WorkOrigin | None = getattr(_running, "origin", None)
         with self._condition:
             if parent is None:
                 self._begun += 1
-                return Origin(self, None, self._begun - 1)
+                return WorkOrigin(self, None, self._begun - 1)
             parent.begun += 1
-            return Origin(self, parent, parent.begun - 1)
+            return WorkOrigin(self, parent, parent.begun - 1)
 
-    def open(self, origin: Origin) -> None:
+    def open(self, origin: WorkOrigin) -> None:
         """There is a future of that work."""
         with self._condition:
             self._open.setdefault(origin.parent, set()).add(origin.number)
 
-    def run(self, origin: Origin, complete: Callable[[], None], *, calls_back: bool) -> None:
+    def run(self, origin: WorkOrigin, complete: Callable[[], None], *, calls_back: bool) -> None:
         """Complete the future of that work: now, if it is its turn and nothing is called back."""
         with self._condition:
             now = time.monotonic()
@@ -93,11 +93,11 @@ class CallbackThreads:
 
     @staticmethod
     @contextmanager
-    def in_callback_of(origin: Origin) -> Iterator[None]:
+    def in_callback_of(origin: WorkOrigin) -> Iterator[None]:
         """Say that this thread is in a callback of that work: of the script's own if the work was
         complete when it got the callback.
         """
-        before: Origin | None = getattr(_running, "origin", None)
+        before: WorkOrigin | None = getattr(_running, "origin", None)
         _running.origin = origin
         try:
             yield
@@ -105,19 +105,19 @@ class CallbackThreads:
             _running.origin = before
 
     @staticmethod
-    def is_in(origin: Origin) -> bool:
+    def is_in(origin: WorkOrigin) -> bool:
         """Whether this thread is in a callback of that work."""
-        found: Origin | None = getattr(_running, "origin", None)
+        found: WorkOrigin | None = getattr(_running, "origin", None)
         while found is not None and found is not origin:
             found = found.parent
         return found is origin
 
-    def _is_turn_of(self, origin: Origin, since: float, now: float) -> bool:
+    def _is_turn_of(self, origin: WorkOrigin, since: float, now: float) -> bool:
         """Whether nothing is before it, or it has waited long enough."""
         before = self._open.get(origin.parent, ())
         return now - since >= _PATIENCE or origin.number <= min(before, default=origin.number)
 
-    def _close(self, origin: Origin) -> None:
+    def _close(self, origin: WorkOrigin) -> None:
         numbers = self._open.get(origin.parent, set())
         # What it has waited for in vain, others need not wait for.
         numbers -= {number for number in numbers if number <= origin.number}
@@ -146,7 +146,7 @@ class CallbackThreads:
                     self._idle += 1
                     self._condition.notify()
 
-    def _take(self) -> tuple[Origin, Callable[[], None], object] | None:
+    def _take(self) -> tuple[WorkOrigin, Callable[[], None], object] | None:
         with self._condition:
             until = time.monotonic() + _REST
             while True:

@@ -36,8 +36,8 @@ from innet.service.process import await_end
 from innet.torch.bucket_reduction import (
     BucketReduction,
     FailedWork,
+    ReductionStats,
     Shape,
-    Stats,
     Unit,
     WaitingBucket,
     arrival_order,
@@ -48,7 +48,7 @@ from innet.torch.bucket_reduction import (
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
 from innet.torch.reducers import GroupReducer, Reducer, SwitchReducer
-from innet.torch.rendezvous import Settings, checked_deadline, is_positive, join_group
+from innet.torch.rendezvous import RendezvousSettings, checked_deadline, is_positive, join_group
 from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
 
 Vector = NDArray[np.float32]
@@ -122,7 +122,7 @@ class BucketHook(ABC):
         compile_codec(self.codec)
         self.unit_cap_mb = unit_cap_mb
         self.scale = scale
-        self._stats = Stats()
+        self._stats = ReductionStats()
         self._group = group
         self._saved: list[dict[str, Any]] = []  # of units that are not built yet
         self._begin()
@@ -480,7 +480,7 @@ class HookState(BucketHook):
         named_parameters: Iterable[tuple[str, torch.nn.Parameter]] | None = None,
         gain: bool = False,
     ) -> None:
-        self.settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        self.settings = RendezvousSettings.of(switch=switch, job=job, key=key, deadline=deadline)
         super().__init__(
             codec,
             group=process_group,

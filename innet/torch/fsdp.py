@@ -26,7 +26,7 @@ from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.reducers import SwitchReducer
-from innet.torch.rendezvous import Settings, join_group
+from innet.torch.rendezvous import RendezvousSettings, join_group
 from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
 
 try:
@@ -255,7 +255,7 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
             InputError: no module is sharded, or PyTorch is too old.
             InnetError: the switch is not available, or a rank is missing.
         """
-        settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        settings = RendezvousSettings.of(switch=switch, job=job, key=key, deadline=deadline)
         modules, comm_thread = _join(model, codec, process_group, settings, seed)
         made = [cls(comm_thread, codec, index, module) for index, module in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
@@ -345,7 +345,7 @@ class SwitchAllReduce(_ModuleReduction):
             InputError: no module is sharded, or PyTorch is too old.
             InnetError: the switch is not available, or a rank is missing.
         """
-        settings = Settings.of(switch=switch, job=job, key=key, deadline=deadline)
+        settings = RendezvousSettings.of(switch=switch, job=job, key=key, deadline=deadline)
         modules, comm_thread = _join(model, codec, process_group, settings, seed)
         made = [cls(comm_thread, codec, index, module) for index, module in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
@@ -363,7 +363,7 @@ class SwitchAllReduce(_ModuleReduction):
 
 
 def _join(
-    model: torch.nn.Module, codec: CodecSpec, group: Any, settings: Settings, seed: int
+    model: torch.nn.Module, codec: CodecSpec, group: Any, settings: RendezvousSettings, seed: int
 ) -> tuple[list[Any], CommThread]:
     """The sharded modules of a model, and the thread that reduces their gradients."""
     if ReduceScatter is object:

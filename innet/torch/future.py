@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from innet.torch.callbacks import CallbackThreads, Origin
+from innet.torch.callbacks import CallbackThreads, WorkOrigin
 from innet.torch.tensors import torch
 
 
@@ -32,7 +32,7 @@ class SettableFuture(torch.futures.Future[Any]):
         self,
         callbacks: CallbackThreads,
         device: torch.device | None = None,
-        origin: Origin | None = None,
+        origin: WorkOrigin | None = None,
         of: SettableFuture | None = None,
     ) -> None:
         self._device = None if device is None or device.type == "cpu" else device

@@ -28,7 +28,7 @@ from innet.torch.callbacks import CallbackThreads
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
 from innet.torch.reducers import SwitchReducer
-from innet.torch.rendezvous import Settings, join_store
+from innet.torch.rendezvous import RendezvousSettings, join_store
 from innet.torch.tensors import DTYPES, memory_of, torch
 
 dist = torch.distributed
@@ -75,7 +75,7 @@ class SwitchGroup(dist.ProcessGroup):
         self._comm_thread: CommThread | None = None
         if size > 1:
             compile_codec(codec)
-            settings = Settings.of(deadline=timeout.total_seconds())
+            settings = RendezvousSettings.of(deadline=timeout.total_seconds())
             member = join_store(store, rank, size, settings)
             # The job's name is new. The store may hold the addresses of an earlier group.
             self._store = PrefixStore(member.job, store)

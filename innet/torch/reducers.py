@@ -100,7 +100,7 @@ class Reducer(Protocol):
         """End the connection."""
 
 
-class Member(Protocol):
+class SwitchMembership(Protocol):
     """A worker's membership in a job at a switch, as ``innet.service.join`` returns it."""
 
     worker: int
@@ -133,7 +133,7 @@ class SwitchReducer:
         deadline: seconds that an all-reduce waits for a worker, including its computation.
     """
 
-    def __init__(self, member: Member, deadline: float) -> None:
+    def __init__(self, member: SwitchMembership, deadline: float) -> None:
         self.worker = member.worker
         self.workers = member.workers
         self._member = member

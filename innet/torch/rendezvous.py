@@ -32,7 +32,7 @@ _LOOK_SECONDS = 0.01  # seconds between two checks of a store
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RendezvousSettings:
     """How to reach the switch.
 
     Attributes:
@@ -58,7 +58,7 @@ class Settings:
         key: str | None = None,
         deadline: float,
         environment: Mapping[str, str] = os.environ,
-    ) -> Settings:
+    ) -> RendezvousSettings:
         """Fill missing arguments from ``INNET_SWITCH``, ``INNET_JOB`` and ``INNET_KEY``, or the
         file that ``INNET_KEY_FILE`` names. ``INNET_TRANSPORT`` is the transport.
 
@@ -107,7 +107,7 @@ def _key_in(file: str | None) -> str | None:
         raise InputError(f"INNET_KEY_FILE: cannot read {file}: {error}.") from None
 
 
-def join_group(group: Any, settings: Settings) -> tuple[Membership, bool]:
+def join_group(group: Any, settings: RendezvousSettings) -> tuple[Membership, bool]:
     """Join a job of all ranks of a process group; None is the default group.
 
     Returns:
@@ -133,7 +133,7 @@ def join_group(group: Any, settings: Settings) -> tuple[Membership, bool]:
     return member, "machine" in offer
 
 
-def join_store(store: Any, rank: int, size: int, settings: Settings) -> Membership:
+def join_store(store: Any, rank: int, size: int, settings: RendezvousSettings) -> Membership:
     """The same for a group that is being made, by its store.
 
     Args:
@@ -197,7 +197,9 @@ def _ranks(ranks: set[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {number_list(ranks)}"
 
 
-def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[Membership, Offer]:
+def _meet(
+    publish: Publish, rank: int, size: int, settings: RendezvousSettings
+) -> tuple[Membership, Offer]:
     """Agree on a switch and a job, and join it.
 
     Raises:
@@ -225,7 +227,7 @@ def _meet(publish: Publish, rank: int, size: int, settings: Settings) -> tuple[M
     return member, offer
 
 
-def _offer(settings: Settings) -> Offer:
+def _offer(settings: RendezvousSettings) -> Offer:
     # Drawn, so that neither other groups of this program nor another program's meet in this job.
     job = f"{settings.job or 'innet'}-{secrets.token_hex(4)}"
     if settings.switch is not None:

@@ -65,10 +65,10 @@ def memory_of(tensor: torch.Tensor) -> NDArray[np.float32]:
 
     Unlike ``tensor.numpy()`` it leaves the tensor resizable, as hooks beside innet's may need it.
     """
-    return np.asarray(_Memory(tensor.detach()))
+    return np.asarray(_TensorMemory(tensor.detach()))
 
 
-class _Memory:
+class _TensorMemory:
     """For NumPy; an array of it keeps it, and so the tensor."""
 
     def __init__(self, tensor: torch.Tensor) -> None:

@@ -90,13 +90,13 @@ class Inbox:
         self.messages[:, calls.VECTOR_COUNT] = 1
         calls.receive_messages(-1, self.messages, 0, 0)  # compiled now, not when a packet waits
 
-    def frames(self, length: NDArray[np.int32]) -> calls.Frames:
+    def frames(self, length: NDArray[np.int32]) -> calls.FrameBuffers:
         """The buffers for packet sockets that tell VLAN tags; ``length`` is filled in."""
         auxiliary = np.zeros((len(self.data), calls.AUXILIARY_WORDS), np.int64)
         steps = np.arange(len(self.data)) * (8 * calls.AUXILIARY_WORDS)
         self.messages[:, calls.CONTROL] = auxiliary.ctypes.data + steps
         self.messages[:, calls.CONTROL_LENGTH] = 8 * calls.AUXILIARY_WORDS
-        return calls.Frames(self.messages, self.data, length, auxiliary)
+        return calls.FrameBuffers(self.messages, self.data, length, auxiliary)
 
     def receive(self, sock: socket.socket, row: int = 0, most: int = _AT_ONCE) -> NDArray[np.int32]:
         """Receive up to ``most`` messages into the rows from ``row`` on, without waiting.
@@ -216,7 +216,7 @@ class Outbox:
             vectors=np.zeros((_ROWS_AT_ONCE, calls.VECTOR_WORDS), np.int64),
         )
         nothing = np.empty(0, np.int64)  # compiled now, not when a packet waits
-        batch = calls.Departure(_NO_NAMES, np.empty(0, np.int32), 0, nothing, _NO_NAMES, nothing)
+        batch = calls.SendBatch(_NO_NAMES, np.empty(0, np.int32), 0, nothing, _NO_NAMES, nothing)
         calls.send_packets(-1, batch, 0, 1, self._transmission, tolerant)
 
     @property
@@ -256,7 +256,7 @@ class Outbox:
         if rows is None:
             rows = np.arange(len(packets))
         names, name_of = (_NO_NAMES, rows) if to is None else (to.names, to.name_of)
-        departure = calls.Departure(data, packets.length, offset, rows, names, name_of)
+        departure = calls.SendBatch(data, packets.length, offset, rows, names, name_of)
         end = 0.0
         done = 0
         while done < len(rows):

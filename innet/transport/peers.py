@@ -37,16 +37,16 @@ from innet.transport.rings import (
     RingError,
     SwitchRings,
     create_memory,
-    hand_over,
     map_memory,
     put_into_rings,
+    send_descriptors,
     take_from_rings,
 )
 from innet.transport.system_calls import (
     ADDRESS_BYTES,
     Arrival,
     Reception,
-    Senders,
+    SenderTable,
     Transmission,
     by_port,
     filter_senders,
@@ -115,7 +115,7 @@ class RingPeer:
         if not self._is_sent:
             text = " ".join(map(str, geometry)).encode()
             descriptors = [self._descriptor, self._woken.fileno(), job_memory]
-            if hand_over(sock, to, text, descriptors):
+            if send_descriptors(sock, to, text, descriptors):
                 self._is_sent = True
                 os.close(self._descriptor)
                 self._woken.close()
@@ -249,7 +249,7 @@ class CompiledPorts(NamedTuple):
     arrival: Arrival
     reception: Reception
     port: NDArray[np.int32]
-    senders: Senders
+    senders: SenderTable
     names: NDArray[np.uint8]
     positions: NDArray[np.int64]
     transmission: Transmission
@@ -313,7 +313,7 @@ class PeerPorts:
         self._outbox = Outbox(segments and enable_gro(sock), forgiving=True)
         self._known: dict[int, int] = {}  # address as a number -> port
         table = 1 << (2 * ports).bit_length()  # a power of two, at most half full
-        self._senders = Senders(np.zeros(table, np.int64), np.zeros(table, np.int32))
+        self._senders = SenderTable(np.zeros(table, np.int64), np.zeros(table, np.int32))
         self._names = np.zeros(ports, _NAME)
         self._addresses = self._names.view(np.uint8).reshape(ports, ADDRESS_BYTES)
         self._places = np.full(ports, -1, np.int64)

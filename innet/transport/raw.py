@@ -21,7 +21,7 @@ from innet.core.errors import InputError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
 from innet.transport.messages import Inbox, Outbox, failed, readable
 from innet.transport.packet_socket import open_interface
-from innet.transport.system_calls import Frames, Transmission, by_port, receive_of_ports
+from innet.transport.system_calls import FrameBuffers, Transmission, by_port, receive_of_ports
 
 _SOL_PACKET = 263
 _PACKET_STATISTICS = 6
@@ -131,7 +131,7 @@ class RawTransport:
         return max(now, self.now())
 
 
-class CompiledPorts(NamedTuple):
+class CompiledInterfaces(NamedTuple):
     """What compiled code needs of ``Ports``.
 
     Attributes:
@@ -149,7 +149,7 @@ class CompiledPorts(NamedTuple):
     sockets: NDArray[np.int64]
     places: NDArray[np.int64]
     most: int
-    frames: Frames
+    frames: FrameBuffers
     port: NDArray[np.int32]
     names: NDArray[np.uint8]
     transmission: Transmission
@@ -193,7 +193,7 @@ class Ports:
         self._epoll = select.epoll()
         self._ports: dict[int, int] = {}  # by file descriptor
         self._stride = 0
-        self._compiled: CompiledPorts | None = None
+        self._compiled: CompiledInterfaces | None = None
         try:
             for port, interface in interfaces.items():
                 self.interfaces[port] = interface
@@ -308,11 +308,11 @@ class Ports:
         rows = slice(first, end)
         return PacketBatch(self._inbox.data[rows], self._length[rows], self._port[rows])
 
-    def compiled(self) -> CompiledPorts:
+    def compiled(self) -> CompiledInterfaces:
         """For compiled code, valid until the interfaces change."""
         if self._compiled is None:
             sockets = [(sock.fileno(), port) for port, sock in self._sockets.items()]
-            self._compiled = CompiledPorts(
+            self._compiled = CompiledInterfaces(
                 self._epoll.fileno(),
                 np.array(sockets, np.int64).reshape(-1, 2),
                 self._places,

@@ -173,25 +173,14 @@ class SwitchRings(NamedTuple):
     turn: Words
 
 
-class Taken(NamedTuple):
-    """What ``take_from_rings`` did: rows filled, packets read, those of workers that were not
-    admitted, and those of a wrong length or index.
-    """
-
-    rows: int
-    received: int
-    unknown: int
-    wrong: int
-
-
 @njit(cache=True, inner=True, nogil=True, allocates=False)
-def ring_bell(descriptor: int, words: Words) -> None:
+def notify(descriptor: int, words: Words) -> None:
     """Wake who sleeps at the other end of a socket; ``words`` is scratch memory."""
     _send(descriptor, words.ctypes.data, 1, _QUIET)  # a full queue wakes as well
 
 
 @njit(cache=True, inner=True, nogil=True, allocates=False)
-def hear_bells(descriptor: int, words: Words) -> None:
+def drain_notifications(descriptor: int, words: Words) -> None:
     """Take the bytes that have woken this process."""
     for _ in range(_MOST_BELLS):
         if _recv(descriptor, words.ctypes.data, 8, _QUIET) < 0:
@@ -228,7 +217,7 @@ def wake_up(rings: SwitchRings, rung: bool, words: Words) -> None:
         if table[each, BASE] != 0:
             store_release(table[each, BASE] + SWITCH_SLEEPS, 0)
     if rung:
-        hear_bells(rings.bell, words)
+        drain_notifications(rings.bell, words)
 
 
 @njit(cache=True, nogil=True, allocates=False)
@@ -251,7 +240,8 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
         most: rows that may be filled.
 
     Returns:
-        The fields of ``Taken``.
+        Rows filled, packets read, those of workers that were not admitted, and those of a wrong
+        length or index.
     """
     table, turn = rings.table, rings.turn
     pairs = len(table)
@@ -351,7 +341,7 @@ def put_into_rings(  # noqa: PLR0917 - likewise
                 table[each, TOUCHED] = 0
                 base = table[each, BASE]
                 if load_acquire(base + WORKER_SLEEPS) != 0 and exchange(base + WORKER_SLEEPS, 0):
-                    ring_bell(table[each, BELL], words)
+                    notify(table[each, BELL], words)
     return found, lost
 
 
@@ -386,7 +376,7 @@ class WorkerRing(NamedTuple):
 
 
 @njit(cache=True, inner=True, nogil=True, allocates=False)
-def room_up(ring: WorkerRing) -> int:
+def free_tx_slots(ring: WorkerRing) -> int:
     """How many packets the ring to the switch takes now."""
     state = ring.state
     if state[MY_WRITTEN] - state[MY_SEEN] >= ring.rows:
@@ -408,7 +398,7 @@ def publish(ring: WorkerRing, written: int, words: Words) -> None:
     store_release(base + UP_WRITTEN, written)
     fence()
     if load_acquire(base + SWITCH_SLEEPS) != 0 and exchange(base + SWITCH_SLEEPS, 0) != 0:
-        ring_bell(ring.bell, words)
+        notify(ring.bell, words)
 
 
 @njit(cache=True, inner=True, nogil=True, allocates=False)
@@ -445,7 +435,7 @@ def send_frames(
     written, lost = ring.state[MY_WRITTEN], 0
     base = ring.memory.ctypes.data
     for row in rows:
-        if room_up(ring) <= 0:
+        if free_tx_slots(ring) <= 0:
             lost += 1
             continue
         size = min(length[row] - ring.outer, ring.stride - HEADER_AT)
@@ -472,32 +462,20 @@ def receive_frames(ring: WorkerRing, data: NDArray[np.uint8], length: NDArray[np
     return count
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
-def doze(ring: WorkerRing) -> bool:
+@njit(cache=True, nogil=True, allocates=False)
+def begin_sleep(ring: WorkerRing) -> bool:
     """Say that this worker sleeps; whether it may, as nothing has arrived."""
     store_release(ring.memory.ctypes.data + WORKER_SLEEPS, 1)
     fence()
     return arrived(ring) == 0
 
 
-@njit(cache=True, inner=True, nogil=True, allocates=False)
-def rise(ring: WorkerRing, rung: bool, words: Words) -> None:
+@njit(cache=True, nogil=True, allocates=False)
+def end_sleep(ring: WorkerRing, rung: bool, words: Words) -> None:
     """Say that this worker is awake, for which the switch may have ``rung``."""
     store_release(ring.memory.ctypes.data + WORKER_SLEEPS, 0)
     if rung:
-        hear_bells(ring.woken, words)
-
-
-@njit(cache=True, nogil=True, allocates=False)
-def may_doze(ring: WorkerRing) -> bool:
-    """``doze``, for Python."""
-    return doze(ring)
-
-
-@njit(cache=True, nogil=True, allocates=False)
-def has_risen(ring: WorkerRing, rung: bool, words: Words) -> None:
-    """``rise``, for Python."""
-    rise(ring, rung, words)
+        drain_notifications(ring.woken, words)
 
 
 # ----------------------------------------------------------------------------
@@ -506,7 +484,9 @@ def has_risen(ring: WorkerRing, rung: bool, words: Words) -> None:
 DESCRIPTORS = 3  # rings, a socket that wakes the worker, the memory of its job
 
 
-def hand_over(sock: socket.socket, to: str | bytes, text: bytes, descriptors: list[int]) -> bool:
+def send_descriptors(
+    sock: socket.socket, to: str | bytes, text: bytes, descriptors: list[int]
+) -> bool:
     """Send descriptors to a Unix address, without waiting; whether they were sent."""
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, np.array(descriptors, np.int32).tobytes())]
     try:
@@ -516,7 +496,7 @@ def hand_over(sock: socket.socket, to: str | bytes, text: bytes, descriptors: li
     return True
 
 
-def take_over(sock: socket.socket) -> tuple[bytes, list[int]] | None:
+def receive_descriptors(sock: socket.socket) -> tuple[bytes, list[int]] | None:
     """A message with its descriptors, without waiting; None if there is none.
 
     Raises:

@@ -23,13 +23,13 @@ from innet.transport.rings import (
     Geometry,
     RingError,
     WorkerRing,
-    has_risen,
+    begin_sleep,
+    end_sleep,
     map_memory,
     map_sealed,
-    may_doze,
+    receive_descriptors,
     receive_frames,
     send_frames,
-    take_over,
 )
 from innet.transport.udp import Watch, outer_headers
 from innet.wire import Endpoint, PacketLayout
@@ -83,7 +83,7 @@ class RingSession:
         if self.memory is not None:
             return True
         try:
-            came = take_over(self._hello)
+            came = receive_descriptors(self._hello)
         except OSError as error:
             raise RingError(f"the switch is gone: {error.strerror}") from None
         if came is None:
@@ -207,10 +207,10 @@ class RingTransport:
 
     def wait_for(self, seconds: float, *others: int) -> list[int]:
         """Sleep until packets have arrived or ``others`` can be read; returns those that can."""
-        if not may_doze(self.ring):
+        if not begin_sleep(self.ring):
             seconds = 0.0
         ready = readable(seconds, self._woken, *others)
-        has_risen(self.ring, self._woken in ready, self._words)
+        end_sleep(self.ring, self._woken in ready, self._words)
         return ready
 
     def wait(self, now: float, until: float) -> float:

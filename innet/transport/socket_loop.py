@@ -25,7 +25,7 @@ from innet.network import Host, Transport
 from innet.protocol import SlotClient, SlotState
 from innet.protocol.compiled import fill, fill_frame, receive, take_frame
 from innet.protocol.counters import Stats
-from innet.protocol.slot_client import ClientState, Progress
+from innet.protocol.slot_client import ClientState, LoopProgress
 from innet.protocol.timers import hear, next_deadline, overtake, shortest_wait, start
 from innet.transport.atomics import load_half, store_half
 from innet.transport.messages import failed
@@ -35,19 +35,19 @@ from innet.transport.rings import (
     MY_WRITTEN,
     WorkerRing,
     arrived,
-    doze,
+    begin_sleep,
+    end_sleep,
+    free_tx_slots,
     publish,
     release,
-    rise,
-    room_up,
     row_of,
 )
 from innet.transport.system_calls import (
     LONGEST_DATAGRAM,
     MOST_SEGMENTS,
     Arrival,
-    Departure,
     Reception,
+    SendBatch,
     Transmission,
     monotonic,
     receive_datagrams,
@@ -55,7 +55,7 @@ from innet.transport.system_calls import (
     wait_readable,
     yield_processor,
 )
-from innet.transport.udp import Link, Watch
+from innet.transport.udp import SocketLink, Watch
 
 _TURNS = 1024  # iterations before the return to Python, which then handles Ctrl-C
 _STOPPED = 1.0  # seconds late: this process was stopped, and the others perhaps with it
@@ -65,7 +65,7 @@ _RESULTS_AT_ONCE = 16  # read before the next chunks are sent
 _BATCH = 1 << 18  # bytes filled at once; they are still in the CPU cache when they are sent
 _QUEUED, _FLAGS, _UNDER_WAY = int(Stats.QUEUED), int(Stats.FLAGS), int(SlotState.WAITING)
 _ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(
-    _COUNTS := len(Progress._fields)
+    _COUNTS := len(LoopProgress._fields)
 )
 _NOW, _BOUND = range(2)  # the time at the end, and a time before which no timer expires
 _EAGAIN = errno.EAGAIN
@@ -74,7 +74,7 @@ _EAGAIN = errno.EAGAIN
 class SocketTransport(Transport, Protocol):
     """A transport over one UDP socket, or over rings in shared memory."""
 
-    def link(self, head: NDArray[np.uint8]) -> Link | WorkerRing:
+    def link(self, head: NDArray[np.uint8]) -> SocketLink | WorkerRing:
         """The socket, for frames that begin with ``head``, or the rings."""
 
     def heard(self) -> None:
@@ -143,9 +143,9 @@ class SocketLoop:
         state = end.compiled_state(now)
         link = self._transport.link(state.head)
         if isinstance(link, WorkerRing):
-            ring_turns(link, state, watch, self._done)
-            progress = Progress(*self._counts.tolist())
-            end.take_up(progress)
+            poll_rings(link, state, watch, self._done)
+            progress = LoopProgress(*self._counts.tolist())
+            end.apply_progress(progress)
             if progress.received:
                 self._transport.heard()
             return max(now, float(self._times[_NOW]))
@@ -153,10 +153,10 @@ class SocketLoop:
         room = link.arrival, link.reception, frames, outbox.transmission
         socket = link.descriptor, self._offset, outbox.most
         # Results go into arrays: returning one would run Python, which a signal could interrupt.
-        turns(socket, room, state, watch, self._done)
-        progress = Progress(*self._counts.tolist())
+        poll_socket(socket, room, state, watch, self._done)
+        progress = LoopProgress(*self._counts.tolist())
         outbox.dropped += progress.lost
-        end.take_up(progress)
+        end.apply_progress(progress)
         if progress.end > progress.first:  # the socket was full, or refuses segments
             left = PacketBatch.uniform(frames[progress.first : progress.end], 0)
             self._transport.send(left, now)
@@ -168,7 +168,7 @@ class SocketLoop:
 
 
 @njit(cache=True, nogil=True, allocates=False)
-def turns(
+def poll_socket(
     socket: tuple[int, int, int],
     means: tuple[Arrival, Reception, NDArray[np.uint8], Transmission],
     state: ClientState,
@@ -183,8 +183,8 @@ def turns(
         means: buffers for received packets, for frames to send, and for the system calls.
         state: the worker's end.
         watch: what else may end the wait.
-        done: filled in: the numbers of a ``Progress``; the time at the end, and a time before which
-            no timer expires; and (4,), scratch memory.
+        done: filled in: the numbers of a ``LoopProgress``; the time at the end, and a time before
+            which no timer expires; and (4,), scratch memory.
     """
     descriptor, offset, _ = socket
     arrival, reception, frames, transmission = means
@@ -273,7 +273,7 @@ def _send_queued(
             doing[slot] = _UNDER_WAY
         start(timers, chunk, slots, clock[0], state.last)
         fill(frames[:end], state.head, (slots, no_flags[:end]), where, message)
-        leaving = Departure(frames[:end], length[:end], offset, order[:end], nobody, order[:end])
+        leaving = SendBatch(frames[:end], length[:end], offset, order[:end], nobody, order[:end])
         first, lost, error = send_packets(descriptor, leaving, 0, segments, transmission, False)
         sent += end
         counts[_FIRST], counts[_END], counts[_ERROR] = first, end, error
@@ -291,13 +291,13 @@ def _send_queued(
 
 
 @njit(cache=True, nogil=True, allocates=False)
-def ring_turns(
+def poll_rings(
     ring: WorkerRing,
     state: ClientState,
     watch: Watch,
     done: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]],
 ) -> None:
-    """``turns`` with a pair of rings."""
+    """``poll_socket`` with a pair of rings."""
     stats, clock = state.notes
     counts, times, room = done
     counts[:] = 0
@@ -326,10 +326,10 @@ def ring_turns(
                 break
             left = times[_BOUND] - clock[0]
             found = 1
-            if doze(ring):
+            if begin_sleep(ring):
                 found = wait_readable(ring.woken, watch.descriptor, left, room)
                 ends = found != 1
-            rise(ring, found & 1 != 0, room)
+            end_sleep(ring, found & 1 != 0, room)
             clock[0] = monotonic(room)
     times[_NOW] = clock[0]
 
@@ -354,7 +354,7 @@ def _write_queued(
     base, memory = ring.memory.ctypes.data, ring.memory
     size = ring.outer + ring.packet
     for index in range(queued):
-        if room_up(ring) <= 0:
+        if free_tx_slots(ring) <= 0:
             counts[_LOST] += 1
             continue
         at = row_of(ring.rows, ring.stride, written, False)

@@ -85,7 +85,7 @@ _ppoll: Any = types.ExternalFunction(
 _POLLIN = select.POLLIN
 
 
-class Frames(NamedTuple):
+class FrameBuffers(NamedTuple):
     """Buffers for the frames that packet sockets receive.
 
     Attributes:
@@ -134,7 +134,7 @@ class Reception(NamedTuple):
     scratch: NDArray[np.uint8]
 
 
-class Departure(NamedTuple):
+class SendBatch(NamedTuple):
     """Packets that are to be sent.
 
     Attributes:
@@ -240,7 +240,7 @@ def receive_messages(descriptor: int, messages: Words, first: int, room: int) ->
 
 @njit(cache=True, nogil=True, allocates=False)
 def receive_of_ports(
-    ready: Words, most: int, frames: Frames, port: NDArray[np.int32]
+    ready: Words, most: int, frames: FrameBuffers, port: NDArray[np.int32]
 ) -> tuple[int, int, int]:
     """Receive frames of several packet sockets, one socket after the other.
 
@@ -275,7 +275,7 @@ def receive_of_ports(
 
 
 @njit(cache=True, inner=True, nogil=True, allocates=False)
-def _put_tag_back(frames: Frames, row: int) -> None:
+def _put_tag_back(frames: FrameBuffers, row: int) -> None:
     """Put the VLAN tag, which the kernel took off a frame and passes separately, back into it."""
     told = frames.auxiliary[row]
     if told[1] != _AUXILIARY_KIND or not told[2] & _TAG_IS_VALID:
@@ -382,7 +382,7 @@ def _sender(word: int) -> int:
 @njit(cache=True, nogil=True, allocates=False)
 def send_packets(  # noqa: PLR0917 - compiled functions are called by position
     descriptor: int,
-    departure: Departure,
+    departure: SendBatch,
     first: int,
     most: int,
     transmission: Transmission,
@@ -427,7 +427,7 @@ def send_packets(  # noqa: PLR0917 - compiled functions are called by position
 
 
 @njit(cache=True, inner=True, nogil=True, allocates=False)
-def _gathered(departure: Departure, first: int, most: int, transmission: Transmission) -> int:
+def _gathered(departure: SendBatch, first: int, most: int, transmission: Transmission) -> int:
     """Make messages of the rows from ``first`` on, as many as fit; returns how many."""
     messages, controls, vectors = transmission
     rows, length, name_of = departure.rows, departure.length, departure.name_of
@@ -514,7 +514,7 @@ def find_slot(key: int, keys: NDArray[np.int64]) -> int:
     return int(position)
 
 
-class Senders(NamedTuple):
+class SenderTable(NamedTuple):
     """The senders whose packets are accepted.
 
     Attributes:
@@ -528,7 +528,7 @@ class Senders(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def filter_senders(
-    count: int, arrival: Arrival, port: NDArray[np.int32], segment: int, senders: Senders
+    count: int, arrival: Arrival, port: NDArray[np.int32], segment: int, senders: SenderTable
 ) -> tuple[int, int]:
     """Keep the packets of known senders that have the right length.
 

@@ -39,7 +39,7 @@ _LONGEST_WAIT = 1.0
 _BATCH = 1 << 18  # bytes received at once; they stay in the CPU cache until they are read
 
 
-class Link(NamedTuple):
+class SocketLink(NamedTuple):
     """A UDP transport's socket, for compiled code.
 
     Attributes:
@@ -131,7 +131,7 @@ class UdpTransport:
         """The transport's clock, seconds."""
         return time.monotonic()
 
-    def link(self, head: NDArray[np.uint8]) -> Link:
+    def link(self, head: NDArray[np.uint8]) -> SocketLink:
         """The socket for compiled code, until ``close``; all frames must begin with ``head``.
 
         See ``innet.transport.socket_loop``.
@@ -140,7 +140,7 @@ class UdpTransport:
             self._follow(head)
             self._followed = head
         inbox = self._inbox
-        return Link(self._socket.fileno(), inbox.arrival, inbox.reception, self._outbox)
+        return SocketLink(self._socket.fileno(), inbox.arrival, inbox.reception, self._outbox)
 
     def heard(self) -> None:
         """Note that packets have arrived over the link."""

@@ -26,8 +26,8 @@ from innet.core.settings import (
     validate,
 )
 from innet.processes.settings import WorkerSettings
-from innet.protocol import Membership
-from innet.protocol.admission import Job, Member
+from innet.protocol import JobMembership
+from innet.protocol.admission import Job, WorkerPort
 from innet.service import join
 from innet.service.slot_partition import SlotPartitions, plan_of
 from innet.topology import AGGREGATIONS, Request, make_plan
@@ -123,12 +123,13 @@ def test_a_service():
 
 def test_the_protocol():
     with refused:
-        Membership(worker=0, workers=MANY)
-    assert Membership(worker=0, workers=MANY, bit=0).workers == MANY  # in a tree
+        JobMembership(worker=0, workers=MANY)
+    assert JobMembership(worker=0, workers=MANY, bit=0).workers == MANY  # in a tree
     with refused_anywhere:
-        Membership(worker=0, workers=TOO_MANY, bit=0)
+        JobMembership(worker=0, workers=TOO_MANY, bit=0)
     members = [
-        Member(1 + each % 32, Endpoint.of_worker(each), str(each // 32)) for each in range(TOO_MANY)
+        WorkerPort(1 + each % 32, Endpoint.of_worker(each), str(each // 32))
+        for each in range(TOO_MANY)
     ]
     with refused:
         Job(members[:MANY])

@@ -16,8 +16,8 @@ from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment, combine
 from innet.network import drive
 from innet.network.faults import corrupt, truncate
-from innet.protocol import Membership, SlotClient
-from innet.protocol.admission import Job, Member
+from innet.protocol import JobMembership, SlotClient
+from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch
 from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack
@@ -31,8 +31,8 @@ WORDS = np.array([0, 1, -1, 2**31 - 1, -(2**31), 2**30], np.int32)
 pytestmark = pytest.mark.timeout(0 if COUNT > 1_000_000 else 300)
 
 
-def member(port: int) -> Member:
-    return Member(port, Endpoint.of_worker(port - 1))
+def member(port: int) -> WorkerPort:
+    return WorkerPort(port, Endpoint.of_worker(port - 1))
 
 
 HONEST = Job([member(1), member(2)], number=1, epoch=4, slots=SLOTS, group=1)
@@ -178,7 +178,7 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
     workers = {
         each.port: SlotClient(
             attackers.layouts[0],
-            Membership(index, 2, HONEST.number, HONEST.epoch, SLOTS),
+            JobMembership(index, 2, HONEST.number, HONEST.epoch, SLOTS),
             source=each.endpoint,
             switch=Endpoint.of_switch(),
         )

@@ -16,8 +16,8 @@ from support.slot_model import Cell, Contribution, Explored, Model, Result, Wron
 
 from innet import programs
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.protocol import Membership, SlotClient
-from innet.protocol.admission import Job, Member
+from innet.protocol import JobMembership, SlotClient
+from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch
 from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
@@ -70,7 +70,7 @@ def test_the_exploration_finds_what_is_wrong_with_switchml() -> None:
 
 
 def job_of(model: Model) -> Job:
-    members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(model.workers)]
+    members = [WorkerPort(i + 1, Endpoint.of_worker(i)) for i in range(model.workers)]
     return Job(members, number=7, epoch=3, slots=model.window)
 
 
@@ -179,7 +179,7 @@ def test_the_model_is_the_worker(model: Model) -> None:
     for received, result in explored(model).results:
         worker = SlotClient(
             LAYOUT,
-            Membership(0, model.workers, job=7, epoch=3, window=model.window),
+            JobMembership(0, model.workers, job=7, epoch=3, window=model.window),
             source=Endpoint.of_worker(0),
             switch=Endpoint.of_switch(),
         )

@@ -27,7 +27,7 @@ from support.traffic import Packet, contribution, job_of, resealed, traffic
 
 from innet import programs
 from innet.core.packets import PacketBatch
-from innet.protocol.admission import Job, Member
+from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch, ir, load_program
 from innet.wire import Endpoint, PacketLayout
 
@@ -195,7 +195,7 @@ def test_garbage(engine: str) -> None:
 def test_jobs_beside_each_other_are_not_admitted(engine: str) -> None:
     """Two jobs on the same ports; each also claims the other's slots, epoch and workers."""
     rng = np.random.default_rng(11)
-    members = [Member(port, Endpoint.of_worker(port - 1)) for port in (1, 2, 3)]
+    members = [WorkerPort(port, Endpoint.of_worker(port - 1)) for port in (1, 2, 3)]
     jobs = [
         Job(members, number=1, epoch=0, slot_base=0, slots=4, group=1),
         Job(members[:2], number=2, epoch=9, slot_base=4, slots=4, group=2),

@@ -19,7 +19,7 @@ from support.tna.jobs import P4, TnaHarvest, TnaHarvest256, TnaSlots, TnaTree
 from support.traffic import Packet, contribution, job_of, resealed, traffic
 
 from innet import programs
-from innet.protocol.admission import Job, Member
+from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch, ir, load_program
 from innet.wire import Endpoint, PacketLayout
 
@@ -65,7 +65,7 @@ def test_loss_repeats_reordering_partial_results_and_mangled_packets(seed: int) 
 def test_several_jobs_with_the_same_slot_numbers() -> None:
     rng = np.random.default_rng(1)
     jobs = [
-        Job([Member(3 * n + i, Endpoint.of_worker(i)) for i in range(1, 4)],
+        Job([WorkerPort(3 * n + i, Endpoint.of_worker(i)) for i in range(1, 4)],
             number=number, epoch=1, slot_base=16 * n, slots=slots, group=n + 1)
         for n, (number, slots) in enumerate([(1, 16), (2, 8), (2**15, 16)])
     ]  # fmt: skip
@@ -307,7 +307,7 @@ def test_256_values_of_packets_that_nobody_sends() -> None:
 def test_256_values_of_two_jobs_with_the_same_slot_numbers() -> None:
     rng = np.random.default_rng(5)
     jobs = [
-        Job([Member(3 * n + i, Endpoint.of_worker(i)) for i in range(1, 4)],
+        Job([WorkerPort(3 * n + i, Endpoint.of_worker(i)) for i in range(1, 4)],
             number=number, epoch=1, slot_base=2 * n, slots=2, group=n + 1)
         for n, number in enumerate([1, 2**15])
     ]  # fmt: skip

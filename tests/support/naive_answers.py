@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from innet import kernels
-from innet.protocol.counters import Verdict
+from innet.protocol.counters import PacketVerdict
 from innet.protocol.message import serial_distance
 from innet.wire import CONGESTED, FrameRefusal, HeaderFlag, parse
 
@@ -32,7 +32,7 @@ class Taken:
             was sent last was sent first, and its number.
     """
 
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[PacketVerdict] = field(default_factory=list)
     refusals: list[FrameRefusal] = field(default_factory=list)
     flags: HeaderFlag = field(default_factory=lambda: HeaderFlag(0))
     queue: list[int] = field(default_factory=list)
@@ -47,12 +47,12 @@ def taken(layout, packets, member, slots, chunks, clock):
     found = Taken()
     for row, reason in enumerate(batch.reason):
         if reason:
-            found.verdicts.append(Verdict.UNREADABLE)
+            found.verdicts.append(PacketVerdict.UNREADABLE)
             found.refusals.append(FrameRefusal(reason))
             continue
         verdict = _judged(batch.header[row], member, slots, chunks)
         found.verdicts.append(verdict)
-        if verdict is Verdict.ANSWER:
+        if verdict is PacketVerdict.ANSWER:
             congested = layout.framing == "udp" and (
                 batch.frames["ipv4"]["tos"][row] & CONGESTED == CONGESTED
             )
@@ -65,29 +65,29 @@ def _judged(header, member, slots, chunks):
     job, epoch, worker, present, base, _, _ = member
     flags = HeaderFlag(int(header["flags"]))
     if HeaderFlag.RESULT not in flags:
-        return Verdict.NOT_A_RESULT
+        return PacketVerdict.NOT_A_RESULT
     for name, mine in (("job", job), ("epoch", epoch), ("worker", worker)):
         if header[name] != mine:
-            return Verdict[name.upper()]
+            return PacketVerdict[name.upper()]
     if header["count"] != present and HeaderFlag.PARTIAL not in flags:
-        return Verdict.COUNT
+        return PacketVerdict.COUNT
     slot, window = int(header["slot"]), len(slots["chunk"])
     if slot >= window:
-        return Verdict.SLOT
+        return PacketVerdict.SLOT
     chunk, state = int(slots["chunk"][slot]), slots["state"][slot]
     ahead = serial_distance(int(header["sequence"]), chunk + 1)
     if ahead < 0 or (ahead == 0 and state == IDLE):
-        return Verdict.DUPLICATE
+        return PacketVerdict.DUPLICATE
     if ahead > 0 or state != WAITING:
-        return Verdict.SEQUENCE
+        return PacketVerdict.SEQUENCE
     for name, sent in (
         ("slot_version", chunk // window % 2),
         ("operation", chunks["operation"][chunk - base]),
         ("elements", chunks["elements"][chunk - base]),
     ):
         if header[name] != sent:
-            return Verdict[name.upper()]
-    return Verdict.ANSWER
+            return PacketVerdict[name.upper()]
+    return PacketVerdict.ANSWER
 
 
 def _accept(found, header, values, congested, where):

@@ -26,7 +26,7 @@ from innet.switch.traffic_manager import (
     withdraw,
 )
 
-Departure = tuple[int, int, int]
+SendBatch = tuple[int, int, int]
 """(port, packet, time)"""
 
 
@@ -58,7 +58,7 @@ class Driven:
     def push(self, port: int, priority: int) -> tuple[bool, int]:
         raise NotImplementedError
 
-    def until(self, time: int) -> list[Departure]:
+    def until(self, time: int) -> list[SendBatch]:
         raise NotImplementedError
 
     def set_depth(self, depth: int, port: int | None = None, priority: int | None = None) -> None:
@@ -90,7 +90,7 @@ class ManagedQueues(Driven):
         heappush(self.waiting, (departure, -priority, packet, port))
         return True, depth
 
-    def until(self, time: int) -> list[Departure]:
+    def until(self, time: int) -> list[SendBatch]:
         manager, left = self.manager, []
         while self.waiting and self.waiting[0][0] <= time:
             departure, priority, packet, port = heappop(self.waiting)
@@ -145,7 +145,7 @@ class NaiveQueues(Driven):
         queue.waiting.append((queue.last, packet))
         return True, depth
 
-    def until(self, time: int) -> list[Departure]:
+    def until(self, time: int) -> list[SendBatch]:
         left = []
         for port, queues in self.ports.items():
             for when in sorted({at for queue in queues for at, _ in queue.waiting if at <= time}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.protocol.admission import Job, Member
+from innet.protocol.admission import Job, WorkerPort
 from innet.wire import Endpoint, Framing, HeaderFlag, PacketLayout, internet_checksum, pack, seal
 
 Packet = tuple[int, bytes]
@@ -14,7 +14,7 @@ WORDS = np.array([0, 1, -1, 2**31 - 1, -(2**31), 255, -256, 2**30], np.int32)
 
 def job_of(workers: int, slots: int = 8, number: int = 7, epoch: int = 3) -> Job:
     """Worker i behind port i + 1, in a part of the pool that does not begin at 0."""
-    members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
+    members = [WorkerPort(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
     return Job(members, number=number, epoch=epoch, slot_base=slots, slots=slots, group=5)
 
 

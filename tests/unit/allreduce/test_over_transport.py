@@ -15,8 +15,8 @@ from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment, combine
 from innet.network import Faults, FaultyTransport, Recorder, drive
-from innet.protocol import Membership, SlotClient, SlotRegisters, Timing
-from innet.protocol.admission import Job, Member
+from innet.protocol import JobMembership, SlotClient, SlotRegisters, Timing
+from innet.protocol.admission import Job, WorkerPort
 from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, PacketLayout
 
@@ -38,7 +38,7 @@ class Rack:
         timing: Timing | None = None,
         framing: str = "udp",
     ) -> None:
-        members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
+        members = [WorkerPort(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
         job = Job(members, number=7, epoch=3, slot_base=SLOT_BASE, slots=window, group=5)
         self.switch = SlotOracle(values, job.commands())
         self.memory = MemoryTransport(self.switch.process, range(1, workers + 1))
@@ -48,7 +48,7 @@ class Rack:
         self.workers = [
             SlotClient(
                 PacketLayout(values, framing),
-                Membership(worker=i, workers=workers, job=7, epoch=3, window=window),
+                JobMembership(worker=i, workers=workers, job=7, epoch=3, window=window),
                 source=Endpoint.of_worker(i),
                 switch=Endpoint.of_switch(),
                 timing=timing or Timing(timeout=0.002, max_timeout=0.05, give_up=60.0),

@@ -9,8 +9,8 @@ from innet import programs
 from innet.core.errors import InputError, StalledError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import drive
-from innet.protocol import Membership, SlotClient, Timing
-from innet.protocol.admission import Job, Member
+from innet.protocol import JobMembership, SlotClient, Timing
+from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch
 from innet.transport.memory import MemoryTransport
 from innet.wire import Endpoint, PacketLayout
@@ -18,8 +18,8 @@ from innet.wire import Endpoint, PacketLayout
 NOT_ADMITTED = 5
 
 
-def members(count: int) -> list[Member]:
-    return [Member(i + 1, Endpoint.of_worker(i)) for i in range(count)]
+def members(count: int) -> list[WorkerPort]:
+    return [WorkerPort(i + 1, Endpoint.of_worker(i)) for i in range(count)]
 
 
 def new_switch(*jobs: Job) -> Switch:
@@ -37,7 +37,7 @@ def ends(job: Job) -> dict[int, SlotClient]:
     return {
         member.port: SlotClient(
             PacketLayout(32),
-            Membership(worker, size, job.number, job.epoch, job.slots),
+            JobMembership(worker, size, job.number, job.epoch, job.slots),
             source=member.endpoint,
             switch=Endpoint.of_switch(),
             timing=Timing(give_up=1.0),
@@ -102,7 +102,10 @@ def test_two_jobs_behind_the_same_ports() -> None:
         ({"members": []}, "number of workers is 0"),
         ({"members": members(33)}, "33 workers; a job takes 1 to 32, as .* one of 32 bits"),
         ({"members": [members(1)[0]] * 2}, "share a switch port"),
-        ({"members": [Member(511, Endpoint.of_worker(0))]}, "port is 511; it must be in 0 .. 510"),
+        (
+            {"members": [WorkerPort(511, Endpoint.of_worker(0))]},
+            "port is 511; it must be in 0 .. 510",
+        ),
         ({"number": 1 << 16}, "job's number is 65536"),
         ({"epoch": -1}, "epoch is -1"),
         ({"group": 0}, "multicast group is 0"),
@@ -121,6 +124,6 @@ def test_impossible_jobs_are_refused(changes: dict, message: str) -> None:
 @pytest.mark.parametrize("absent", [frozenset(), frozenset({0}), frozenset({1, 3, 31})])
 def test_the_bitmap_has_a_bit_for_each_who_is_present(absent: frozenset[int]) -> None:
     job = Job(members(32), absent=absent)
-    place = Membership(worker=2, workers=32, absent=absent)
+    place = JobMembership(worker=2, workers=32, absent=absent)
     assert job.bitmap == place.bitmap == sum(1 << index for index in job.present)
     assert Job(members(3), absent=frozenset({0, 7})).bitmap == 0b110

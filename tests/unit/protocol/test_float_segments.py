@@ -14,7 +14,7 @@ from innet.codecs.codec import check_answers
 from innet.codecs.quantizers.fixed import always_finite
 from innet.core.errors import InputError
 from innet.core.reduce_op import Deferral, FloatSegment, ReduceOp, Segment
-from innet.protocol import Membership, SlotClient, Timing
+from innet.protocol import JobMembership, SlotClient, Timing
 from innet.protocol.message import Message
 from innet.wire import HEADER, Endpoint, HeaderFlag, PacketLayout, pack
 from innet.wire.layout import offset_of
@@ -26,7 +26,7 @@ FLOATS = hnp.arrays(
     elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
 )
 LAYOUT = PacketLayout(8)
-MEMBER = Membership(worker=0, workers=2, job=7, epoch=9, window=16)
+MEMBER = JobMembership(worker=0, workers=2, job=7, epoch=9, window=16)
 _BEGIN = LAYOUT.header_offset + offset_of("sequence")
 SEQUENCE = slice(_BEGIN, _BEGIN + 4)
 PAYLOAD = LAYOUT.header_offset + HEADER.itemsize

@@ -12,7 +12,7 @@ from support.naive_wire import packed
 
 from innet.core.packets import PacketBatch
 from innet.protocol.compiled import fill, take
-from innet.protocol.counters import Stats, Verdict
+from innet.protocol.counters import PacketVerdict, Stats
 from innet.protocol.message import sequence_of
 from innet.protocol.settings import Timing
 from innet.protocol.slot_client import SlotState
@@ -133,8 +133,10 @@ def verdicts_of_both(framing, seed, base):
         frames_of(packets), terms, as_compiled(slots),
         (*chunks.values(), np.array([9.0, STEP])), (stats, clock),
     )  # fmt: skip
-    assert answers == expected.verdicts.count(Verdict.ANSWER)
-    assert stats[: len(Verdict)].tolist() == [expected.verdicts.count(each) for each in Verdict]
+    assert answers == expected.verdicts.count(PacketVerdict.ANSWER)
+    assert stats[: len(PacketVerdict)].tolist() == [
+        expected.verdicts.count(each) for each in PacketVerdict
+    ]
     refused = stats[Stats.REFUSED : Stats.REFUSED + len(FrameRefusal)]
     assert refused.tolist() == [expected.refusals.count(each) for each in FrameRefusal]
     assert stats[Stats.FLAGS] == expected.flags
@@ -159,7 +161,7 @@ def test_every_verdict_was_given():
     seen = set()
     for seed in range(60):
         seen |= verdicts_of_both("udp", seed, 7)
-    assert seen == set(Verdict)
+    assert seen == set(PacketVerdict)
 
 
 @settings(max_examples=100)

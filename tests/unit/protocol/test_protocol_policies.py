@@ -12,8 +12,8 @@ from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults, FaultyTransport, drive
-from innet.protocol import Membership, SlotClient, Timing
-from innet.protocol.admission import Job, Member
+from innet.protocol import JobMembership, SlotClient, Timing
+from innet.protocol.admission import Job, WorkerPort
 from innet.protocol.slot_client import HashedClient, Window
 from innet.protocol.timers import PROBES, RoundTrip
 from innet.transport.memory import MemoryTransport
@@ -36,7 +36,7 @@ def worker_of(
 ) -> SlotClient:
     return SlotClient(
         PacketLayout(4, framing),
-        Membership(worker, workers, job=7, epoch=3, window=window),
+        JobMembership(worker, workers, job=7, epoch=3, window=window),
         source=Endpoint.of_worker(worker),
         switch=Endpoint.of_switch(),
         timing=timing,
@@ -181,7 +181,7 @@ def test_without_an_expected_order_nothing_is_overtaken() -> None:
         worker_of(Timing(timeout=5.0, max_timeout=5.0, adaptive=False)),
         HashedClient(
             LAYOUT,
-            Membership(0, 2, job=7, epoch=3, window=8),
+            JobMembership(0, 2, job=7, epoch=3, window=8),
             source=Endpoint.of_worker(0),
             switch=Endpoint.of_switch(),
             timing=Timing(
@@ -474,7 +474,7 @@ class Rack:
     """Workers around the switch's oracle; those who are not driven are dead."""
 
     def __init__(self, workers: int, timing: Timing) -> None:
-        members = [Member(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
+        members = [WorkerPort(i + 1, Endpoint.of_worker(i)) for i in range(workers)]
         self.job = Job(members, number=7, epoch=3, slots=8)
         self.switch = SlotOracle(4, self.job.commands())
         self.transport = MemoryTransport(self.switch.process, range(1, workers + 1))
@@ -606,7 +606,7 @@ def test_impossible_policies_are_refused(wrong: dict) -> None:
 
 
 def test_absent_workers_are_not_waited_for() -> None:
-    member = Membership(0, 4, window=8, absent=frozenset({2}))
+    member = JobMembership(0, 4, window=8, absent=frozenset({2}))
     assert member.present == (0, 1, 3)
     with pytest.raises(InputError, match="worker 2 is absent"):
-        Membership(2, 4, absent=frozenset({2}))
+        JobMembership(2, 4, absent=frozenset({2}))

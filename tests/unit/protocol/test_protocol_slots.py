@@ -8,11 +8,11 @@ import pytest
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.protocol import Membership, SlotClient, SlotRegisters, SlotState, Timing
+from innet.protocol import JobMembership, SlotClient, SlotRegisters, SlotState, Timing
 from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
 LAYOUT = PacketLayout(4)
-MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=4)
+MEMBER = JobMembership(worker=1, workers=3, job=7, epoch=9, window=4)
 ME, SWITCH = Endpoint.of_worker(1), Endpoint.of_switch()
 TIMING = Timing(timeout=1.0, backoff=2.0, max_timeout=3.0, give_up=20.0, adaptive=False)
 
@@ -440,7 +440,7 @@ def test_results_before_they_are_there() -> None:
 def test_impossible_memberships_are_refused(wrong: dict[str, int]) -> None:
     good = {"worker": 1, "workers": 3, "job": 7, "epoch": 9, "window": 4}
     with pytest.raises(InputError):
-        Membership(**{**good, **wrong})
+        JobMembership(**{**good, **wrong})
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from innet.core.errors import InputError, StateError
 from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.network import Faults
-from innet.protocol import Membership, SlotClient
+from innet.protocol import JobMembership, SlotClient
 from innet.protocol.message import Message, ThinMessage
 from innet.topology import Emulation, Request, make_plan, plan_jobs
 from innet.wire import Endpoint, PacketLayout
@@ -25,7 +25,7 @@ FAULTS = Faults(loss=0.05, duplicate=0.1, reorder=0.2, delay=1e-4)
 def thin_client(elements=64, workers=1, window=4):
     return SlotClient(
         PacketLayout(1, "udp", stands_for=elements),
-        Membership(0, workers, 1, 0, window),
+        JobMembership(0, workers, 1, 0, window),
         source=Endpoint.of_worker(0),
         switch=Endpoint.of_switch(),
     )

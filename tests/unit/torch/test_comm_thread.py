@@ -39,7 +39,7 @@ from innet.torch.comm_thread import CommThread  # noqa: E402
 from innet.torch.group import create  # noqa: E402
 from innet.torch.preflight import preflight  # noqa: E402
 from innet.torch.reducers import SwitchReducer  # noqa: E402
-from innet.torch.rendezvous import Settings, join_store  # noqa: E402
+from innet.torch.rendezvous import RendezvousSettings, join_store  # noqa: E402
 from innet.torch.tensors import kernels_for, to_arrays, to_tensors  # noqa: E402
 
 WORKERS = 3
@@ -385,7 +385,9 @@ def meeting(store, settings, first=None):
 
 
 def at(service, **options):
-    return Settings(**{"switch": where(service), "job": "mine", "deadline": 30.0} | options)
+    return RendezvousSettings(
+        **{"switch": where(service), "job": "mine", "deadline": 30.0} | options
+    )
 
 
 def test_workers_meet_at_a_switch_by_their_store():
@@ -436,7 +438,7 @@ def test_a_group_is_made_again_from_the_store_of_the_one_before(monkeypatch):
 @pytest.mark.parametrize(("rank", "missing"), [(0, "ranks 1, 2"), (2, "rank 0")])
 def test_who_does_not_come_to_a_group_is_named(rank, missing, monkeypatch):
     monkeypatch.setattr("innet.torch.rendezvous.START_SECONDS", 0.0)
-    settings = Settings(switch="127.0.0.1:1", deadline=0.1)
+    settings = RendezvousSettings(switch="127.0.0.1:1", deadline=0.1)
     with pytest.raises(StalledError, match=f"rank {rank} waited for {missing} to come"):
         join_store(torch.distributed.HashStore(), rank, WORKERS, settings)
 
@@ -462,7 +464,9 @@ def test_no_switch_is_everybodys_error():
 
 def test_a_switch_that_cannot_be_started_is_everybodys_error(monkeypatch):
     monkeypatch.setenv("INNET_VALUES", "33")
-    for error in meeting(torch.distributed.HashStore(), [Settings(deadline=5.0)] * WORKERS):
+    for error in meeting(
+        torch.distributed.HashStore(), [RendezvousSettings(deadline=5.0)] * WORKERS
+    ):
         assert isinstance(error, NetworkError)
         assert "rank 0 has no switch" in str(error)
         assert "33" in str(error)
@@ -474,20 +478,25 @@ def test_a_switch_of_another_machine_is_told_apart(monkeypatch):
     with serving() as service:
         own = type("Own", (), {"address": where(service), "key": None})
         monkeypatch.setattr("innet.torch.rendezvous.local_switch", lambda: own)
-        found = meeting(torch.distributed.HashStore(), [Settings(deadline=60.0)] * WORKERS)
+        found = meeting(
+            torch.distributed.HashStore(), [RendezvousSettings(deadline=60.0)] * WORKERS
+        )
         assert any("several machines" in str(error) for error in found)
 
 
 def test_settings_come_from_the_environment(tmp_path):
     (tmp_path / "key").write_text("secret\n")
     environment = {"INNET_SWITCH": "a:1", "INNET_JOB": "b", "INNET_KEY_FILE": str(tmp_path / "key")}
-    found = Settings.of(deadline=2.0, environment=environment)
-    assert found == Settings("a:1", "b", "secret", 2.0)
-    assert Settings.of(switch="c:2", key="d", deadline=2.0, environment=environment).key == "d"
+    found = RendezvousSettings.of(deadline=2.0, environment=environment)
+    assert found == RendezvousSettings("a:1", "b", "secret", 2.0)
+    assert (
+        RendezvousSettings.of(switch="c:2", key="d", deadline=2.0, environment=environment).key
+        == "d"
+    )
     with pytest.raises(InputError, match="INNET_KEY_FILE"):
-        Settings.of(deadline=1.0, environment={"INNET_KEY_FILE": str(tmp_path / "none")})
+        RendezvousSettings.of(deadline=1.0, environment={"INNET_KEY_FILE": str(tmp_path / "none")})
     with pytest.raises(InputError, match="deadline"):
-        Settings.of(deadline=0.0, environment={})
+        RendezvousSettings.of(deadline=0.0, environment={})
 
 
 # ---------------------------------------------------------------- the switch that is started

@@ -32,7 +32,7 @@ from innet.core.reduce_op import Deferral  # noqa: E402
 from innet.torch import DDPHook, HookState, comm_thread, ddp_hook  # noqa: E402
 from innet.torch.bucket_reduction import (  # noqa: E402
     BucketReduction,
-    Stats,
+    ReductionStats,
     Unit,
     WaitingBucket,
     arrival_order,
@@ -123,7 +123,7 @@ def line_of(size: int) -> torch.Tensor:
 
 def reduction_of(buffer: torch.Tensor, views: list[torch.Tensor], scale: float) -> BucketReduction:
     unit = Unit(0, tuple(tuple(view.shape) for view in views), build_codec("dense"))
-    found = BucketReduction(unit, 2, scale, Stats())
+    found = BucketReduction(unit, 2, scale, ReductionStats())
     bucket = WaitingBucket(buffer, SettableFuture(CallbackThreads()))
     for position, view in enumerate(views):
         found.take(position, view, bucket)

@@ -16,7 +16,7 @@ from innet.core.errors import InputError, NetworkError
 from innet.core.packets import PacketBatch
 from innet.transport.messages import Outbox, SegmentInbox, enable_gro, supports_gro
 from innet.transport.peers import Address, PeerCounts, PeerPorts, UnknownDatagram
-from innet.transport.system_calls import Arrival, Senders, by_port, filter_senders, find_slot
+from innet.transport.system_calls import Arrival, SenderTable, by_port, filter_senders, find_slot
 from innet.transport.udp import UdpTransport
 from innet.wire import ETHERNET_HEADER, Endpoint, PacketLayout
 
@@ -304,7 +304,7 @@ def test_only_known_senders_and_right_lengths_are_kept(senders, known, seed):
         for each, row, size in zip(senders, data, length, strict=True)
         if each in known and size == 20
     ]
-    table = Senders(np.zeros(8, np.int64), np.zeros(8, np.int32))
+    table = SenderTable(np.zeros(8, np.int64), np.zeros(8, np.int32))
     for each in known:
         place = find_slot(each + 1000, table.keys)
         table.keys[place], table.ports[place] = each + 1000, 10 + each

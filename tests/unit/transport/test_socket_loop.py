@@ -20,7 +20,7 @@ from innet.core.errors import MembershipError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults, FaultyTransport
-from innet.protocol import Membership, SlotClient, Timing
+from innet.protocol import JobMembership, SlotClient, Timing
 from innet.protocol.timers import PROBES
 from innet.transport.memory import MemoryTransport
 from innet.transport.packet_socket import widen_buffers
@@ -29,7 +29,7 @@ from innet.transport.udp import UdpTransport, Watch
 from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack
 
 LAYOUT = PacketLayout(5)
-MEMBER = Membership(worker=1, workers=3, job=7, epoch=9, window=8)
+MEMBER = JobMembership(worker=1, workers=3, job=7, epoch=9, window=8)
 ME, SWITCH = Endpoint.of_worker(1), Endpoint.of_switch()
 TIMING = Timing(timeout=5.0, max_timeout=5.0, give_up=20.0, adaptive=False)
 HEADERS = LAYOUT.header_offset

@@ -55,10 +55,9 @@ from innet.topology import (
     check_conditions,
 )
 from innet.transport.job_memory import DecodeOncePerHost
-from innet.transport.raw import RawTransport
 from innet.transport.socket_loop import socket_loop
-from innet.transport.udp import UdpTransport
-from innet.wire import ETHERTYPE, HeaderFlag
+from innet.transport.transports import HostTransport, provider_of
+from innet.wire import HeaderFlag
 
 _INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 
@@ -72,21 +71,22 @@ that take part have requested it, and the switches have admitted it."""
 
 
 def connect(
-    plan: Plan, worker: int, interface: str | None = None
-) -> closing[UdpTransport] | closing[RawTransport]:
+    plan: Plan, worker: int, interface: str | None = None, *, transport: str | None = None
+) -> closing[HostTransport]:
     """Open a worker's connection to its switch, by sockets of this network namespace.
 
     Args:
         plan: of the job. Its layout determines UDP or raw Ethernet.
         worker: index of the worker.
         interface: network interface for raw Ethernet.
+        transport: the name of another transport; see ``innet.transport.transports``.
 
     Raises:
-        InputError: no such worker, or raw Ethernet without an interface.
+        InputError: no such worker or transport, or raw Ethernet without an interface.
         NetworkError: an address or interface that this machine does not have, or not root.
     """
     _check_worker(plan, worker)
-    return connect_host(plan, plan.workers[worker], interface)
+    return connect_host(plan, plan.workers[worker], interface, transport=transport)
 
 
 def _check_worker(plan: Plan, worker: int) -> None:
@@ -111,19 +111,16 @@ def _check_wishes(seen: object, deferral: object) -> None:
 
 
 def connect_host(
-    plan: Plan, host: PlannedHost, interface: str | None = None
-) -> closing[UdpTransport] | closing[RawTransport]:
+    plan: Plan, host: PlannedHost, interface: str | None = None, *, transport: str | None = None
+) -> closing[HostTransport]:
     """The same for any host of the plan, such as the parameter server.
 
     Raises:
-        InputError: raw Ethernet without an interface.
+        InputError: no such transport, or raw Ethernet without an interface.
         NetworkError: the address or the interface cannot be used.
     """
-    if plan.layout.framing == "udp":
-        return closing(UdpTransport(host.endpoint, host.peer, plan.layout))
-    if interface is None:
-        raise InputError("raw Ethernet needs an interface; name it, such as eth0.")
-    return closing(RawTransport(interface, ETHERTYPE))
+    provider = provider_of(transport or plan.layout.framing)
+    return closing(provider.connect(host.endpoint, host.peer, plan.layout, interface))
 
 
 class Worker(NotCopyable):

@@ -94,6 +94,12 @@ def _topologies() -> list[str]:
     return TOPOLOGIES.names()
 
 
+def _service_transports() -> list[str]:
+    from innet.transport.transports import service_transports
+
+    return list(service_transports())
+
+
 def models() -> list[str]:
     """Names of models."""
     from innet.experiments.models.model import MODELS
@@ -134,6 +140,7 @@ _COMPLETIONS: Mapping[str, Callable[[], list[str]]] = {
     "model": models,
     "Simulation.model": _simulated_models,  # a panel and a name, where the name alone is another's
     "program": programs,
+    "Service.transport": _service_transports,
     "topology": _topologies,
     "topologies": _topologies,
 }
@@ -234,7 +241,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
         metavar = "|".join(map(str, kind.choices))
     elif kind.low is not None and kind.high is not None and kind.high <= _LARGEST_SHOWN:
         metavar = f"{kind.low}..{kind.high}"
-    elif name in _COMPLETIONS:
+    elif name in _COMPLETIONS or f"{setting.panel}.{name}" in _COMPLETIONS:
         metavar = "NAME"
     text = kind.description
     if kind.multiple:

@@ -122,10 +122,10 @@ Framing: TypeAlias = Literal["udp", "raw"]
 """What carries innet's header: "udp" or "raw" (Ethernet)."""
 WindowControl: TypeAlias = Literal["fixed", "aimd"]
 ServiceTransport: TypeAlias = Annotated[
-    Literal["auto", "udp", "shm"],
+    str,
     Field(
         description="How packets go between workers and the switch service: shm (memory that "
-        "processes of one machine share), udp, or auto (shm where possible, else udp)."
+        "processes of one machine share), udp, auto (shm where possible, else udp), or your own."
     ),
 ]
 SwitchKind: TypeAlias = Literal["builtin", "bmv2"]

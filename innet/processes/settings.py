@@ -74,7 +74,7 @@ class SessionSettings(NetworkJobSettings):
             network that the job's settings describe. The service determines program, values and
             window.
         service_job: the job's name there.
-        service_transport: how packets go there: auto, udp or shm.
+        service_transport: how packets go there: auto, udp, shm or another's name.
         key_file: the file with the service's key.
         interface: the network interface for raw Ethernet; not needed for UDP.
         switch: the kind of switch, for the report.

@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, get_args
 
 from innet.core.errors import (
     ControlError,
@@ -28,17 +27,24 @@ from innet.core.errors import (
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_real, number_list, require_int
 from innet.core.settings import MAX_WORKERS, too_many_workers
-from innet.core.settings import ServiceTransport as ServiceTransportName
 from innet.core.waiting import WaitNotice
 from innet.service.connections import Channel, resolve
 from innet.service.protocol import HELLO, Message, check_greeting, request
 from innet.service.slot_partition import plan_of
 from innet.service.transport import Departure, ServiceTransport
 from innet.topology import Plan
-from innet.transport.rings import RingError
+from innet.transport.transports import (
+    AUTO,
+    AUTOMATIC,
+    ControlConnection,
+    UnavailableError,
+    checked_transport,
+    name_offered_as,
+    offer_key,
+    provider_of,
+)
 
 DEADLINE = 30.0
-TRANSPORTS: tuple[ServiceTransportName, ...] = get_args(get_args(ServiceTransportName)[0])
 _HELLO_SECONDS = 0.05  # between two datagrams that show the address
 _RETRY_SECONDS = 0.1  # between two attempts to connect
 _CONNECT_SECONDS = 60.0  # for one of them
@@ -54,7 +60,7 @@ def join(
     key: str | None = None,
     deadline: float = DEADLINE,
     config: str | None = None,
-    transport: ServiceTransportName = "auto",
+    transport: str = AUTO,
 ) -> Membership:
     """Join a job on a switch service, and wait until all its workers are there.
 
@@ -69,7 +75,9 @@ def join(
             with another text gets an error that shows both. Without it, the first all-reduce finds
             the difference, or a timeout if the number of words differs.
         transport: what carries packets: "shm" (memory that this process shares with the switch
-            process of its machine), "udp", or "auto": shared memory where it is possible.
+            process of its machine), "udp", another that is registered and that the service has
+            (``innet.transport.transports``), or "auto": shared memory where it is possible, else
+            udp, or what the service requires.
 
     Raises:
         InputError: an invalid address, an infinite deadline or an argument of the wrong type; or
@@ -97,18 +105,6 @@ def join(
     )
 
 
-def checked_transport(name: object, what: str = "the transport") -> ServiceTransportName:
-    """The name of a transport to a switch service.
-
-    Raises:
-        InputError: there is none of that name.
-    """
-    for each in TRANSPORTS:
-        if name == each:
-            return each
-    raise InputError(f"{what} is {name!r}; choose one of {', '.join(TRANSPORTS)}.")
-
-
 class Membership(NotCopyable):
     """A worker's session in a job; made by ``join``.
 
@@ -132,7 +128,7 @@ class Membership(NotCopyable):
         key: str | None,
         until: float,
         config: str | None,
-        transport: ServiceTransportName = "auto",
+        transport: str = AUTO,
     ) -> None:
         if workers > MAX_WORKERS:
             raise InputError(too_many_workers(workers))
@@ -142,8 +138,9 @@ class Membership(NotCopyable):
         self.workers = workers
         self._key = key
         self._config = config
-        self._kind: ServiceTransportName = transport
-        self._only_rings = False  # the switch takes nothing else
+        self._wanted = transport
+        self._offers: Message = {}  # the switch's answer, with what its transports need
+        self._untried: list[str] = []  # transports, if the one in use turns out to be impossible
         self._where = resolve(switch)
         self._channel: Channel | None = None
         self._departures: dict[int, Departure] = {}  # the transport looks at it
@@ -299,54 +296,65 @@ class Membership(NotCopyable):
         channel.send(request("join", nonce, self._key, **fields))
         answer = self._wait(until, "token", lambda: "its answer")
         hello = HELLO + bytes.fromhex(answer["token"])
-        reason = self._open_rings(answer.get("memory"))
-        if reason is not None:
-            self._open_udp(reason)
+        self._offers = answer
+        self._untried = self._candidates()
+        self._open_transport()
         return self._await_plan(until, hello)
 
-    def _open_rings(self, offered: Any) -> str | None:
-        """Ask for memory in common with the switch; returns why there is none.
+    def _candidates(self) -> list[str]:
+        """The transports to try, in this order.
 
         Raises:
-            InputError: one side wants nothing else, and the other does not want it.
+            InputError: the switch requires one, and this side wants another.
+            UnknownNameError: the switch requires one that this side does not have.
         """
-        name = where = ""
-        if isinstance(offered, dict):
-            name, where = str(offered.get("socket", "")), str(offered.get("address", ""))
-            self._only_rings = bool(offered.get("required"))
-        if self._kind == "udp":
-            if self._only_rings:
+        required = [
+            name_offered_as(key)
+            for key, offer in self._offers.items()
+            if isinstance(offer, dict) and offer.get("required")
+        ]
+        for name in required:
+            if self._wanted not in (AUTO, name):
                 raise InputError(
-                    f"the switch at {self.switch} takes workers by shared memory only (--transport "
-                    "shm), and this one wants udp; leave the transport auto on one side."
+                    f"the switch at {self.switch} takes workers by {provider_of(name).what} only "
+                    f"(--transport {name}), and this one wants {self._wanted}; leave the transport "
+                    "auto on one side."
                 )
-            return "it was not wanted"
-        if not name:
-            return f"the switch at {self.switch} offers none (--transport udp)"
-        peer = self._open().peer
-        if where not in (str(peer), f"0.0.0.0:{peer.udp_port}"):
-            return f"the switch is at {where}, and something else at {self.switch} between"
-        if not self.transport.open_rings(name):
-            return f"the switch at {self.switch} is on another machine or in another namespace"
-        return None
+        if required:
+            return required
+        return [*AUTOMATIC] if self._wanted == AUTO else [self._wanted]
 
-    def _open_udp(self, reason: str) -> None:
-        """Open a UDP socket, as there is no shared memory for a ``reason``."""
-        if self._kind == "shm" or self._only_rings:
-            raise InputError(
-                f"no shared memory for worker {self.worker}: {reason}. Start workers and switch on "
-                "one machine, or choose the transport auto or udp."
-            )
+    def _open_transport(self, reason: str = "") -> None:
+        """Open the next transport that is possible.
+
+        Args:
+            reason: why the one before it is not.
+
+        Raises:
+            InputError: none is possible.
+            NetworkError: one is, but cannot be opened.
+        """
         channel = self._open()
-        self.transport.open(channel.local_ip, channel.peer)
+        control = ControlConnection(self.switch, channel.local_ip, channel.peer)
+        last = provider_of(self.transport.name)
+        while self._untried:
+            name = self._untried.pop(0)
+            last = provider_of(name)
+            try:
+                session = last.join(self._offers.get(offer_key(name, last)), control)
+            except UnavailableError as error:
+                reason = str(error)
+            else:
+                self.transport.open(name, session)
+                return
+        raise InputError(f"no {last.what} for worker {self.worker}: {reason}. {last.remedy}")
 
     def _show(self, hello: bytes) -> None:
         """Show the switch where this worker's packets come from."""
         try:
-            if not self.transport.has_rings():
-                self.transport.show(hello)
-        except RingError as error:
-            self._open_udp(str(error))
+            self.transport.show(hello)
+        except UnavailableError as error:
+            self._open_transport(str(error))
             self.transport.show(hello)
 
     def _connect(self, until: float) -> Channel:

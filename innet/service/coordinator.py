@@ -27,7 +27,7 @@ from innet.core.numbers import is_int
 from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.protocol.admission import epoch_after
 from innet.service.protocol import MAX_CONFIG, MAX_NAME, TOKEN, Message
-from innet.transport.peers import Address, RingPeer
+from innet.transport.peers import Peer
 
 _FEW = 16  # workers; so few are named to all at every arrival
 
@@ -75,7 +75,7 @@ class JobMember:
     client: int
     token: bytes = b""
     state: MemberState = MemberState.JOINED
-    address: Address | RingPeer | None = None
+    address: Peer | None = None
     is_new: bool = True
     requested: int = 0
     without: frozenset[int] = frozenset()
@@ -265,7 +265,7 @@ class Jobs:
         tell: called with (client, message) for each message to a client.
         draw: returns a random number below its argument, for numbers and first epochs of jobs. They
             should differ from those of an earlier service at the same address.
-        offer: the message about shared memory to workers of this machine.
+        offers: what workers have to know of the service's transports, by key.
         released: called for each worker that is gone.
     """
 
@@ -277,7 +277,7 @@ class Jobs:
         tell: Callable[[int, Message], None],
         draw: Callable[[int], int] = secrets.randbelow,
         *,
-        offer: Message | None = None,
+        offers: Message | None = None,
         released: Callable[[JobMember], None] = lambda _: None,
     ) -> None:
         self._switches = switches
@@ -285,7 +285,7 @@ class Jobs:
         self._workers = workers
         self._tell = tell
         self._draw = draw
-        self._offer = offer
+        self._offers = offers or {}
         self._released = released
         self._jobs: dict[str, JobCoordinator] = {}
         self._clients: dict[int, tuple[JobCoordinator, int]] = {}
@@ -325,8 +325,7 @@ class Jobs:
         token = secrets.token_bytes(TOKEN)
         job.members[worker] = JobMember(client, token)
         self._clients[client] = self._tokens[token] = (job, worker)
-        offer = {} if self._offer is None else {"memory": self._offer}
-        self._tell(client, {"token": token.hex(), **offer})
+        self._tell(client, {"token": token.hex(), **self._offers})
 
     def joined(self, token: bytes) -> tuple[JobCoordinator, JobMember] | None:
         """Who has a token, and the job; None for no worker."""
@@ -335,7 +334,7 @@ class Jobs:
         job, worker = self._tokens[token]
         return job, job.members[worker]
 
-    def hello(self, token: bytes, sender: Address | RingPeer) -> bool:
+    def hello(self, token: bytes, sender: Peer) -> bool:
         """A datagram with ``token`` came from ``sender``; whether the token is a worker's."""
         if token not in self._tokens or self._is_taken(sender, token):
             return False
@@ -377,7 +376,7 @@ class Jobs:
         if not job.members:
             del self._jobs[job.name]
 
-    def _is_taken(self, sender: Address | RingPeer, token: bytes) -> bool:
+    def _is_taken(self, sender: Peer, token: bytes) -> bool:
         members = (member for job in self for member in job.members.values())
         return any(member.address == sender and member.token != token for member in members)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from innet.transport.system_calls import (
     wait_readable_of,
     yield_processor,
 )
+from innet.transport.transports import SwitchEnd
 
 _SOCKET_TURN = 16  # every so many looks the socket comes first, however busy the rings are
 # What rings hold is copied, run, and copied again by pieces that stay near the processor.
@@ -97,12 +99,20 @@ class Forwarding:
         ports: source and destination of frames.
         switch: runs the program.
         traffic: counts frames.
+        ends: the switch's ends of transports, which also get what leaves the program.
     """
 
-    def __init__(self, ports: PeerPorts, switch: Hosted, traffic: PortTraffic) -> None:
+    def __init__(
+        self,
+        ports: PeerPorts,
+        switch: Hosted,
+        traffic: PortTraffic,
+        ends: Collection[SwitchEnd] = (),
+    ) -> None:
         self._ports = ports
         self._switch = switch
         self._traffic = traffic
+        self._ends = ends
         self._inline = switch.inline(ports.packets)
         self.run(0)  # compiled now, not when a packet waits
 
@@ -136,7 +146,7 @@ class Forwarding:
         if moved.error == _NO_MEMORY:
             raise MemoryError("the compiled program could not have the memory that it needed")
         if moved.unsorted:
-            self._arrive(self._ports.sort(moved.unsorted))
+            self.process(self._ports.sort(moved.unsorted))
             return most - moved.looks
         if moved.produced:  # the socket had no room, or cannot do it in this way
             rows = slice(moved.produced)
@@ -153,7 +163,7 @@ class Forwarding:
         while looks < most:
             looks += 1
             before = self._ports.counts.received
-            self._arrive(self._ports.receive())
+            self.process(self._ports.receive())
             if self._ports.unknown_datagrams:
                 return most - looks
             if self._ports.counts.received > before:
@@ -181,7 +191,8 @@ class Forwarding:
         wake_up(rings, rings.bell in found, np.zeros(4, np.int64))
         return left == 0.0 or (bool(found) and wake.descriptor not in found)
 
-    def _arrive(self, packets: PacketBatch) -> None:
+    def process(self, packets: PacketBatch) -> None:
+        """Run frames of workers through the program, and send what leaves it."""
         self._traffic.arrive(packets)
         self._run(packets)
 
@@ -189,6 +200,8 @@ class Forwarding:
         if len(packets):
             left = self._switch.process(packets)
             self._ports.send(left)
+            for end in self._ends:
+                end.send(left)
             self._traffic.leave(left)
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ipaddress
-import os
 import queue
-import secrets
 import selectors
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -30,9 +28,16 @@ from innet.service.hosted_tree import HostedTrees
 from innet.service.protocol import HELLO, TOKEN, Message, check_proof, check_versions, decode
 from innet.service.slot_partition import SlotPartitions, check_servable, is_of_trees, plan_of
 from innet.service.statistics import Parts, PortTraffic, statistics
-from innet.transport import job_memory
-from innet.transport.peers import Address, PeerPorts, RingPeer
-from innet.transport.rings import Geometry, RingError, create_sealed, send_descriptors
+from innet.transport.peers import Address, Peer, PeerPorts
+from innet.transport.transports import (
+    AUTO,
+    AUTOMATIC,
+    JoinedWorker,
+    SwitchEnd,
+    checked_transport,
+    offer_key,
+    provider_of,
+)
 from innet.wire import PacketLayout
 
 T = TypeVar("T")
@@ -51,15 +56,18 @@ class SwitchService:
 
     Attributes:
         address: the address that it listens at.
+        layout: of the frames that the program takes, with framing "raw".
+        ports: those of workers over UDP and over shared memory.
 
     Raises:
         NetworkError: the address is not this machine's, or the port is in use.
-        InputError: the settings do not fit each other, or there is no key although other machines
-            can reach the address.
+        InputError: the settings do not fit each other, there is no transport of that name, or no
+            key although other machines can reach the address.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
         check_servable(settings.program)  # rather than to ask for another number of values first
+        transport = checked_transport(settings.transport)
         program = programs.find(settings.program, settings.values_per_packet)
         self.partitions = SlotPartitions.divide(program, settings.jobs, settings.workers_max)
         self._key = key_of(settings.key, settings.key_file)
@@ -72,13 +80,14 @@ class SwitchService:
         self.refused = 0
         self._begun = time.monotonic()
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._ends: dict[str, SwitchEnd] = {}  # of transports, by name
         listener, data = _listen(address)
         try:
             self.address = Address(*listener.getsockname())
-            self._layout = layout = PacketLayout(settings.values_per_packet, "raw")
-            self._ports = PeerPorts(data, layout, ports=self.partitions.ports)
+            self.layout = layout = PacketLayout(settings.values_per_packet, "raw")
+            self.ports = PeerPorts(data, layout, ports=self.partitions.ports)
             self.partitions = replace(
-                self.partitions, max_queued=self._ports.room, max_window=settings.window
+                self.partitions, max_queued=self.ports.room, max_window=settings.window
             )
             hosted = HostedTrees if is_of_trees(program.program) else HostedSwitch
             self._switch: Hosted = hosted(self.partitions, settings.engine)
@@ -87,10 +96,18 @@ class SwitchService:
                 layout.header_offset,
                 self.partitions.ports,
             )
-            self._forwarding = Forwarding(self._ports, self._switch, self._traffic)
+            for name in AUTOMATIC if transport == AUTO else (transport,):
+                end = provider_of(name).listen(self)
+                if end is not None:
+                    self._ends[name] = end
+            self._forwarding = Forwarding(
+                self.ports, self._switch, self._traffic, self._ends.values()
+            )
             self._selector = selectors.EpollSelector()  # of all but frames
             self._connections = Connections(listener, self._selector, self.partitions.ports)
         except BaseException:
+            for end in self._ends.values():
+                end.close()
             listener.close()
             data.close()
             raise
@@ -98,50 +115,32 @@ class SwitchService:
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._transport = settings.transport
-        self._rings = None if self._transport == "udp" else self._open_rings()
-        self._job_memory: dict[int, int] = {}  # descriptors, by partition
+        for end in self._ends.values():
+            for descriptor in end.descriptors():
+                self._selector.register(descriptor, selectors.EVENT_READ, end)
         self._jobs = Jobs(
             self,
             self.partitions.jobs,
             self.partitions.workers,
             self._connections.send,
-            offer=self._offer(),
+            offers=self._offers(required=transport != AUTO),
             released=self._release,
         )
         self._running = True
         self._is_closed = False
 
-    def _open_rings(self) -> socket.socket | None:
-        """The Unix socket at which workers of this machine ask for shared memory.
+    def _offers(self, *, required: bool) -> Message:
+        """What workers who join have to know of the transports, by key.
 
-        Its name is random. Only workers that have joined receive it. It is in no file system.
+        Args:
+            required: this service takes nothing else.
         """
-        bell: socket.socket | None = None
-        rings = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            name = f"innet-{secrets.token_hex(16)}"
-            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            rings.bind(f"\0{name}")
-            bell.bind(f"\0{name}-bell")
-        except OSError:  # a system without them: UDP is left
-            rings.close()
-            if bell is not None:
-                bell.close()
-            return None
-        for each in (rings, bell):
-            each.setblocking(False)
-        self._ports.rings.bell = bell
-        self._selector.register(rings, selectors.EVENT_READ, rings)
-        return rings
-
-    def _offer(self) -> Message | None:
-        """The message to workers about shared memory."""
-        if self._rings is None:
-            return None
-        name = self._rings.getsockname()[1:].decode()
-        required = self._transport == "shm"
-        return {"socket": name, "address": str(self.address), "required": required}
+        found: Message = {}
+        for name, end in self._ends.items():
+            offer = end.offer()
+            if offer is not None:
+                found[offer_key(name, provider_of(name))] = {**offer, "required": required}
+        return found
 
     @property
     def has_key(self) -> bool:
@@ -181,18 +180,16 @@ class SwitchService:
             return
         self._is_closed = True
         self._connections.close_all()
-        self._ports.close()
-        if self._rings is not None:
-            self._rings.close()
-        for descriptor in self._job_memory.values():
-            os.close(descriptor)
+        self.ports.close()
+        for end in self._ends.values():
+            end.close()
         self._selector.close()
         self._wake.close()
         self._woken.close()
 
     def statistics(self) -> dict[str, Any]:
         """The statistics; ``docs/service.md`` explains all keys."""
-        parts = Parts(self._switch, self.partitions, self._ports, self._jobs, self._traffic)
+        parts = Parts(self._switch, self.partitions, self.ports, self._jobs, self._traffic)
         return {
             "switch": {
                 "address": str(self.address),
@@ -237,12 +234,12 @@ class SwitchService:
 
     def begin_epoch(self, job: JobCoordinator) -> Message:
         """See ``Switches``."""
-        peers: dict[int, Address | RingPeer] = {}
+        peers: dict[int, Peer] = {}
         for worker in job.present:
             address = job.members[worker].address
             assert address is not None  # it is ready
             peers[self.partitions.port(job.partition, worker)] = address
-        self._ports.assign(self._ports_of(job), peers)
+        self._assign(job, peers)
         description = self.partitions.describe(job)
         self._switch.begin(job.partition, plan_of(description))
         return description
@@ -250,6 +247,14 @@ class SwitchService:
     def late_workers(self, job: JobCoordinator) -> frozenset[int]:
         """See ``Switches``."""
         return self._switch.late_workers(job.partition)
+
+    def _assign(self, job: JobCoordinator, peers: Mapping[int, Peer]) -> None:
+        """Let the ports of a job be those of peers, at all transports."""
+        ports = self._ports_of(job)
+        self.ports.assign(ports, peers)
+        for end in self._ends.values():
+            for port in ports:
+                end.assign(port, peers.get(port))
 
     def _ports_of(self, job: JobCoordinator) -> range:
         return range(
@@ -259,11 +264,11 @@ class SwitchService:
     def end_job(self, job: JobCoordinator) -> None:
         """See ``Switches``."""
         self._switch.end(job.partition)
-        self._ports.assign(self._ports_of(job), {})
+        self._assign(job, {})
         for port in self._ports_of(job):
             self._traffic.reset(port)
-        if job.partition in self._job_memory:
-            os.close(self._job_memory.pop(job.partition))
+        for end in self._ends.values():
+            end.end_job(job.partition)
 
     # ------------------------------------------------------------------ the loop
 
@@ -274,8 +279,8 @@ class SwitchService:
                 self._connections.accept(time.monotonic())
             elif isinstance(key.data, Client):
                 self._connections.serve(key.data, events, received)
-            elif self._rings is not None and key.data is self._rings:
-                self._take_ring_hellos()
+            elif isinstance(key.data, SwitchEnd):
+                self._serve(key.data)
             else:
                 self._answer_threads()
         for client, line in received.lines:
@@ -289,8 +294,10 @@ class SwitchService:
         looks, wake = _LOOKS, Wake(self._selector.fileno(), until)
         while looks:
             looks = self._forwarding.run(looks, wake)
-            if self._ports.unknown_datagrams:
-                self._take_hellos()
+            if self.ports.unknown_datagrams:
+                for end in self._ends.values():
+                    self._serve(end)
+                self.ports.unknown_datagrams.clear()
 
     def _answer_threads(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -299,43 +306,38 @@ class SwitchService:
             while True:
                 self._asked.get_nowait()()
 
-    def _take_hellos(self) -> None:
-        for datagram in self._ports.unknown_datagrams:
-            if self._transport != "shm" and _is_hello(datagram.data):
-                known = self._jobs.hello(datagram.data[len(HELLO) :], datagram.sender)
-                self._ports.counts.hellos += known
-        self._ports.unknown_datagrams.clear()
+    def _serve(self, end: SwitchEnd) -> None:
+        """Let a transport handle what has arrived there."""
+        packets = end.serve()
+        if packets is None or not len(packets):
+            return
+        self.ports.counts.received += len(packets)
+        right = packets.length == self.layout.frame_size
+        if not right.all():
+            self.ports.counts.wrong_length += int((~right).sum())
+            packets = packets.take(right)
+        self._forwarding.process(packets)
 
-    def _take_ring_hellos(self) -> None:
-        """Make memory for workers who ask for it, and hand it to them."""
-        assert self._rings is not None
-        for _ in range(PeerPorts.max_unknown):
-            try:
-                text, sender = self._rings.recvfrom(PeerPorts.max_unknown_bytes)
-            except OSError:
-                return
-            found = self._jobs.joined(text[len(HELLO) :]) if _is_hello(text) else None
-            if found is None or not sender:
-                continue
-            job, member = found
-            geometry = Geometry.of(self._layout, self.partitions.window(job.workers))
-            if member.address is None:
-                try:
-                    if job.partition not in self._job_memory:
-                        self._job_memory[job.partition] = create_sealed(job_memory.SIZE)
-                    member.address = self._ports.rings.open(geometry)
-                except RingError as error:
-                    send_descriptors(self._rings, sender, str(error).encode(), [])
-                    continue
-            if isinstance(member.address, RingPeer):
-                shared = self._job_memory[job.partition]
-                member.address.send(self._rings, sender, geometry, shared)
-                self._jobs.hello(member.token, member.address)
+    # ------------------------------------------------------------------ called by transports
+
+    def joined(self, hello: bytes) -> JoinedWorker | None:
+        """See ``ServiceSide``."""
+        found = self._jobs.joined(hello[len(HELLO) :]) if _is_hello(hello) else None
+        if found is None:
+            return None
+        job, member = found
+        window = self.partitions.window(job.workers)
+        return JoinedWorker(job.partition, window, member.address)
+
+    def admit(self, hello: bytes, peer: Peer) -> bool:
+        """See ``ServiceSide``."""
+        return _is_hello(hello) and self._jobs.hello(hello[len(HELLO) :], peer)
 
     def _release(self, member: JobMember) -> None:
-        """A worker is gone, and its memory with it."""
-        if isinstance(member.address, RingPeer):
-            self._ports.rings.release(member.address)
+        """A worker is gone."""
+        if member.address is not None:
+            for end in self._ends.values():
+                end.release(member.address)
 
     # ------------------------------------------------------------------ control
 

@@ -1,23 +1,18 @@
-"""A worker's transport to a switch service: UDP socket or shared memory, and control connection."""
+"""A worker's transport to a switch service, and the control connection beside it."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import MembershipError, NetworkError, StateError
+from innet.core.errors import MembershipError, StateError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import allow_fragmentation
-from innet.transport.packet_socket import widen_buffers
-from innet.transport.peers import Address
-from innet.transport.rings import WorkerRing
-from innet.transport.shared_memory import RingSession, RingTransport
-from innet.transport.udp import SocketLink, UdpTransport, Watch
+from innet.transport.socket_loop import SocketTransport
+from innet.transport.transports import ServiceLink, TransportSession
+from innet.transport.udp import Watch
 from innet.wire import Endpoint, PacketLayout
 
 _LONGEST_WAIT = 1.0
@@ -47,7 +42,7 @@ class ServiceTransport:
         departed: departed workers of this epoch, and what they did.
 
     Attributes:
-        name: what carries packets: "udp" or "shm".
+        name: what carries packets, as registered: "udp", "shm" or another.
     """
 
     carries_ecn = False  # the switch sees no IPv4 headers, and has no queue of which it knows
@@ -63,86 +58,50 @@ class ServiceTransport:
         self._channel = channel
         self._listen = listen
         self._departures = departed
-        self._socket: socket.socket | None = None
-        self._rings: RingSession | None = None
-        self._link: UdpTransport | RingTransport | None = None
+        self._session: TransportSession | None = None
+        self._link: ServiceLink | None = None
         self._silent_since: float | None = None
         self.name = "udp"
 
-    def open_rings(self, name: str) -> bool:
-        """Connect to the Unix socket of a switch; whether there is one of that name here."""
+    def open(self, name: str, session: TransportSession) -> None:
+        """Use what a worker has opened towards the switch; an earlier session is closed."""
         self.close()
-        try:
-            self._rings = RingSession(name)
-        except OSError:
-            return False
-        self.name = "shm"
-        return True
-
-    def has_rings(self) -> bool:
-        """Whether the memory that was asked for has arrived; False over UDP.
-
-        Raises:
-            RingError: the switch has none to give.
-        """
-        return self._rings is not None and self._rings.accept()
+        self.name = name
+        self._session = session
 
     @property
     def job_memory(self) -> NDArray[np.uint8] | None:
         """What the workers of this job and machine share to decode once; None over UDP."""
-        return None if self._rings is None else self._rings.job_memory
-
-    def open(self, ip: str, switch: Address) -> None:
-        """Open a new socket from this machine's address ``ip`` to the switch.
-
-        Raises:
-            NetworkError: it cannot be opened.
-        """
-        self.close()
-        self.name = "udp"
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            widen_buffers(self._socket)
-            allow_fragmentation(self._socket)
-            self._socket.bind((ip, 0))
-            self._socket.connect(tuple(switch))
-        except OSError as error:
-            raise NetworkError(f"cannot send from {ip} to {switch.ip}: {error.strerror}.") from None
+        return None if self._session is None else self._session.job_memory
 
     def show(self, hello: bytes) -> None:
-        """Send the hello datagram, which shows the source of frames; it may be lost."""
-        if self._rings is not None:
-            self._rings.show(hello)
-            return
-        assert self._socket is not None
-        with contextlib.suppress(OSError):
-            self._socket.send(hello)
+        """See ``TransportSession``."""
+        assert self._session is not None
+        self._session.show(hello)
 
     def begin(self, layout: PacketLayout) -> None:
         """An epoch begins. No worker has departed from it."""
+        assert self._session is not None
         self._silent_since = None
-        if self._rings is not None:
-            if not self._rings.accept():  # it was sent before the plan
-                raise NetworkError("the switch has sent no shared memory.")
-            self._link = RingTransport(*self._shown, layout, self._rings)
-            return
-        assert self._socket is not None
-        self._link = UdpTransport(*self._shown, layout, sock=self._socket, segments=True)
+        self._link = self._session.begin(*self._shown, layout)
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        if self._rings is not None:
-            self._rings.close()
-        self._socket = self._rings = self._link = None
+        if self._session is not None:
+            self._session.close()
+        self._session = self._link = None
 
     def now(self) -> float:
         """The transport's clock, seconds."""
         return self._open().now()
 
-    def link(self, head: NDArray[np.uint8]) -> SocketLink | WorkerRing:
-        """See ``UdpTransport``."""
-        return self._open().link(head)
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the transport has a ``link`` for compiled code."""
+        return bool(getattr(self._link, "is_compiled", self._link is None))
+
+    def link(self, head: NDArray[np.uint8]) -> Any:
+        """See ``innet.transport.socket_loop``."""
+        return cast("SocketTransport", self._open()).link(head)
 
     def watch(self, now: float) -> Watch:
         """See ``UdpTransport``."""
@@ -192,7 +151,7 @@ class ServiceTransport:
         alarming = not all(each.on_purpose for each in self._departures.values())
         return self._silent_since + (_SILENCE if alarming else _LONG_SILENCE)
 
-    def _open(self) -> UdpTransport | RingTransport:
+    def _open(self) -> ServiceLink:
         if self._link is None:
             raise StateError("this worker has left its job; join again.")
         return self._link

@@ -14,12 +14,12 @@ from typing import Any
 
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
 from innet.core.numbers import is_real, number_list
-from innet.core.settings import MAX_WORKERS, ServiceTransport, too_many_workers
+from innet.core.settings import MAX_WORKERS, too_many_workers
 from innet.core.waiting import WaitNotice
 from innet.service import Membership, join
-from innet.service.client import checked_transport
 from innet.service.process import START_SECONDS, local_switch
 from innet.torch.tensors import torch
+from innet.transport.transports import AUTO, checked_transport
 
 dist = torch.distributed
 
@@ -40,14 +40,14 @@ class RendezvousSettings:
         job: prefix of the job's name; rank 0 draws the rest.
         key: the switch's key.
         deadline: seconds that an all-reduce waits for a worker.
-        transport: what carries packets to the switch: auto, udp or shm.
+        transport: what carries packets to the switch: auto, udp, shm or another's name.
     """
 
     switch: str | None = None
     job: str | None = None
     key: str | None = None
     deadline: float = 300.0
-    transport: ServiceTransport = "auto"
+    transport: str = AUTO
 
     @classmethod
     def of(
@@ -78,7 +78,7 @@ class RendezvousSettings:
             job or environment.get("INNET_JOB") or None,
             key,
             deadline,
-            checked_transport(environment.get("INNET_TRANSPORT") or "auto", "INNET_TRANSPORT"),
+            checked_transport(environment.get("INNET_TRANSPORT") or AUTO, "INNET_TRANSPORT"),
         )
 
 

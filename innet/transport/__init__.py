@@ -1,13 +1,16 @@
 """Transports: what carries packets between hosts and their switch.
 
-A transport has the three methods of ``innet.network.Transport``: send, receive and wait. To add
-one, add a module here, and pass it to ``innet.allreduce.worker.Worker``, which also asks for its
-clock and name (``innet.network.ClockedTransport``). Commands choose one in ``connect`` there.
+A transport has the three methods of ``innet.network.Transport``: send, receive and wait.
+``innet.allreduce.worker.Worker`` also asks for its clock and name
+(``innet.network.ClockedTransport``). To add one that commands know by its name, add a module here,
+and a line to ``transports.py``.
 
+    transports.py    the registry, and what a transport is to a switch service and its workers
     memory.py        switches in this process; ``NetworkTransport`` joins several by links
     udp.py           a worker's UDP socket
     packet_socket.py a raw socket of an interface
-    raw.py           raw Ethernet: a worker's socket, and a switch's ports
+    raw.py           raw Ethernet: the ports of a switch
+    raw_host.py      raw Ethernet: a host's end
     shared_memory.py a worker's rings in memory that the switch process of its machine shares
     rings.py         those rings: both ends, and how the memory is handed over
     atomics.py       loads and stores in memory that processes share, compiled

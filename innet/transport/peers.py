@@ -9,9 +9,9 @@ import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,11 @@ _DESCRIPTION = 256
 _HEADER = ETHERNET_HEADER.itemsize
 _SO_MEMINFO = 55  # Linux: nine counters of a socket; the last counts dropped datagrams
 _MEMINFO = struct.Struct("9I")
+
+
+Peer: TypeAlias = Hashable
+"""Where a worker's frames come from and go to: an ``Address``, a ``RingPeer``, or what another
+transport names so. Its text is shown in statistics."""
 
 
 class Address(NamedTuple):
@@ -179,13 +184,13 @@ class RingPeers:
             self._turn[0] = 0
             peer.close()
 
-    def assign(self, port: int, peer: RingPeer | None) -> None:
-        """Let ``port`` be that of ``peer``, and of no other."""
+    def assign(self, port: int, peer: Peer | None) -> None:
+        """Let ``port`` be that of ``peer``, if that has rings, and of no other."""
         before = self._of_port[port]
         if before >= 0:
             self._table[before, PORT] = -1
         self._of_port[port] = -1
-        if peer is not None:
+        if isinstance(peer, RingPeer):
             self._of_port[port] = peer.number
             self._table[peer.number, PORT] = port
 
@@ -349,7 +354,7 @@ class PeerPorts:
         """Packets that could not be sent, or that a ring had no room for."""
         return self._outbox.dropped + self.rings.dropped
 
-    def admit(self, port: int, address: Address | RingPeer) -> None:
+    def admit(self, port: int, address: Peer) -> None:
         """Assign ``address`` to ``port``, in place of its previous peer.
 
         Raises:
@@ -361,8 +366,10 @@ class PeerPorts:
         """Remove the peer at ``port``."""
         self.assign([port], {})
 
-    def assign(self, ports: Iterable[int], peers: Mapping[int, Address | RingPeer]) -> None:
+    def assign(self, ports: Iterable[int], peers: Mapping[int, Peer]) -> None:
         """Remove the peers at ``ports``, and assign those of ``peers``, by port; all or nothing.
+
+        Frames to peers of other transports are not sent from here.
 
         Raises:
             InputError: no such port, or an address belongs to another one.
@@ -370,11 +377,11 @@ class PeerPorts:
         cleared = {*ports, *peers}
         known = {key: at for key, at in self._known.items() if at not in cleared}
         last = len(self._places) - 2
-        for port, address in peers.items():
+        addresses = {port: peer for port, peer in peers.items() if isinstance(peer, Address)}
+        for port in peers:
             if not 0 <= port <= last:
                 raise InputError(f"port {port} is not in 0 .. {last}.")
-            if isinstance(address, RingPeer):
-                continue
+        for port, address in addresses.items():
             if known.setdefault(_key(address), port) != port:
                 raise InputError(
                     f"{address.ip}, UDP port {address.udp_port}, is at port "
@@ -383,10 +390,9 @@ class PeerPorts:
         for port in cleared:
             self._places[port] = -1
             self.rings.assign(port, None)
-        for port, address in peers.items():
-            if isinstance(address, RingPeer):
-                self.rings.assign(port, address)
-                continue
+        for port, peer in peers.items():
+            self.rings.assign(port, peer)
+        for port, address in addresses.items():
             ip = int(ipaddress.IPv4Address(address.ip))
             self._names[port] = (socket.AF_INET, address.udp_port, ip, 0)
             self._places[port] = port

@@ -1,4 +1,4 @@
-"""Raw Ethernet frames of an interface (AF_PACKET): for switches, and for hosts without UDP.
+"""Raw Ethernet frames of interfaces (AF_PACKET): the ports of a switch.
 
 Sources: packet(7), netdevice(7).
 """
@@ -10,7 +10,6 @@ import fcntl
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import Inbox, Outbox, failed, readable
+from innet.transport.messages import Inbox, Outbox, failed
 from innet.transport.packet_socket import open_interface
 from innet.transport.system_calls import FrameBuffers, Transmission, by_port, receive_of_ports
 
@@ -32,8 +31,6 @@ _UP_AND_RUNNING = 0x41
 _GONE = (errno.ENETDOWN, errno.ENODEV, errno.ENXIO)
 _SHORTEST_ROOM = 2048
 _ETHERNET_AND_TAGS = 14 + 2 * 4  # bytes of the header and of two VLAN tags, which the MTU excludes
-_ROOM = 2 << 20  # bytes received at once
-_LONGEST_WAIT = 1.0
 _PORTS_ROOM = 16 << 20  # bytes for the frames of one batch, of all ports
 _PER_PORT = 1024
 _NO_NAMES = np.zeros((0, 16), np.uint8)
@@ -85,50 +82,6 @@ def lost_on_arrival(sock: socket.socket) -> int:
     """Frames lost since the last call because a packet socket's buffer was full."""
     statistics = sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
     return int(_STATISTICS.unpack(statistics)[1])
-
-
-class RawTransport:
-    """Carries the frames of one host unchanged over an interface; framing "raw".
-
-    Args:
-        interface: the host's, in this network namespace.
-        ethertype: of the frames that it receives.
-        port: the number of this host's switch port in ``PacketBatch.port``.
-
-    Raises:
-        NetworkError: no such interface, or not root.
-    """
-
-    name = "raw Ethernet"
-
-    def __init__(self, interface: str, ethertype: int, port: int = 0) -> None:
-        self._port = port
-        self._outbox = Outbox()
-        self._socket = open_interface(interface, ethertype)
-        stride = room_for_frames(self._socket)
-        self._inbox = Inbox(_ROOM // stride, stride)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def now(self) -> float:
-        """The transport's clock, seconds."""
-        return time.monotonic()
-
-    def send(self, packets: PacketBatch, now: float) -> None:  # noqa: ARG002 - the kernel's time
-        """Hand packets to the kernel."""
-        self._outbox.send(self._socket, packets)
-
-    def receive(self, now: float) -> PacketBatch:  # noqa: ARG002 - the kernel's time
-        """What has arrived, valid until the next call."""
-        length = self._inbox.receive(self._socket)
-        count = len(length)
-        return PacketBatch(self._inbox.data[:count], length, np.full(count, self._port, np.int32))
-
-    def wait(self, now: float, until: float) -> float:
-        """Sleep until something has arrived or it is ``until``; at most a second."""
-        readable(min(until - now, _LONGEST_WAIT), self._socket.fileno())
-        return max(now, self.now())
 
 
 class CompiledInterfaces(NamedTuple):

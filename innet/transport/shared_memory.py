@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.errors import InputError
+from innet.core.errors import InputError, NetworkError
 from innet.core.packets import PacketBatch
 from innet.transport import job_memory
 from innet.transport.messages import readable
+from innet.transport.peers import Peer, PeerPorts, RingPeer
 from innet.transport.rings import (
     DESCRIPTORS,
     DOWN_READ,
@@ -24,12 +27,22 @@ from innet.transport.rings import (
     RingError,
     WorkerRing,
     begin_sleep,
+    create_sealed,
     end_sleep,
     map_memory,
     map_sealed,
     receive_descriptors,
     receive_frames,
+    send_descriptors,
     send_frames,
+)
+from innet.transport.transports import (
+    ControlConnection,
+    ServiceSide,
+    SwitchEnd,
+    TransportProvider,
+    TransportSession,
+    UnavailableError,
 )
 from innet.transport.udp import Watch, outer_headers
 from innet.wire import Endpoint, PacketLayout
@@ -38,7 +51,7 @@ _LONGEST_WAIT = 1.0
 _BATCH = 1 << 18  # bytes received at once
 
 
-class RingSession:
+class RingSession(TransportSession):
     """A worker's connection to the switch's shared memory: sockets first, then the memory too.
 
     Args:
@@ -70,9 +83,19 @@ class RingSession:
         return sock
 
     def show(self, hello: bytes) -> None:
-        """Ask for the memory, with the token that the switch gave."""
-        with contextlib.suppress(OSError):
-            self._hello.send(hello, socket.MSG_DONTWAIT)
+        """Ask for the memory, with the token that the switch gave, unless it is here."""
+        try:
+            if not self.accept():
+                with contextlib.suppress(OSError):
+                    self._hello.send(hello, socket.MSG_DONTWAIT)
+        except RingError as error:
+            raise UnavailableError(str(error)) from None
+
+    def begin(self, source: Endpoint, switch: Endpoint, layout: PacketLayout) -> RingTransport:
+        """See ``TransportSession``."""
+        if not self.accept():  # it was sent before the plan
+            raise NetworkError("the switch has sent no shared memory.")
+        return RingTransport(source, switch, layout, self)
 
     def accept(self) -> bool:
         """Take the memory, if it has arrived; whether it is here.
@@ -127,6 +150,7 @@ class RingTransport:
     """
 
     name = "shm"
+    is_compiled = True  # see ``innet.transport.socket_loop``
 
     def __init__(
         self,
@@ -217,3 +241,119 @@ class RingTransport:
         """Sleep until something has arrived or it is ``until``; at most a second."""
         self.wait_for(min(until - now, _LONGEST_WAIT))
         return max(now, self.now())
+
+
+class RingSwitchEnd(SwitchEnd):
+    """The Unix socket at which workers of this machine ask for shared memory, and its bell.
+
+    Its name is random. Only workers that have joined receive it. It is in no file system. Frames go
+    through ``PeerPorts.rings``, in compiled code.
+
+    Args:
+        service: the service whose ports these are.
+
+    Raises:
+        OSError: the system has no such sockets.
+    """
+
+    def __init__(self, service: ServiceSide) -> None:
+        self._service = service
+        self._rings = service.ports.rings
+        self._job_memory: dict[int, int] = {}  # descriptors, by partition
+        self._hello = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        bell: socket.socket | None = None
+        try:
+            name = f"innet-{secrets.token_hex(16)}"
+            bell = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._hello.bind(f"\0{name}")
+            bell.bind(f"\0{name}-bell")
+        except OSError:
+            self._hello.close()
+            if bell is not None:
+                bell.close()
+            raise
+        for each in (self._hello, bell):
+            each.setblocking(False)
+        self._rings.bell = bell
+
+    def descriptors(self) -> tuple[int]:
+        """The socket's."""
+        return (self._hello.fileno(),)
+
+    def offer(self) -> dict[str, Any]:
+        """The socket's name, and the address by which workers see that it is this switch's."""
+        name = self._hello.getsockname()[1:].decode()
+        return {"socket": name, "address": str(self._service.address)}
+
+    def serve(self) -> None:
+        """Make memory for workers who ask for it, and hand it to them."""
+        for _ in range(PeerPorts.max_unknown):
+            try:
+                hello, sender = self._hello.recvfrom(PeerPorts.max_unknown_bytes)
+            except OSError:
+                return
+            worker = self._service.joined(hello)
+            if worker is None or not sender:
+                continue
+            geometry = Geometry.of(self._service.layout, worker.window)
+            peer = worker.peer
+            if peer is None:
+                try:
+                    if worker.partition not in self._job_memory:
+                        self._job_memory[worker.partition] = create_sealed(job_memory.SIZE)
+                    peer = self._rings.open(geometry)
+                except RingError as error:
+                    send_descriptors(self._hello, sender, str(error).encode(), [])
+                    continue
+            if isinstance(peer, RingPeer):
+                peer.send(self._hello, sender, geometry, self._job_memory[worker.partition])
+                self._service.admit(hello, peer)
+
+    def release(self, peer: Peer) -> None:
+        """A worker is gone, and its memory with it."""
+        if isinstance(peer, RingPeer):
+            self._rings.release(peer)
+
+    def end_job(self, partition: int) -> None:
+        """The job's memory goes."""
+        if partition in self._job_memory:
+            os.close(self._job_memory.pop(partition))
+
+    def close(self) -> None:
+        """Close the socket, and the memory of jobs; ``PeerPorts`` closes the rings."""
+        self._hello.close()
+        for descriptor in self._job_memory.values():
+            os.close(descriptor)
+
+
+class SharedMemoryProvider(TransportProvider):
+    """Rings in memory between a service and the workers of its machine."""
+
+    what = "shared memory"
+    offered_as = "memory"
+    remedy = "Start workers and switch on one machine, or choose the transport auto or udp."
+
+    def join(self, offer: object, control: ControlConnection) -> RingSession:
+        """See ``TransportProvider``."""
+        name = where = ""
+        if isinstance(offer, dict):
+            name, where = str(offer.get("socket", "")), str(offer.get("address", ""))
+        if not name:
+            raise UnavailableError(f"the switch at {control.switch} offers none (--transport udp)")
+        if where not in (str(control.peer), f"0.0.0.0:{control.peer.udp_port}"):
+            raise UnavailableError(
+                f"the switch is at {where}, and something else at {control.switch} between"
+            )
+        try:
+            return RingSession(name)
+        except OSError:
+            raise UnavailableError(
+                f"the switch at {control.switch} is on another machine or in another namespace"
+            ) from None
+
+    def listen(self, service: ServiceSide) -> RingSwitchEnd | None:
+        """See ``TransportProvider``; None on a system without such sockets: UDP is left."""
+        try:
+            return RingSwitchEnd(service)
+        except OSError:
+            return None

@@ -72,7 +72,13 @@ _EAGAIN = errno.EAGAIN
 
 
 class SocketTransport(Transport, Protocol):
-    """A transport over one UDP socket, or over rings in shared memory."""
+    """A transport over one UDP socket, or over rings in shared memory.
+
+    Attributes:
+        is_compiled: True; a transport without it needs Python for each batch.
+    """
+
+    is_compiled: bool
 
     def link(self, head: NDArray[np.uint8]) -> SocketLink | WorkerRing:
         """The socket, for frames that begin with ``head``, or the rings."""
@@ -86,7 +92,8 @@ class SocketTransport(Transport, Protocol):
 
 def socket_loop(end: Host, transport: Transport) -> SocketLoop | None:
     """A loop if end and transport need no Python between batches, else None."""
-    if isinstance(end, SlotClient) and end.runs_compiled and hasattr(transport, "link"):
+    is_compiled = getattr(transport, "is_compiled", False)
+    if isinstance(end, SlotClient) and end.runs_compiled and is_compiled:
         return SocketLoop(end, cast("SocketTransport", transport))
     return None
 

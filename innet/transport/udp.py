@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,13 @@ from innet.transport.messages import (
 )
 from innet.transport.packet_socket import widen_buffers
 from innet.transport.system_calls import MOST_AT_ONCE, Arrival, Reception
+from innet.transport.transports import (
+    ControlConnection,
+    ServiceSide,
+    SwitchEnd,
+    TransportProvider,
+    TransportSession,
+)
 from innet.wire import (
     ETHERNET_HEADER,
     HEADER,
@@ -95,6 +103,7 @@ class UdpTransport:
     """
 
     name = "udp"
+    is_compiled = True  # see ``innet.transport.socket_loop``
 
     def __init__(
         self,
@@ -115,7 +124,15 @@ class UdpTransport:
         self._ports = np.full(len(self._inbox.data), port, np.int32)
         self._options = (True, 0)  # of a new socket: UDP checksum, type of service
         self._followed: NDArray[np.uint8] | None = None  # the head that the options were set for
-        self._socket = _connected(source, switch) if sock is None else sock
+        if sock is None:
+            try:
+                sock = _connected((source.ip, source.udp_port), (switch.ip, switch.udp_port))
+            except OSError as error:
+                raise NetworkError(
+                    f"cannot send from {source.ip}, UDP port {source.udp_port}, to {switch.ip}: "
+                    f"{error.strerror}. The address must be one of this host's, and the port free."
+                ) from None
+        self._socket = sock
         if segments is None:
             segments = ipaddress.IPv4Address(self._socket.getpeername()[0]).is_loopback
         self._outbox = Outbox(segments and enable_gro(self._socket))
@@ -184,20 +201,99 @@ class UdpTransport:
         return max(now, self.now())
 
 
-def _connected(source: Endpoint, switch: Endpoint) -> socket.socket:
+def _connected(source: tuple[str, int], switch: tuple[str, int]) -> socket.socket:
+    """A socket from one IPv4 address and port to another.
+
+    Raises:
+        OSError: it cannot be had; the socket is closed.
+    """
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         widen_buffers(sock)
         allow_fragmentation(sock)
-        sock.bind((source.ip, source.udp_port))
-        sock.connect((switch.ip, switch.udp_port))
-    except OSError as error:
+        sock.bind(source)
+        sock.connect(switch)
+    except OSError:
         sock.close()
-        raise NetworkError(
-            f"cannot send from {source.ip}, UDP port {source.udp_port}, to {switch.ip}: "
-            f"{error.strerror}. The address must be one of this host's, and the port free."
-        ) from None
+        raise
     return sock
+
+
+class UdpSession(TransportSession):
+    """A worker's socket towards a switch service.
+
+    Attributes:
+        socket: connected to the service's port for frames.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+
+    def show(self, hello: bytes) -> None:
+        """Send the hello datagram, which shows the source of frames; it may be lost."""
+        with contextlib.suppress(OSError):
+            self.socket.send(hello)
+
+    def begin(self, source: Endpoint, switch: Endpoint, layout: PacketLayout) -> UdpTransport:
+        """See ``TransportSession``."""
+        return UdpTransport(source, switch, layout, sock=self.socket, segments=True)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.socket.close()
+
+
+class UdpSwitchEnd(SwitchEnd):
+    """Hellos over UDP. Frames go through ``PeerPorts``, in compiled code.
+
+    Args:
+        service: the service whose ports these are.
+    """
+
+    def __init__(self, service: ServiceSide) -> None:
+        self._service = service
+
+    def offer(self) -> dict[str, Any] | None:
+        """Nothing: the address is that of the control connection."""
+        return None
+
+    def serve(self) -> None:
+        """Admit whoever showed a token by a datagram."""
+        ports = self._service.ports
+        for datagram in ports.unknown_datagrams:
+            ports.counts.hellos += self._service.admit(datagram.data, datagram.sender)
+
+    def close(self) -> None:
+        """The socket is closed with ``PeerPorts``."""
+
+
+class UdpProvider(TransportProvider):
+    """UDP sockets: between machines, to a service as well as on a network."""
+
+    what = "UDP"
+
+    def connect(
+        self,
+        source: Endpoint,
+        switch: Endpoint,
+        layout: PacketLayout,
+        interface: str | None,  # noqa: ARG002 - the address says which one
+    ) -> UdpTransport:
+        """See ``TransportProvider``."""
+        return UdpTransport(source, switch, layout)
+
+    def join(self, offer: object, control: ControlConnection) -> UdpSession:  # noqa: ARG002
+        """See ``TransportProvider``; from this machine's address of the control connection."""
+        try:
+            return UdpSession(_connected((control.local_ip, 0), control.peer))
+        except OSError as error:
+            raise NetworkError(
+                f"cannot send from {control.local_ip} to {control.peer.ip}: {error.strerror}."
+            ) from None
+
+    def listen(self, service: ServiceSide) -> UdpSwitchEnd:
+        """See ``TransportProvider``."""
+        return UdpSwitchEnd(service)
 
 
 def outer_headers(

@@ -18,9 +18,9 @@ from innet.core.reduce_op import Deferral, ReduceOp, Segment
 from innet.network import Faults
 from innet.protocol import Timing
 from innet.topology import Request, make_plan
-from innet.transport.raw import RawTransport
+from innet.transport.raw_host import RawTransport
 from innet.transport.udp import UdpTransport
-from innet.wire import ETHERTYPE, Endpoint, PacketLayout
+from innet.wire import Endpoint, PacketLayout
 
 WORKERS = 2
 CODECS = ("topk", "scalecom")
@@ -450,6 +450,6 @@ def test_what_cannot_be_connected():
     with pytest.raises(InputError, match="needs an interface"):
         connect(raw, 0)
     with pytest.raises(NetworkError, match="nowhere0"):
-        RawTransport("nowhere0", ETHERTYPE)
+        RawTransport("nowhere0")
     with pytest.raises(InputError, match="no worker 2"):
         Worker(raw, 2, codec="dense", transport=None)

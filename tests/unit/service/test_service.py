@@ -498,7 +498,7 @@ def test_who_has_many_files_open_takes_part(service, stack, monkeypatch, streams
     if not streams:
         monkeypatch.setattr("innet.allreduce.worker.socket_loop", lambda *_: None)
     pair = joined(service, stack)
-    assert min(each.transport._socket.fileno() for each in pair) > 1023
+    assert min(each.transport._link._socket.fileno() for each in pair) > 1023
     for total, _ in all_reduce(make_workers(pair, "exact"), gradients()):
         np.testing.assert_allclose(total, sum(gradients()), atol=1e-6)
 
@@ -544,7 +544,7 @@ def test_a_deadline_without_end_is_refused(service, stack, deadline):
 def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch):
     """As on a machine whose limit is the kernel's default, for a user who is not root."""
     default = 212_992
-    for module in ("innet.transport.peers", "innet.service.transport"):
+    for module in ("innet.transport.peers", "innet.transport.udp"):
         monkeypatch.setattr(
             f"{module}.widen_buffers",
             lambda sock: sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, default // 2),
@@ -560,7 +560,7 @@ def test_no_more_is_under_way_than_the_system_has_memory_for(stack, monkeypatch)
         for total, report in all_reduce(make_workers(made, timing=patient), given):
             np.testing.assert_allclose(total, sum(given), rtol=1e-5, atol=1e-5)
             assert report.retransmissions == 0
-        assert service._ports.lost == 0
+        assert service.ports.lost == 0
         stack.close()
 
 

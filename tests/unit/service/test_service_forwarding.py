@@ -63,7 +63,7 @@ def test_each_datagram_is_passed_or_counted(stack, engine):
     sent = [frames_of(each, seed, 10) for seed, each in enumerate(pair)]
     stranger = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     stranger.connect(service.address)
-    first, second = (each.transport._socket for each in pair)
+    first, second = (each.transport._link._socket for each in pair)
     with held(service):
         for row in range(10):
             first.send(sent[0][row])
@@ -100,29 +100,29 @@ def test_more_leaves_than_there_is_room_for(stack, monkeypatch, checked):
     """A packet of the last worker becomes four, which the kernel takes together or refuses to."""
     monkeypatch.setattr(peers, "_ROWS", 100)
     service = stack.enter_context(serving(jobs=1))
-    assert len(service._ports.packets) < 300
+    assert len(service.ports.packets) < 300
     four = joined(service, stack, 4)
     sent = [frames_of(each, seed, 100) for seed, each in enumerate(four)]
     for each, frames in zip(four, sent, strict=True):
         if each is four[-1] and not checked:  # with which the kernel cuts no datagram
-            service._ports._socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+            service.ports._socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         with held(service):
             for row in frames:
-                each.transport._socket.send(row)
+                each.transport._link._socket.send(row)
     for each in four:
         np.testing.assert_array_equal(answers(each, 100), sum(map(words_of, sent)))
     said = service.ask(service.statistics)
     assert (said["packets"]["in"], said["packets"]["out"]) == (400, 400)
     assert said["packets"]["bytes_out"] == 400 * sent[0].shape[1]
     assert said["drops"]["lost_on_departure"] == 0
-    assert service._ports._outbox.segments == checked
+    assert service.ports._outbox.segments == checked
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
 def test_a_socket_that_is_gone_is_told(engine):
     service = SwitchService(ServiceSettings(listen=LOOPBACK, values_per_packet=32, engine=engine))
     with contextlib.closing(service):
-        service._ports.close()
+        service.ports.close()
         with pytest.raises(NetworkError, match="receiving packets failed: Bad file descriptor"):
             service._forward()
 
@@ -138,7 +138,7 @@ def test_frames_that_come_one_by_one_do_not_wake_the_rest(stack, engine, monkeyp
     begun = time.monotonic()
     for rows in zip(*sent, strict=True):
         for each, row in zip(pair, rows, strict=True):
-            each.transport._socket.send(row)
+            each.transport._link._socket.send(row)
         for each in pair:
             np.testing.assert_array_equal(answers(each, 1)[0], sum(words_of(np.array(rows))))
         time.sleep(0.002)

@@ -113,7 +113,7 @@ def test_a_workers_own_address_does_nothing_with_wrong_packets(service, stack):
     sent = collections.Counter()
 
     def attack(pair):
-        sock = pair[0].transport._socket  # what comes from here is from an admitted address
+        sock = pair[0].transport._link._socket  # what comes from here is from an admitted address
         job = pair[0].plan.job
         strangers = [
             frames_of(pair[0], 8, worker=1),
@@ -153,7 +153,11 @@ def test_packets_sent_again_do_nothing(stack, monkeypatch):
 
     def attack(pair):
         transport = pair[0].transport
-        send, sock, header = transport.send, transport._socket, pair[0].plan.layout.header_offset
+        send, sock, header = (
+            transport.send,
+            transport._link._socket,
+            pair[0].plan.layout.header_offset,
+        )
 
         def recording(packets, now):
             recorded.extend(bytes(row[header:]) for row in packets.data)
@@ -188,7 +192,7 @@ def test_forged_senders_do_nothing_with_wrong_packets(service, stack):
         raw.sendto(ip + udp + payload, ("127.0.0.1", 0))
 
     def attack(pair):
-        source = pair[1].transport._socket.getsockname()
+        source = pair[1].transport._link._socket.getsockname()
         frames = frames_of(pair[0], 9)
 
         def once():

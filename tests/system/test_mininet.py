@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.bmv2 import needs_simple_switch
+from support.capture_files import read_by_scapy
 from support.interrupts import hear_interrupts
 from support.mininet import (
     EITHER_KIND,
@@ -33,7 +34,6 @@ from innet.cli import app
 from innet.core.errors import InputError, NetworkError, ProgramError, StalledError
 from innet.core.settings import TrainSettings
 from innet.experiments import comparison
-from innet.wire.scapy_layers import read_pcap
 
 if not missing():
     from innet.mininet import allreduce, training
@@ -208,13 +208,13 @@ def test_a_capture_of_the_network_replays_to_the_same_outputs(kind, tmp_path):
         call += [path, "--port", f"{port}={path}"]
     subprocess.run(call, check=True, timeout=120, capture_output=True)
     for port in (1, 2):
-        seen = read_pcap(tmp_path / f"s1-eth{port}_out.pcap").packets.to_packets()
-        again = read_pcap(tmp_path / "again" / f"p{port}_out.pcap").packets.to_packets()
+        seen, _ = read_by_scapy(tmp_path / f"s1-eth{port}_out.pcap")
+        again, _ = read_by_scapy(tmp_path / "again" / f"p{port}_out.pcap")
         assert len(seen) > 30
         if kind == "bmv2":
             # Its captures do not say in which order packets of different ports were taken, and the
             # last of a chunk lends the result its IPv4 identification.
-            seen, again = (sorted(data[IPV4_END:] for _, data in each) for each in (seen, again))
+            seen, again = (sorted(data[IPV4_END:] for data in each) for each in (seen, again))
         assert seen == again
 
 

@@ -7,7 +7,8 @@ import contextlib
 
 import numpy as np
 import pytest
-from support.bmv2 import missing, needs_mininet, needs_simple_switch
+from support.bmv2 import needs_simple_switch
+from support.mininet import missing, needs_mininet
 
 import innet
 from innet.allreduce.worker import Worker, connect

@@ -11,6 +11,7 @@ import pytest
 from support.engines import agree, check_random_traffic
 from support.large_program import large_program
 from support.state_fuzzer import StateFuzzer
+from support.tiers import tiered
 
 from innet.core.packets import PacketBatch
 from innet.switch.engine import SwitchState
@@ -35,11 +36,18 @@ def test_own_programs_are_there() -> None:
     assert names >= {"jit_copies", "jit_digests", "queue_headers", "switch_copies"}
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "name",
+    tiered(
+        [path.stem for path in PROGRAMS],
+        [path.stem for path in PROGRAMS if not path.stem.startswith("fuzz_")],
+        "recordings of simple_switch that both engines equal (tests/golden/switch)",
+    ),
+)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_traffic(path: Path, seed: int) -> None:
-    options = {"largest": 3, "rounds": 2} if path.stem in ENDLESS else {"largest": 100}
-    check_random_traffic(load_program(path), seed, **options)
+def test_random_traffic(name: str, seed: int) -> None:
+    options = {"largest": 3, "rounds": 2} if name in ENDLESS else {"largest": 100}
+    check_random_traffic(load_program(FOLDER / f"{name}.json"), seed, **options)
 
 
 @pytest.mark.parametrize("name", ["fuzz_priorities", "jit_tables", "jit_wide", "switch_tables"])

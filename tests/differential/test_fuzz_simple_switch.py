@@ -4,7 +4,7 @@ Programs of one feature each, packets made to fit them and mangled, commands mad
 switch holds: every output byte, its port, the order at each port, what commands are refused, the
 handles that are given out, and at the end registers and counters are equal.
 
-INNET_FUZZ_SEEDS (2) and INNET_FUZZ_PACKETS (400) in the environment say how long to look.
+INNET_FUZZ_SEEDS (1) and INNET_FUZZ_PACKETS (400) in the environment say how long to look.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import pytest
 from support import fuzz
 from support.bmv2 import needs_simple_switch, require_checked_indices
 from support.old_json import aged
+from support.tiers import tiered
 
-SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "2"))
+SEEDS = int(os.environ.get("INNET_FUZZ_SEEDS", "1"))
 PACKETS = int(os.environ.get("INNET_FUZZ_PACKETS", "400"))
 
 pytestmark = [
@@ -30,7 +31,12 @@ pytestmark = [
 INDEXED = ("fuzz_counters", "fuzz_meters", "fuzz_registers")
 
 
-@pytest.mark.parametrize("name", fuzz.NAMES)
+RECORDED = "recordings of simple_switch (tests/golden/switch), and the same with other programs"
+
+
+@pytest.mark.parametrize(
+    "name", tiered(fuzz.NAMES, ["fuzz_loops", "fuzz_multicast", "fuzz_priorities"], RECORDED)
+)
 def test_equals_simple_switch(name):
     if name in INDEXED:
         require_checked_indices()
@@ -42,7 +48,7 @@ def test_equals_simple_switch(name):
             assert left > 0, f"{name}: nothing left, so nothing was compared"
 
 
-@pytest.mark.parametrize("name", fuzz.NAMES)
+@pytest.mark.parametrize("name", tiered(fuzz.NAMES, ["fuzz_profiles"], RECORDED))
 def test_equals_simple_switch_told_by_thrift(name):
     pytest.importorskip("thrift", reason="Thrift's library is not installed")
     if name in INDEXED:
@@ -52,7 +58,14 @@ def test_equals_simple_switch_told_by_thrift(name):
     assert fuzz.compare(case, trace, "interpret") > 0
 
 
-@pytest.mark.parametrize("name", ["fuzz_loops", "fuzz_profiles", "fuzz_signed", "fuzz_wide"])
+@pytest.mark.parametrize(
+    "name",
+    tiered(
+        ["fuzz_loops", "fuzz_profiles", "fuzz_signed", "fuzz_wide"],
+        ["fuzz_profiles"],
+        "the same with another program",
+    ),
+)
 def test_older_json_equals_simple_switch(name, monkeypatch):
     """Without a version, with P4_14's primitives and with action profiles in their tables."""
     new = fuzz.document

@@ -17,6 +17,7 @@ from support.queue_scenarios import (
     fuzz_scenario,
     random_scenario,
 )
+from support.tiers import tiered
 
 COUNT = int(os.environ.get("INNET_FUZZ_SEEDS", "0"))
 SEEDS = range(1000, 1000 + (COUNT or 6))
@@ -29,18 +30,20 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", tiered(SCENARIOS, list(SCENARIOS)[:1], "the recordings of them (tests/golden/switch)")
+)
 def test_scenarios_by_hand(name):
     assert compare(SCENARIOS[name]())
 
 
-@pytest.mark.parametrize("name", FUZZED)
+@pytest.mark.parametrize("name", tiered(FUZZED, list(FUZZED)[:1], "the same with another program"))
 def test_other_programs(name):
     for seed in SEEDS[:FUZZ_SEEDS]:
         scenario = fuzz_scenario(name, seed)
         assert compare(scenario)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", tiered(SEEDS, SEEDS[:1], "the same with another seed"))
 def test_scenarios_by_chance(seed):
     assert compare(random_scenario(seed))

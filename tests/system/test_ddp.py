@@ -74,16 +74,8 @@ def test_there_are_commands_in_the_guide():
     assert len(COMMANDS) >= 2
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        COMMANDS[0],
-        *(
-            pytest.param(each, marks=pytest.mark.repeats("the guide's first command"))
-            for each in COMMANDS[1:]
-        ),
-    ],
-)
+@pytest.mark.repeats("the checks of the group, by the guide's commands")
+@pytest.mark.parametrize("command", COMMANDS)
 def test_command(command):
     options = ["torchrun", "--standalone", "--nproc-per-node", str(RANKS)]
     words = shlex.split(command)

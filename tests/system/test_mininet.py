@@ -28,6 +28,7 @@ from support.mininet import (
     missing,
     needs_mininet,
 )
+from support.tiers import tiered
 
 import innet
 from innet.cli import app
@@ -68,27 +69,20 @@ def in_memory(chosen):
     return total, report
 
 
-def beyond(cases, others):
-    """The cases, and the others for the second tier."""
-    mark = pytest.mark.repeats("the same on a network of each kind")
-    marks = {"builtin": [], "bmv2": NEEDS_BMV2}
-    return [
-        pytest.param(*case, marks=[*marks[case[-1]], *([] if case in cases else [mark])])
-        for case in dict.fromkeys((*cases, *others))
-    ]
+OF_EACH_KIND = "the same on a network of each kind"
+
+
+def marks_of(case):
+    return NEEDS_BMV2 if case[-1] == "bmv2" else []
 
 
 @pytest.mark.parametrize(
     ("workers", "codec", "framing", "program", "kind"),
-    beyond(
+    tiered(
         [
-            (2, "dense", "udp", "slots", "bmv2"),
             (2, "dense", "raw", "hashed", "builtin"),
-            (2, "lhc", "raw", "tree", "builtin"),
-            (4, "scalecom", "udp", "slots", "builtin"),
-        ],
-        [
             (2, "dense", "raw", "hashed", "bmv2"),
+            (2, "lhc", "raw", "tree", "builtin"),
             (2, "lhc", "raw", "tree", "bmv2"),
             *(
                 (workers, codec, "udp", program, kind)
@@ -98,6 +92,14 @@ def beyond(cases, others):
                 for kind in ("builtin", "bmv2")
             ),
         ],
+        [
+            (2, "dense", "udp", "slots", "bmv2"),
+            (2, "dense", "raw", "hashed", "builtin"),
+            (2, "lhc", "raw", "tree", "builtin"),
+            (4, "scalecom", "udp", "slots", "builtin"),
+        ],
+        OF_EACH_KIND,
+        marks_of,
     ),
 )
 def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program, kind):
@@ -142,15 +144,21 @@ def test_jumbo_frames(kind):
 
 @pytest.mark.parametrize(
     ("workers", "codec", "program", "kind"),
-    beyond(
-        [(2, "topk", "slots", "builtin")],
+    tiered(
         [
-            (workers, codec, program, kind)
-            for program in ("slots", "tree")
-            for codec in ("dense", "lhc", "scalecom")
-            for workers in (2, 4, 8)
-            for kind in ("builtin", "bmv2")
+            (2, "topk", "slots", "builtin"),
+            (2, "topk", "slots", "bmv2"),
+            *(
+                (workers, codec, program, kind)
+                for program in ("slots", "tree")
+                for codec in ("dense", "lhc", "scalecom")
+                for workers in (2, 4, 8)
+                for kind in ("builtin", "bmv2")
+            ),
         ],
+        [(2, "topk", "slots", "builtin")],
+        OF_EACH_KIND,
+        marks_of,
     ),
 )
 def test_a_training_is_that_in_memory_bit_for_bit(workers, codec, program, kind, tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.tiers import tiered
 
 from innet.allreduce.collective import Collective
 from innet.core.errors import StalledError
@@ -24,6 +25,7 @@ SHAPES = [
 # A packet takes half a millisecond on each link: there and back 2 ms, 3 ms with three levels.
 PHASES = [0.0, 5e-4, 1e-3, 1.5e-3, 2e-3, 2.5e-3, 3e-3, 4e-3]
 DEATHS = [(when, victim) for when in PHASES for victim in range(4)]
+A_SAMPLE = "the same with a sample of the phases and workers"
 SLOW = {"delay": 5e-4, "tick": 1e-4}
 
 
@@ -90,16 +92,9 @@ def test_switches_that_lose_their_registers_in_mid_round(program, shape, when):
     assert_sum(total, inputs)
 
 
-def sampled(deaths, sample):
-    """Those of the sample, and the others for the second tier."""
-    others = [death for death in deaths if death not in sample]
-    mark = pytest.mark.repeats("the same with a sample of the phases and workers")
-    return [*sample, *(pytest.param(*death, marks=mark) for death in others)]
-
-
 @pytest.mark.parametrize(
     ("when", "victim"),
-    sampled(DEATHS, [(0.0, 0), (5e-4, 3), (1.5e-3, 1), (2.5e-3, 0), (4e-3, 3)]),
+    tiered(DEATHS, [(0.0, 0), (5e-4, 3), (1.5e-3, 1), (2.5e-3, 0), (4e-3, 3)], A_SAMPLE),
 )
 @pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)
 def test_whoever_dies_at_any_phase_is_named_in_time(program, shape, victim, when):
@@ -115,9 +110,10 @@ def test_whoever_dies_at_any_phase_is_named_in_time(program, shape, victim, when
 
 @pytest.mark.parametrize(
     ("when", "victim", "loss"),
-    sampled(
+    tiered(
         [(*death, loss) for death in DEATHS for loss in (0.0, 0.05)],
         [(0.0, 1, 0.0), (1.5e-3, 0, 0.05), (2.5e-3, 2, 0.0), (4e-3, 3, 0.05)],
+        A_SAMPLE,
     ),
 )
 @pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)

@@ -1,0 +1,34 @@
+"""Parameters of tests that run in two tiers (CONTRIBUTING.md, "Tests")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def tiered(
+    cases: Iterable[Any],
+    first: Collection[Any],
+    repeats: str,
+    marks: Callable[[Any], Iterable[pytest.MarkDecorator]] = lambda case: (),
+) -> list[Any]:
+    """``cases`` for ``pytest.mark.parametrize``: those in ``first`` for the first tier.
+
+    Args:
+        cases: values, or tuples of them; what occurs twice is one case.
+        first: some of them; it must have no other.
+        repeats: what the others repeat.
+        marks: what a case is marked with besides.
+    """
+    known = list(cases)
+    if strange := [case for case in first if case not in known]:
+        raise ValueError(f"no case is {strange[0]!r}")
+    found = []
+    for number, case in enumerate(known):
+        if case not in known[:number]:
+            mark = [] if case in first else [pytest.mark.repeats(repeats)]
+            values = case if isinstance(case, tuple) else (case,)
+            found.append(pytest.param(*values, marks=[*marks(case), *mark]))
+    return found

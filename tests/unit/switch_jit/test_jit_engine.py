@@ -12,11 +12,11 @@ from support.state_fuzzer import StateFuzzer
 
 from innet.core.errors import InputError, UnsupportedError
 from innet.core.packets import PacketBatch
-from innet.switch import ir
+from innet.switch import inline, ir
 from innet.switch.engine import SwitchState
 from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
-from innet.switch.jit import JitEngine, compiler, inline
+from innet.switch.jit import JitEngine, compiler
 
 PROGRAMS = Path(__file__).parents[2] / "programs"
 

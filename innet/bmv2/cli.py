@@ -1,7 +1,7 @@
 """Text commands to a running simple_switch, over Thrift or through simple_switch_CLI.
 
-innet runs the commands over ``ThriftControlPlane``. For commands that only simple_switch_CLI has,
-one simple_switch_CLI keeps running: its start takes longer than a thousand commands.
+Over Thrift innet runs them itself. simple_switch_CLI is the reference; one keeps running, as its
+start takes longer than a thousand commands.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from innet.bmv2.control_plane import ThriftControlPlane
+from innet.bmv2.process_commands import PROCESS_COMMANDS
 from innet.core.errors import ControlError, StalledError
 from innet.switch.control import commands
 
@@ -37,14 +38,12 @@ class CommandRunner(Protocol):
 
 
 class CommandClient:
-    """Runs commands over Thrift, and through the CLI those that only it has.
+    """Runs commands over Thrift.
 
     Args:
         program: BMv2 JSON of simple_switch's program.
         port: where its control plane listens.
-        cli: simple_switch_CLI, if it is installed.
         inside: a context in which to open the connection, such as a network namespace.
-        prefix: a command that starts simple_switch_CLI in the same context.
         seconds: within which it must be ready.
 
     Attributes:
@@ -59,14 +58,10 @@ class CommandClient:
         self,
         program: Mapping[str, Any],
         port: int,
-        cli: Path | None,
         *,
         inside: Callable[[], AbstractContextManager[None]] = nullcontext,
-        prefix: Sequence[str] = (),
         seconds: float = ANSWER_SECONDS,
     ) -> None:
-        self._path, self._port, self._prefix = cli, port, prefix
-        self._cli: CliProcess | None = None
         with inside():
             self.control = ThriftControlPlane(program, port)
             self.control.wait(seconds)
@@ -82,10 +77,10 @@ class CommandClient:
 
     def _run(self, line: str) -> str:
         _require_command(line)
-        known = line.split(maxsplit=1)[0] in commands.COMMANDS
-        if not known and self._path is not None:
-            return self._started_cli().run([line])[0]
+        name, *words = line.partition("#")[0].split()
         try:
+            if name in PROCESS_COMMANDS:
+                return PROCESS_COMMANDS[name](self.control, name, words)
             return commands.run(self.control, line)
         except ControlError as error:
             if not self.control.open:
@@ -96,16 +91,8 @@ class CommandClient:
         """A call of the control plane; see ``ThriftClient.call``."""
         return self.control.client.call(name, *arguments)
 
-    def _started_cli(self) -> CliProcess:
-        if self._cli is None:
-            assert self._path is not None
-            self._cli = CliProcess(self._path, self._port, self._prefix)
-        return self._cli
-
     def close(self) -> None:
-        for each in (self.control, self._cli):
-            if each is not None:
-                each.close()
+        self.control.close()
 
 
 def _require_command(line: str) -> None:
@@ -119,16 +106,15 @@ class CliProcess:
     Args:
         cli: simple_switch_CLI.
         port: where simple_switch's control plane listens.
-        prefix: a command that starts it, such as one that enters a network namespace.
 
     Raises:
         StalledError: no answer in ``ANSWER_SECONDS``.
         ControlError: simple_switch_CLI ended; quotes its output.
     """
 
-    def __init__(self, cli: Path, port: int, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, cli: Path, port: int) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - the user's own tool, no shell
-            [*prefix, cli, "--thrift-port", str(port)],
+            [cli, "--thrift-port", str(port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -122,7 +122,7 @@ class Session:
             )
         self._wait(lambda: _listening(thrift), "simple_switch to listen")
         if self._cli is None or self._thrift:
-            self._control = CommandClient(json.loads(self._program), thrift, self._cli)
+            self._control = CommandClient(json.loads(self._program), thrift)
         else:  # the reference
             self._control = CliProcess(self._cli, thrift)
         # By default the egress queues of simple_switch hold 64 packets and drop further ones.

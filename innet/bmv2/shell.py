@@ -14,14 +14,15 @@ import os
 import readline
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from innet.bmv2 import dumps
 from innet.bmv2.control_plane import ThriftControlPlane
+from innet.bmv2.process_commands import PROCESS_COMMANDS
 from innet.bmv2.thrift_client import ThriftClient
-from innet.core.errors import ControlError, InnetError
+from innet.core.errors import InnetError
 from innet.switch.control import commands
 from innet.switch.control.control_plane import ControlPlane
 
@@ -29,79 +30,7 @@ PROMPT = "RuntimeCmd: "
 _ENDS = {"EOF", "exit", "quit"}
 
 
-def _port_add(control: ThriftControlPlane, interface: str, port: str, capture: str = "") -> str:
-    control.call("bm_dev_mgr_add_port", interface, _port(port), capture)
-    return ""
-
-
-def _port_remove(control: ThriftControlPlane, port: str) -> str:
-    control.call("bm_dev_mgr_remove_port", _port(port))
-    return ""
-
-
-def _port(word: str) -> int:
-    if not word.isdigit():
-        raise ControlError(f"a port is a number, not {word!r}")
-    return int(word)
-
-
-def _load_new_config_file(control: ThriftControlPlane, path: str) -> str:
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ControlError(f"{path} cannot be read: {error}") from None
-    control.call("bm_load_new_config", text)
-    return "loaded; swap_configs lets it run"
-
-
-def _swap_configs(control: ThriftControlPlane) -> str:
-    control.call("bm_swap_configs")
-    return ""
-
-
-def _write_config_to_file(control: ThriftControlPlane, path: str) -> str:
-    return _write(path, control.call("bm_get_config"))
-
-
-def _serialize_state(control: ThriftControlPlane, path: str) -> str:
-    return _write(path, control.call("bm_serialize_state"))
-
-
-def _write(path: str, text: str) -> str:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ControlError(f"{path} cannot be written: {error.strerror}") from None
-    return ""
-
-
-class _ProcessCommand(NamedTuple):
-    """A command that only a running switch has: what it takes, its help, and how it is run."""
-
-    usage: str
-    help: str
-    run: Callable[..., str]
-
-    def __call__(self, control: ThriftControlPlane, name: str, words: Sequence[str]) -> str:
-        least = len([each for each in self.usage.split() if not each.startswith("[")])
-        if not least <= len(words) <= len(self.usage.split()):
-            raise ControlError(f"usage: {name} {self.usage}".rstrip())
-        return self.run(control, *words)
-
-
-_COMMANDS = {
-    "port_add": _ProcessCommand("INTERFACE PORT [CAPTURE]", "Give a port an interface.", _port_add),
-    "port_remove": _ProcessCommand("PORT", "Take a port's interface away.", _port_remove),
-    "load_new_config_file": _ProcessCommand("FILE", "Load another program.", _load_new_config_file),
-    "swap_configs": _ProcessCommand("", "Let the program that was loaded run.", _swap_configs),
-    "write_config_to_file": _ProcessCommand(
-        "FILE", "Write the program's JSON.", _write_config_to_file
-    ),
-    "serialize_state": _ProcessCommand("FILE", "Write the state of the tables.", _serialize_state),
-}
-"""Commands of simple_switch_CLI that need a process; the others are in ``control.commands``."""
-
-NAMES = sorted([*commands.COMMANDS, *_COMMANDS, "shell"])
+NAMES = sorted([*commands.COMMANDS, *PROCESS_COMMANDS, "shell"])
 """All commands."""
 
 
@@ -188,13 +117,13 @@ def _run(control: ThriftControlPlane, line: str) -> str:
             command, shell=True, text=True, capture_output=True, check=False
         )
         return (found.stdout + found.stderr).rstrip("\n")
-    if name in _COMMANDS:
-        return _COMMANDS[name](control, name, words)
+    if name in PROCESS_COMMANDS:
+        return PROCESS_COMMANDS[name](control, name, words)
     if name == "help" and not words:
-        own = [f"{name} {each.usage}".rstrip() for name, each in _COMMANDS.items()]
+        own = [f"{name} {each.usage}".rstrip() for name, each in PROCESS_COMMANDS.items()]
         return "\n".join([commands.run(control, line), *own, "shell COMMAND"])
-    if name == "help" and words[0] in _COMMANDS:
-        found_command = _COMMANDS[words[0]]
+    if name == "help" and words[0] in PROCESS_COMMANDS:
+        found_command = PROCESS_COMMANDS[words[0]]
         return f"{words[0]} {found_command.usage}".rstrip() + f"\n  {found_command.help}"
     printed = dumps.dump(control, name, words)
     return commands.run(control, line) if printed is None else printed

@@ -290,8 +290,6 @@ class P4Switch(Switch):
         """Options that give it a notifications address of its own."""
         return ["--notifications-addr", self.notifications]
 
-    #: simple_switch_CLI, for commands that innet does not send by itself.
-    _cli: Path | None = None
     #: Environment variables of the process.
     _environment: Mapping[str, str] = {}
 
@@ -369,9 +367,7 @@ class P4Switch(Switch):
             self._control = CommandClient(
                 json.loads(self.program.read_text(encoding="utf-8")),
                 self.thrift_port,
-                self._cli,
                 inside=lambda: network_namespace_of(self.pid),
-                prefix=("mnexec", "-a", str(self.pid)),
                 seconds=max(1.0, self._end - time.monotonic()),
             )
         except StalledError:
@@ -492,7 +488,7 @@ class Bmv2Switch(P4Switch):
     def __init__(
         self, name: str, *, simple_switch: str | Path | None = None, **params: Any
     ) -> None:
-        self._switch, self._cli = find_simple_switch(simple_switch)
+        self._switch, _ = find_simple_switch(simple_switch)
         super().__init__(name, **params)
 
     def _executable(self) -> Sequence[str | Path]:

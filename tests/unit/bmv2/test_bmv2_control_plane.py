@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import struct
 import threading
@@ -12,7 +13,7 @@ from support.bmv2 import needs_simple_switch
 from support.switch_cases import program
 
 from innet.bmv2 import cli, simple_switch
-from innet.bmv2.cli import CliProcess
+from innet.bmv2.process_commands import PROCESS_COMMANDS
 from innet.bmv2.session import refused
 from innet.core.errors import ControlError, MissingToolError, StalledError
 from innet.switch import Switch, load_program
@@ -164,7 +165,7 @@ def test_a_garbled_answer_is_refused(control):
     ("line", "said"),
     [
         ("nothing 1", "unknown command 'nothing'"),
-        ("port_add 1 x", "needs simple_switch_CLI"),
+        ("shell ls", "type its command in a terminal"),
         ("register_read", "usage: register_read REGISTER"),
         ("register_read nowhere 1", "unknown register 'nowhere'"),
         ("register_read I.words one", "the index is 'one'; give an integer"),
@@ -208,11 +209,11 @@ READY = (
 def test_answers_as_text_say_what_was_refused(stand_in):
     refusal = field(12, 1, field(8, 1, struct.pack(">i", 2)) + STOP) + STOP
     there = stand_in(*READY, reply("bm_register_read", refusal), None)
-    client = cli.CommandClient(program("fuzz_registers"), there.port, None)
-    answers = client.run([f"register_read {REGISTER} 0", "register_read nowhere", "port_add 1 2"])
+    client = cli.CommandClient(program("fuzz_registers"), there.port)
+    answers = client.run([f"register_read {REGISTER} 0", "register_read nowhere", "port_add 1 x"])
     assert [refused(answer) for answer in answers] == [True] * 3
     assert answers[0] == "Error: the index is beyond the end"
-    assert answers[2] == "Error: port_add needs simple_switch_CLI on PATH"
+    assert answers[2] == "Error: a port is a number, not 'x'"
     for line in ("# nothing", "", "register_reset words\nregister_reset words"):
         with pytest.raises(ControlError, match="not one command"):
             client.run([line])
@@ -230,8 +231,9 @@ def test_what_does_not_fit_a_call_is_not_sent(control):
     assert len(there.heard) == 1
 
 
-def test_only_commands_about_the_process_need_the_tool():
-    assert not set(commands.COMMANDS) & set(ThriftControlPlane.unavailable)
+def test_only_commands_about_the_process_are_beside_those_of_all_switches():
+    beside = set(ThriftControlPlane.unavailable) | set(PROCESS_COMMANDS)
+    assert not set(commands.COMMANDS) & beside
     assert {"table_add", "mc_node_create", "set_queue_rate"} <= set(commands.COMMANDS)
 
 
@@ -398,9 +400,8 @@ SAME_ANSWERS = {
 @pytest.mark.bmv2
 @needs_simple_switch
 @pytest.mark.parametrize("name", SAME_ANSWERS)
-def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
+def test_simple_switch_answers_as_the_built_in_switch(name):
     """What both print is the same; what one refuses, the other refuses."""
-    monkeypatch.setattr(CliProcess, "__init__", None)  # no simple_switch_CLI
     own = Switch(load_program(program(name)), "interpret")
     with simple_switch.open_session(program(name), [], [1], thrift=True) as session:
         for line in SAME_ANSWERS[name]:
@@ -409,6 +410,19 @@ def test_simple_switch_answers_as_the_built_in_switch(name, monkeypatch):
                 assert theirs == own.command(line), line
             except ControlError:
                 assert refused(theirs), line
+
+
+@pytest.mark.bmv2
+@needs_simple_switch
+def test_commands_about_the_process_need_no_simple_switch_cli(tmp_path):
+    with simple_switch.open_session(program("switch_state"), [], [1], thrift=True) as session:
+        path = tmp_path / "program.json"
+        assert session.command(f"write_config_to_file {path}  # all of it") == ""
+        assert json.loads(path.read_text()) == program("switch_state")
+        with pytest.raises(ControlError, match="port_remove 1: Error: the port cannot be"):
+            session.command("port_remove 1")  # its packets come from files
+        with pytest.raises(ControlError, match="port_add: Error: usage: port_add INTERFACE PORT"):
+            session.command("port_add")
 
 
 @pytest.mark.bmv2

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.bmv2 import needs_simple_switch
+from support.tiers import seeds, tiered
 from support.traffic import Packet, job_of, traffic
 
 from innet import Collective, programs
@@ -71,8 +72,17 @@ def whole(packets: list[Packet], number: int) -> list[Packet]:
     ]
 
 
-@pytest.mark.parametrize("engine", ["interpret", "jit"])
-@pytest.mark.parametrize(("number", "workers"), [(64, 1), (64, 3), (64, 32), (256, 1), (256, 5)])
+CASES = [(64, 1), (64, 3), (64, 32), (256, 1), (256, 5)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "number", "workers"),
+    tiered(
+        [(engine, *case) for engine in ("interpret", "jit") for case in CASES],
+        [*(("jit", *case) for case in CASES), ("interpret", 64, 3), ("interpret", 256, 1)],
+        "the same compiled, and interpreted with other numbers of workers",
+    ),
+)
 def test_all_that_it_does_is_what_slots_does(engine: str, number: int, workers: int) -> None:
     """Packets bit for bit and in the same order, registers and drops."""
     rng = np.random.default_rng(workers)
@@ -145,7 +155,7 @@ class Late:
         return out
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_whenever_the_second_pass_comes(seed: int) -> None:
     """It changes nothing, and gives what slots.p4 gave, or nothing once another chunk is there."""
     rng = np.random.default_rng(seed)

@@ -1,7 +1,6 @@
 """Jobs of more than 32 workers, over trees of two and three levels, leaf-spines and fat-trees.
 
-The second tier adds jobs of 1,000 workers on a fat-tree, and of 4,096 and 32,768 workers, which
-take minutes.
+The second tier adds jobs of 400 to 32,768 workers, which take minutes.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.networks import mute
+from support.tiers import tiered
 
 from innet import Collective
 from innet.core.errors import StalledError
@@ -29,12 +29,9 @@ SHAPES = [
     (64, {"topology": "fat-tree:ports=8"}),
     (100, {}),
     (100, {"racks": 12, "depth": 3}),
-    (1000, {}),
 ]
-LARGER = [
-    pytest.param(*each, marks=pytest.mark.repeats("the same with 1,000 workers"))
-    for each in [(1000, {"topology": "fat-tree:ports=16"}), (4096, {})]
-]
+LARGER = [(1000, {}), (1000, {"topology": "fat-tree:ports=16"}), (4096, {})]
+FEWER = "the same with fewer workers"
 # What arrives in 5 ms is one batch: many packets for each, for the sake of the time that it takes.
 BAD = Faults(loss=0.03, duplicate=0.03, reorder=0.1, hold=0.05, jitter=5e-3, tick=5e-3)
 SLOW = Faults(delay=5e-4, tick=1e-4)  # a packet takes half a millisecond on each link
@@ -58,7 +55,7 @@ def assert_sum(total: np.ndarray, given: list[np.ndarray]) -> None:
     np.testing.assert_allclose(total, expected, atol=step * len(given))
 
 
-@pytest.mark.parametrize(("workers", "shape"), [*SHAPES, *LARGER], ids=str)
+@pytest.mark.parametrize(("workers", "shape"), tiered([*SHAPES, *LARGER], SHAPES, FEWER), ids=str)
 def test_exact_over_bad_networks(workers, shape):
     """Twice, so that slots are taken over; bit for bit what a network without faults gives."""
     size = 150
@@ -98,7 +95,7 @@ def test_the_largest_job():
         (64, {"topology": "leaf-spine"}, [40], " 40"),
         (100, {"racks": 12, "depth": 3}, [7, 77], "s 7, 77"),  # in racks of different pods
         (100, {}, [*range(25)], "s 0 to 24"),  # a whole rack
-        (1000, {"depth": 3}, [0, 999], "s 0, 999"),
+        pytest.param(1000, {"depth": 3}, [0, 999], "s 0, 999", marks=pytest.mark.repeats(FEWER)),
     ],
     ids=str,
 )
@@ -137,7 +134,7 @@ def test_one_that_dies_in_mid_round_is_named():
         (64, {"topology": "leaf-spine"}, 0.02),
         (100, {"racks": 12, "depth": 3}, 0.0),
         (100, {"racks": 12, "depth": 3}, 0.02),
-        (400, {}, 0.02),
+        pytest.param(400, {}, 0.02, marks=pytest.mark.repeats(FEWER)),
     ],
     ids=str,
 )

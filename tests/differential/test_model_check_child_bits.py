@@ -46,13 +46,12 @@ WITHOUT_RESTARTS = [
 WITH_RESTARTS = [
     fence(RACK, 2, restarts=1),
     fence(RACKS, restarts=1),
-    fence(RACKS, restarts=2),
     fence(TALL_RACK, restarts=2),
     fence(POD, restarts=1),
-    fence(PODS, restarts=1),
 ]
-LARGE_WITHOUT_RESTARTS = [model for model in LARGE if not model.restarts]
-LARGE_WITH_RESTARTS = [model for model in LARGE if model.restarts]
+LARGER = [fence(RACKS, restarts=2), fence(PODS, restarts=1), *LARGE]
+LARGER_WITHOUT_RESTARTS = [model for model in LARGER if not model.restarts]
+LARGER_WITH_RESTARTS = [model for model in LARGER if model.restarts]
 # Nobody asks for partial results, and nothing is fenced.
 COMPLETE = [
     ChildBits(RACKS, Rule.COMPLETE, 1, 3),
@@ -111,7 +110,7 @@ def test_without_one_of_its_parts_it_is_refuted(model: ChildBits, message: str, 
 # ---------------------------------------------------------------- what holds
 
 
-@each_model(WITHOUT_RESTARTS, name, larger=LARGE_WITHOUT_RESTARTS)
+@each_model(WITHOUT_RESTARTS, name, larger=LARGER_WITHOUT_RESTARTS)
 def test_every_chunk_ends_also_without_a_worker(model: ChildBits) -> None:
     """From every state, once nothing is lost any more, with all workers or without any one.
 
@@ -128,7 +127,7 @@ def test_every_chunk_ends_also_without_a_worker(model: ChildBits) -> None:
     assert model.chunks > 2 * model.window or not found.stuck
 
 
-@each_model([*WITHOUT_RESTARTS, *WITH_RESTARTS], name, larger=LARGE)
+@each_model([*WITHOUT_RESTARTS, *WITH_RESTARTS], name, larger=LARGER)
 def test_with_fences_everybody_is_told_what_is_true(model: ChildBits) -> None:
     """Any packet lost, repeated or delayed for any time; workers late or dead; partial results;
     switches that forget. All who have a chunk's result have the same.
@@ -159,7 +158,7 @@ def test_a_chunk_ends_from_so_many_states_after_a_leaf_has_restarted() -> None:
     assert (found, len(waiting)) == (142, 272)
 
 
-@each_model(WITH_RESTARTS, name, larger=LARGE_WITH_RESTARTS)
+@each_model(WITH_RESTARTS, name, larger=LARGER_WITH_RESTARTS)
 def test_a_switch_with_the_fence_knows_its_children(model: ChildBits) -> None:
     """The result it is in finds the slot that was sent up: it need not look whether it does."""
     found = 0

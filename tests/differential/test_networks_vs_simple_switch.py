@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support.bmv2 import needs_simple_switch
 from support.networks import switch_traffic
+from support.tiers import tiered
 
 from innet.bmv2 import simple_switch
 from innet.switch import Switch
@@ -27,7 +28,11 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     ("program", "shape"),
-    [("tree", {"racks": 2}), ("tree", {"racks": 2, "depth": 3}), ("hashed", {"racks": 2})],
+    tiered(
+        [("tree", {"racks": 2}), ("tree", {"racks": 2, "depth": 3}), ("hashed", {"racks": 2})],
+        [("tree", {"racks": 2})],
+        "recordings of simple_switch (tests/golden)",
+    ),
     ids=str,
 )
 def test_equals_simple_switch(program, shape):

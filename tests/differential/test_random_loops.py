@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.engines import check_random_traffic
+from support.tiers import tiered
 
 from innet.core.errors import EndlessLoopError
 from innet.switch import Switch, ir
@@ -493,7 +494,12 @@ def in_loops(program: ir.Program, turns: int, step: ir.Primitive | None = None) 
 
 
 @pytest.mark.parametrize(
-    "name", ["jit_headers", "jit_stacks", "jit_tables", "jit_wide", "fuzz_ends", "fuzz_registers"]
+    "name",
+    tiered(
+        ["jit_headers", "jit_stacks", "jit_tables", "jit_wide", "fuzz_ends", "fuzz_registers"],
+        ["jit_headers", "fuzz_registers"],
+        "the same with another program",
+    ),
 )
 def test_actions_in_loops(name: str) -> None:
     program = load_program(PROGRAMS / f"{name}.json")

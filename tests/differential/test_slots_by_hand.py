@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.slot_oracle import TRUNCATED, SlotOracle
+from support.tiers import seeds
 from support.traffic import job_of, traffic
 
 from benchmarks.slots_by_hand import SlotsByHand
@@ -17,7 +18,7 @@ from innet.wire import PacketLayout
 VALUES = 32
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_same_packets_and_drops(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(3)

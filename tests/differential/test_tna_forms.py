@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.networks import switch_traffic
+from support.tiers import seeds, tiered
 from support.tna import RECIRCULATION_PORT
 from support.tna.compare import BesideHarvest, BesideHarvest256, BesideSlots, BesideTree
 from support.tna.jobs import P4, TnaHarvest, TnaHarvest256, TnaSlots, TnaTree
@@ -48,7 +49,7 @@ def random_packets(rng: np.random.Generator, job: Job, chunks: int, layout: Pack
     return [(port, resealed(layout, data)) for port, data in traffic(rng, [layout], job, chunks)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, 3))
 def test_loss_repeats_reordering_partial_results_and_mangled_packets(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(int(rng.integers(1, 7)))
@@ -200,7 +201,7 @@ def harvests(job: Job, seed: int = 0) -> BesideHarvest:
     return BesideHarvest(TnaHarvest(seed, SLOT_BITS=10), v1model, 64, [job])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, 2))
 def test_64_values_in_pairs_in_several_passes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(int(rng.integers(1, 7)))
@@ -269,7 +270,7 @@ def interleaved(
     both.compare_state()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, 2))
 def test_256_values_with_others_between_the_passes(seed: int) -> None:
     """Loss, repeats, reordering, partial results, mangled packets; a slot that is used again."""
     rng = np.random.default_rng(seed)
@@ -384,14 +385,18 @@ def test_256_values_too_few_or_too_many() -> None:
 
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
-    [
-        ("harvest256.p4", "meta.add = 0;", ""),
-        ("harvest256.p4", "hdr.harvest.port: exact", "intrinsic.ingress_port: exact"),
-        ("harvest256.p4", "present(STEP_SKIP, 0)", "present(STEP_ADD, 0)"),
-        ("include/slot.p4", "meta.other == 1 || meta.before !=", "meta.before !="),
-        ("include/slot.p4", "|| meta.before != hdr.harvest.bitmap", ""),
-        ("include/parser.p4", "(STEP_ADD, PARTS - 1): last_part", "(STEP_ADD, 1): last_part"),
-    ],
+    tiered(
+        [
+            ("harvest256.p4", "meta.add = 0;", ""),
+            ("harvest256.p4", "hdr.harvest.port: exact", "intrinsic.ingress_port: exact"),
+            ("harvest256.p4", "present(STEP_SKIP, 0)", "present(STEP_ADD, 0)"),
+            ("include/slot.p4", "meta.other == 1 || meta.before !=", "meta.before !="),
+            ("include/slot.p4", "|| meta.before != hdr.harvest.bitmap", ""),
+            ("include/parser.p4", "(STEP_ADD, PARTS - 1): last_part", "(STEP_ADD, 1): last_part"),
+        ],
+        [("harvest256.p4", "meta.add = 0;", "")],
+        "the same with another mistake",
+    ),
 )  # fmt: skip
 def test_the_bench_finds_mistakes_between_passes(
     file: str, right: str, wrong: str, tmp_path: Path

@@ -1,6 +1,7 @@
 """Random expressions of all widths: the compiled engine computes what the interpreter computes.
 
-INNET_WIDE_SEEDS (3) in the environment says how many programs of them are made.
+INNET_WIDE_SEEDS (3) in the environment says how many programs of them are made, one of them in the
+first tier.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.state_fuzzer import StateFuzzer, interesting_number
+from support.tiers import seeds
 
 from innet.core.packets import PacketBatch
 from innet.switch import ir
@@ -121,7 +123,7 @@ def packet(rng: np.random.Generator) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_random_expressions(seed: int) -> None:
     rng = np.random.default_rng([seed, 77])
     program = with_assignments(rng)

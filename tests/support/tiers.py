@@ -32,3 +32,8 @@ def tiered(
             values = case if isinstance(case, tuple) else (case,)
             found.append(pytest.param(*values, marks=[*marks(case), *mark]))
     return found
+
+
+def seeds(count: int, first: int = 1) -> list[Any]:
+    """Seeds from 0; all but the first ones for the second tier."""
+    return tiered(range(count), range(first), "the same with other seeds")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.slot_oracle import LATE, SlotOracle
+from support.tiers import seeds
 
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
@@ -427,7 +428,7 @@ def test_the_oldest_chunk_is_sent_though_newer_ones_fill_the_window() -> None:
     assert chunks_of(worker.outgoing(0.0)) == []  # now the oldest one is under way
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_aimd_workers_finish_where_results_are_marked_and_lost(seed: int) -> None:
     rack = Rack(3, Timing(timeout=0.01, give_up=5.0, window_control="aimd"))
     faults = Faults(loss=0.02, mark=0.2)

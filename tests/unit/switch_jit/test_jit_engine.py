@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.engines import agree
 from support.state_fuzzer import StateFuzzer
+from support.tiers import seeds
 
 from innet.core.errors import InputError, UnsupportedError
 from innet.core.packets import PacketBatch
@@ -318,7 +319,7 @@ class Expressions:
         return ir.Logical(connective, self.condition(depth - 1), self.condition(depth - 1))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_random_expressions(seed: int) -> None:
     base = load_program(PROGRAMS / "jit_expressions.json")
     rng = np.random.default_rng([seed, 9])

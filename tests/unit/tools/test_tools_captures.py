@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support import capture_files as files
 from support.capture_files import read_by_scapy
+from support.tiers import seeds
 
 from innet.core.errors import InputError, PacketError
 from innet.core.pcap import LONGEST
@@ -233,7 +234,7 @@ class TestWriter:
 
 
 class TestMerge:
-    @pytest.mark.parametrize("seed", range(5))
+    @pytest.mark.parametrize("seed", seeds(5))
     def test_order_of_time_and_then_of_captures(self, tmp_path, monkeypatch, seed):
         monkeypatch.setattr(captures, "CHUNK", 200)
         rng = np.random.default_rng(seed)

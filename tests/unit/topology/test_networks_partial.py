@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.networks import mute, network
+from support.tiers import seeds
 
 from innet.core.errors import StalledError
 from innet.core.reduce_op import ReduceOp, Segment
@@ -129,7 +130,7 @@ def test_only_the_dead_are_left_out(program, workers, shape, dead):
     assert all(HeaderFlag.PARTIAL in net.workers[worker].result_flags for worker in alive)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize(("program", "workers", "shape"), SHAPES, ids=str)
 def test_everybody_holds_the_same_over_bad_networks(program, workers, shape, seed):
     """Loss, copies and overtaking on every link, a worker that is away for a while."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.rings import ring_link
+from support.tiers import seeds
 
 from innet.core.errors import MembershipError, NetworkError, StalledError
 from innet.core.packets import PacketBatch
@@ -106,7 +107,7 @@ CARRIERS = pytest.mark.parametrize("carrier", [True, "shm"])
 
 
 @pytest.mark.parametrize("carrier", [True, False, "shm"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_equal_to_what_python_drives(carrier: bool | str, seed: int) -> None:
     """Frames, counters, slots and results, whatever comes."""
     rng = np.random.default_rng(seed)

@@ -166,16 +166,12 @@ class _Dependencies:
                 case ir.FieldRef():
                     found.add(each)
                 case ir.HeaderCompare(_, ir.HeaderRef(left), ir.HeaderRef(right)):
-                    found |= self._all(left) | self._all(right)
+                    found.update(self.program.fields_of(left), self.program.fields_of(right))
                 case ir.RegisterElement():
                     raise _DependsError("a register that is read")
                 case _ if isinstance(each, _FOUND_AT_RUN_TIME):
                     raise _DependsError("a header that is found at run time")
         return found
-
-    def _all(self, header: int) -> set[ir.FieldRef]:
-        count = len(self.program.type_of(header).fields)
-        return {ir.FieldRef(header, field) for field in range(count)}
 
     def _inputs(self, calculation: ir.Calculation) -> set[ir.FieldRef]:
         if calculation.algorithm not in _STEADY:
@@ -184,7 +180,7 @@ class _Dependencies:
         for part in calculation.inputs:
             match part:
                 case ir.HeaderRef(header):
-                    found |= self._all(header)
+                    found.update(self.program.fields_of(header))
                 case ir.Payload():
                     raise _DependsError("the payload")
                 case _:
@@ -230,9 +226,8 @@ class _Dependencies:
                 if shown:
                     self._need(value)
             case ir.AssignHeader(ir.HeaderRef(target), ir.HeaderRef(source)):
-                for field in range(len(self.program.type_of(target).fields)):
-                    pair = ir.FieldRef(target, field), {ir.FieldRef(source, field)}
-                    self._flows.append(pair)
+                targets, sources = map(self.program.fields_of, (target, source))
+                self._flows += [(to, {of}) for to, of in zip(targets, sources, strict=False)]
             case ir.Hash(ir.FieldRef(), base, calculation, size):
                 self._need((base, size))
                 self._needed |= self._inputs(self.program.calculations[calculation])

@@ -321,19 +321,6 @@ class TrafficManager:
         )
         self._rates[where] = rate
 
-    def set_interval(self, interval: int, port: int) -> None:
-        """Let a packet leave each queue of ``port`` every ``interval`` units of time.
-
-        For callers whose unit is not the nanosecond, and for intervals that no whole number of
-        packets per second has.
-
-        Raises:
-            ControlError: there is no such port, or the interval is negative.
-        """
-        interval = _number("the interval of a queue", interval)
-        self._select(port, None)[..., INTERVAL] = interval
-        self._rates[port] = NANOSECONDS // interval if interval else 0
-
     def set_clock_ticks(self, ticks: int) -> None:
         """Let timestamps of programs and meters count this number of ticks of the queues' time.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from innet.switch import ir
 from innet.switch.inspect import engines
-from innet.switch.ir.text import StatementText, Text
+from innet.switch.ir.text import StatementText, Text, match_text
 
 Document = dict[str, Any]
 
@@ -105,7 +105,7 @@ def table_of(program: ir.Program, table: ir.Table) -> Document:
         "default_constant": table.default_entry_const,
         "entries": [
             {
-                "match": [_match(match) for match in entry.matches],
+                "match": [match_text(m, and_mask=" &&& ", to="..") for m in entry.matches],
                 "priority": entry.priority,
                 "action": _entry(program, entry.entry),
             }
@@ -124,18 +124,6 @@ def table_of(program: ir.Program, table: ir.Table) -> Document:
 def _entry(program: ir.Program, entry: ir.ActionEntry) -> str:
     action = program.actions[entry.action]
     return f"{action.name}({', '.join(map(hex, entry.arguments))})"
-
-
-def _match(match: ir.Match) -> str:
-    match match:
-        case ir.ExactMatch(value):
-            return hex(value)
-        case ir.LpmMatch(value, prefix):
-            return f"{value:#x}/{prefix}"
-        case ir.TernaryMatch(value, mask):
-            return f"{value:#x} &&& {mask:#x}"
-        case ir.RangeMatch(low, high):
-            return f"{low:#x}..{high:#x}"
 
 
 def action_of(program: ir.Program, action: ir.Action) -> Document:

@@ -17,6 +17,7 @@ from innet.core.errors import ControlError, InputError, UnknownNameError
 from innet.core.numbers import not_an_int
 from innet.switch import ir
 from innet.switch.control.control_plane import ControlPlane, InstalledEntry
+from innet.switch.ir.text import match_text
 from innet.switch.state.hashes import CrcParameters
 from innet.switch.state.meters import MeterRate
 from innet.switch.state.tables import ProfileRef, Target, is_ordered
@@ -395,22 +396,10 @@ def _describe_action(action: ir.Action) -> str:
 
 def _describe(entry: InstalledEntry, program: ir.Program) -> str:
     """An entry on one line as for table_add, then a line with its age if it has one."""
-    keys = " ".join(_describe_match(match) for match in entry.matches)
+    keys = " ".join(match_text(match) for match in entry.matches)
     target = _describe_target(entry.action, program)
     line = f"{entry.handle}: {keys} => {target} priority {entry.priority}"
     return line if entry.life is None else f"{line}\nLife: {entry.life}"
-
-
-def _describe_match(match: ir.Match) -> str:
-    match match:
-        case ir.ExactMatch(value):
-            return hex(value)
-        case ir.LpmMatch(value, prefix):
-            return f"{value:#x}/{prefix}"
-        case ir.TernaryMatch(value, mask):
-            return f"{value:#x}&&&{mask:#x}"
-        case ir.RangeMatch(low, high):
-            return f"{low:#x}->{high:#x}"
 
 
 def _describe_target(target: Target, program: ir.Program) -> str:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Concatenate
 
 from innet.switch import ir
 from innet.switch.engine import SwitchState
 from innet.switch.interpreter.packet import Packet
 from innet.switch.interpreter.tracing import Rest, Result, Trace
+from innet.switch.ir.text import match_text
 from innet.switch.state.tables import ProfileRef, RuntimeEntry, Target
 from innet.switch.trace import MARKED_TO_DROP
 
@@ -255,7 +257,9 @@ class PacketLog(Trace):
         parts = zip(described.keys, self._names[table], entry.matches, strict=True)
         for key, name, match in parts:
             kind = key.match.name.ljust(_KIND_WIDTH)
-            text += f"* {name}{kind}{_match(match, key.width)}\n"
+            written = partial(_hexadecimal, width=key.width)
+            stated = match_text(match, number=written, and_mask=" &&& ", to=" -> ")
+            text += f"* {name}{kind}{stated}\n"
         if described.match in (ir.MatchKind.TERNARY, ir.MatchKind.RANGE):
             text += f"Priority: {entry.priority}\n"
         return text + self._target(described, entry.action)
@@ -370,15 +374,3 @@ def _hexadecimal(value: int, width: int) -> str:
     """The bytes of a field with this number of bits."""
     size = (width + 7) // 8
     return (value & ((1 << 8 * size) - 1)).to_bytes(size, "big").hex()
-
-
-def _match(match: ir.Match, width: int) -> str:
-    match match:
-        case ir.ExactMatch(value):
-            return _hexadecimal(value, width)
-        case ir.LpmMatch(value, prefix):
-            return f"{_hexadecimal(value, width)}/{prefix}"
-        case ir.TernaryMatch(value, mask):
-            return f"{_hexadecimal(value, width)} &&& {_hexadecimal(mask, width)}"
-        case ir.RangeMatch(low, high):
-            return f"{_hexadecimal(low, width)} -> {_hexadecimal(high, width)}"

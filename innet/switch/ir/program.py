@@ -703,6 +703,10 @@ class Program:
         """The type of header instance ``header``."""
         return self.header_types[self.headers[header].type]
 
+    def fields_of(self, header: int) -> list[FieldRef]:
+        """The fields of header instance ``header``, without ``VALID``."""
+        return [FieldRef(header, field) for field in range(len(self.type_of(header).fields))]
+
     def field(self, reference: FieldRef) -> Field:
         """The declaration of a field; not for ``VALID``."""
         return self.type_of(reference.header).fields[reference.field]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatchmethod
 
 from innet.switch import ir
@@ -20,6 +21,32 @@ _FUNCTIONS = {
     ir.DataOperator.SAT_CAST: "saturate_signed",
     ir.DataOperator.USAT_CAST: "saturate",
 }
+
+
+def match_text(
+    match: ir.Match,
+    *,
+    number: Callable[[int], str] = hex,
+    and_mask: str = "&&&",
+    to: str = "->",
+) -> str:
+    """An entry's match of one field.
+
+    Args:
+        match: of the entry.
+        number: writes values and masks.
+        and_mask: stands between a value and its mask.
+        to: stands between the ends of a range.
+    """
+    match match:
+        case ir.ExactMatch(value):
+            return number(value)
+        case ir.LpmMatch(value, prefix):
+            return f"{number(value)}/{prefix}"
+        case ir.TernaryMatch(value, mask):
+            return f"{number(value)}{and_mask}{number(mask)}"
+        case ir.RangeMatch(low, high):
+            return f"{number(low)}{to}{number(high)}"
 
 
 class Text:

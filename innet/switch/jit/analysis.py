@@ -42,7 +42,7 @@ def _read_by_switch(program: ir.Program, copied: set[ir.FieldRef]) -> set[ir.Fie
     found = {standard.egress_spec, standard.mcast_grp, standard.checksum_error}
     live = {reference for reference in found if reference is not None}
     for header in program.deparser.order:
-        live.update(field for field in _fields(program, header) if field not in copied)
+        live.update(field for field in program.fields_of(header) if field not in copied)
     for header in range(len(program.headers)):
         variable = program.type_of(header).variable
         if variable is not None:
@@ -56,12 +56,8 @@ def _read_by_switch(program: ir.Program, copied: set[ir.FieldRef]) -> set[ir.Fie
             if isinstance(part, ir.FieldRef):
                 live.add(part)
             elif isinstance(part, ir.HeaderRef):
-                live.update(_fields(program, part.header))
+                live.update(program.fields_of(part.header))
     return live
-
-
-def _fields(program: ir.Program, header: int) -> list[ir.FieldRef]:
-    return [ir.FieldRef(header, i) for i in range(len(program.type_of(header).fields))]
 
 
 def _add_reads(node: Any, live: set[ir.FieldRef]) -> None:

@@ -16,7 +16,6 @@ from innet.switch import ir
 from innet.switch.interpreter.expressions import OPERATORS
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
-_UNSIGNED = (1 << 64) - 1
 _KIND = ir.DataOperator
 #: Functions for operations whose result may need more than int64 has.
 _WRAPPED = {"+": "wrapped_add", "-": "wrapped_subtract", "*": "wrapped_multiply"}
@@ -106,14 +105,7 @@ def constant(value: int) -> Value:
 def variable(name: str, low: int, high: int) -> Value:
     """A variable that is as many words long as the range asks for."""
     value = Value(name, low, high)
-    bits = value.bits
-    if bits == 64:
-        return value
-
-    def modulo(wanted: int) -> str:
-        return name if wanted == bits else f"wide({name}, {wanted})"
-
-    return Value(f"low_word({name})", low, high, modulo)
+    return value if value.bits == 64 else _computed(name, value.bits, low, high)
 
 
 def _computed(text: str, bits: int, low: int, high: int) -> Value:

@@ -40,7 +40,7 @@ def only_member(program: ir.Program, header: int) -> lowered.Body:
 
 def add_header(program: ir.Program, header: int) -> lowered.Body:
     """``setValid``: an invalid header becomes a valid one of zeros."""
-    zeros = tuple(_zero(program, field) for field in _fields(program, header))
+    zeros = tuple(_zero(program, field) for field in program.fields_of(header))
     then = (*zeros, *mark_valid(program, header), _lengthen(program, header, 1))
     return (lowered.If(ir.Not(ir.Valid(ir.HeaderRef(header))), then, ()),)
 
@@ -59,7 +59,7 @@ def copy_header(program: ir.Program, target: int, source: int | None) -> lowered
         return ()
     copies = tuple(
         statement
-        for to, origin in zip(_fields(program, target), _fields(program, source), strict=True)
+        for to, origin in zip(program.fields_of(target), program.fields_of(source), strict=True)
         for statement in copy_field(program, to, origin)
     )
     if program.headers[source].metadata:
@@ -130,10 +130,6 @@ def _rotate_values(targets: Sequence[Any], saved: Any) -> lowered.Body:
 def _backwards(headers: Sequence[int]) -> list[tuple[int, int]]:
     """(target, source) from the last to the second."""
     return [(headers[i], headers[i - 1]) for i in range(len(headers) - 1, 0, -1)]
-
-
-def _fields(program: ir.Program, header: int) -> list[ir.FieldRef]:
-    return [ir.FieldRef(header, i) for i in range(len(program.type_of(header).fields))]
 
 
 def _variable(field: ir.FieldRef) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from innet.switch.interpreter.packet import FieldLayout, Packet, PacketOrigin
 from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.interpreter.parser import DeparserUnit, ParserUnit
 from innet.switch.interpreter.pipeline import ActionCompiler, FailedAssertionError, PipelineUnit
-from innet.switch.interpreter.tracing import Trace
+from innet.switch.interpreter.tracing import Rest, Trace
 from innet.switch.state import hashes
 from innet.switch.state.replication import MirrorSession
 from innet.switch.trace import MARKED_TO_DROP
@@ -309,15 +310,19 @@ class InterpretEngine:
 
     # ── Ingress ──
 
+    # What follows the controls is "Pseudocode for what happens at the end of ingress and egress
+    # processing" in BMv2's simple_switch.md.
+
     def _run_ingress(self, packet: Packet) -> None:
         statistics, standard = self.state.statistics, self.standard
+        # Step 1: the parser, and the control that verifies checksums.
         received, received_length = packet.data, packet.length
         packet.hit_time = self.state.clock
         if self.trace is not None:
             self._stamp(self.trace, packet)
             kind, port = standard.instance_type_of(packet), packet.ingress_port
             self.trace("ingress", instance_type=kind, port=port, length=len(received))
-        if not self._parse(packet):
+        if not self._passes(self.parser.parse, packet):
             self._drop("ingress", _FAILED_ASSERTION)
             return
         statistics.parser_errors += packet.error != self.parser.no_error
@@ -329,11 +334,12 @@ class InterpretEngine:
         standard.checksum_error(packet, int(not correct))
         if self.trace is not None and self.checksums.verifiers:
             self.trace("checksums", correct=correct)
-        if not self._run_pipeline(self.program.ingress, packet):
+        # Step 2: the ingress control.
+        if not self._passes(self.pipelines.run, self.program.ingress, packet):
             self._drop("ingress", _FAILED_ASSERTION)
             return
         packet.exit = False
-        # Requests are read before clones are made, and handled in this order.
+        # Step 3: its requests, which are read before clones are made: clone, digest, resubmission.
         egress_spec, group = standard.egress_spec_of(packet), standard.mcast_grp_of(packet)
         if packet.clone_session is not None:
             self._clone_ingress(packet, received, received_length)
@@ -342,6 +348,7 @@ class InterpretEngine:
         if packet.resubmit:
             self._resubmit(packet, received, received_length)
             return
+        # Step 4: the traffic manager: multicast, drop or one egress port.
         if self.log is not None:
             asked = f"Egress port is {egress_spec}"
             self.log.line("debug", "Multicast requested for packet" if group else asked)
@@ -363,19 +370,10 @@ class InterpretEngine:
         if self.trace is not None:
             self.trace("drop", pipeline=pipeline, reason=reason)
 
-    def _parse(self, packet: Packet) -> bool:
-        """Returns False if an assertion failed."""
+    def _passes(self, run: Callable[Rest, None], *args: Rest.args, **kwargs: Rest.kwargs) -> bool:
+        """Run a part of the program; returns False if an assertion failed in it."""
         try:
-            self.parser.parse(packet)
-        except FailedAssertionError:
-            self.state.statistics.failed_assertions += 1
-            return False
-        return True
-
-    def _run_pipeline(self, pipeline: ir.Pipeline, packet: Packet) -> bool:
-        """Returns False if an assertion failed."""
-        try:
-            self.pipelines.run(pipeline, packet)
+            run(*args, **kwargs)
         except FailedAssertionError:
             self.state.statistics.failed_assertions += 1
             return False
@@ -421,7 +419,7 @@ class InterpretEngine:
         self.standard.ingress_port(clone, packet.ingress_port)
         if self.log is not None:
             self.log.about(clone.origin.number, clone.copy_number)
-        if not self._parse(clone):
+        if not self._passes(self.parser.parse, clone):
             self._drop("ingress", _FAILED_ASSERTION)
             return
         if self.log is not None:
@@ -541,6 +539,7 @@ class InterpretEngine:
 
     def _run_egress(self, waiting: _Waiting) -> bytes | None:
         """Run egress of a copy; returns the packet that leaves, or None."""
+        # Step 1: out of the queue.
         standard, packet, port = self.standard, waiting.packet, waiting.port
         enqueued, depth = self.state.clock, 0
         if self.trace is not None:
@@ -555,6 +554,7 @@ class InterpretEngine:
         if self.trace is not None:
             kind = standard.instance_type_of(packet)
             self.trace("egress", instance_type=kind, port=port)
+        # Step 2: the standard metadata, and the egress control.
         packet.hit_time = enqueued
         standard.egress_global_timestamp(packet, self.state.clock)
         standard.enq_timestamp(packet, enqueued)
@@ -565,15 +565,16 @@ class InterpretEngine:
         standard.egress_port(packet, port)
         standard.egress_spec(packet, self.program.drop_port + 1)
         standard.packet_length(packet, packet.length)
-        if not self._run_pipeline(self.program.egress, packet):
+        if not self._passes(self.pipelines.run, self.program.egress, packet):
             self._drop("egress", _FAILED_ASSERTION)
             return None
+        # Step 3: its requests: clone and drop come before the deparser, recirculation after it.
         if packet.clone_session is not None:
             self._clone_egress(packet)
         if standard.egress_spec_of(packet) == self.program.drop_port:
             self._drop("egress", MARKED_TO_DROP)
             return None
-        if not self._deparse(packet):
+        if not self._passes(self.deparser.deparse, packet):
             self._drop("egress", _FAILED_ASSERTION)
             return None
         if waiting.congested:
@@ -589,15 +590,6 @@ class InterpretEngine:
         if self.trace is not None:
             self.trace("sent", port=port, length=len(data), data=data)
         return data
-
-    def _deparse(self, packet: Packet) -> bool:
-        """Returns False if an assertion failed."""
-        try:
-            self.deparser.deparse(packet)
-        except FailedAssertionError:
-            self.state.statistics.failed_assertions += 1
-            return False
-        return True
 
     def _clone_egress(self, packet: Packet) -> None:
         if self.log is not None:

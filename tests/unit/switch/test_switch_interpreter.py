@@ -121,7 +121,7 @@ def test_an_interrupted_packet_leaves_nothing_behind(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(switch._engine, "_deparse", interrupted)
+        patch.setattr(switch._engine.deparser, "deparse", interrupted)
         with pytest.raises(KeyboardInterrupt):
             answer(switch, 6, "04001234ee")
     clone_and_original = "00001234ee"

@@ -116,13 +116,15 @@ def unlogged(program: ir.Program) -> str | None:
     """Why the jit engine cannot run packets that are logged (``Switch.log_packets``): what their
     lines depend on beside the packet; None if it can.
     """
-    flow_log = importlib.import_module("innet.switch.flow_log")
-    return cast("str | None", flow_log.why_not(program))
+    from innet.switch.flow_log import why_not  # noqa: PLC0415 - as engines are imported
+
+    return why_not(program)
 
 
 def is_compiled(program: ir.Program) -> bool:
     """Whether the jit engine's machine code is on this machine already, also that for times."""
-    cache = importlib.import_module("innet.switch.jit.cache")
+    from innet.switch.jit import cache  # noqa: PLC0415 - as engines are imported
+
     return cache.load(program) is not None and cache.load(program, True) is not None
 
 

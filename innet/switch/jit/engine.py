@@ -11,7 +11,6 @@ recirculate.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
@@ -115,8 +114,9 @@ class JitEngine:
         """Constructs of ``program`` that the engine lacks, each with where it is used."""
         if cache.load(program) is not None:
             return []
-        reasons: list[str] = _compiler().reasons_against(program)
-        return reasons
+        from innet.switch.jit.compiler import reasons_against  # noqa: PLC0415 - as in _native
+
+        return reasons_against(program)
 
     def process(self, batch: PacketBatch) -> PacketBatch:
         """Run packets in arrival order.
@@ -324,8 +324,9 @@ class JitInlineSwitch:
         self._starts = np.array(frame.starts)
         self._out: OutputBuffer | None = None
         # Imported here like the compiler, so that only inline programs wait for Numba.
-        module = importlib.import_module("innet.switch.inline")
-        self._program_type: type[InlineProgram] = module.InlineProgram
+        from innet.switch.inline import InlineProgram  # noqa: PLC0415
+
+        self._program_type = InlineProgram
 
     @property
     def behind(self) -> int:
@@ -365,8 +366,9 @@ class JitInlineQueues:
         self._times = np.zeros(rows, np.int64)
         self._out = self._queued.buffers.take(rows + 1, self._queued.room_for(self._width))
         self._out.batch(0)
-        module = importlib.import_module("innet.switch.inline")
-        self._program_type: type[InlineQueues] = module.InlineQueues
+        from innet.switch.inline import InlineQueues  # noqa: PLC0415
+
+        self._program_type = InlineQueues
 
     def begin(self) -> InlineQueues:
         """Take over what the control plane changed; packets may be run until ``end``."""
@@ -453,18 +455,15 @@ def _native(program: ir.Program, *, queued: bool) -> NativeProgram:
     """One form of a program, from the cache or compiled; only one process compiles it."""
     if (found := cache.load(program, queued)) is not None:
         return found
-    compiler = _compiler()
+    # Imported when needed, since importing Numba takes longer than loading a cached program.
+    from innet.switch.jit import compiler  # noqa: PLC0415
+
     source = compiler.source_of(program, queued)
     path = cache.module_path(program, queued)
     with process_lock(path.with_suffix(".lock")):
         if (found := cache.load(program, queued)) is not None:
             return found
         return cache.store(program, source, compiler.compile_source(source, path), queued)
-
-
-def _compiler() -> Any:
-    # Imported when needed, since importing Numba takes longer than loading a cached program.
-    return importlib.import_module("innet.switch.jit.compiler")
 
 
 def _value_sets(program: ir.Program, state: SwitchState) -> list[NDArray[np.int64]]:

@@ -77,7 +77,7 @@ class Input:
 
 
 @dataclass(slots=True)
-class PortTraffic:
+class ReplayTraffic:
     """Counts of one port. ``silent``: packets that came in but caused none to leave; not counted in
     a timed replay.
     """
@@ -105,7 +105,7 @@ class Summary:
         drain_seconds: from then until the last departure.
     """
 
-    ports: dict[int, PortTraffic] = field(default_factory=dict)
+    ports: dict[int, ReplayTraffic] = field(default_factory=dict)
     cut: int = 0
     switch_seconds: float = 0.0
     seconds: float = 0.0
@@ -117,7 +117,7 @@ class Summary:
     drain_seconds: float = 0.0
 
     def total(self, name: str) -> int:
-        """The sum of an attribute of ``PortTraffic`` over the ports."""
+        """The sum of an attribute of ``ReplayTraffic`` over the ports."""
         return sum(int(getattr(each, name)) for each in self.ports.values())
 
 
@@ -295,7 +295,7 @@ class _Player:
     def _count(self, came: PacketBatch, answered: NDArray[np.bool_]) -> None:
         for port in np.unique(came.port).tolist():
             mine = came.port == port
-            traffic = self.summary.ports.setdefault(port, PortTraffic())
+            traffic = self.summary.ports.setdefault(port, ReplayTraffic())
             traffic.packets_in += int(mine.sum())
             traffic.bytes_in += int(came.length[mine].sum(dtype=np.int64))
             traffic.silent += int((mine & ~answered).sum())
@@ -303,7 +303,7 @@ class _Player:
     def _write(self, left: PacketBatch, time_of: NDArray[np.int64]) -> None:
         for port in np.unique(left.port).tolist():
             chosen = np.flatnonzero(left.port == port)
-            traffic = self.summary.ports.setdefault(port, PortTraffic())
+            traffic = self.summary.ports.setdefault(port, ReplayTraffic())
             traffic.packets_out += len(chosen)
             traffic.bytes_out += int(left.length[chosen].sum(dtype=np.int64))
             if port not in self._writers:

@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from innet.switch import ir
+from innet.switch import ir, load_program
 from innet.switch.engine import backward_jumps
-from innet.switch.frontend.loader import load_program
 from innet.switch.ir.simplify import simplify
 from innet.tofino import stages, stateful_alu, translation
 from innet.tofino.accesses import (

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 from innet.bmv2 import simple_switch
 from innet.bmv2.session import Session
@@ -28,6 +28,8 @@ from innet.switch import ControlPlane, Switch, ir, load_program
 from innet.tools import stf_syntax as stated
 from innet.tools.stf_syntax import number
 
+_T = TypeVar("_T", ir.Table, ir.Action, ir.ActionProfile, ir.CounterArray, ir.RegisterArray)
+
 
 class StfNames:
     """Resolves a test's names in a program."""
@@ -36,31 +38,27 @@ class StfNames:
         self.program = program
 
     def table(self, name: str) -> ir.Table:
-        tables = self.program.tables
-        return tables[_find("table", name, [each.name for each in tables])]
+        return _find("table", name, self.program.tables)
 
     def action(self, table: ir.Table, name: str) -> ir.Action:
         """One of the table's actions."""
         actions = [self.program.actions[each] for each in table.actions]
-        names = [each.name for each in actions]
-        return actions[_find("action", name, names, of=f"table {table.name}")]
+        return _find("action", name, actions, of=f"table {table.name}")
 
     def profile(self, name: str) -> tuple[ir.ActionProfile, ir.Table]:
         """An action profile, and one of the tables that have it, whose actions are its own."""
         profiles = self.program.action_profiles
-        found = _find("action profile", name, [each.name for each in profiles])
-        tables = [each for each in self.program.tables if each.action_profile == found]
-        if not tables:
-            raise ControlError(f"no table has the action profile {profiles[found].name}")
-        return profiles[found], tables[0]
+        found = _find("action profile", name, profiles)
+        for table in self.program.tables:
+            if table.action_profile is not None and profiles[table.action_profile] is found:
+                return found, table
+        raise ControlError(f"no table has the action profile {found.name}")
 
     def counter(self, name: str) -> ir.CounterArray:
-        counters = self.program.counters
-        return counters[_find("counter", name, [each.name for each in counters])]
+        return _find("counter", name, self.program.counters)
 
     def register(self, name: str) -> ir.RegisterArray:
-        registers = self.program.registers
-        return registers[_find("register", name, [each.name for each in registers])]
+        return _find("register", name, self.program.registers)
 
     def key(self, table: ir.Table, name: str) -> int:
         """The position of a key field.
@@ -88,18 +86,19 @@ class StfNames:
         raise ControlError(str(UnknownNameError("key field", name, names, of=table.name)))
 
 
-def _find(kind: str, name: str, names: Sequence[str], *, of: str = "") -> int:
-    """The position of ``name``, or of the only name that ends with it."""
-    if name in names:
-        return names.index(name)
+def _find(kind: str, name: str, things: Sequence[_T], *, of: str = "") -> _T:
+    """The thing called ``name``, or the only one whose name ends with it."""
+    for each in things:
+        if each.name == name:
+            return each
     for ending in (f".{name}", name):
-        fitting = [i for i, each in enumerate(names) if each.endswith(ending)]
+        fitting = [each for each in things if each.name.endswith(ending)]
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            listed = ", ".join(sorted(names[i] for i in fitting))
+            listed = ", ".join(sorted(each.name for each in fitting))
             raise ControlError(f"{kind} {name!r} is ambiguous: {listed}")
-    raise ControlError(str(UnknownNameError(kind, name, names, of=of)))
+    raise ControlError(str(UnknownNameError(kind, name, [each.name for each in things], of=of)))
 
 
 # ── Values ──

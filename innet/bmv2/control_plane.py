@@ -86,7 +86,7 @@ class ThriftControlPlane(ControlPlane):
     def _offers(self, name: str, *arguments: Any) -> bool:
         """Whether the service of a call exists; the call itself may be refused."""
         try:
-            self._call(name, *arguments)
+            self.call(name, *arguments)
         except ControlError as error:
             if "Unknown service" in str(error):
                 self.client.connect()  # the server closes the connection after such a call
@@ -104,15 +104,11 @@ class ThriftControlPlane(ControlPlane):
         self.client.close()
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """A call of the control plane that no command of the common language makes.
+        """One call, also one that no command of the common language makes; see ``ThriftClient``.
 
         Raises:
             ControlError: it was refused.
         """
-        return self._call(name, *arguments)
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        """One call; see ``ThriftClient.call``."""
         return self.client.call(name, *arguments)
 
     def _standard(self, name: str, *arguments: Any) -> Any:
@@ -377,13 +373,13 @@ class ThriftControlPlane(ControlPlane):
     def _set_mirror_session(self, session: int, where: MirrorSession) -> None:
         both = {"port": where.port, "group": where.group}
         sent = {name: value for name, value in both.items() if value is not None}
-        self._call("mirroring_session_add", session, sent)
+        self.call("mirroring_session_add", session, sent)
 
     def _delete_mirror_session(self, session: int) -> None:
-        self._call("mirroring_session_delete", session)
+        self.call("mirroring_session_delete", session)
 
     def _mirror_session(self, session: int) -> MirrorSession:
-        found = self._call("mirroring_session_get", session)
+        found = self.call("mirroring_session_get", session)
         return MirrorSession(found.get("port"), found.get("group"))
 
     # ── Parser value sets and hash parameters ──
@@ -430,12 +426,12 @@ class ThriftControlPlane(ControlPlane):
         self, what: QueueSetting, value: int, port: int | None, priority: int | None
     ) -> None:
         if port is None:
-            refused = self._call(f"set_all_egress_queue_{what}s", value)
+            refused = self.call(f"set_all_egress_queue_{what}s", value)
         elif priority is None:
-            refused = self._call(f"set_egress_queue_{what}", port, value)
+            refused = self.call(f"set_egress_queue_{what}", port, value)
         else:
             try:
-                refused = self._call(f"set_egress_priority_queue_{what}", port, priority, value)
+                refused = self.call(f"set_egress_priority_queue_{what}", port, priority, value)
             except ControlError as error:
                 if "range_check" not in str(error):  # std::vector::at says so
                     raise
@@ -453,26 +449,26 @@ class ThriftControlPlane(ControlPlane):
         )
 
     def get_time_elapsed(self) -> int:
-        elapsed: int = self._call("get_time_elapsed_us")
+        elapsed: int = self.call("get_time_elapsed_us")
         return elapsed
 
     def get_time_since_epoch(self) -> int:
-        since: int = self._call("get_time_since_epoch_us")
+        since: int = self.call("get_time_since_epoch_us")
         return since
 
     def switch_info(self) -> str:
-        found = self._call("bm_mgmt_get_info")
+        found = self.call("bm_mgmt_get_info")
         return "\n".join(f"{name}: {value}" for name, value in found.items())
 
     def show_ports(self) -> str:
-        found = sorted(self._call("bm_dev_mgr_show_ports"), key=lambda each: each["port"])
+        found = sorted(self.call("bm_dev_mgr_show_ports"), key=lambda each: each["port"])
         return "\n".join(
             f"port {each['port']}: {each['interface']}, {'up' if each['up'] else 'down'}"
             for each in found
         )
 
     def reset_state(self) -> None:
-        self._call("bm_reset_state")
+        self.call("bm_reset_state")
 
 
 # ── Values as they travel ──

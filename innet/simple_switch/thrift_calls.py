@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, partialmethod
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from innet.bmv2.thrift_api import (
@@ -45,6 +45,8 @@ _BAD_NAME, _BAD_INDEX, _BAD_RATES = 1, 2, 3  # codes of counters, meters and reg
 _OTHER = {"counter": 3, "register": 3, "meter": 6, "vset": 2}  # codes by part of names
 _FULL, _NO_GROUP, _NO_GROUP_HANDLE, _NO_NODE, _OTHER_GROUP = 1, 2, 3, 4, 5  # of multicast
 _BAD_TYPE, _BAD_CONFIG = 2, 3  # of CRCs and Toeplitz keys
+_BAD_PORT = 1
+_NO_LIST = 1  # of digests
 _RESOURCES = (
     "tables",
     "action_profiles",
@@ -145,26 +147,66 @@ class RefusedError(Exception):
 
 
 class Calls:
-    """Carries out the calls of ``SERVICES`` on a device."""
+    """Carries out the calls of ``SERVICES`` on a device.
+
+    A call is a line of the tables behind this class, ``_ON_NAMED``, ``_ON_QUEUES`` and
+    ``_ON_DEVICE``, or else a method of its name (``_NAME``, or ``_SERVICE_NAME`` where services
+    differ), which takes its arguments.
+    """
 
     def __init__(self, device: ThriftDevice) -> None:
         self._device = device
         self._methods: dict[tuple[str, str], Callable[..., Any]] = {}
         for service, calls in {**SERVICES, "innet": OWN_SERVICE}.items():
             for name in calls:
-                special = getattr(self, f"_{service}_{name}", None)
-                method = special or getattr(self, f"_{name}")
-                self._methods[service, name] = method
+                self._methods[service, name] = self._method(service, name)
+
+    def _method(self, service: str, name: str) -> Callable[..., Any]:
+        """What carries out a call."""
+        if name in _ON_NAMED:
+            return partial(self._on_named, *_ON_NAMED[name])
+        if name in _ON_QUEUES:
+            return partial(self._on_queues, _ON_QUEUES[name])
+        if name in _ON_DEVICE:
+            return partial(self._on_device, _ON_DEVICE[name])
+        if name.startswith("bm_learning_"):
+            return partial(self._on_learning, name.removeprefix("bm_learning_"))
+        method: Callable[..., Any] | None = getattr(self, f"_{service}_{name}", None)
+        return method or getattr(self, f"_{name}")
+
+    def _on_named(
+        self, find: Callable[[Calls, str], object], operation: str, _: int, name: str, *others: Any
+    ) -> Any:
+        """An operation of the control plane on a table or the like, if ``find`` finds it."""
+        find(self, name)
+        return getattr(self._control, operation)(name, *others)
+
+    def _on_queues(self, operation: str, *arguments: int) -> int:
+        """An operation on queues, which takes the value before the port and the priority."""
+        *which, value = arguments
+        getattr(self._control, operation)(value, *which)
+        return 0
+
+    def _on_device(self, operation: str, *arguments: Any) -> Any:
+        return getattr(self._device, operation)(*arguments)
+
+    def _on_learning(self, operation: str, _: int, learn_list: int, *others: Any) -> None:
+        try:
+            getattr(self._device.learning, operation)(learn_list, *others)
+        except KeyError:
+            raise RefusedError(_NO_LIST) from None
 
     def __call__(self, service: str, name: str, arguments: Sequence[Any]) -> Any:
-        """The answer of a call; RefusedError where it is refused with a code."""
+        """The answer of a call; ``code_of`` has the code with which an error refuses it."""
         return self._methods[service, name](*arguments)
 
     @staticmethod
     def code_of(service: str, name: str, error: Exception) -> int | None:
         """The code with which a call is refused after an error; None where it has none for it."""
-        if isinstance(error, RefusedError):
+        if isinstance(error, RefusedError | SwapError):
             return error.code
+        if name in _PORT_CALLS and isinstance(error, InnetError):
+            return _BAD_PORT
         if service == "innet" or not isinstance(error, ControlError):
             return None
         if not SERVICES[service][name].refusals:
@@ -218,9 +260,6 @@ class Calls:
                 return self._program.actions[each]
         raise RefusedError(Refusal.UNKNOWN_ACTION)
 
-    def _bm_mt_get_num_entries(self, _: int, table: str) -> int:
-        return self._control.table_num_entries(self._table(table).name)
-
     def _bm_mt_clear_entries(self, _: int, table: str, reset_default: bool) -> None:
         name = self._table(table).name
         self._control.table_clear(name)
@@ -252,12 +291,6 @@ class Calls:
         if found.default_entry_const:
             raise RefusedError(Refusal.CONSTANT_DEFAULT_ENTRY)
         self._control.table_set_default(table, action, _values(chosen, data))
-
-    def _bm_mt_reset_default_entry(self, _: int, table: str) -> None:
-        self._control.table_reset_default(self._simple(table).name)
-
-    def _bm_mt_delete_entry(self, _: int, table: str, handle: int) -> None:
-        self._control.table_delete(self._simple(table).name, handle)
 
     def _bm_mt_modify_entry(
         self, _: int, table: str, handle: int, action: str, data: Sequence[bytes]
@@ -299,15 +332,6 @@ class Calls:
         self._control.table_entry(self._indirect(table).name, handle)
         self._control.table_indirect_modify(table, handle, member)
 
-    def _bm_mt_indirect_delete_entry(self, _: int, table: str, handle: int) -> None:
-        self._control.table_indirect_delete(self._indirect(table).name, handle)
-
-    def _bm_mt_indirect_set_default_member(self, _: int, table: str, member: int) -> None:
-        self._control.table_indirect_set_default(self._indirect(table).name, member)
-
-    def _bm_mt_indirect_reset_default_entry(self, _: int, table: str) -> None:
-        self._control.table_indirect_reset_default(self._indirect(table).name)
-
     def _bm_mt_indirect_ws_add_entry(
         self,
         _: int,
@@ -332,57 +356,37 @@ class Calls:
         self._control.table_entry(self._with_selector(table).name, handle)
         self._control.table_indirect_modify_with_group(table, handle, group)
 
-    def _bm_mt_indirect_ws_set_default_group(self, _: int, table: str, group: int) -> None:
-        found = self._with_selector(table)
-        self._control.table_indirect_set_default_with_group(found.name, group)
-
     # ── Action profiles ──
 
-    def _profile(self, name: str, *, with_groups: bool = False) -> tuple[str, list[int]]:
-        """Its name, and the actions that its members may run."""
+    def _profile(self, name: str) -> int:
+        """Its position."""
         for position, profile in enumerate(self._program.action_profiles):
             if profile.name == name:
-                if with_groups and profile.selector is None:
-                    raise RefusedError(Refusal.NO_SELECTOR)
-                tables = (t for t in self._program.tables if t.action_profile == position)
-                return name, [action for table in tables for action in table.actions]
+                return position
         raise RefusedError(Refusal.UNKNOWN_PROFILE)
+
+    def _group_profile(self, name: str) -> None:
+        if self._program.action_profiles[self._profile(name)].selector is None:
+            raise RefusedError(Refusal.NO_SELECTOR)
+
+    def _member_values(self, profile: str, action: str, data: Sequence[bytes]) -> list[int]:
+        """The parameters of a member's action, one of those of the profile's tables."""
+        position = self._profile(profile)
+        tables = (table for table in self._program.tables if table.action_profile == position)
+        possible = [action for table in tables for action in table.actions]
+        return _values(self._action(possible, action), data)
 
     def _bm_mt_act_prof_add_member(
         self, _: int, profile: str, action: str, data: Sequence[bytes]
     ) -> int:
-        name, possible = self._profile(profile)
-        values = _values(self._action(possible, action), data)
-        return self._control.act_prof_create_member(name, action, values)
+        values = self._member_values(profile, action, data)
+        return self._control.act_prof_create_member(profile, action, values)
 
     def _bm_mt_act_prof_modify_member(
         self, _: int, profile: str, member: int, action: str, data: Sequence[bytes]
     ) -> None:
-        name, possible = self._profile(profile)
-        values = _values(self._action(possible, action), data)
-        self._control.act_prof_modify_member(name, action, member, values)
-
-    def _bm_mt_act_prof_delete_member(self, _: int, profile: str, member: int) -> None:
-        self._control.act_prof_delete_member(self._profile(profile)[0], member)
-
-    def _bm_mt_act_prof_create_group(self, _: int, profile: str) -> int:
-        return self._control.act_prof_create_group(self._profile(profile, with_groups=True)[0])
-
-    def _bm_mt_act_prof_delete_group(self, _: int, profile: str, group: int) -> None:
-        name, _actions = self._profile(profile, with_groups=True)
-        self._control.act_prof_delete_group(name, group)
-
-    def _bm_mt_act_prof_add_member_to_group(
-        self, _: int, profile: str, member: int, group: int
-    ) -> None:
-        name, _actions = self._profile(profile, with_groups=True)
-        self._control.act_prof_add_member_to_group(name, member, group)
-
-    def _bm_mt_act_prof_remove_member_from_group(
-        self, _: int, profile: str, member: int, group: int
-    ) -> None:
-        name, _actions = self._profile(profile, with_groups=True)
-        self._control.act_prof_remove_member_from_group(name, member, group)
+        values = self._member_values(profile, action, data)
+        self._control.act_prof_modify_member(profile, action, member, values)
 
     def _bm_mt_act_prof_get_members(self, _: int, profile: str) -> list[dict[str, Any]]:
         if profile not in {each.name for each in self._program.action_profiles}:
@@ -391,8 +395,8 @@ class Calls:
         return [self._sent_member(*each) for each in members.items()]
 
     def _bm_mt_act_prof_get_member(self, _: int, profile: str, member: int) -> dict[str, Any]:
-        found = self._control.act_prof_member(self._profile(profile)[0], member)
-        return self._sent_member(member, found)
+        self._profile(profile)
+        return self._sent_member(member, self._control.act_prof_member(profile, member))
 
     def _sent_member(self, handle: int, entry: ir.ActionEntry) -> dict[str, Any]:
         action = self._program.actions[entry.action]
@@ -405,7 +409,8 @@ class Calls:
         return [{"handle": handle, "members": members} for handle, members in groups.items()]
 
     def _bm_mt_act_prof_get_group(self, _: int, profile: str, group: int) -> dict[str, Any]:
-        found = self._control.act_prof_groups(self._profile(profile)[0])
+        self._profile(profile)
+        found = self._control.act_prof_groups(profile)
         if group not in found:
             raise RefusedError(Refusal.UNKNOWN_GROUP)
         return {"handle": group, "members": found[group]}
@@ -521,17 +526,19 @@ class Calls:
                 return array
         raise RefusedError(_BAD_NAME)
 
+    def _counter_array(self, name: str, index: int = 0) -> Any:
+        return self._array(self._program.counters, name, index)
+
+    def _register_array(self, name: str, index: int = 0) -> Any:
+        return self._array(self._program.registers, name, index)
+
     def _bm_counter_read(self, _: int, counter: str, index: int) -> dict[str, int]:
-        self._array(self._program.counters, counter, index)
+        self._counter_array(counter, index)
         return _sent_counter(self._control.counter_read(counter, index))
 
     def _bm_counter_write(self, _: int, counter: str, index: int, value: Mapping[str, int]) -> None:
-        self._array(self._program.counters, counter, index)
+        self._counter_array(counter, index)
         self._control.counter_write(counter, index, *_counter(value))
-
-    def _bm_counter_reset_all(self, _: int, counter: str) -> None:
-        self._array(self._program.counters, counter)
-        self._control.counter_reset(counter)
 
     def _meter(self, name: str, index: int = 0, rates: int | None = None) -> int:
         """The position of a meter array, which may be that of a table, here by plain index."""
@@ -564,61 +571,52 @@ class Calls:
         return _sent_rates(self._device.switch.state.meters[position].get_rates(index))
 
     def _bm_register_read(self, _: int, register: str, index: int) -> int:
-        self._array(self._program.registers, register, index)
+        self._register_array(register, index)
         return _signed(self._control.register_read(register, index))
 
     def _bm_register_read_all(self, _: int, register: str) -> list[int]:
-        self._array(self._program.registers, register)
+        self._register_array(register)
         return [_signed(each) for each in self._control.register_read_all(register)]
 
     def _bm_register_write(self, _: int, register: str, index: int, value: int) -> None:
-        array = self._array(self._program.registers, register, index)
+        array = self._register_array(register, index)
         self._control.register_write(register, index, value & ((1 << array.width) - 1))
 
     def _bm_register_write_range(
         self, _: int, register: str, start: int, end: int, value: int
     ) -> None:
-        array = self._array(self._program.registers, register)
+        array = self._register_array(register)
         if not 0 <= start <= end <= array.size:
             raise RefusedError(_BAD_INDEX)
         value &= (1 << array.width) - 1
         self._control.register_write_range(register, start, end, value)
 
-    def _bm_register_reset(self, _: int, register: str) -> None:
-        self._array(self._program.registers, register)
-        self._control.register_reset(register)
-
     # ── Parser value sets and hash parameters ──
 
-    def _value_set(self, name: str, value: bytes = b"") -> tuple[ir.ValueSet, int]:
+    def _value_set(self, name: str) -> ir.ValueSet:
         for each in self._program.value_sets:
             if each.name == name:
-                return each, int.from_bytes(value, "big")
+                return each
         raise RefusedError(_BAD_NAME)
 
     def _bm_parse_vset_add(self, _: int, name: str, value: bytes) -> None:
-        _found, number = self._value_set(name, value)
-        self._control.value_set_add(name, number)
+        self._value_set(name)
+        self._control.value_set_add(name, int.from_bytes(value, "big"))
 
     def _bm_parse_vset_remove(self, _: int, name: str, value: bytes) -> None:
-        _found, number = self._value_set(name, value)
-        self._control.value_set_remove(name, number)
+        self._value_set(name)
+        self._control.value_set_remove(name, int.from_bytes(value, "big"))
 
     def _bm_parse_vset_get(self, _: int, name: str) -> list[bytes]:
-        found, _number = self._value_set(name)
-        values = sorted(self._control.value_set(name))
-        return [bytes_of(each, found.width) for each in values]
-
-    def _bm_parse_vset_clear(self, _: int, name: str) -> None:
-        self._value_set(name)
-        self._control.value_set_clear(name)
+        width = self._value_set(name).width
+        return [bytes_of(each, width) for each in sorted(self._control.value_set(name))]
 
     def _calculation(self, name: str) -> str:
         if name not in {each.name for each in self._program.calculations}:
             raise RefusedError(_BAD_NAME)
         return name
 
-    def _set_crc(self, name: str, width: int, given: Mapping[str, Any]) -> None:
+    def _set_crc(self, width: int, _: int, name: str, given: Mapping[str, Any]) -> None:
         self._calculation(name)
         every = (1 << width) - 1
         parameters = CrcParameters(
@@ -634,11 +632,8 @@ class Calls:
         except ControlError:
             raise RefusedError(_BAD_TYPE) from None
 
-    def _bm_set_crc16_custom_parameters(self, _: int, name: str, given: Mapping[str, Any]) -> None:
-        self._set_crc(name, 16, given)
-
-    def _bm_set_crc32_custom_parameters(self, _: int, name: str, given: Mapping[str, Any]) -> None:
-        self._set_crc(name, 32, given)
+    _bm_set_crc16_custom_parameters = partialmethod(_set_crc, 16)
+    _bm_set_crc32_custom_parameters = partialmethod(_set_crc, 32)
 
     def _bm_set_toeplitz_hash_key(self, _: int, name: str, key: bytes) -> None:
         found = self._program.calculations
@@ -649,51 +644,7 @@ class Calls:
             right = algorithm == "toeplitz"
             raise RefusedError(_BAD_CONFIG if right else _BAD_TYPE) from None
 
-    # ── Digests ──
-
-    def _bm_learning_ack(
-        self, _: int, learn_list: int, buffer: int, samples: Sequence[int]
-    ) -> None:
-        with _known_list():
-            self._device.learning.ack(learn_list, buffer, samples)
-
-    def _bm_learning_ack_buffer(self, _: int, learn_list: int, buffer: int) -> None:
-        with _known_list():
-            self._device.learning.ack_buffer(learn_list, buffer)
-
-    def _bm_learning_set_timeout(self, _: int, learn_list: int, milliseconds: int) -> None:
-        with _known_list():
-            self._device.learning.set_timeout(learn_list, milliseconds)
-
-    def _bm_learning_set_buffer_size(self, _: int, learn_list: int, samples: int) -> None:
-        with _known_list():
-            self._device.learning.set_buffer_size(learn_list, samples)
-
     # ── The switch as a whole ──
-
-    def _bm_load_new_config(self, config: str) -> None:
-        try:
-            self._device.load_config(config)
-        except SwapError as error:
-            raise RefusedError(error.code) from None
-
-    def _bm_swap_configs(self) -> None:
-        try:
-            self._device.swap_configs()
-        except SwapError as error:
-            raise RefusedError(error.code) from None
-
-    def _bm_dev_mgr_add_port(self, interface: str, port: int, pcap: str) -> None:
-        try:
-            self._device.add_port(interface, port, pcap)
-        except InnetError:
-            raise RefusedError(1) from None
-
-    def _bm_dev_mgr_remove_port(self, port: int) -> None:
-        try:
-            self._device.remove_port(port)
-        except InnetError:
-            raise RefusedError(1) from None
 
     def _bm_dev_mgr_show_ports(self) -> list[dict[str, Any]]:
         return [
@@ -708,9 +659,6 @@ class Calls:
             "thrift_port": device.thrift_port,
             "notifications_socket": device.notifications,
         }
-
-    def _bm_reset_state(self) -> None:
-        self._device.reset_state()
 
     def _bm_get_config(self) -> str:
         return self._device.config
@@ -844,44 +792,60 @@ class Calls:
         found = self._session(session)
         return -1 if found is None or found.port is None else found.port
 
-    def _set_all_egress_queue_depths(self, depth: int) -> int:
-        self._control.set_queue_depth(depth)
-        return 0
-
-    def _set_egress_queue_depth(self, port: int, depth: int) -> int:
-        self._control.set_queue_depth(depth, port)
-        return 0
-
-    def _set_egress_priority_queue_depth(self, port: int, priority: int, depth: int) -> int:
-        self._control.set_queue_depth(depth, port, priority)
-        return 0
-
-    def _set_all_egress_queue_rates(self, rate: int) -> int:
-        self._control.set_queue_rate(rate)
-        return 0
-
-    def _set_egress_queue_rate(self, port: int, rate: int) -> int:
-        self._control.set_queue_rate(rate, port)
-        return 0
-
-    def _set_egress_priority_queue_rate(self, port: int, priority: int, rate: int) -> int:
-        self._control.set_queue_rate(rate, port, priority)
-        return 0
-
-    def _get_time_elapsed_us(self) -> int:
-        return self._device.elapsed()
-
     def _get_time_since_epoch_us(self) -> int:
         return self._device.started + self._device.elapsed()
 
 
-@contextmanager
-def _known_list() -> Iterator[None]:
-    """Refuses calls for learn lists that do not exist."""
-    try:
-        yield
-    except KeyError:
-        raise RefusedError(1) from None
+# ── Calls that are one operation ──
+
+_ON_NAMED: Mapping[str, tuple[Callable[[Calls, str], object], str]] = {
+    "bm_mt_get_num_entries": (Calls._table, "table_num_entries"),
+    "bm_mt_reset_default_entry": (Calls._simple, "table_reset_default"),
+    "bm_mt_delete_entry": (Calls._simple, "table_delete"),
+    "bm_mt_indirect_delete_entry": (Calls._indirect, "table_indirect_delete"),
+    "bm_mt_indirect_set_default_member": (Calls._indirect, "table_indirect_set_default"),
+    "bm_mt_indirect_reset_default_entry": (Calls._indirect, "table_indirect_reset_default"),
+    "bm_mt_indirect_ws_set_default_group": (
+        Calls._with_selector,
+        "table_indirect_set_default_with_group",
+    ),
+    "bm_mt_act_prof_delete_member": (Calls._profile, "act_prof_delete_member"),
+    "bm_mt_act_prof_create_group": (Calls._group_profile, "act_prof_create_group"),
+    "bm_mt_act_prof_delete_group": (Calls._group_profile, "act_prof_delete_group"),
+    "bm_mt_act_prof_add_member_to_group": (Calls._group_profile, "act_prof_add_member_to_group"),
+    "bm_mt_act_prof_remove_member_from_group": (
+        Calls._group_profile,
+        "act_prof_remove_member_from_group",
+    ),
+    "bm_counter_reset_all": (Calls._counter_array, "counter_reset"),
+    "bm_register_reset": (Calls._register_array, "register_reset"),
+    "bm_parse_vset_clear": (Calls._value_set, "value_set_clear"),
+}
+"""What finds the thing that a call names, or refuses the call; the control plane's operation on it,
+which takes the name and the further arguments.
+"""
+
+_ON_QUEUES = {
+    "set_all_egress_queue_depths": "set_queue_depth",
+    "set_egress_queue_depth": "set_queue_depth",
+    "set_egress_priority_queue_depth": "set_queue_depth",
+    "set_all_egress_queue_rates": "set_queue_rate",
+    "set_egress_queue_rate": "set_queue_rate",
+    "set_egress_priority_queue_rate": "set_queue_rate",
+}
+"""The control plane's operation."""
+
+_ON_DEVICE = {
+    "bm_load_new_config": "load_config",
+    "bm_swap_configs": "swap_configs",
+    "bm_dev_mgr_add_port": "add_port",
+    "bm_dev_mgr_remove_port": "remove_port",
+    "bm_reset_state": "reset_state",
+    "get_time_elapsed_us": "elapsed",
+}
+"""The operation of the ``ThriftDevice``, with the same arguments."""
+
+_PORT_CALLS = ("bm_dev_mgr_add_port", "bm_dev_mgr_remove_port")
 
 
 # ── Values as they travel ──

@@ -29,6 +29,7 @@ from innet.bmv2.thrift_api import (
     REFUSAL,
     SERVICES,
     Call,
+    Kind,
     Struct,
     nothing,
     read,
@@ -254,19 +255,13 @@ class ThriftServer:
             return _exception(name, number, said, failed)
         except Exception as error:
             return self._failed(name, number, call, error)
-        out, buffer = _message(name, TMessageType.REPLY, number)
-        if call.gives is not None:
-            out.writeFieldBegin("", call.gives.code, 0)
-            write(out, call.gives, answer)
-        out.writeFieldStop()
-        out.writeMessageEnd()
-        return bytes(buffer.getvalue())
+        return _reply(name, number, 0, call.gives, answer)
 
     def _failed(self, name: str, number: int, call: Call, error: Exception) -> bytes:
         """The answer of a call that raised."""
         code = self._calls.code_of(call.service, name, error)
         if code is not None:
-            return _refusal(name, number, code)
+            return _reply(name, number, 1, REFUSAL, {"code": int(code)})
         if not isinstance(error, ControlError):
             self._log(f"{call.service}:{name} failed: {error!r}")
         said = str(error) or repr(error)
@@ -280,11 +275,12 @@ def _message(name: str, kind: int, number: int) -> tuple[TBinaryProtocol, TMemor
     return out, buffer
 
 
-def _refusal(name: str, number: int, code: int) -> bytes:
-    """The answer of a call that is refused: its exception is field 1."""
+def _reply(name: str, number: int, field: int, kind: Kind | None, value: Any) -> bytes:
+    """The answer of a call: field 0 has what it gives, field 1 the exception if it is refused."""
     out, buffer = _message(name, TMessageType.REPLY, number)
-    out.writeFieldBegin("", REFUSAL.code, 1)
-    write(out, REFUSAL, {"code": int(code)})
+    if kind is not None:
+        out.writeFieldBegin("", kind.code, field)
+        write(out, kind, value)
     out.writeFieldStop()
     out.writeMessageEnd()
     return bytes(buffer.getvalue())

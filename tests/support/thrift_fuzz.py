@@ -345,10 +345,13 @@ def connected(port):
     """A client of the simple_switch that listens at a port, once it has all its services."""
     end = time.monotonic() + 20
     while True:
+        client = None
         try:
             client = ThriftClient(port)
             client.call("get_time_elapsed_us")
         except ControlError:
+            if client is not None:
+                client.close()  # it listens before it has all its services
             assert time.monotonic() < end
             time.sleep(0.05)
         else:

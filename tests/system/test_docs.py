@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import shutil
@@ -9,8 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 from support import fork_server
 from support.mininet import missing
+from support.tiers import tiered
+from typer.core import TyperGroup
+
+from innet.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -45,20 +51,56 @@ def on_a_network(line):
     return line.startswith(NEEDS_ROOT) or "--switch builtin" in line
 
 
-def marks(line):
-    if not on_a_network(line):
-        return []
-    # One after the other with other tests that look at what their networks leave behind.
-    found = [pytest.mark.xdist_group("mininet"), pytest.mark.mininet]
-    if line != A_NETWORK:
-        found.append(pytest.mark.repeats("the tests of innet net, by the docs' commands"))
-    return found
+def words_of(line):
+    return [word.partition("#")[0] for word in shlex.split(line, comments=True)]
 
 
 LINES = sorted({p.values[0] for p in commands()})
 
 
-@pytest.mark.parametrize("line", [pytest.param(line, marks=marks(line)) for line in LINES])
+def take_what_they_are_given(line):
+    """Whether its command has the options of a line, and they their values.
+
+    Raises:
+        UsageError: it has not, or they have not.
+    """
+    command, words = typer.main.get_command(app), words_of(line)[1:]
+    context = command.make_context("innet", words)
+    while isinstance(command, TyperGroup):
+        words = [*context._protected_args, *context.args]
+        name, command, words = command.resolve_command(context, words)
+        context = command.make_context(name, words, parent=context)
+    return not isinstance(command, TyperGroup)
+
+
+def test_commands_take_what_they_are_given(monkeypatch):
+    """All of them, as most run in the second tier only."""
+    monkeypatch.chdir(ROOT)
+    assert all(take_what_they_are_given(line) for line in LINES if "--help" not in line)
+    with pytest.raises(Exception, match="No such option: --wrokers"):
+        take_what_they_are_given("innet allreduce --wrokers 3")
+
+
+def one_of_each():
+    """The shortest line of each command; of those that build a network, one."""
+    shortest = {}
+    for line in sorted((line for line in LINES if "--help" not in line), key=len):
+        if line == A_NETWORK or not on_a_network(line):
+            names = itertools.takewhile(
+                re.compile(r"[a-z][a-z0-9-]*").fullmatch, words_of(line)[1:3]
+            )
+            shortest.setdefault(tuple(names), line)
+    return [*shortest.values()]
+
+
+def marks(line):
+    # One after the other with other tests that look at what their networks leave behind.
+    return [pytest.mark.xdist_group("mininet"), pytest.mark.mininet] if on_a_network(line) else []
+
+
+@pytest.mark.parametrize(
+    "line", tiered(LINES, one_of_each(), "the same command with other options", marks)
+)
 def test_command(line, tmp_path):
     for needing, tool in NEEDS.items():
         if needing in line and not shutil.which(tool):
@@ -67,7 +109,7 @@ def test_command(line, tmp_path):
         pytest.skip(missing())
     for name in ("p4", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    arguments = [word.partition("#")[0] for word in shlex.split(line, comments=True)]
+    arguments = words_of(line)
     if arguments[:2] == ["innet", "demo"] and "--iterations" not in arguments:
         arguments += ["--iterations", "12"]  # the whole demo has a test of its own
     if arguments[:2] == ["innet", "train"] and "--epochs" not in arguments:

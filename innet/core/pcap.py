@@ -122,7 +122,7 @@ def _as_bytes(packets: PacketBatch | NDArray[np.uint8] | Iterable[bytes]) -> lis
     return [frame.tobytes() if isinstance(frame, np.ndarray) else frame for frame in packets]
 
 
-class Record(NamedTuple):
+class CapturedPacket(NamedTuple):
     """A packet of a capture: its time in nanoseconds, and its bytes."""
 
     time: int
@@ -156,7 +156,7 @@ class PcapReader:
         self._record = struct.Struct(f"{order}IIII")
         warn_of_link(path, link_type)
 
-    def read(self) -> Record | None:
+    def read(self) -> CapturedPacket | None:
         """The next packet; None at the end. It waits for one if the file is a pipe."""
         head = self._file.read(self._record.size)
         if not head:
@@ -172,7 +172,7 @@ class PcapReader:
                 raise PacketError(f"{self._name} claims a packet of {kept} bytes.")
             data = self._file.read(kept)
             if len(data) == kept:
-                return Record(seconds * _SECOND + fraction * self._unit, data)
+                return CapturedPacket(seconds * _SECOND + fraction * self._unit, data)
         raise PacketError(f"{self._name} ends within a packet.")
 
     def close(self) -> None:

@@ -330,9 +330,11 @@ def merged(parts: Sequence[Simulated], elements: int) -> Simulated:
     """
     if len(parts) == 1:
         return parts[0]
+    # Time in which the slowest worker could not send yet is not time of summing.
     seconds = sum(each.seconds for each in parts)
     summing = seconds - sum(each.waited for each in parts)
     rate = elements / summing if summing > 0 else 0.0
+    # A field's name and type say how it is merged, so that a new one needs no line here.
     found: dict[str, Any] = {}
     for name in Simulated.model_fields:
         values = [getattr(each, name) for each in parts]
@@ -352,6 +354,7 @@ def merged(parts: Sequence[Simulated], elements: int) -> Simulated:
             }
         else:
             found[name] = sum(known)
+    # Rates follow from the sums.
     found |= {
         "seconds": seconds,
         "elements_per_second": rate,

@@ -294,11 +294,14 @@ def merge(records: Sequence[TrainingRecord]) -> TrainingRecord:
         InputError: nothing to merge, or the records differ in format, in innet's version or in
             the machine, or have runs of the same name.
     """
+    # Step 1: only what one machine and one version measured can be compared.
     if not records:
         raise InputError("there are no records to merge; give at least one.")
     first = records[0]
     for other in records[1:]:
         _check_mergeable(first, other)
+    # Step 2: settings that all share stay those of the record, the others become those of runs. A
+    # run's own setting counts more.
     shared = {
         key: value
         for key, value in first.settings.items()
@@ -314,6 +317,7 @@ def merge(records: Sequence[TrainingRecord]) -> TrainingRecord:
         for each in records
         for run in each.runs
     ]
+    # Step 3: tables and plots know runs by their names.
     names = [run.name for run in runs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -168,12 +168,15 @@ def pack(
         "exponent": exponent,
         "message": message,
     }
+    # Step 1: the headers. A field out of its limits would be refused by whoever parses the frame.
     header = np.zeros(len(values), HEADER)
     header["magic"], header["version"] = MAGIC, VERSION
     for name, field in fields.items():
         low, high = limits(name, layout)
         _require(name, field, low, high)
         header[name] = field
+    # Step 2: outer headers, header and values side by side in each frame, and the checksum
+    # (RFC 1071) over the last two, in one pass of compiled code.
     frames = np.empty((len(values), layout.frame_size), np.uint8)
     ready().fill(
         frames,

@@ -51,22 +51,17 @@ class RunResult:
     seconds: float
 
 
-def find_simple_switch(
-    path: str | Path | None = None, *, checked: bool = False
-) -> tuple[Path, Path | None]:
+def find_simple_switch(path: str | Path | None = None) -> tuple[Path, Path | None]:
     """simple_switch and simple_switch_CLI on PATH; None for a missing CLI.
 
     Args:
         path: simple_switch's path; by default it is searched on PATH.
-        checked: prefer ``simple_switch_checked`` on PATH, by convention a build with assertions.
 
     Raises:
         MissingToolError: something is not installed; says how to install it.
     """
     names = (str(path or "simple_switch"), "simple_switch_CLI")
     switch, cli = (shutil.which(name) for name in names)
-    if checked:
-        switch = shutil.which("simple_switch_checked") or switch
     if switch is None:
         raise MissingToolError(names[0], "running a program on BMv2", _REMEDY)
     return Path(switch), None if cli is None else Path(cli)
@@ -97,12 +92,12 @@ def open_session(
     ports: Iterable[int] = (),
     *,
     deadline: float = 120.0,
-    checked: bool = False,
+    path: str | Path | None = None,
     thrift: bool = False,
     priority_queues: int = 1,
 ) -> Session:
     """A session, to be used in a ``with`` statement; see ``Session`` and ``find_simple_switch``."""
-    switch, cli = find_simple_switch(checked=checked)
+    switch, cli = find_simple_switch(path)
     return Session(
         switch,
         cli,
@@ -184,15 +179,3 @@ def read_register(session: Session, name: str) -> NDArray[np.uint64]:
     if match is None:
         raise ControlError(f"simple_switch did not answer register_read {name}: {answer}")
     return np.array([int(value) for value in match.group(1).split(",")], np.uint64)
-
-
-def read_counters(session: Session, name: str, indices: Sequence[int]) -> list[tuple[int, int]]:
-    """(packets, bytes) of cells of a counter array; of a direct one, ``indices`` are handles."""
-    answers = session.commands([f"counter_read {name} {index}" for index in indices])
-    cells = []
-    for answer in answers:
-        match = re.search(r"\((\d+) bytes, (\d+) packets\)", answer)
-        if match is None:
-            raise ControlError(f"simple_switch did not answer counter_read {name}: {answer}")
-        cells.append((int(match[2]), int(match[1])))
-    return cells

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,11 @@ def needs_options(*options: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing(*options)), reason=missing(*options) or "never")
 
 
+def checked_simple_switch() -> str | None:
+    """``simple_switch_checked`` on PATH, by convention a build with assertions; None without."""
+    return shutil.which("simple_switch_checked")
+
+
 @functools.cache
 def checks_indices() -> bool:
     """Whether simple_switch goes on after an index that is out of bounds. One that was built with
@@ -54,7 +60,9 @@ def checks_indices() -> bool:
     for action in document["actions"]:
         action["primitives"].append({"op": "register_write", "parameters": write})
     try:
-        with open_session(document, [(0, bytes(64))], checked=True, thrift=True) as session:
+        with open_session(
+            document, [(0, bytes(64))], path=checked_simple_switch(), thrift=True
+        ) as session:
             session.play()
     except ProgramError:
         return False

@@ -14,10 +14,12 @@ import numpy as np
 
 from innet.bmv2 import simple_switch as bmv2
 from innet.bmv2.session import Session, refused
+from innet.core.errors import ControlError
 from innet.switch import Switch, ir
 from innet.switch.frontend.loader import load_program
 from innet.switch.interpreter.engine import InterpretEngine
 from innet.switch.jit import JitEngine
+from support.bmv2 import checked_simple_switch
 from support.fuzz_commands import Controller, outcome
 from support.state_fuzzer import StateFuzzer
 
@@ -118,7 +120,7 @@ def simple_switch(case: Case, *, thrift: bool = False) -> Trace:
     handles, answers = [], []
     model = Switch(program, "interpret")
     with bmv2.open_session(
-        text, case.packets, range(PORTS), checked=True, thrift=thrift
+        text, case.packets, range(PORTS), path=checked_simple_switch(), thrift=thrift
     ) as session:
         for each in case.rounds:
             handles.append(_attempt(session, [command for command, _ in each.commands]))
@@ -148,8 +150,20 @@ def _read_state(session: Session, program: ir.Program, model: Switch) -> State:
         state.registers[register.name] = [int(cell) for cell in cells]
     for counter in program.counters:
         indices = _indices(counter, program, model)
-        state.counters[counter.name] = bmv2.read_counters(session, counter.name, indices)
+        state.counters[counter.name] = _read_counters(session, counter.name, indices)
     return state
+
+
+def _read_counters(session: Session, name: str, indices: Sequence[int]) -> list[tuple[int, int]]:
+    """(packets, bytes) of cells of a counter array; of a direct one, ``indices`` are handles."""
+    answers = session.commands([f"counter_read {name} {index}" for index in indices])
+    cells = []
+    for answer in answers:
+        match = re.search(r"\((\d+) bytes, (\d+) packets\)", answer)
+        if match is None:
+            raise ControlError(f"simple_switch did not answer counter_read {name}: {answer}")
+        cells.append((int(match[2]), int(match[1])))
+    return cells
 
 
 def _indices(counter: ir.CounterArray, program: ir.Program, model: Switch) -> list[int]:

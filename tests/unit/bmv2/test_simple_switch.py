@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.bmv2 import checked_simple_switch
 
 from innet.bmv2 import cli, session, simple_switch
 from innet.core.errors import ControlError, MissingToolError, ProgramError, StalledError
@@ -56,9 +57,10 @@ def test_without_simple_switch_the_remedy_is_named(monkeypatch):
 
 
 def test_the_checked_build_is_taken_where_it_is(tools):
-    assert simple_switch.find_simple_switch(checked=True)[0] == tools / "simple_switch"
+    taken = [simple_switch.find_simple_switch(checked_simple_switch())[0]]
     tool(tools, "simple_switch_checked", "")
-    assert simple_switch.find_simple_switch(checked=True)[0] == tools / "simple_switch_checked"
+    taken += [simple_switch.find_simple_switch(checked_simple_switch())[0]]
+    assert taken == [tools / "simple_switch", tools / "simple_switch_checked"]
     assert simple_switch.find_simple_switch()[0] == tools / "simple_switch"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.lockstep import all_reduce
+from support.tiers import tiered
 
 from innet.codecs import PRESETS, build_codec
 from innet.kernels.cuda.device import SIMULATED
@@ -12,7 +13,10 @@ from innet.kernels.cuda.device import SIMULATED
 SIZE = 200 if SIMULATED else 100_000
 
 
-@pytest.mark.parametrize("preset", PRESETS.names())
+@pytest.mark.parametrize(
+    "preset",
+    tiered(PRESETS.names(), ["lhc", "thc", "topk"], "the tests of the kernels, in other codecs"),
+)
 def test_presets(preset):
     rng = np.random.default_rng(1)
     keep = rng.random((2, 2, SIZE)) < 0.1

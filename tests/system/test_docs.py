@@ -25,6 +25,9 @@ NEEDS_ROOT = ("innet net",)
 # Of those that build a network, which takes seconds, one runs in the first tier.
 A_NETWORK = "innet net --workers 4"
 
+# Which imports all that programs need, and forks them: four seconds, in each process of pytest.
+by_one_server = pytest.mark.xdist_group("forked")
+
 
 def blocks(language):
     """(page and number, text) of every fenced block of ``language``."""
@@ -94,8 +97,10 @@ def one_of_each():
 
 
 def marks(line):
-    # One after the other with other tests that look at what their networks leave behind.
-    return [pytest.mark.xdist_group("mininet"), pytest.mark.mininet] if on_a_network(line) else []
+    if on_a_network(line):
+        # One after the other with other tests that look at what their networks leave behind.
+        return [pytest.mark.xdist_group("mininet"), pytest.mark.mininet]
+    return [by_one_server]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +126,7 @@ def test_command(line, tmp_path):
     run_command(arguments[1:], tmp_path, say)
 
 
+@by_one_server
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_python(text, tmp_path):
     shutil.copytree(ROOT / "p4", tmp_path / "p4")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.soak import Load, soak
 
 
+@pytest.mark.repeats("the service's tests of workers and switches that die, all at once")
 def test_kills_cost_no_sum_and_hang_nobody():
     run = soak(4, 4, load=Load(size=3000, pause=0.05), values=32, patience=120)
     assert run.stats.errors == []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import fork_server
+from support.tiers import tiered
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -33,8 +34,16 @@ def constant(text):
     return " ".join(re.sub(r"(?<!\w)(ns|µs|us|ms|s|min)(?!\w)", " ", words).split())
 
 
+@pytest.mark.xdist_group("forked")  # by the server of the docs' programs
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    tiered(
+        NAMES,
+        [name for name in NAMES if name != "train-ddp"],
+        "the checks of process groups (test_ddp.py), in a tutorial",
+    ),
+)
 def test_tutorial(name, tmp_path):
     """In a process of its own, as a reader's is; the tests' warnings are errors elsewhere.
 

@@ -18,11 +18,12 @@ from innet.kernels import gpu
 TESTS = Path(__file__).parents[2]
 
 
-def test_the_kernels_pass_their_tests_in_the_simulator():
+def test_the_kernels_pass_their_tests_in_the_simulator(request):
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     # The simulator is chosen before numba-cuda is imported, so it takes a process of its own.
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/cuda"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/cuda"]
+        + ["--all"] * request.config.getoption("--all"),
         cwd=TESTS.parent,
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
         capture_output=True,

@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 from innet.core.errors import InnetError, InputError, NetworkError
 from innet.p4runtime.arbitration import Arbitration, Controller
 from innet.p4runtime.calls import CallQueue, Steps
+from innet.p4runtime.context import PortStates
 from innet.p4runtime.messages import API_VERSION, Status, p4
 from innet.p4runtime.packet_io import packet_in, packet_out
 from innet.p4runtime.pipeline import ForwardingPipeline, device_config
@@ -56,7 +57,7 @@ _ACTIONS = p4.SetForwardingPipelineConfigRequest
 _ANSWERS = p4.GetForwardingPipelineConfigRequest
 
 
-class P4RuntimeDevice(Protocol):
+class P4RuntimeDevice(PortStates, Protocol):
     """What a P4Runtime server needs of a switch process; called by the thread that runs it."""
 
     @property
@@ -66,10 +67,6 @@ class P4RuntimeDevice(Protocol):
         """What runs packets; None without a program."""
         ...
 
-    @property
-    def cpu_port(self) -> int | None: ...
-    def is_port_up(self, port: int) -> bool: ...
-    def has_port(self, port: int) -> bool: ...
     def make_switch(self, config: str) -> Switch:
         """A switch for the JSON of a program, which runs no packets yet."""
         ...

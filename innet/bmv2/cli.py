@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from innet.bmv2.control_plane import ThriftControlPlane
 from innet.bmv2.process_commands import PROCESS_COMMANDS
@@ -26,15 +26,6 @@ ANSWER_SECONDS = 60.0
 _PROMPT = b"RuntimeCmd: "
 _AT_ONCE = 50  # so few that no pipe fills up
 _STOP_SECONDS = 5.0
-
-
-class CommandRunner(Protocol):
-    """Runs commands on a simple_switch."""
-
-    def run(self, lines: Sequence[str]) -> list[str]:
-        """The output of each command; for a refused one, "Error: ..." or similar."""
-
-    def close(self) -> None: ...
 
 
 class CommandClient:
@@ -67,7 +58,7 @@ class CommandClient:
             self.control.wait(seconds)
 
     def run(self, lines: Sequence[str]) -> list[str]:
-        """See ``CommandRunner``.
+        """The output of each command; for a refused one "Error: " and why.
 
         Raises:
             ControlError: a line is not exactly one command, or the connection is gone.

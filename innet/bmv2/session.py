@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Self
 
 from innet.bmv2.build import own_notifications
-from innet.bmv2.cli import CliProcess, CommandClient, CommandRunner
+from innet.bmv2.cli import CliProcess, CommandClient
 from innet.bmv2.control_plane import ThriftControlPlane
 from innet.core.errors import ControlError, ProgramError, StalledError
 from innet.core.pcap import pcap_header, pcap_record
@@ -86,7 +86,7 @@ class Session:
         self._path = Path(self._folder.name)
         self._pipes: dict[int, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._control: CommandRunner | None = None
+        self._control: CommandClient | CliProcess | None = None
         try:
             self._start()
         except BaseException:

@@ -15,8 +15,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from innet.simple_switch.options import (
     options_of,
 )
 from innet.simple_switch.port_forwarding import PortForwarding
-from innet.simple_switch.ports import FilePorts, MessagePorts, SwitchPorts
+from innet.simple_switch.ports import FilePorts, MessagePorts
 from innet.simple_switch.thrift_calls import PortState, SwapError
 from innet.simple_switch.thrift_server import ThriftServer
 from innet.switch import Switch, ir, is_compiled, load_program, unlogged, unsupported
@@ -124,7 +124,9 @@ class SimpleSwitch:
         self.thrift_port = self._server.port
         log.flush()
 
-    def _open_ports(self, early: dict[int, socket.socket] | None) -> SwitchPorts:
+    def _open_ports(
+        self, early: dict[int, socket.socket] | None
+    ) -> Ports | FilePorts | MessagePorts:
         """Where packets come from.
 
         Args:
@@ -485,30 +487,17 @@ def notifications_of(address: str | None, device_id: int, log: Log) -> Notificat
         return None
 
 
-class MakeSwitch(Protocol):
-    """``SimpleSwitch``, or what has the same arguments."""
-
-    def __call__(
-        self,
-        config: str | None,
-        options: SwitchOptions,
-        log: Log,
-        notifications: Notifications | None = None,
-        opened: OpenSockets | None = None,
-    ) -> SimpleSwitch: ...
-
-
 def run(
     options: argparse.Namespace,
     opened: OpenSockets | None = None,
-    make: MakeSwitch = SimpleSwitch,
+    make: Callable[..., SimpleSwitch] = SimpleSwitch,
 ) -> None:
     """Run the switch, as ``make`` makes it, until SIGTERM or SIGINT.
 
     Args:
         options: the command line.
         opened: sockets that were opened before.
-        make: makes the switch.
+        make: makes the switch; its arguments are those of ``SimpleSwitch``.
 
     Raises:
         InnetError: an option cannot be used.

@@ -83,7 +83,7 @@ def serve(told: Connection, task: Serving) -> None:
         )
     )
     if not task.segments:
-        service._ports._outbox.segments = False  # as by a kernel that cannot
+        service.ports._outbox.segments = False  # as by a kernel that cannot
     told.send(service.address)
     service.run()
 

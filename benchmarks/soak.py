@@ -41,7 +41,7 @@ from innet.allreduce.worker import Worker
 from innet.core.errors import StalledError
 from innet.core.settings import ServiceTransport
 from innet.service import Membership, join
-from innet.service.client import checked_transport
+from innet.transport.transports import checked_transport
 
 _DEADLINE = 60.0  # seconds that a worker waits for the others and for the switch
 _REPORT = 0.5  # seconds between two reports of a worker

@@ -81,7 +81,7 @@ def _panel(axes: Axes, claim: Claim, finding: Finding) -> None:
     for number, series in enumerate(finding.series):
         look = style(number)
         axes.plot(series.x, series.y, marker="o", markersize=3.5, label=series.label, **look)
-    theirs = measure.ends or ((measure.least,) if measure.least else ())
+    theirs = measure.ratio_range or ((measure.min_ratio,) if measure.min_ratio else ())
     for level in theirs:
         axes.axhline(level, ls="--", lw=1, color="#555555")
         axes.annotate(

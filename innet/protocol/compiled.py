@@ -132,6 +132,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     window = len(chunk)
     verdict, number, slot, index, is_read = _ANSWER, 0, 0, 0, False
     header = frame[at : at + _HEADER_BYTES]
+    # Step 1: does it answer a chunk that waits?
     if check_headers(frame, length, rules) == 0:
         # Of a frame that answers a chunk, values are read and summed at once. Where the sum is
         # wrong, the chunk is still waited for, and its values are written again.
@@ -150,6 +151,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
             return 0
         stats[verdict] += 1
         return 0
+    # Step 2: the result, and what its flags say.
     stats[_ANSWER] += 1
     if len(sums) > 0:  # while the words are in the cache
         first = index * words.shape[1]
@@ -162,6 +164,9 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
         marked = True
     if marked:
         stats[_MARKED] = max(stats[_MARKED], number)
+    # Step 3: what the timers learn from it. Which chunk that was answered was sent last: chunks
+    # before it may be lost (RFC 8985, section 6.2, step 2). And the round trip, of chunks that were
+    # sent only once (Karn's algorithm, RFC 6298, section 3).
     sent = first_sent[slot]
     if (sends[slot] == 1 or number == member[5] - 1) and (
         sent > clock[3] or (sent == clock[3] and number > clock[4])
@@ -170,6 +175,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     waited = clock[0] - sent
     if sends[slot] == 1 and (index >= window or waited <= clock[1]):
         clock[2] = max(clock[2], waited)
+    # Step 4: the slot is free for the next chunk of its own.
     resend_at[slot] = give_up_at[slot] = np.inf
     state[slot] = _IDLE
     if number + window < member[5]:

@@ -196,7 +196,7 @@ def start(timers: TimerState, chunk: Slots, slots: Slots, now: float, last: int)
 
 @njit(f"void({TIMERS}, i8[::1], f8)", cache=True, nogil=True, allocates=False)
 def send_again(timers: TimerState, slots: Slots, now: float) -> None:
-    """Set the timers of chunks that are sent again; they wait longer than before."""
+    """Set the timers of chunks that are sent again; they wait longer (RFC 6298, section 5.5)."""
     sends, _, last_sent, timeout, resend_at, _, _, pace = timers
     for slot in slots:
         sends[slot] += 1
@@ -217,8 +217,9 @@ def send_again(timers: TimerState, slots: Slots, now: float) -> None:
 def overtake(slots: tuple[NDArray[Any], ...], timers: TimerState, clock: Pace) -> bool:
     """Shorten the wait of chunks that were sent before one that was answered.
 
-    They wait no longer than ``Timing.reordering``. Workers send their chunks in the same order, so
-    a network without reordering has lost them, or another worker's, or their results.
+    They wait no longer than ``Timing.reordering`` (RFC 8985, section 6.2, step 5). Workers send
+    their chunks in the same order, so a network without reordering has lost them, or another
+    worker's, or their results.
 
     Args:
         slots: as for ``take``.

@@ -61,7 +61,10 @@ NEVER_ASLEEP = Wake(-1, 0.0)
 
 
 class ForwardResult(NamedTuple):
-    """What ``turns`` did, and what remains for Python.
+    """What ``forward_batches`` did, and what remains for Python.
+
+    Compiled code writes it into an array of int64, a field after the other: to return it as a
+    ``NamedTuple`` would run Python, which a signal could interrupt.
 
     Attributes:
         looks: reads of the socket since the last sleep.
@@ -92,6 +95,12 @@ class ForwardResult(NamedTuple):
     produced: int
 
 
+(
+    _LOOKED, _RECEIVED, _UNKNOWN, _WRONG, _LOST, _NO_ROOM, _ERROR, _UNSORTED,
+    _FIRST, _KEPT, _DONE, _PRODUCED,
+) = range(_FIELDS := len(ForwardResult._fields))  # fmt: skip
+
+
 class Forwarding:
     """Moves frames.
 
@@ -114,6 +123,7 @@ class Forwarding:
         self._traffic = traffic
         self._ends = ends
         self._inline = switch.inline(ports.packets)
+        self._result = np.zeros(_FIELDS, np.int64)
         self.run(0)  # compiled now, not when a packet waits
 
     def run(self, most: int, wake: Wake = NEVER_ASLEEP) -> int:
@@ -135,9 +145,10 @@ class Forwarding:
         program = self._inline.begin()
         try:
             begun, ports = self._switch.begun, self._ports.compiled()
-            moved = ForwardResult(*turns(most, ports, program, begun, counts, wake))
+            forward_batches(most, ports, program, begun, counts, wake, self._result)
         finally:
             self._inline.end()
+        moved = ForwardResult(*self._result.tolist())
         self._ports.counts.received += moved.received
         self._ports.counts.unknown_senders += moved.unknown_senders
         self._ports.counts.wrong_length += moved.wrong_length
@@ -206,14 +217,15 @@ class Forwarding:
 
 
 @njit(cache=True, nogil=True)
-def turns(  # noqa: PLR0915, PLR0917 - one loop; compiled functions are called by position
+def forward_batches(  # noqa: PLR0917 - compiled functions are called by position
     most: int,
     ports: CompiledPorts,
     program: InlineProgram,
     begun: float,
     counts: PortCounts,
     wake: Wake,
-) -> tuple[int, int, int, int, int, int, int, int, int, int, int, int]:
+    result: NDArray[np.int64],
+) -> None:
     """Receive, run, send and count; sleep if nothing has arrived for a while.
 
     Args:
@@ -223,96 +235,110 @@ def turns(  # noqa: PLR0915, PLR0917 - one loop; compiled functions are called b
         begun: start of the program's clock.
         counts: a PortCounts.
         wake: a Wake.
-
-    Returns:
-        The fields of ``ForwardResult``.
+        result: filled in: the fields of a ``ForwardResult``.
     """
-    segment = ports.segment
-    at_once = min(len(ports.port), max(_LEAST_AT_ONCE, _NEAR // segment))
     words = np.zeros(5, np.int64)
+    result[:] = 0
     idle = 0
-    looks, received, error, unsorted = 0, 0, 0, 0
-    unknown_senders, wrong_length, lost, no_room = 0, 0, 0, 0
-    first, kept, done, produced = 0, 0, 0, 0
-    while looks < most:
-        looks += 1
-        read = 0
-        if looks % _SOCKET_TURN != 0:
-            kept, read, unknown, wrong = take_from_rings(
-                ports.rings, ports.arrival.data, ports.port, ports.offset, segment, at_once
-            )
-            unknown_senders += unknown
-            wrong_length += wrong
-        if read == 0:
-            read, error = receive_datagrams(
-                ports.descriptor, ports.arrival, ports.reception, ports.offset, segment
-            )
-            if read == 0 and error != _EAGAIN:
-                break
-            if not np.all(ports.arrival.length[:read] == segment):
-                received += read
-                unsorted = read
-                break
-            kept, unknown = filter_senders(read, ports.arrival, ports.port, segment, ports.senders)
-            unknown_senders += unknown
-        received += read
+    while result[_LOOKED] < most:
+        # Step 1: the frames of peers, from the rings or from the socket, into rows.
+        result[_LOOKED] += 1
+        read = _receive(ports, result)
+        if read < 0:
+            break
+        result[_RECEIVED] += read
+        # Step 2: without any, let others work, then sleep; whoever wakes it may want Python.
         if read == 0:
             if idle < _YIELDS:
                 idle += 1
                 yield_processor()
                 continue
-            left = wake.until - monotonic(words)
-            if left <= 0:
+            if not _sleep(ports, wake, words):
                 break
-            found = 1
-            if fall_asleep(ports.rings):
-                places = (ports.descriptor, ports.rings.bell, wake.descriptor)
-                found = wait_readable_of(places, left, words)
-            wake_up(ports.rings, found & 2 != 0, words)
-            if found == 0 or found & 4 != 0:
-                break
-            looks, idle = 0, 0
+            result[_LOOKED], idle = 0, 0
             continue
+        # Step 3: through the program, and out to the rings and the socket.
         idle = 0
         now = monotonic(words)
-        count_arrived(ports.port[:kept], segment, now, counts)
-        clock = int((now - begun) * 1e6)
-        first, done, produced, missing, full, error = _pass(
-            kept, clock, ports, program, counts, words
-        )
-        lost += missing
-        no_room += full
-        if error != 0:
+        count_arrived(ports.port[: result[_KEPT]], ports.segment, now, counts)
+        _forward(int((now - begun) * 1e6), ports, program, counts, words, result)
+        if result[_ERROR] != 0:
             break
-    return (
-        looks, received, unknown_senders, wrong_length, lost, no_room, error, unsorted,
-        first, kept, done, produced,
-    )  # fmt: skip
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _pass(  # noqa: PLR0917 - likewise
-    kept: int,
+def _receive(ports: CompiledPorts, result: NDArray[np.int64]) -> int:
+    """Receive frames, and put those of peers into the first rows; ``result`` says how many.
+
+    Returns:
+        How many packets came, or -1 if Python has to go on.
+    """
+    segment = ports.segment
+    # The socket comes first now and then, however busy the rings are.
+    if result[_LOOKED] % _SOCKET_TURN != 0:
+        at_once = min(len(ports.port), max(_LEAST_AT_ONCE, _NEAR // segment))
+        kept, taken, unknown, wrong = take_from_rings(
+            ports.rings, ports.arrival.data, ports.port, ports.offset, segment, at_once
+        )
+        result[_KEPT] = kept
+        result[_UNKNOWN] += unknown
+        result[_WRONG] += wrong
+        if taken > 0:
+            return int(taken)
+    read, error = receive_datagrams(
+        ports.descriptor, ports.arrival, ports.reception, ports.offset, segment
+    )
+    result[_ERROR] = error
+    if read == 0 and error != _EAGAIN:
+        return -1
+    if not np.all(ports.arrival.length[:read] == segment):
+        result[_RECEIVED] += read
+        result[_UNSORTED] = read
+        return -1
+    kept, unknown = filter_senders(read, ports.arrival, ports.port, segment, ports.senders)
+    result[_KEPT] = kept
+    result[_UNKNOWN] += unknown
+    return int(read)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _sleep(ports: CompiledPorts, wake: Wake, words: NDArray[np.int64]) -> bool:
+    """Sleep until there are frames; whether nothing else ended it."""
+    left = wake.until - monotonic(words)
+    if left <= 0:
+        return False
+    found = 1
+    if fall_asleep(ports.rings):
+        places = (ports.descriptor, ports.rings.bell, wake.descriptor)
+        found = wait_readable_of(places, left, words)
+    wake_up(ports.rings, found & 2 != 0, words)
+    return bool(found != 0 and found & 4 == 0)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _forward(  # noqa: PLR0917 - likewise
     clock: int,
     ports: CompiledPorts,
     program: InlineProgram,
     counts: PortCounts,
     words: NDArray[np.int64],
-) -> tuple[int, int, int, int, int, int]:
-    """Run ``kept`` frames at time ``clock``, and send the packets that leave.
+    result: NDArray[np.int64],
+) -> None:
+    """Run the frames that were kept at time ``clock``, and send the packets that leave.
 
-    Returns:
-        first, done, produced, lost, no_room and error of ``ForwardResult``.
+    The program stops when its room for packets that leave is full, and is then called again.
     """
-    first, lost, no_room = 0, 0, 0
+    kept, first = result[_KEPT], 0
+    result[_DONE], result[_PRODUCED], result[_ERROR] = 0, 0, 0
     while first < kept:
         first, produced, number = run_inline(program, first, kept, clock)
         if number != 0:
-            return first, 0, 0, lost, no_room, _NO_MEMORY
+            result[_ERROR] = _NO_MEMORY
+            break
         port, length = program.out_port[:produced], program.out_length[:produced]
         count_left(port, length, ports.offset, counts)
         found, full = put_into_rings(program.out, length, port, ports.offset, ports.rings, words)
-        no_room += full
+        result[_NO_ROOM] += full
         if found == produced:
             continue
         rows, positions, _ = by_port(port, ports.positions)
@@ -320,7 +346,8 @@ def _pass(  # noqa: PLR0917 - likewise
         done, missing, error = send_packets(
             ports.descriptor, leaving, 0, ports.segments, ports.transmission, False
         )
-        lost += missing
-        if error != 0:
-            return first, done, produced, lost, no_room, error
-    return first, 0, 0, lost, no_room, 0
+        result[_LOST] += missing
+        if error != 0:  # Python sends the rest
+            result[_DONE], result[_PRODUCED], result[_ERROR] = done, produced, error
+            break
+    result[_FIRST] = first

@@ -66,6 +66,7 @@ class SwitchService:
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
+        # Step 1: settings that do not fit are refused before anything is opened.
         check_servable(settings.program)  # rather than to ask for another number of values first
         transport = checked_transport(settings.transport)
         program = programs.find(settings.program, settings.values_per_packet)
@@ -80,6 +81,8 @@ class SwitchService:
         self.refused = 0
         self._begun = time.monotonic()
         self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # Step 2: sockets, the switch, and the ends of its transports. What the socket for frames
+        # holds limits the windows of workers.
         self._ends: dict[str, SwitchEnd] = {}  # of transports, by name
         listener, data = _listen(address)
         try:
@@ -111,6 +114,7 @@ class SwitchService:
             listener.close()
             data.close()
             raise
+        # Step 3: what ends a sleep besides frames: other threads, and the transports' hellos.
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)

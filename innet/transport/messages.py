@@ -53,12 +53,6 @@ def allow_fragmentation(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DONT)
 
 
-def supports_gro() -> bool:
-    """Whether this kernel has UDP GRO: many UDP packets received as one datagram (Linux 5.0)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        return enable_gro(sock)
-
-
 def enable_gro(sock: socket.socket) -> bool:
     """Enable UDP GRO at a socket: it receives many packets as one datagram.
 
@@ -132,6 +126,7 @@ class SegmentInbox:
         length: shape (n,), int32: bytes of each packet that the last call received.
         sender: shape (n,), int64: its sender's IPv4 address and UDP port as one number.
         arrival: all three.
+        reception: the buffers that compiled code needs to receive, besides ``arrival``.
     """
 
     def __init__(self, segment: int, offset: int, rows: int = _AT_ONCE) -> None:
@@ -144,7 +139,7 @@ class SegmentInbox:
         self._offset = offset
         self._segment = segment
         self.arrival = calls.Arrival(self.data, self.length, self.sender)
-        self._reception = calls.Reception(
+        self.reception = calls.Reception(
             header=np.zeros(calls.MESSAGE_WORDS, np.int64),
             control=np.zeros(calls.CONTROL_WORDS, np.int64),
             name=np.zeros(calls.ADDRESS_BYTES // 8, np.int64),
@@ -164,14 +159,9 @@ class SegmentInbox:
             raise failed("receiving", number)
         return count
 
-    @property
-    def reception(self) -> calls.Reception:
-        """The buffers that compiled code needs to receive, besides ``arrival``."""
-        return self._reception
-
     def _take(self, descriptor: int) -> tuple[int, int]:
         return calls.receive_datagrams(
-            descriptor, self.arrival, self._reception, self._offset, self._segment
+            descriptor, self.arrival, self.reception, self._offset, self._segment
         )
 
 
@@ -201,6 +191,7 @@ class Outbox:
         dropped: packets that the interface's queue had no room for, or that could not be sent; they
             are lost, as in a switch.
         segments: as given, until the kernel refuses such a datagram.
+        transmission: the buffers that compiled code needs to send.
     """
 
     def __init__(
@@ -210,19 +201,14 @@ class Outbox:
         self.tolerant = tolerant
         self._forgiving = forgiving
         self.dropped = 0
-        self._transmission = calls.Transmission(
+        self.transmission = calls.Transmission(
             messages=np.zeros((_AT_ONCE, calls.MESSAGE_WORDS), np.int64),
             controls=np.zeros((_AT_ONCE, calls.CONTROL_WORDS), np.int64),
             vectors=np.zeros((_ROWS_AT_ONCE, calls.VECTOR_WORDS), np.int64),
         )
         nothing = np.empty(0, np.int64)  # compiled now, not when a packet waits
         batch = calls.SendBatch(_NO_NAMES, np.empty(0, np.int32), 0, nothing, _NO_NAMES, nothing)
-        calls.send_packets(-1, batch, 0, 1, self._transmission, tolerant)
-
-    @property
-    def transmission(self) -> calls.Transmission:
-        """The buffers that compiled code needs to send."""
-        return self._transmission
+        calls.send_packets(-1, batch, 0, 1, self.transmission, tolerant)
 
     @property
     def most(self) -> int:
@@ -262,7 +248,7 @@ class Outbox:
         while done < len(rows):
             before = done
             done, lost, number = calls.send_packets(
-                sock.fileno(), departure, before, self.most, self._transmission, self.tolerant
+                sock.fileno(), departure, before, self.most, self.transmission, self.tolerant
             )
             self.dropped += lost
             if number in _NO_ROOM:

@@ -36,8 +36,8 @@ from innet.transport.rings import (
     Geometry,
     RingError,
     SwitchRings,
-    create_memory,
-    map_memory,
+    create_sealed,
+    map_sealed,
     put_into_rings,
     send_descriptors,
     take_from_rings,
@@ -93,9 +93,9 @@ class RingPeer:
 
     def __init__(self, number: int, geometry: Geometry) -> None:
         self.number = number
-        self._descriptor = create_memory(geometry)
+        self._descriptor = create_sealed(geometry.size)
         try:
-            self.memory = map_memory(self._descriptor, geometry)
+            self.memory = map_sealed(self._descriptor, geometry.size, "of rings")
             self._waker, self._woken = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         except OSError as error:
             os.close(self._descriptor)

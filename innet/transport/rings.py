@@ -96,15 +96,6 @@ class RingError(Exception):
     """The memory cannot be had, or is not what it should be."""
 
 
-def create_memory(geometry: Geometry) -> int:
-    """A sealed memfd for a pair of rings; returns its descriptor.
-
-    Raises:
-        RingError: the system gives none.
-    """
-    return create_sealed(geometry.size)
-
-
 def create_sealed(size: int) -> int:
     """A sealed memfd of so many bytes; returns its descriptor.
 
@@ -122,15 +113,6 @@ def create_sealed(size: int) -> int:
     except OSError as error:
         raise RingError(f"no memory to share: {error.strerror}") from None
     return descriptor
-
-
-def map_memory(descriptor: int, geometry: Geometry) -> NDArray[np.uint8]:
-    """The memory of a pair of rings, (bytes,) uint8, until the array is no longer used.
-
-    Raises:
-        RingError: it is of another size or not sealed, or cannot be mapped.
-    """
-    return map_sealed(descriptor, geometry.size, "of rings")
 
 
 def map_sealed(descriptor: int, size: int, what: str) -> NDArray[np.uint8]:
@@ -254,6 +236,7 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
         base = pair[BASE]
         if base == 0:
             continue
+        # Step 1: how many packets wait, if the worker's index is a possible one.
         begun, rows, stride = pair[READ], pair[ROWS], pair[STRIDE]
         count = load_acquire(base + UP_WRITTEN) - begun
         if count == 0:
@@ -263,6 +246,7 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
             pair[READ] = begun + count
             store_release(base + UP_READ, pair[READ])
             continue
+        # Step 2: copy those for which there are rows, before anything in them is looked at.
         count = min(count, most - row)
         at_port = pair[PORT]
         if at_port < 0:
@@ -276,6 +260,7 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
                 copy_bytes(target + row * width, source + HEADER_AT, packet)
                 port[row] = at_port
                 row += 1
+        # Step 3: give the rows of the ring back, and go on with the next pair where this one ends.
         received += count
         pair[READ] = begun + count
         store_release(base + UP_READ, begun + count)
@@ -316,6 +301,7 @@ def put_into_rings(  # noqa: PLR0917 - likewise
         which = of_port[at_port] if 0 <= at_port < len(of_port) else -1
         if which < 0:
             continue
+        # Step 1: room in the worker's ring, by its index of when it was last asked, or of now.
         found += 1
         pair = table[which]
         base, written, rows, stride = pair[BASE], pair[WRITTEN], pair[ROWS], pair[STRIDE]
@@ -325,12 +311,14 @@ def put_into_rings(  # noqa: PLR0917 - likewise
                 lost += 1
                 continue
             pair[SEEN] = seen
+        # Step 2: the packet; the worker does not see it yet.
         size = min(max(0, length[row] - offset), stride - HEADER_AT)
         target = base + PAGE + (rows + (written & (rows - 1))) * stride
         store_half(target, size)
         copy_bytes(target + HEADER_AT, begin + row * width, size)
         pair[WRITTEN] = written + 1
         pair[TOUCHED] = 1
+    # Step 3: show all packets at once. After the fence, whoever still says that it sleeps is woken.
     if found > 0:
         for each in range(len(table)):
             if table[each, TOUCHED] != 0:

@@ -29,7 +29,6 @@ from innet.transport.rings import (
     begin_sleep,
     create_sealed,
     end_sleep,
-    map_memory,
     map_sealed,
     receive_descriptors,
     receive_frames,
@@ -117,7 +116,7 @@ class RingSession(TransportSession):
             if len(descriptors) != DESCRIPTORS or len(words) != len(Geometry._fields):
                 raise RingError(text.decode(errors="replace") or "the switch gives no memory")
             self.geometry = Geometry(*map(int, words))
-            self.memory = map_memory(descriptors[0], self.geometry)
+            self.memory = map_sealed(descriptors[0], self.geometry.size, "of rings")
             self.job_memory = map_sealed(descriptors[2], job_memory.SIZE, "of a job")
             self.woken = socket.socket(fileno=descriptors.pop(1))
             self._sockets.append(self.woken)
@@ -320,8 +319,9 @@ class RingSwitchEnd(SwitchEnd):
             os.close(self._job_memory.pop(partition))
 
     def close(self) -> None:
-        """Close the socket, and the memory of jobs; ``PeerPorts`` closes the rings."""
+        """Close the sockets, the rings and the memory of jobs."""
         self._hello.close()
+        self._rings.close()
         for descriptor in self._job_memory.values():
             os.close(descriptor)
 

@@ -204,10 +204,12 @@ def poll_socket(
     idle = 0
     ends = False
     for _ in range(_TURNS):
+        # Step 1: send the chunks whose slots are free, unless Python has to decide first.
         if stats[_QUEUED] > 0 and not state.held and stats[_FLAGS] & state.halts == 0:
             _send_queued(socket, (frames, transmission), state, counts, times)
         if ends or counts[_ERROR] != 0 or counts[_WAITING] == 0:
             break
+        # Step 2: take results, and look at the timers once nothing is left in the socket.
         count, error = receive_datagrams(descriptor, arrival, reception, offset, size - offset)
         if count > 0:
             idle = 0
@@ -217,6 +219,7 @@ def poll_socket(
                 ends = _due(state, watch, times) or ends
         elif error != _EAGAIN:
             counts[_ERROR] = error
+        # Step 3: nothing came: let the peer run, then sleep until a packet, a timer or a message.
         elif idle < _YIELDS:
             idle += 1
             yield_processor()
@@ -313,6 +316,7 @@ def poll_rings(
     idle = 0
     ends = False
     for _ in range(_TURNS):
+        # Steps 1 to 3 are those of ``poll_socket``.
         if stats[_QUEUED] > 0 and not state.held and stats[_FLAGS] & state.halts == 0:
             _write_queued(ring, state, counts, times, room)
         if ends or counts[_WAITING] == 0:

@@ -314,6 +314,7 @@ def receive_datagrams(
     span = len(reception.scratch) // segment
     row = 0
     while len(arrival.length) - row >= span:
+        # Step 1: one message into the vectors of the next rows (recvmsg(2)).
         header[NAME] = reception.name.ctypes.data
         header[NAME_LENGTH] = ADDRESS_BYTES
         header[VECTORS] = reception.vectors.ctypes.data + row * VECTOR_WORDS * 8
@@ -326,9 +327,11 @@ def receive_datagrams(
             if number in (_EINTR, _ECONNREFUSED):
                 continue
             return row, number
+        # Step 2: how long its packets are, if it holds several (udp(7), UDP_GRO).
         part = received
         if header[CONTROL_LENGTH] > _CONTROL_HEADER and control[1] == _CONTROL_GRO:
             part = control[2] & _LOW
+        # Step 3: their lengths; those of another length are moved into rows of their own.
         if part == segment or received == part < segment:
             count = max(1, (received + segment - 1) // segment)
             for index in range(count):
@@ -437,6 +440,7 @@ def _gathered(departure: SendBatch, first: int, most: int, transmission: Transmi
     count = 0
     row = first
     while row < end and count < len(messages):
+        # Step 1: vectors for the next packets of one length and address.
         begin = row
         size = length[rows[row]] - offset
         limit = min(end, row + max(1, min(most, LONGEST_DATAGRAM // max(1, size))))
@@ -446,6 +450,7 @@ def _gathered(departure: SendBatch, first: int, most: int, transmission: Transmi
             vectors[row - first, 0] = base + rows[row] * departure.data.strides[0]
             vectors[row - first, 1] = size
             row += 1
+        # Step 2: their message, to be split into packets again if there are several (UDP_SEGMENT).
         message, control = messages[count], controls[count]
         message[:] = 0
         if len(departure.names):

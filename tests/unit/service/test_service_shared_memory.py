@@ -38,8 +38,8 @@ from innet.transport.rings import (
     UP_WRITTEN,
     Geometry,
     RingError,
-    create_memory,
-    map_memory,
+    create_sealed,
+    map_sealed,
 )
 
 
@@ -127,7 +127,7 @@ def test_udp_is_left_where_the_system_gives_no_memory(service, stack, monkeypatc
     def none(*_):
         raise RingError("no memory to share: too many open files")
 
-    monkeypatch.setattr("innet.transport.peers.create_memory", none)
+    monkeypatch.setattr("innet.transport.peers.create_sealed", none)
     assert joined(service, stack, workers=1, transport="auto")[0].transport.name == "udp"
     with pytest.raises(InputError, match="no memory to share: too many open files"):
         join(where(service), job="b", worker=0, workers=1, transport="shm")
@@ -323,14 +323,14 @@ def test_what_a_worker_writes_into_its_memory_hurts_nobody_else(service, stack):
 
 def test_the_memory_keeps_its_size():
     geometry = Geometry(64, 160)
-    descriptor = create_memory(geometry)
+    descriptor = create_sealed(geometry.size)
     try:
         for size in (0, geometry.size + 4096):
             with pytest.raises(PermissionError):
                 os.ftruncate(descriptor, size)
-        assert len(map_memory(descriptor, geometry)) == geometry.size
+        assert len(map_sealed(descriptor, geometry.size, "of rings")) == geometry.size
         with pytest.raises(RingError, match="no memory of rings of that size"):
-            map_memory(descriptor, Geometry(128, 160))
+            map_sealed(descriptor, Geometry(128, 160).size, "of rings")
     finally:
         os.close(descriptor)
 
@@ -341,6 +341,6 @@ def test_memory_that_is_not_sealed_is_not_taken():
     try:
         os.ftruncate(descriptor, geometry.size)
         with pytest.raises(RingError, match="no memory of rings"):
-            map_memory(descriptor, geometry)
+            map_sealed(descriptor, geometry.size, "of rings")
     finally:
         os.close(descriptor)

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError, NetworkError
 from innet.core.packets import PacketBatch
-from innet.transport.messages import Outbox, SegmentInbox, enable_gro, supports_gro
+from innet.transport.messages import Outbox, SegmentInbox, enable_gro
 from innet.transport.peers import Address, PeerCounts, PeerPorts, UnknownDatagram
 from innet.transport.system_calls import Arrival, SenderTable, by_port, filter_senders, find_slot
 from innet.transport.udp import UdpTransport
 from innet.wire import ETHERNET_HEADER, Endpoint, PacketLayout
 
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as _probe:
+    HAS_GRO = enable_gro(_probe)
 SEGMENT = 160
 SEGMENTS = [
     False,
-    pytest.param(
-        True, marks=pytest.mark.skipif(not supports_gro(), reason="the kernel has no UDP GSO")
-    ),
+    pytest.param(True, marks=pytest.mark.skipif(not HAS_GRO, reason="the kernel has no UDP GSO")),
 ]
 LAYOUT = PacketLayout(32, "raw")
 SO_NO_CHECK = 11
@@ -106,7 +106,7 @@ def test_packets_arrive_as_they_were_sent(segments, lengths, seed):
     assert outbox.dropped == 0
 
 
-@pytest.mark.skipif(not supports_gro(), reason="the kernel has no UDP GSO")
+@pytest.mark.skipif(not HAS_GRO, reason="the kernel has no UDP GSO")
 @pytest.mark.parametrize("part", [100, 159, 161, 180, 400])
 def test_packets_of_another_length_are_cut_apart(part):
     payload = np.random.default_rng(part).integers(0, 256, 7 * part + 5, np.uint8).tobytes()
@@ -121,7 +121,7 @@ def test_packets_of_another_length_are_cut_apart(part):
     assert arrived == [*expected, b"x" * SEGMENT]
 
 
-@pytest.mark.skipif(not supports_gro(), reason="the kernel has no UDP GSO")
+@pytest.mark.skipif(not HAS_GRO, reason="the kernel has no UDP GSO")
 def test_a_refused_datagram_goes_in_single_packets():
     packets = PacketBatch.uniform(np.arange(5 * SEGMENT).astype(np.uint8).reshape(5, SEGMENT), 0)
     outbox, inbox = Outbox(segments=True), SegmentInbox(SEGMENT, 10)

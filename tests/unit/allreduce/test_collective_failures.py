@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.tiers import tiered
 
 from innet import Collective
 from innet.core.errors import GradientError, InputError, StalledError, StateError
@@ -187,7 +188,7 @@ def test_who_cannot_leave_or_come_back() -> None:
 
 @pytest.mark.parametrize("when", [0.0, 1.2e-3, 3.2e-3, 6.1e-3, 12.1e-3])
 @pytest.mark.parametrize("loss", [0.0, 0.2])
-@pytest.mark.parametrize("codec", ["dense", "lhc"])
+@pytest.mark.parametrize("codec", tiered(["dense", "lhc"], ["dense"], "the same with dense"))
 def test_a_switch_that_loses_its_registers_in_mid_round(
     when: float, loss: float, codec: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.slot_oracle import MISMATCH, STALE, SlotOracle
+from support.tiers import tiered
 
 from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
@@ -95,7 +96,9 @@ MIXED = [(ReduceOp.SUM, 130), (ReduceOp.OR, 1), (ReduceOp.MAX, 37), (ReduceOp.SU
 BAD = Faults(loss=0.1, duplicate=0.1, reorder=0.2, hold=0.05, jitter=1e-3, tick=1e-4)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 8, 32])
+@pytest.mark.parametrize(
+    "workers", tiered([1, 2, 3, 8, 32], [1, 3, 32], "other numbers of workers")
+)
 @pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])
 def test_exact_for_any_number_of_workers(workers: int, faults: Faults | None) -> None:
     rng = np.random.default_rng(workers)
@@ -129,7 +132,7 @@ def test_exact_for_any_number_of_workers(workers: int, faults: Faults | None) ->
     ],
     ids=str,
 )
-@pytest.mark.parametrize("window", [1, 2, 16])
+@pytest.mark.parametrize("window", tiered([1, 2, 16], [1, 16], "the same with other windows"))
 def test_exact_under_each_fault(faults: Faults, window: int) -> None:
     rng = np.random.default_rng(window)
     rack = Rack(3, window=window, faults=faults, seed=window)

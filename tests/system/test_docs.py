@@ -144,6 +144,17 @@ def test_there_is_something_to_run():
     assert len(list(blocks("python"))) >= 3
 
 
+def test_what_is_in_the_second_tier_is_listed():
+    """By file, in CONTRIBUTING.md."""
+    listed = (ROOT / "CONTRIBUTING.md").read_text()
+    marks = re.compile(r"pytest\.mark\.repeats|import .*\b(tiered|seeds)\b|EITHER_KIND|larger=")
+    found = [path for path in (ROOT / "tests").rglob("test_*.py") if marks.search(path.read_text())]
+    assert len(found) > 20
+    for path in found:
+        family = re.sub(r"^test_(mininet|model_check)(_\w+)$", r"\2", path.stem)
+        assert f"{family}.py`" in listed, f"CONTRIBUTING.md does not list {path.name}"
+
+
 def anchors(page):
     """The headings of a page, as links name them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)

@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 
 from innet.switch import ir
+from innet.switch.jit.tables.arrays import Argument, TableArguments
+from innet.switch.state.profiles import ProfileState
 from innet.switch.state.tables import Generation, TableState
 from support.state_fuzzer import interesting_number
 
@@ -32,6 +34,13 @@ def table_of(
         with_counters=False,
     )
     return TableState(table, Generation(), base.actions)
+
+
+def table_arguments(
+    program: ir.Program, state: TableState, profile: ProfileState | None = None
+) -> list[Argument]:
+    """The arguments of compiled code for a table that does not change."""
+    return TableArguments(program, state, profile).settle()
 
 
 def random_match(rng: np.random.Generator, kind: ir.MatchKind, width: int) -> ir.Match:

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.switch_cases import program
-from support.tables import random_match, table_of
+from support.tables import random_match, table_arguments, table_of
 
 from innet.core.errors import ControlError
 from innet.switch import Switch, ir
 from innet.switch.frontend.loader import load_program
-from innet.switch.jit.tables.arrays import table_arguments
 from innet.switch.state.tables import TableState
 
 KIND = ir.MatchKind

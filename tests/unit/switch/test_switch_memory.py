@@ -23,14 +23,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.tables import random_match, table_of
+from support.tables import random_match, table_arguments, table_of
 
 import innet
 from innet.core.errors import ControlError
 from innet.switch import Switch, ir
 from innet.switch.engine import SwitchState, dtype_of
 from innet.switch.frontend.loader import load_program
-from innet.switch.jit.tables.arrays import table_arguments
 from innet.switch.state import hash_index
 from innet.switch.state.entries import argument_words, word_count
 from innet.switch.state.tables import Generation, ProfileRef, TableState

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from support.searches import RANGES, SHAPES, found, near, row_of
 from support.state_fuzzer import interesting_number
-from support.tables import random_match, table_of
+from support.tables import random_match, table_arguments, table_of
 
 from innet.core.errors import ControlError
 from innet.switch import ir
 from innet.switch.frontend.loader import load_program
 from innet.switch.jit.tables import box_tree
-from innet.switch.jit.tables.arrays import replica_arrays, table_arguments
+from innet.switch.jit.tables.arrays import replica_arrays
 from innet.switch.state.replication import Replication
 from innet.switch.state.tables import Generation
 
@@ -128,7 +128,7 @@ def test_nodes_cover_what_is_below_them(base: ir.Program, kind: str) -> None:
         matches = [ir.TernaryMatch(0, 0), ir.RangeMatch(low, high)]
         with contextlib.suppress(ControlError):
             state.add(matches, ir.ActionEntry(state.table.actions[0], ()), int(rng.integers(9)))
-    order, heads, bounds = box_tree.box_arrays(state.columns)
+    order, heads, bounds = box_tree.BoxIndex(state.columns, changing=False).arguments()
     entries = {entry.index + 1: entry for entry in state}
     ranks = {entry.index + 1: rank for rank, entry in enumerate(state.ordered())}
     assert sorted(order.tolist()) == sorted(entries)

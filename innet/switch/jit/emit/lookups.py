@@ -1,6 +1,6 @@
 """Writes table look-ups: the key's words, the search, the direct counter and the entry's age.
 
-``lookup_arguments`` says which arrays a table has; ``tables.arrays.table_arguments`` makes them, in
+``lookup_arguments`` says which arrays a table has; ``tables.arrays.TableArguments`` makes them, in
 the same order, and ``runtime.lookups`` has the searches.
 """
 

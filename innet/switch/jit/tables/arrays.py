@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.switch import ir
-from innet.switch.jit.tables.box_tree import BoxIndex, empty_box_arrays
+from innet.switch.jit.tables.box_tree import BoxIndex
 from innet.switch.jit.tables.masks import MaskIndex
 from innet.switch.jit.tables.prefixes import PrefixIndex
 from innet.switch.jit.traits import NO_SESSION, NONE
@@ -53,7 +53,11 @@ _NO_MASKS: tuple[NDArray[Any], ...] = (
     np.zeros(0, np.int64),
     np.zeros(0, np.uint32),
 )
-_NO_BOXES = tuple(empty_box_arrays())
+_NO_BOXES: tuple[NDArray[Any], ...] = (
+    np.zeros(0, np.uint32),
+    np.zeros(0, np.uint32),
+    np.zeros(0, np.int64),
+)
 
 
 class TableArguments:
@@ -190,13 +194,6 @@ def _is_searched(table: ir.Table) -> bool:
         ir.MatchKind.TERNARY,
         ir.MatchKind.RANGE,
     )
-
-
-def table_arguments(
-    program: ir.Program, state: TableState, profile: ProfileState | None = None
-) -> list[Argument]:
-    """The arguments of a table that does not change."""
-    return TableArguments(program, state, profile).settle()
 
 
 # ── What entries run: actions, or members of an action profile ───────────────────────────────────

@@ -364,17 +364,6 @@ class BoxIndex:
         self._sizes[node] = (high - low).sum()
 
 
-def box_arrays(columns: EntryColumns) -> list[NDArray[Any]]:
-    """The arguments of a tree without room for more entries."""
-    return BoxIndex(columns, changing=False).arguments()
-
-
-def empty_box_arrays() -> list[NDArray[Any]]:
-    """``box_arrays`` of no entries."""
-    rows = np.zeros(0, np.uint32)
-    return [rows, rows, np.zeros(0, np.int64)]
-
-
 @dataclass(frozen=True, slots=True)
 class _Field:
     """The lowest and the highest value of a range field as ranks; ``words`` of each rank."""

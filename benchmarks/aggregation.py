@@ -22,7 +22,7 @@ from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
 from innet.programs import catalogue
 from innet.switch import Switch
-from innet.topology import Emulation, Plan, Request, make_plan
+from innet.topology import EmulatedNetwork, Plan, Request, make_plan
 from innet.wire import pack
 
 WORKERS = 4
@@ -90,7 +90,7 @@ def _levels(workers: int, levels: int) -> Request:
 
 def _case(name: str, program: str, values: int, switch: str, request: Request) -> Case:
     plan = make_plan(program, values, request)
-    return Case(name, plan, Emulation(plan).switches[switch])
+    return Case(name, plan, EmulatedNetwork(plan).switches[switch])
 
 
 def _run(case: Case, first_chunk: int) -> tuple[NDArray[np.float64], int]:

@@ -19,7 +19,7 @@ import typer
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
 from innet.protocol import Timing
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 
 SNAPSHOT = Path(__file__).parents[1] / "docs" / "goodput.md"
 LOSSES = (0.0, 0.001, 0.01, 0.1, 0.5)
@@ -58,7 +58,7 @@ def goodput(loss: float, window: int) -> float:
     """Megabits of summed values that each worker gets per virtual second."""
     plan = make_plan("slots", VALUES, Request(workers=WORKERS, window=window))
     faults = Faults(loss=loss, delay=5e-4, tick=1e-4)
-    network = Emulation(plan, faults=faults, timing=TIMING, seed=1)
+    network = EmulatedNetwork(plan, faults=faults, timing=TIMING, seed=1)
     words = np.ones(CHUNKS * VALUES, np.int32)
     for worker in network.workers:
         worker.start([Segment(ReduceOp.SUM, words)], 0.0)

@@ -26,7 +26,7 @@ from benchmarks.simulation import seconds
 from innet.sim import PRESETS
 from innet.sim.flows import Flow
 from innet.sim.simulation import Cable, Simulation
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 from innet.wire import PacketLayout
 
 RECORD = Path(__file__).parents[1] / "tests" / "golden" / "record_ns3.py"
@@ -101,7 +101,7 @@ def flows_rate(hosts: int, packets: int, repeats: int) -> float:
 def sums_rate(hosts: int, packets: int, repeats: int) -> float:
     """Packets over links per second of processor time, in all-reduces over one switch."""
     plan = make_plan("slots", VALUES, Request(workers=hosts))
-    net = Emulation(plan, network=PRESETS["100g"])
+    net = EmulatedNetwork(plan, network=PRESETS["100g"])
     assert net.simulation is not None
     seconds(net, packets * VALUES)  # compiles
     rates = []

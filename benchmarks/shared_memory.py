@@ -34,7 +34,7 @@ from innet.codecs.decode_once import DecodeOnce
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, combine
 from innet.core.settings import ServiceTransport
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 from innet.wire import pack
 
 _BITMAP = {"name": "lhc", "index": "bitmap"}
@@ -113,7 +113,7 @@ def _switching(words: int, workers: int, values: int) -> Callable[[], float]:
     it ran: packets are made in between.
     """
     plan = make_plan("slots", values, Request(workers=workers, window=_WINDOW))
-    switch = Emulation(plan).switches["s1"]
+    switch = EmulatedNetwork(plan).switches["s1"]
     layout, job = plan.layout, plan.job
     numbers = np.random.default_rng(0).integers(-1000, 1000, (_WINDOW, values), dtype=np.int32)
     ports = np.repeat(np.arange(1, workers + 1, dtype=np.int32), _WINDOW)

@@ -20,19 +20,19 @@ import numpy as np
 
 from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.sim import PRESETS
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 
 MEBIBYTES_25 = 25 * 2**20 // 4
 
 
-def emulation(workers: int, *, thin: bool, timed: bool = True) -> Emulation:
+def emulation(workers: int, *, thin: bool, timed: bool = True) -> EmulatedNetwork:
     """A network of so many workers."""
     program = "slots" if workers <= 32 else "tree"
     plan = make_plan(program, 64, Request(workers=workers, thin=thin))
-    return Emulation(plan, network=PRESETS["100g"] if timed else None)
+    return EmulatedNetwork(plan, network=PRESETS["100g"] if timed else None)
 
 
-def seconds(net: Emulation, elements: int) -> float:
+def seconds(net: EmulatedNetwork, elements: int) -> float:
     """Of processor time, for one round."""
     is_thin = net.plan.layout.is_thin
     words = np.ones(0 if is_thin else elements, np.int32)

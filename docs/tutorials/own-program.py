@@ -117,15 +117,15 @@ print(report.exact, report.retransmissions, (total == sums["slots"]).all())
 # ## Where it differs: an overflow
 #
 # Codecs scale gradients so that no sum overflows. To see the difference, send integers without a codec:
-# `Emulation` is the network in memory, with the switch and the workers' protocol.
+# `EmulatedNetwork` is the network in memory, with the switch and the workers' protocol.
 
 # %%
 from innet.core.reduce_op import ReduceOp, Segment
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 
 integers = np.array([2_000_000_000, 5, -2_000_000_000], np.int32)
 for program in ("slots", "saturating"):
-    network = Emulation(make_plan(program, 32, Request(workers=2, window=4)))
+    network = EmulatedNetwork(make_plan(program, 32, Request(workers=2, window=4)))
     for worker in network.workers:
         worker.start([Segment(ReduceOp.SUM, integers)], network.now)
     network.run()

@@ -59,7 +59,7 @@ from innet.protocol import Timing
 from innet.records import Report
 from innet.sim import Network, network_of
 from innet.topology import (
-    Emulation,
+    EmulatedNetwork,
     Plan,
     Request,
     check_codec,
@@ -246,7 +246,7 @@ class Collective(NotCopyable):
         ]
         self.adascale = AdaScale(workers) if gain else None
         check_codec(plan, self.codecs[0])
-        self.network = Emulation(
+        self.network = EmulatedNetwork(
             plan,
             engine=engine,
             faults=faults,

@@ -114,10 +114,10 @@ class TimedNetwork:
     """
 
     def __init__(self, name: str, plan: Plan, network: Network, seed: int) -> None:
-        from innet.topology import Emulation  # noqa: PLC0415 - it brings Numba
+        from innet.topology import EmulatedNetwork  # noqa: PLC0415 - it brings Numba
 
         self._name = name
-        self._emulation = Emulation(plan, seed=seed, network=network)
+        self._emulation = EmulatedNetwork(plan, seed=seed, network=network)
         self._steady = is_steady(network)
         self._known: dict[tuple[tuple[ReduceOp, int], ...], Taken] = {}
         self._taken = Taken()
@@ -148,8 +148,7 @@ class TimedNetwork:
 
     def _simulate(self, segments: Mapping[int, list[Segment]], expected: RoundResult) -> Taken:
         emulation = self._emulation
-        simulation = emulation.simulation
-        assert simulation is not None
+        simulation = emulation.timed
         ends = {worker: emulation.workers[worker] for worker in segments}
         before = simulation.counts()
         sent = sum(end.counters.retransmissions for end in ends.values())

@@ -27,7 +27,7 @@ from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.settings import ServerSettings
 from innet.protocol.parameter_server import ParameterServer
 from innet.service.protocol import decode
-from innet.topology import Plan, PlannedHost, aggregation_of, following
+from innet.topology import Plan, PlannedHost, aggregation_of, next_epoch_plan
 
 _TURN = 0.2  # seconds between two checks whether to end
 
@@ -80,7 +80,7 @@ def run(settings: ServerSettings, told: Callable[[], str | None]) -> dict[str, A
     with connect_host(plan, host, settings.interface) as transport:
         say({"ready": True})
         while line := serve(end, transport, told):
-            plan = following(plan, decode(line.encode())["plan"]["absent"])
+            plan = next_epoch_plan(plan, decode(line.encode())["plan"]["absent"])
             before, end = end, _end(plan, host)
             end.counters, end.collisions = before.counters, before.collisions
             say({"ready": True})

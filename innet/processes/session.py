@@ -18,7 +18,7 @@ from innet.processes.settings import SessionSettings
 from innet.service import join
 from innet.service.connections import key_of
 from innet.service.protocol import Message, decode
-from innet.topology import Plan, RegisterReader, following
+from innet.topology import Plan, RegisterReader, next_epoch_plan
 
 
 class WorkerSession(NamedTuple):
@@ -139,7 +139,7 @@ def epoch_requests(plan: Plan) -> Renew:
     def renew(late: tuple[int, ...]) -> Plan:
         nonlocal present
         answer = ask({"request": "renew", "epoch": present.job.epoch, "without": list(late)})
-        present = following(present, answer["plan"]["absent"])
+        present = next_epoch_plan(present, answer["plan"]["absent"])
         return present
 
     return renew

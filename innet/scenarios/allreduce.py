@@ -21,7 +21,7 @@ from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.sim import Network
 from innet.topology import Request, make_plan
-from innet.topology.emulation import usual_timing
+from innet.topology.emulation import default_timing
 
 # Errors that NumPy raises for damaged files, and for files of other formats.
 _UNREADABLE = (
@@ -123,7 +123,7 @@ def timing_of(
         )  # fmt: skip
         stated = getattr(settings, "elements_per_packet", None)  # of thin packets
         plan = make_plan(settings.program, stated or settings.values_per_packet, request)
-        usual = usual_timing(plan, network)
+        usual = default_timing(plan, network)
     return replace(
         usual, window_control=settings.window_control, partial_after=settings.partial_after
     )

@@ -30,19 +30,18 @@ from innet.core.settings import (
     read_toml,
     validate,
 )
-from innet.protocol import Timing
 from innet.records import Machine, Simulated
 from innet.records.jobs import JobRun, JobsRecord
 from innet.scenarios import workload as workloads
 from innet.scenarios.allreduce import gradients
 from innet.scenarios.background import Background, read_tables
-from innet.sim.network import MOST_RATE, OVERHEAD, SECOND, SHORTEST, Network, network_of
-from innet.sim.simulation import TIMING
+from innet.sim.network import MOST_RATE, SECOND, Network, network_of
 from innet.topology import (
+    EmulatedNetwork,
     JobRound,
     Plan,
     Request,
-    SharedEmulation,
+    default_timing,
     make_plan,
     plan_jobs,
     with_bottleneck,
@@ -207,7 +206,7 @@ def simulate_jobs(
             for number, (job, plan) in enumerate(zip(found, shared.jobs, strict=True))
         ),
         simulated=run.simulated([times[-1][1] for times in taken]),
-        background=background.results(run.emulation.simulation.flow_counts()),
+        background=background.results(run.simulation.flow_counts()),
         wall_seconds=time.perf_counter() - begun,
     )
 
@@ -289,7 +288,7 @@ def _plan(jobs: Sequence[_Job], common: SimulateSettings) -> SharedPlan:
             window=job.settings.window or usual,
             job=number,
             priority=job.priority,
-            beside=tuple(planned),
+            existing_jobs=tuple(planned),
         )
         try:
             planned.append(make_plan(common.program, values, mine))
@@ -310,14 +309,15 @@ class _Run:
         seed: int,
     ) -> None:
         self._jobs, self._plans = jobs, shared.jobs
-        self.emulation = SharedEmulation(
-            shared, network, timing=_timing(jobs, shared, network), seed=seed
-        )
+        paces = [job.pace for job in jobs if job.pace is not None]
+        timing = default_timing(shared, network, paces)
+        self.emulation = EmulatedNetwork(shared, timing=timing, seed=seed, network=network)
+        self.simulation = self.emulation.timed
         for number, job in enumerate(jobs):
             if job.pace is not None:
                 self.emulation.set_pace(number, job.pace)
         if background.flows:
-            self.emulation.simulation.add_flows(background.flows)
+            self.simulation.add_flows(background.flows)
 
     def jobs(self, chosen: Sequence[int]) -> list[list[tuple[float, float]]]:
         """Begin and end of each all-reduce, of each job; none of jobs that are not chosen."""
@@ -329,7 +329,7 @@ class _Run:
             rounds.append([list(each) for each in job.sizes.rounds] * count)
             delays.append((first * count)[1:])  # before all rounds but the first
         starts = {number: job.start + job.before for number, job in enumerate(self._jobs)}
-        done = self.emulation.run(rounds, starts, delays, self._later)
+        done = self.emulation.run_rounds(rounds, starts, delays, self._later)
         return [
             _all_reduces([each for each in done if each.job == number], len(job.sizes.rounds))
             for number, job in enumerate(self._jobs)
@@ -346,11 +346,11 @@ class _Run:
 
     def resent(self, job: int) -> int:
         """Packets that the workers of a job have sent again."""
-        return sum(end.counters.retransmissions for end in self.emulation.workers[job])
+        return sum(end.counters.retransmissions for end in self.emulation.job_workers[job])
 
     def simulated(self, ends: Sequence[float]) -> Simulated:
         """What the network did."""
-        simulation = self.emulation.simulation
+        simulation = self.simulation
         counts, seconds = simulation.counts(), max(ends)
         elements = sum(job.settings.size * job.settings.iterations for job in self._jobs)
         rate = elements / seconds
@@ -385,18 +385,6 @@ def _all_reduces(rounds: Sequence[JobRound], each: int) -> list[tuple[float, flo
     return [
         (rounds[first].begin, rounds[first + each - 1].end) for first in range(0, len(rounds), each)
     ]
-
-
-def _timing(jobs: Sequence[_Job], shared: SharedPlan, network: Network) -> Timing:
-    """Time-outs as those of one job, with what all jobs have under way at once."""
-    frame = max(shared.jobs[0].layout.wire_size, SHORTEST) + OVERHEAD
-    rate = min([network.slowest, *(job.pace for job in jobs if job.pace is not None)])
-    windows = sum(plan.window for plan in shared.jobs) * 8 * frame / rate
-    return replace(
-        TIMING,
-        timeout=max(TIMING.timeout, 4 * windows),
-        min_timeout=max(TIMING.min_timeout, 2 * windows),
-    )
 
 
 def _recorded(

@@ -17,7 +17,7 @@ from innet.core.settings import MininetSettings
 from innet.protocol import Timing
 from innet.records import NetworkRun, PredictionRecord, Record
 from innet.sim.network import OVERHEAD, SHORTEST, Network
-from innet.topology import SharedEmulation, SharedPlan
+from innet.topology import EmulatedNetwork, SharedPlan
 
 _WITHOUT = (
     ("rate", "give it, in Mbit/s: without a rate the machine is the limit"),
@@ -170,8 +170,8 @@ def simulate_jobs(
     Raises:
         StalledError: a worker gave up.
     """
-    emulation = SharedEmulation(shared, network, timing=timing, seed=settings.seed)
-    simulation = emulation.simulation
+    emulation = EmulatedNetwork(shared, network=network, timing=timing, seed=settings.seed)
+    simulation = emulation.timed
     if settings.loss:
         for cable in range(len(shared.hosts)):  # theirs come first
             simulation.set_loss(cable, settings.loss)
@@ -185,7 +185,9 @@ def simulate_jobs(
         sizes = [round_sizes(codecs[job], flat[job]) for job in gradients]
         begun = simulation.now
         # The last round of a job comes last, and is what remains of it.
-        ends = {done.job: done.end for done in emulation.run([_segments(each) for each in sizes])}
+        ends = {
+            done.job: done.end for done in emulation.run_rounds([_segments(each) for each in sizes])
+        }
         seconds += [ends.get(job, begun) - begun for job in range(len(sizes))]
     counts = simulation.counts()
     return NetworkRun.of(
@@ -197,7 +199,7 @@ def simulate_jobs(
         dropped=counts.dropped,
         lost=counts.lost,
         retransmissions=sum(
-            end.counters.retransmissions for workers in emulation.workers for end in workers
+            end.counters.retransmissions for workers in emulation.job_workers for end in workers
         ),
     )
 

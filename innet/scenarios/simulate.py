@@ -461,8 +461,7 @@ class _BucketNetwork:
         )  # fmt: skip
         self._background = _background_of(settings, network)
         self._steady = is_steady(network) and faults is None and not self._background.flows
-        simulation = self._collective.network.simulation
-        assert simulation is not None, "there is a network"
+        simulation = self._collective.network.timed
         if self._background.flows and settings.partial_after is not None:
             raise InputError(
                 "packets beside all-reduces would have gone on until a late worker gave up; leave "
@@ -488,9 +487,7 @@ class _BucketNetwork:
 
     def capture(self, folder: Path) -> None:
         """Write a capture of each link in each direction into a folder from now on."""
-        simulation = self._collective.network.simulation
-        assert simulation is not None, "there is a network"
-        LinkCaptures(simulation, folder)
+        LinkCaptures(self._collective.network.timed, folder)
 
     @property
     def plan(self) -> Plan:
@@ -515,9 +512,7 @@ class _BucketNetwork:
 
     def background(self) -> tuple[BackgroundTraffic, ...]:
         """What became of the packets beside the all-reduces."""
-        simulation = self._collective.network.simulation
-        assert simulation is not None, "there is a network"
-        return self._background.results(simulation.flow_counts())
+        return self._background.results(self._collective.network.timed.flow_counts())
 
     def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
         """As of ``_Reducer``."""
@@ -538,9 +533,9 @@ class _BucketNetwork:
         """What the all-reduce of a bucket takes, and whether the codecs are as before it."""
         before_us = self.present
         network = self._collective.network
-        assert network.simulation is not None
+        simulation = network.timed
         network.start_each(dict(enumerate(starts.tolist())))
-        before_it = Snapshot(network.simulation, begin)
+        before_it = Snapshot(simulation, begin)
         if self._sampler is not None:
             self._sampler.begin(begin)
         size = self._buckets[bucket].elements
@@ -554,8 +549,7 @@ class _BucketNetwork:
             is_as_before = _equal(before, [codec.state_dict() for codec in codecs])
         first = round(begin * SECOND)
         done = {
-            worker: round(network.simulation.finished(worker) * SECOND) - first
-            for worker in self.present
+            worker: round(simulation.finished(worker) * SECOND) - first for worker in self.present
         }
         waited = round((max(starts[self.present]) - begin) * SECOND)
         # Who was left out has no sum; the others go on when the last of them has it.
@@ -563,8 +557,8 @@ class _BucketNetwork:
             done.get(worker, max(done.values())) for worker in range(self._settings.workers)
         )
         # The report counts from the end of the all-reduce before.
-        counts = network.simulation.counts().since(before_it.counts)
-        longest = network.simulation.queue_bytes_max()
+        counts = simulation.counts().since(before_it.counts)
+        longest = simulation.queue_bytes_max()
         self.last = _with_seconds(report, max(ends), waited, counts, longest)
         self.all_reduces += 1
         assert self.last.simulated is not None

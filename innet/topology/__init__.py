@@ -10,13 +10,12 @@ from innet.topology.aggregation import (
     aggregation_of,
     check_codec,
     check_conditions,
-    following,
     make_plan,
+    next_epoch_plan,
     plan_jobs,
 )
-from innet.topology.emulation import Emulation
+from innet.topology.emulation import EmulatedNetwork, JobRound, default_timing
 from innet.topology.plan import Plan, PlannedHost, PlannedLink, PlannedSwitch, Port, SharedPlan
-from innet.topology.shared_emulation import JobRound, SharedEmulation
 from innet.topology.topologies import (
     TOPOLOGIES,
     Shape,
@@ -30,7 +29,7 @@ __all__ = [
     "AGGREGATIONS",
     "TOPOLOGIES",
     "Aggregation",
-    "Emulation",
+    "EmulatedNetwork",
     "JobRound",
     "Plan",
     "PlannedHost",
@@ -41,7 +40,6 @@ __all__ = [
     "RegisterReader",
     "Request",
     "Shape",
-    "SharedEmulation",
     "SharedPlan",
     "Topology",
     "TreeNode",
@@ -49,8 +47,9 @@ __all__ = [
     "aggregation_of",
     "check_codec",
     "check_conditions",
-    "following",
+    "default_timing",
     "make_plan",
+    "next_epoch_plan",
     "plan_jobs",
     "topology_of",
     "with_bottleneck",

@@ -65,8 +65,8 @@ class Request:
         thin: packets carry next to no values, and stand for ones that do, in time and bytes; for
             networks in simulated time.
         priority: of the job's packets, 0 to 7; only with framing udp, whose headers say it.
-        beside: jobs that are already on the network, with the same parameters. This job gets other
-            hosts, ports and slots.
+        existing_jobs: jobs that are already on the network, with the same parameters. This job gets
+            other hosts, ports and slots.
     """
 
     workers: int
@@ -82,7 +82,7 @@ class Request:
     ports: int | None = None
     thin: bool = False
     priority: int = 0
-    beside: tuple[Plan, ...] = ()
+    existing_jobs: tuple[Plan, ...] = ()
 
 
 class WorkerEnd(Host, Protocol):
@@ -280,12 +280,12 @@ def plan_jobs(program: str, values_per_packet: int, request: Request, jobs: int 
         request = replace(request, window=1 << (slots // jobs).bit_length() - 1)
     planned: list[Plan] = []
     for number in range(jobs):
-        each = replace(request, job=request.job + number, beside=tuple(planned))
+        each = replace(request, job=request.job + number, existing_jobs=tuple(planned))
         planned.append(make_plan(program, values_per_packet, each))
     return SharedPlan(tuple(planned))
 
 
-def following(plan: Plan, absent: Iterable[int]) -> Plan:
+def next_epoch_plan(plan: Plan, absent: Iterable[int]) -> Plan:
     """The job's next epoch for its hosts; the coordinator uses ``Aggregation.next_epoch``.
 
     Args:
@@ -381,7 +381,7 @@ def job_for(
     Raises:
         InputError: too few slots or ports are left, or the job's number is taken.
     """
-    used = UsedResources.by(request.beside)
+    used = UsedResources.by(request.existing_jobs)
     if members is None:
         if used.hosts + request.workers > MAX_PORT:
             raise InputError(
@@ -400,7 +400,7 @@ def job_for(
             f"priority = {request.priority}, but packets of framing {request.framing!r} have no "
             "field for it; choose framing udp."
         )
-    if request.job in {plan.job.number for plan in request.beside}:
+    if request.job in {plan.job.number for plan in request.existing_jobs}:
         raise InputError(f"there is a job {request.job} already; give each job a different number.")
     return Job(
         members,
@@ -408,7 +408,7 @@ def job_for(
         epoch=request.epoch,
         slots=window,
         slot_base=base,
-        group=1 + len(request.beside),
+        group=1 + len(request.existing_jobs),
         absent=request.absent,
         allow_partial=request.allow_partial,
         priority=request.priority,

@@ -1,4 +1,4 @@
-"""Emulation of a plan in this process: built-in switches, links in memory, hosts.
+"""Emulation of a plan in this process: built-in switches, links, hosts; one job or several.
 
 The simulator is imported where a network is simulated: its compiled code takes a second to load.
 """
@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from innet.core.engines import EngineName
 from innet.core.errors import InputError, StalledError
 from innet.core.numbers import is_int, is_real
 from innet.core.packets import PacketBatch
+from innet.core.reduce_op import Segment, ThinSegment
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
 from innet.protocol import Timing
 from innet.sim import Network
@@ -28,7 +30,7 @@ from innet.switch.frontend.loader import load_text
 from innet.switch.ir import Program
 from innet.switch.state.tables import RuntimeEntry
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
-from innet.topology.plan import Plan
+from innet.topology.plan import Plan, SharedPlan
 from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
 
 if TYPE_CHECKING:
@@ -53,15 +55,38 @@ class _Spent:
         return process
 
 
-class Emulation:
-    """The emulated network of a plan. Nothing is sent by the constructor.
+Round = Sequence[Segment] | Sequence[ThinSegment]
+Later = Callable[[int, int], Sequence[float]]
+"""Of a job and its round, both from 0: by how many seconds later each worker begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRound:
+    """A round of a job, in simulated seconds.
+
+    Attributes:
+        job: position in the plan.
+        begin: when its workers began.
+        end: when the last of them had its results.
+    """
+
+    job: int
+    begin: float
+    end: float
+
+
+class EmulatedNetwork:
+    """The emulated network of a plan, with one job or several. Nothing is sent by the constructor.
+
+    Several jobs take simulated time, and share its queues and links. ``run_rounds`` runs them all;
+    what is not said to be of all jobs is of the first.
 
     Args:
         plan: the plan.
         engine: "jit" or "interpret": how the switches run their programs.
         faults: faults of every link, in both directions; None for none.
-        timing: timeouts of the workers, in virtual seconds. By default, with ``network``, a
-            millisecond, or more on links that are slow for the window.
+        timing: timeouts of the workers, in virtual seconds. By default, with ``network``, those of
+            ``default_timing``.
         seed: seed of the faults and of the programs' random numbers.
         network: rates, delays and queues of links, switches and hosts: packets take simulated time.
             None: they take none, but for ``faults``.
@@ -72,6 +97,7 @@ class Emulation:
         plan: the current plan.
         switches: switches by name.
         workers: the workers' clients, by index.
+        job_workers: the same of each job.
         racks: the jobs of the racks, in their current epoch; none unless asked for.
         rack_workers: the workers' clients in their racks' jobs, by index in the job of all.
         hosts: all hosts by their number in the transport, workers first.
@@ -82,12 +108,13 @@ class Emulation:
 
     Raises:
         InputError: with ``network``: an engine, a program, faults or timing that simulated time
-            does not have yet.
+            does not have yet, or a network that cannot carry the jobs' packets; several jobs
+            without it, with packets of several layouts, or with ``racks``.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Plan | SharedPlan,
         *,
         engine: EngineName = "jit",
         faults: Faults | None = None,
@@ -96,63 +123,81 @@ class Emulation:
         network: Network | None = None,
         racks: bool = False,
     ) -> None:
+        _check_jobs(plan, network, racks=racks)
         if network is not None:
-            timing = usual_timing(plan, network) if timing is None else timing
+            timing = default_timing(plan, network) if timing is None else timing
             _check_engine(engine)
-        self.plan = plan
+        self.plan = plan.jobs[0]
         self.now = 0.0
         # What is kept here has no reference to this object: its memory, that of all registers, then
         # goes with it, and not when Python next looks for cycles.
         self._spent = _Spent()
-        self.switches: dict[str, Switch] = {}
-        loaded: dict[str, Program] = {}
-        for number, planned in enumerate(plan.switches):
-            name = planned.program.name
-            if name not in loaded:
-                loaded[name] = load_text(planned.program.text())
-            queues = 1 if network is None else network.priorities
-            switch = Switch(loaded[name], engine, seed=seed + number, priority_queues=queues)
-            for command in planned.commands:
-                switch.command(command)
-            self.switches[planned.name] = switch
+        queues = 1 if network is None else network.priorities
+        self.switches = _switches_of(plan, engine, queues, seed)
         self._timing = timing
-        self._aggregation = aggregation = aggregation_of(plan.aggregation)
-        self.racks = aggregation.racks(plan) if racks else ()
+        self._aggregation = aggregation_of(self.plan.aggregation)
+        self.racks = self._aggregation.racks(self.plan) if racks else ()
         for rack in self.racks:
             for planned in rack.plan.switches:
                 for command in planned.commands:
                     self.switches[planned.name].command(command)
-        self.workers: list[WorkerEnd] = []
-        self.hosts: dict[int, Host] = {}
-        for index, host in enumerate(plan.hosts, start=1):
-            if host.role == "worker":
-                end = aggregation.worker_end(plan, host, timing)
-                self.workers.append(end)
-                self.hosts[index] = end
+        self.job_workers = [
+            [aggregation_of(job.aggregation).worker_end(job, host, timing) for host in job.workers]
+            for job in plan.jobs
+        ]
+        self.workers = self.job_workers[0]
+        self.hosts: dict[int, Host] = dict(enumerate(self.workers, start=1))
         self.rack_workers: dict[int, WorkerEnd] = {}
         self._begin_racks()
-        self._begin_servers()
+        # Of each job: the number of its first host in simulated time, and its servers by number.
+        self._first = [0, *accumulate(len(job.hosts) for job in plan.jobs)]
+        self._job_servers = [
+            _servers_of(job, first) for job, first in zip(plan.jobs, self._first, strict=False)
+        ]
+        self.hosts |= {number + 1: end for number, end in self._job_servers[0].items()}
         self.simulation: Simulation | None = None
         self._starts: dict[int, float] = {}
         if network is not None:
-            from innet.sim.simulation import Simulation  # noqa: PLC0415
-
-            cables = _cables(plan)
-            self.simulation = Simulation(
-                network, plan.layout, self.switches, cables, len(plan.hosts), seed=seed
-            )
-            if faults is not None:
-                _check_damage(plan, faults)
-                self._add_faults(self.simulation, faults, network.loss, cables)
-                faults = None
+            self.simulation = self._simulated(plan, network, faults, seed)
+            faults = None
         # The trunks have a generator of their own: the faults on the workers' links are then the
         # same with any switches behind them.
-        self.edge = self._build(faults, np.random.default_rng([seed, 1]))
+        self.edge = self._build(plan, faults, np.random.default_rng([seed, 1]))
         self.transport: Transport = self.edge
         if faults is not None:
             self.transport = FaultyTransport(
                 self.edge, faults, np.random.default_rng(seed), on_restart=self._restart()
             )
+
+    def _simulated(
+        self, plan: Plan | SharedPlan, network: Network, faults: Faults | None, seed: int
+    ) -> Simulation:
+        """The links, switches and hosts in simulated time, with faults."""
+        from innet.sim.simulation import Simulation  # noqa: PLC0415
+
+        cables = cables_of(plan)
+        layout = self.plan.layout
+        simulation = Simulation(network, layout, self.switches, cables, len(plan.hosts), seed=seed)
+        if faults is not None:
+            _check_damage(self.plan, faults)
+            self._add_faults(simulation, faults, network.loss, cables)
+        return simulation
+
+    @property
+    def timed(self) -> Simulation:
+        """The network in simulated time.
+
+        Raises:
+            InputError: packets take no time.
+        """
+        if self.simulation is None:
+            raise InputError("in memory nothing takes time; give a network, such as '100g'.")
+        return self.simulation
+
+    @property
+    def servers(self) -> list[Host]:
+        """The parameter servers of the jobs that have one."""
+        return [end for servers in self._job_servers for end in servers.values()]
 
     @property
     def starts(self) -> Mapping[int, float]:
@@ -207,9 +252,9 @@ class Emulation:
         simulation.set_faults(faults)
 
     def _build(
-        self, faults: Faults | None, rng: np.random.Generator
+        self, plan: Plan | SharedPlan, faults: Faults | None, rng: np.random.Generator
     ) -> MemoryTransport | NetworkTransport:
-        positions = self.plan.attachments()
+        positions = plan.attachments()
         processes = {name: self._spent.timed(switch) for name, switch in self.switches.items()}
         if len(processes) == 1 and all(
             position.port == each for each, position in positions.items()
@@ -219,7 +264,7 @@ class Emulation:
         return NetworkTransport(
             processes,
             {number: SwitchPort(*position) for number, position in positions.items()},
-            [(SwitchPort(*link.a), SwitchPort(*link.b)) for link in self.plan.trunks()],
+            [(SwitchPort(*link.a), SwitchPort(*link.b)) for link in plan.trunks()],
             faults=None if faults is None else faults.of_packets(),
             rng=rng,
         )
@@ -274,7 +319,8 @@ class Emulation:
                 end.counters = self.workers[index].counters
                 self.workers[index] = self.hosts[index + 1] = end
         self._begin_racks()
-        self._begin_servers()
+        self._job_servers[0] = _servers_of(self.plan, 0)
+        self.hosts |= {number + 1: end for number, end in self._job_servers[0].items()}
 
     def _next_epoch(self, plan: Plan, absent: frozenset[int]) -> Plan:
         """Begin the next epoch of a job on the switches."""
@@ -283,15 +329,15 @@ class Emulation:
         def entries(switch: str, table: str) -> list[int]:
             """Handles of this job's entries."""
             found = self.switches[switch].table_entries(table)
-            if not self.racks:
+            if not self.racks and len(self.job_workers) == 1:
                 return [entry.handle for entry in found]
             return [entry.handle for entry in found if _job_of(entry) == number]
 
-        following, commands = self._aggregation.next_epoch(plan, absent, entries)
+        next_plan, commands = self._aggregation.next_epoch(plan, absent, entries)
         for name, lines in commands.items():
             for line in lines:
                 self.switches[name].command(line)
-        return following
+        return next_plan
 
     def _begin_racks(self) -> None:
         for rack in self.racks:
@@ -303,14 +349,6 @@ class Emulation:
                 end = self._aggregation.worker_end(rack.plan, host, self._timing)
                 end.counters = self.workers[index].counters
                 self.rack_workers[index] = end
-
-    def _begin_servers(self) -> None:
-        servers: dict[str, Host] = {}
-        for number, host in enumerate(self.plan.hosts, start=1):
-            if host.role == "server":
-                servers[host.name] = self._aggregation.server_end(self.plan, host)
-                self.hosts[number] = servers[host.name]
-        self._servers = servers
 
     def _restart(self) -> Callable[[], None]:
         switches = tuple(self.switches.values())
@@ -344,7 +382,9 @@ class Emulation:
         try:
             self._run(self.hosts, ends, starts)
         except StalledError as error:
-            probe = Probe(self._read_register, self._servers)
+            servers = self._job_servers[0].values()
+            names = [host.name for host in self.plan.servers]
+            probe = Probe(self._read_register, dict(zip(names, servers, strict=True)))
             read = self._aggregation.slot_reader(self.plan, probe)
             found = (end.diagnose(read) for end in ends.values())
             said = next((str(each) for each in found if each is not None), str(error))
@@ -388,6 +428,77 @@ class Emulation:
                         raise StalledError(f"{said}: {found}") from error
             raise
 
+    def set_pace(self, job: int, rate: float) -> None:
+        """Let packets of a job's hosts leave at a rate, bits per second; see ``Network``."""
+        self.timed.set_pace(range(self._first[job], self._first[job + 1]), rate)
+
+    def run_rounds(
+        self,
+        rounds: Sequence[Sequence[Round]],
+        starts: Mapping[int, float] | None = None,
+        delays: Sequence[Sequence[float]] = (),
+        later: Later | None = None,
+    ) -> list[JobRound]:
+        """In simulated time, let all jobs do their rounds, each one when the one before is done.
+
+        Args:
+            rounds: of each job.
+            starts: when a job begins, by position, seconds from now; by default now.
+            delays: of each job, seconds from a round's end to the begin of the next, one fewer than
+                rounds; by default none.
+            later: by how much later than the others workers begin; by default they do together.
+
+        Returns:
+            All rounds, in the order in which they ended.
+
+        Raises:
+            StalledError: a worker gave up.
+            InputError: rounds of other than all jobs, or no simulated time.
+        """
+        simulation = self.timed
+        if len(rounds) != len(self.job_workers):
+            raise InputError(
+                f"rounds of {len(rounds)} jobs, but there are {len(self.job_workers)}."
+            )
+        hosts = [
+            dict(enumerate(workers, start=first))
+            for workers, first in zip(self.job_workers, self._first, strict=False)
+        ]
+        left = [list(each) for each in rounds]
+        waits = [list(each) for each in delays] or [[] for _ in rounds]
+        running: dict[int, tuple[int, float]] = {}
+        now = simulation.now
+
+        def launch(job: int, at: float) -> None:
+            number = len(rounds[job]) - len(left[job])
+            segments = left[job].pop(0)
+            begins = dict.fromkeys(hosts[job], at)
+            if later is not None:
+                by = zip(begins, later(job, number), strict=True)
+                begins = {host: at + seconds for host, seconds in by}
+            for host, end in hosts[job].items():
+                end.start(segments, begins[host])
+            group = simulation.launch(hosts[job], begins, self._job_servers[job])
+            running[group] = job, at
+
+        for job, each in enumerate(left):
+            if each:
+                launch(job, now + (starts or {}).get(job, 0.0))
+        done: list[JobRound] = []
+        while running:
+            try:
+                group = simulation.wait()
+            except StalledError as error:
+                waiting = sorted(job for job, _ in running.values())
+                raise StalledError(f"jobs {waiting}: {error}") from error
+            job, begin = running.pop(group)
+            end = max(simulation.finished(host) for host in hosts[job])
+            done.append(JobRound(job, begin, end))
+            if left[job]:
+                launch(job, end + (waits[job].pop(0) if waits[job] else 0.0))
+        self.now = simulation.now
+        return done
+
     def _run(
         self,
         hosts: Mapping[int, Host],
@@ -420,31 +531,76 @@ def _job_of(entry: RuntimeEntry) -> int:
     return entry.values[column]
 
 
-def usual_timing(plan: Plan, network: Network) -> Timing:
+def default_timing(
+    plan: Plan | SharedPlan, network: Network, paces: Iterable[float] = ()
+) -> Timing:
     """The workers' time-outs in simulated time, unless others are given.
 
-    A millisecond; more where links take longer than that for what a worker has under way.
-    Otherwise workers would send again what only waits for its turn.
+    A millisecond; more where links take longer than that for what a worker of each job has under
+    way. Otherwise workers would send again what only waits for its turn.
+
+    Args:
+        plan: of one job or several.
+        network: rates of links.
+        paces: bits per second at which workers send, where they differ from the network's.
     """
     from innet.sim.simulation import TIMING  # noqa: PLC0415
 
-    rate = network.slowest
-    frame = max(plan.layout.wire_size, SHORTEST) + OVERHEAD
-    window = plan.window * 8 * frame / rate
-    least = max(TIMING.min_timeout, 2 * window)
-    return replace(TIMING, timeout=max(TIMING.timeout, 4 * window), min_timeout=least)
+    rate = min([network.slowest, *paces])
+    frame = max(plan.jobs[0].layout.wire_size, SHORTEST) + OVERHEAD
+    windows = sum(job.window for job in plan.jobs) * 8 * frame / rate
+    least = max(TIMING.min_timeout, 2 * windows)
+    return replace(TIMING, timeout=max(TIMING.timeout, 4 * windows), min_timeout=least)
 
 
-def _cables(plan: Plan) -> list[Cable]:
-    """All links of a plan; the workers' come first."""
+def cables_of(plan: Plan | SharedPlan) -> list[Cable]:
+    """All links of a plan for simulated time: those of hosts in their order, then the others."""
     from innet.sim.simulation import Cable  # noqa: PLC0415
 
-    attached = plan.attachments()
-    cables = [
-        Cable(attached[number].node, attached[number].port, number - 1)
-        for number in range(1, len(plan.hosts) + 1)
-    ]
+    cables = [Cable(*port, number - 1) for number, port in plan.attachments().items()]
     return cables + [Cable(*link.a, None, *link.b) for link in plan.trunks()]
+
+
+def _switches_of(
+    plan: Plan | SharedPlan, engine: EngineName, queues: int, seed: int
+) -> dict[str, Switch]:
+    """The switches with the commands of all jobs, by name; each program is loaded once."""
+    switches: dict[str, Switch] = {}
+    loaded: dict[str, Program] = {}
+    for number, planned in enumerate(plan.switches):
+        name = planned.program.name
+        if name not in loaded:
+            loaded[name] = load_text(planned.program.text())
+        switch = Switch(loaded[name], engine, seed=seed + number, priority_queues=queues)
+        for command in planned.commands:
+            switch.command(command)
+        switches[planned.name] = switch
+    return switches
+
+
+def _servers_of(plan: Plan, first: int) -> dict[int, Host]:
+    """New parameter servers of a job, by the numbers of its hosts from ``first`` on."""
+    aggregation = aggregation_of(plan.aggregation)
+    return {
+        number: aggregation.server_end(plan, host)
+        for number, host in enumerate(plan.hosts, start=first)
+        if host.role == "server"
+    }
+
+
+def _check_jobs(plan: Plan | SharedPlan, network: Network | None, *, racks: bool) -> None:
+    """Refuse several jobs that do not fit one network."""
+    if any(job.layout != plan.jobs[0].layout for job in plan.jobs):
+        raise InputError("jobs on one network have packets of the same layout.")
+    if network is not None:
+        for job in plan.jobs:
+            network.check_priority(job.job.priority)
+    elif len(plan.jobs) > 1:
+        raise InputError(
+            f"{len(plan.jobs)} jobs share a network in simulated time; give one, such as '100g'."
+        )
+    if racks and len(plan.jobs) > 1:
+        raise InputError(f"racks sum for themselves in one job; there are {len(plan.jobs)}.")
 
 
 def _check_engine(engine: EngineName) -> None:

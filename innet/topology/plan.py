@@ -122,6 +122,11 @@ class Plan:
                 raise InputError(f"host {host.name} has no link to a switch.")
 
     @property
+    def jobs(self) -> tuple[Plan, ...]:
+        """This job alone; ``SharedPlan`` has several."""
+        return (self,)
+
+    @property
     def window(self) -> int:
         """Chunks of a worker that may be under way at once."""
         return self.job.slots
@@ -236,6 +241,15 @@ class SharedPlan:
     def links(self) -> tuple[PlannedLink, ...]:
         """The links of all jobs, each once."""
         return tuple(dict.fromkeys(link for plan in self.jobs for link in plan.links))
+
+    def attachments(self) -> dict[int, Port]:
+        """Switch ports of the hosts of all jobs, by number from 1; see ``Plan``."""
+        ports = [port for plan in self.jobs for port in plan.attachments().values()]
+        return dict(enumerate(ports, start=1))
+
+    def trunks(self) -> tuple[PlannedLink, ...]:
+        """The links between switches."""
+        return tuple(dict.fromkeys(link for plan in self.jobs for link in plan.trunks()))
 
     def with_job(self, plan: Plan) -> SharedPlan:
         """The same network with ``plan`` instead of the job with its number."""

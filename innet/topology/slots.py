@@ -53,7 +53,7 @@ class SlotsAggregation(Aggregation):
             PlannedHost(f"h{member.port}", member.endpoint, Endpoint.of_switch(), "worker", i)
             for i, member in enumerate(job.members)
         ]
-        used = UsedResources.by(request.beside)
+        used = UsedResources.by(request.existing_jobs)
         commands = job.commands(used.nodes.get(SWITCH, 0))
         return Plan(
             aggregation=program.program,

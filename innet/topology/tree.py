@@ -234,7 +234,7 @@ def plan_levels(
     options = {"racks": request.racks, "depth": request.depth, "ports": request.ports}
     network = shape(request.topology or "tree", request.workers, options)
     root = network.root
-    used = UsedResources.by(request.beside)
+    used = UsedResources.by(request.existing_jobs)
     # Higher ports lead to other switches.
     last_port = UP_PORT - 1 if root.children or served else MAX_PORT
     taken = used.ports | {end for link in network.unused_links for end in link}
@@ -244,7 +244,7 @@ def plan_levels(
     job = job_for(request, size.slots, window, members, partitioned=partitioned)
     hosts, links = wire(root, members, used.hosts)
     if served:
-        name = f"{SERVER}{len(request.beside) + 1}" if request.beside else SERVER
+        name = f"{SERVER}{len(request.existing_jobs) + 1}" if request.existing_jobs else SERVER
         hosts.append(PlannedHost(name, server_address(job, used), address(root), "server"))
         links.append(PlannedLink(Port(name, 0), Port(root.name, server_port(root, used))))
     return Plan(

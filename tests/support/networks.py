@@ -11,7 +11,7 @@ from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment, combine
 from innet.network import Faults, Outage
 from innet.protocol import Timing
-from innet.topology import Emulation, Plan, Request, make_plan
+from innet.topology import EmulatedNetwork, Plan, Request, make_plan
 from support.traffic import mangled
 
 MIXED = [(ReduceOp.SUM, 130), (ReduceOp.OR, 1), (ReduceOp.MAX, 37), (ReduceOp.SUM, 0)]
@@ -35,7 +35,7 @@ def network(
     engine: str = "jit",
     framing: str = "udp",
     seed: int = 0,
-) -> Emulation:
+) -> EmulatedNetwork:
     request = Request(
         workers=workers,
         window=window,
@@ -49,7 +49,7 @@ def network(
         allow_partial=timing.partial_after is not None,
     )
     plan = make_plan(program, values, request)
-    return Emulation(plan, engine=engine, faults=faults, timing=timing, seed=seed)
+    return EmulatedNetwork(plan, engine=engine, faults=faults, timing=timing, seed=seed)
 
 
 def contributions(
@@ -68,7 +68,7 @@ def contributions(
     ]
 
 
-def all_reduce(net: Emulation, given: list[list[Segment]]) -> None:
+def all_reduce(net: EmulatedNetwork, given: list[list[Segment]]) -> None:
     """One round; asserts that every worker holds the exact result of every segment."""
     for end, segments in zip(net.workers, given, strict=True):
         end.start(segments, net.now)
@@ -76,7 +76,7 @@ def all_reduce(net: Emulation, given: list[list[Segment]]) -> None:
     hold_exact(net, given)
 
 
-def hold_exact(net: Emulation, given: list[list[Segment]]) -> None:
+def hold_exact(net: EmulatedNetwork, given: list[list[Segment]]) -> None:
     for index, segment in enumerate(given[0]):
         expected = combine(segment.operation, [segments[index].words for segments in given])
         for end in net.workers:
@@ -89,7 +89,7 @@ def mute(end: object) -> None:
     end.outgoing = lambda now: speak(now)[:0]  # type: ignore[attr-defined]
 
 
-def watch(net: Emulation) -> dict[str, list[tuple[int, bytes]]]:
+def watch(net: EmulatedNetwork) -> dict[str, list[tuple[int, bytes]]]:
     """From now on: what arrives at each switch, in order."""
     seen: dict[str, list[tuple[int, bytes]]] = {name: [] for name in net.switches}
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.goodput import LOSSES, SNAPSHOT, WINDOWS, goodput
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 
 
 def snapshot() -> dict[tuple[float, int], str]:
@@ -39,7 +39,7 @@ def test_time_is_that_of_all_links_there_and_back(
 ) -> None:
     # Eight windows, one after the other; sums of 0.3 ms are no multiples of 0.1 ms in floats.
     plan = make_plan(program, 64, Request(workers=2, racks=racks, window=4))
-    network = Emulation(plan, faults=Faults(delay=3e-4, tick=tick), seed=1)
+    network = EmulatedNetwork(plan, faults=Faults(delay=3e-4, tick=tick), seed=1)
     for worker in network.workers:
         worker.start([Segment(ReduceOp.SUM, np.ones(32 * 64, np.int32))], 0.0)
     network.run()

@@ -13,7 +13,7 @@ from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.sim import Network
 from innet.sim.flows import Flow
-from innet.topology import Request, SharedEmulation, plan_jobs
+from innet.topology import EmulatedNetwork, Request, plan_jobs
 
 TIMING = Timing(timeout=2e-4, min_timeout=2e-5, reordering=1e-5, tail_probe=5e-5)
 
@@ -78,7 +78,7 @@ def test_all_reduces(name):
 def test_jobs_and_flows():
     shared = plan_jobs("tree", 64, Request(workers=4, racks=2, thin=True, window=64), 2)
     network = Network(rate=10e9, trunk_rate=10e9, loss=0.005, buffer_bytes=50_000)
-    net = SharedEmulation(shared, network, seed=3)
+    net = EmulatedNetwork(shared, network=network, seed=3)
     net.simulation.add_flows(
         [
             Flow(source=0, destination=7, size=1000, packets=400, rate=4e9),
@@ -86,7 +86,7 @@ def test_jobs_and_flows():
         ]
     )
     rounds = [[[ThinSegment(ReduceOp.SUM, 20_000)]] * 2, [[ThinSegment(ReduceOp.MAX, 3000)]]]
-    done = net.run(rounds, {1: 2e-5})
+    done = net.run_rounds(rounds, {1: 2e-5})
     net.simulation.run_until(1.0)
     # As recorded, when there were no faulty links.
     flows = [str(each).replace(", duplicated=0)", ")") for each in net.simulation.flow_counts()]

@@ -11,7 +11,7 @@ from innet.network import Faults
 from innet.protocol import Timing
 from innet.sim import Network
 from innet.sim.flows import Flow
-from innet.topology import Request, SharedEmulation, plan_jobs
+from innet.topology import EmulatedNetwork, Request, plan_jobs
 
 VALUES = 32
 TIMING = Timing(timeout=2e-3, min_timeout=5e-4, give_up=20.0)
@@ -79,8 +79,8 @@ def test_jobs_and_flows_share_any_network(data):
     outage = data.draw(st.none() | st.tuples(st.integers(0, hosts - 1), st.floats(0, 1e-3)))
 
     def run():
-        net = SharedEmulation(
-            plan_jobs("tree", VALUES, request, jobs), network, timing=TIMING, seed=5
+        net = EmulatedNetwork(
+            plan_jobs("tree", VALUES, request, jobs), network=network, timing=TIMING, seed=5
         )
         sim = net.simulation
         sim.add_flows(found)
@@ -91,9 +91,9 @@ def test_jobs_and_flows_share_any_network(data):
             [[Segment(ReduceOp.SUM, np.arange(size, dtype=np.int32))] for _ in range(2)]
             for size in sizes
         ]
-        done = net.run(rounds, {0: 1e-5})
+        done = net.run_rounds(rounds, {0: 1e-5})
         for job, size in enumerate(sizes):
-            for end in net.workers[job]:
+            for end in net.job_workers[job]:
                 assert (end.results()[0] == workers * np.arange(size)).all()
         ended = sim.counts()
         sim.run_until(sim.now + 1.0)  # all that is under way arrives

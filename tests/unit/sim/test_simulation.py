@@ -22,7 +22,7 @@ from innet.records import Report
 from innet.sim import Network, simulation
 from innet.sim.captures import LinkCaptures
 from innet.sim.network import OVERHEAD, goodput_bound
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 from innet.wire.scapy_layers import Innet
 
 VALUES = 32
@@ -44,7 +44,7 @@ def account(net):
 def exchanged(workers, chunks, network, program="slots", **options):
     """One round of so many chunks: the seconds that it took, and what happened."""
     plan = make_plan(program, VALUES, Request(workers=workers, **options))
-    net = Emulation(plan, network=network)
+    net = EmulatedNetwork(plan, network=network)
     for worker, end in enumerate(net.workers):
         end.start([Segment(ReduceOp.SUM, np.full(chunks * VALUES, worker, np.int32))], net.now)
     net.run()
@@ -375,7 +375,7 @@ def test_switches_that_lose_their_registers_do_not_change_a_sum():
 
 def test_workers_that_begin_late_are_waited_for():
     plan = make_plan("slots", VALUES, Request(workers=3))
-    net = Emulation(plan, network=QUIET)
+    net = EmulatedNetwork(plan, network=QUIET)
     for rounds in (1, 2):
         for end in net.workers:
             end.start([Segment(ReduceOp.SUM, np.ones(VALUES, np.int32))], net.now)

@@ -9,7 +9,7 @@ from innet import Collective
 from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.protocol import Timing
 from innet.sim import network_of
-from innet.topology import Emulation, Request, make_plan
+from innet.topology import EmulatedNetwork, Request, make_plan
 
 SLOTS = 16
 TIMING = Timing(timeout=1e-3, min_timeout=1e-4, reordering=1e-5, tail_probe=1e-5)
@@ -25,7 +25,7 @@ NETWORKS = {
 def simulated(program, values, options, network, *, thin):
     """All that is known of three all-reduces in simulated time."""
     request = Request(workers=6, window=SLOTS, thin=thin, **options)
-    emulation = Emulation(
+    emulation = EmulatedNetwork(
         make_plan(program, values, request), network=network_of(network), timing=TIMING, seed=5
     )
     found = []
@@ -97,7 +97,7 @@ def test_reports_of_collectives_are_the_same(codec, loss):
 def test_a_packet_of_any_size_takes_its_time_on_two_wires():
     def seconds(values):
         plan = make_plan("slots", values, Request(workers=1, thin=True))
-        emulation = Emulation(plan, network=network_of("10g"))
+        emulation = EmulatedNetwork(plan, network=network_of("10g"))
         emulation.workers[0].start([ThinSegment(ReduceOp.SUM, 1)], 0.0)
         emulation.run()
         counts = emulation.simulation.counts()

@@ -208,7 +208,7 @@ def test_a_star_has_510_ports():
     assert len(shared.hosts) == 510
     beside = plan_jobs("slots", 32, Request(workers=30, window=8), jobs=16).jobs
     with pytest.raises(InputError, match=r"31 workers beside the 480 of other jobs; .* 510"):
-        make_plan("slots", 32, Request(workers=31, window=8, job=99, beside=beside))
+        make_plan("slots", 32, Request(workers=31, window=8, job=99, existing_jobs=beside))
 
 
 def test_what_ports_and_bits_there_are_for_members():

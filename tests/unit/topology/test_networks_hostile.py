@@ -10,7 +10,7 @@ from support.networks import all_reduce, contributions, network
 
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp
-from innet.topology import Emulation
+from innet.topology import EmulatedNetwork
 from innet.wire import Endpoint, HeaderFlag, pack, seal
 
 # INNET_MANGLED=1000000 is the long run; docs/tree.md says what it gave.
@@ -19,11 +19,11 @@ BATCH = 10_000
 SHAPE = [(ReduceOp.SUM, 500), (ReduceOp.MAX, 100), (ReduceOp.OR, 40)]
 
 
-def dropped(net: Emulation, switch: str) -> int:
+def dropped(net: EmulatedNetwork, switch: str) -> int:
     return int(net.switches[switch].counters["dropped"].packets.sum())
 
 
-def genuine(net: Emulation, rng: np.random.Generator, number: int, **changes) -> np.ndarray:
+def genuine(net: EmulatedNetwork, rng: np.random.Generator, number: int, **changes) -> np.ndarray:
     """What workers of the job could send, of any chunk."""
     job = net.plan.job
     chunk = rng.integers(0, 200, number)
@@ -42,7 +42,7 @@ def genuine(net: Emulation, rng: np.random.Generator, number: int, **changes) ->
     return pack(net.plan.layout, Endpoint.of_worker(0), Endpoint.of_switch(), words, **fields)
 
 
-def mangled(net: Emulation, rng: np.random.Generator, count: int) -> PacketBatch:
+def mangled(net: EmulatedNetwork, rng: np.random.Generator, count: int) -> PacketBatch:
     """Packets none of which may be let in: damaged, cut short, random, or from a strange port."""
     frames = genuine(net, rng, count)
     size = frames.shape[1]
@@ -83,7 +83,7 @@ def test_mangled_packets_change_nothing_and_are_all_counted(program):
         assert end.counters.refused == {}
 
 
-def admit_hostile(net: Emulation, program: str, number: int, port: int) -> None:
+def admit_hostile(net: EmulatedNetwork, program: str, number: int, port: int) -> None:
     """A job of one worker at ``port`` of every switch, with slots beside those of the honest."""
     for switch in net.switches.values():
         if program == "tree":
@@ -105,7 +105,7 @@ def admit_hostile(net: Emulation, program: str, number: int, port: int) -> None:
             switch.command(line)
 
 
-def hostile(net: Emulation, rng: np.random.Generator, number: int, port: int) -> PacketBatch:
+def hostile(net: EmulatedNetwork, rng: np.random.Generator, number: int, port: int) -> PacketBatch:
     """Packets with right checksums and any fields: of its own job, and posing as the honest one."""
     count = 500
     job = net.plan.job

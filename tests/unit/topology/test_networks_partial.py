@@ -12,7 +12,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
-from innet.topology import Emulation, aggregation_of
+from innet.topology import EmulatedNetwork, aggregation_of
 from innet.wire import HeaderFlag
 
 VALUES = 32
@@ -46,7 +46,7 @@ def words_of(workers: int, values: int = VALUES) -> list[np.ndarray]:
     return found
 
 
-def run(net: Emulation, words: list[np.ndarray]) -> str:
+def run(net: EmulatedNetwork, words: list[np.ndarray]) -> str:
     """One all-reduce; what was said if it stalled."""
     for end, each in zip(net.workers, words, strict=True):
         end.start([Segment(ReduceOp.SUM, each.reshape(-1))], net.now)
@@ -58,7 +58,7 @@ def run(net: Emulation, words: list[np.ndarray]) -> str:
     return ""
 
 
-def hold_same(net: Emulation, words: list[np.ndarray]) -> np.ndarray:
+def hold_same(net: EmulatedNetwork, words: list[np.ndarray]) -> np.ndarray:
     """All results of a chunk are the same sum, of those whom it names, and every worker is told
     the truth about itself and about all whom its bitmap names.
 
@@ -91,7 +91,7 @@ def hold_same(net: Emulation, words: list[np.ndarray]) -> np.ndarray:
     return together
 
 
-def late(net: Emulation) -> int:
+def late(net: EmulatedNetwork) -> int:
     """Contributions that came too late, by all counters there are."""
     counted = sum(
         int(switch.counters["dropped"].packets[LATE])
@@ -102,7 +102,7 @@ def late(net: Emulation) -> int:
     return counted + sum(end.counters.refused["late"] for end in servers)
 
 
-def late_workers(net: Emulation) -> frozenset[int]:
+def late_workers(net: EmulatedNetwork) -> frozenset[int]:
     """As the coordinator finds them, in the switches' registers."""
     return aggregation_of("tree").late_workers(
         net.plan, lambda switch, name: net.switches[switch].registers[name].tolist()

@@ -12,7 +12,7 @@ from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.network import Faults
 from innet.protocol import JobMembership, SlotClient
 from innet.protocol.message import Message, ThinMessage
-from innet.topology import Emulation, Request, make_plan, plan_jobs
+from innet.topology import EmulatedNetwork, Request, make_plan, plan_jobs
 from innet.wire import Endpoint, PacketLayout
 
 ROUNDS = [
@@ -34,7 +34,9 @@ def thin_client(elements=64, workers=1, window=4):
 def ran(program, values, options, *, thin, faults, engine="jit"):
     """The virtual time of two all-reduces, and what the workers counted."""
     request = Request(workers=5, window=16, thin=thin, **options)
-    emulation = Emulation(make_plan(program, values, request), faults=faults, seed=3, engine=engine)
+    emulation = EmulatedNetwork(
+        make_plan(program, values, request), faults=faults, seed=3, engine=engine
+    )
     for sizes in ROUNDS:
         segments = (
             [ThinSegment(*each) for each in sizes]
@@ -78,7 +80,7 @@ def test_the_interpreter_runs_thin_programs_alike():
 def test_packets_of_any_size_are_possible():
     plan = make_plan("slots", 2229, Request(workers=2, thin=True))
     assert plan.layout == PacketLayout(1, "udp", stands_for=2229)
-    emulation = Emulation(plan)
+    emulation = EmulatedNetwork(plan)
     for worker in emulation.workers:
         worker.start([ThinSegment(ReduceOp.SUM, 10 * 2229 + 1)], 0.0)
     emulation.run()
@@ -119,7 +121,7 @@ def test_thin_workers_need_a_few_bytes_for_each_chunk():
 
 
 def test_thin_packets_have_no_sums():
-    emulation = Emulation(make_plan("slots", 64, Request(workers=1, thin=True)))
+    emulation = EmulatedNetwork(make_plan("slots", 64, Request(workers=1, thin=True)))
     (worker,) = emulation.workers
     worker.start([ThinSegment(ReduceOp.SUM, 100)], 0.0)
     emulation.run()

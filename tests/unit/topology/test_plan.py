@@ -16,7 +16,7 @@ from innet.network import Faults
 from innet.sim.network import network_of
 from innet.topology import (
     AGGREGATIONS,
-    Emulation,
+    EmulatedNetwork,
     PlannedHost,
     PlannedLink,
     Port,
@@ -49,7 +49,7 @@ def test_a_star_is_one_switch_with_the_workers_at_its_ports(star):
 
 
 def test_a_plan_carried_out_sums(star):
-    network = Emulation(star, engine="interpret")
+    network = EmulatedNetwork(star, engine="interpret")
     for worker, end in enumerate(network.workers):
         end.start([Segment(ReduceOp.SUM, np.arange(100, dtype=np.int32) + worker)], network.now)
     network.run()
@@ -76,7 +76,7 @@ def test_its_memory_goes_with_it(star, options):
     gc.collect()
     gc.disable()
     try:
-        network = Emulation(star, **options)
+        network = EmulatedNetwork(star, **options)
         for end in network.workers:
             end.start([Segment(ReduceOp.SUM, np.ones(100, np.int32))], network.now)
         network.run()

@@ -216,7 +216,7 @@ def test_two_jobs_have_nothing_in_common():
     assert [host.name for host in shared.hosts] == [f"h{i}" for i in range(1, 9)]
     assert len(shared.links) == 9
     assert len(plan_jobs("slots", 32, Request(workers=2), 3).jobs[2].hosts) == 2
-    again = Request(workers=4, topology="dumbbell", window=512, beside=(first,))
+    again = Request(workers=4, topology="dumbbell", window=512, existing_jobs=(first,))
     with pytest.raises(InputError, match="there is a job 1 already"):
         make_plan("tree", 32, again)
 

@@ -12,8 +12,8 @@ from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
 from innet.sim import Network
-from innet.topology import Request, SharedEmulation, aggregation_of, plan_jobs
-from innet.topology.aggregation import following
+from innet.topology import EmulatedNetwork, Request, aggregation_of, plan_jobs
+from innet.topology.aggregation import next_epoch_plan
 
 CHUNKS, VALUES = 200, 32
 FAST = Network(rate=10e9, trunk_rate=10e9, host_receive=0.0, host_send=0.0)
@@ -26,9 +26,9 @@ def rounds_of(size, value):
 def took(jobs, network, starts=None, **options):
     """Seconds of one round of each job, whose sums are right."""
     shared = plan_jobs("tree", VALUES, Request(workers=4, racks=2, **options), jobs)
-    net = SharedEmulation(shared, network)
-    done = net.run([rounds_of(CHUNKS * VALUES, job + 1) for job in range(jobs)], starts)
-    for job, ends in enumerate(net.workers):
+    net = EmulatedNetwork(shared, network=network)
+    done = net.run_rounds([rounds_of(CHUNKS * VALUES, job + 1) for job in range(jobs)], starts)
+    for job, ends in enumerate(net.job_workers):
         for end in ends:
             assert (end.results()[0] == 4 * (job + 1)).all()
     assert sorted(each.job for each in done) == list(range(jobs))
@@ -61,18 +61,18 @@ def test_sums_stay_apart_under_loss():
 
 def test_rounds_follow_one_another_and_may_be_thin():
     shared = plan_jobs("slots", 64, Request(workers=2, thin=True), 2)
-    net = SharedEmulation(shared, FAST)
+    net = EmulatedNetwork(shared, network=FAST)
     thin = [[ThinSegment(ReduceOp.SUM, 6400)]]
-    done = net.run([3 * thin, thin])
+    done = net.run_rounds([3 * thin, thin])
     of_first = [each for each in done if each.job == 0]
     assert [each.begin for each in of_first[1:]] == [each.end for each in of_first[:-1]]
     assert len(of_first) == 3
 
 
 def test_a_job_computes_between_its_rounds():
-    net = SharedEmulation(plan_jobs("slots", 64, Request(workers=2, thin=True), 2), FAST)
+    net = EmulatedNetwork(plan_jobs("slots", 64, Request(workers=2, thin=True), 2), network=FAST)
     thin = [[ThinSegment(ReduceOp.SUM, 6400)]]
-    done = net.run([3 * thin, 3 * thin], delays=[[1e-3] * 2, []])
+    done = net.run_rounds([3 * thin, 3 * thin], delays=[[1e-3] * 2, []])
     for job, pause in ((0, 1e-3), (1, 0.0)):
         of_job = [each for each in done if each.job == job]
         gaps = [b.begin - a.end for a, b in pairwise(of_job)]
@@ -87,9 +87,9 @@ def test_jobs_share_hashed_aggregators(racks):
     assert len({host.name for host in servers}) == len({host.endpoint.ip for host in servers}) == 4
     assert [plan.job.slots for plan in shared.jobs] == [512] * 4, "windows are no parts of a pool"
     network = Network(rate=10e9, loss=1e-3, delay=2e-4)
-    net = SharedEmulation(shared, network, timing=Timing(timeout=5e-3), seed=1)
-    net.run([rounds_of(200 * VALUES, job + 1) for job in range(4)])
-    for job, ends in enumerate(net.workers):
+    net = EmulatedNetwork(shared, network=network, timing=Timing(timeout=5e-3), seed=1)
+    net.run_rounds([rounds_of(200 * VALUES, job + 1) for job in range(4)])
+    for job, ends in enumerate(net.job_workers):
         for end in ends:
             assert (end.results()[0] == 2 * (job + 1)).all()
     assert all(isinstance(server, ParameterServer) for server in net.servers)
@@ -99,7 +99,7 @@ def test_jobs_share_hashed_aggregators(racks):
 def test_the_second_job_of_hashed_begins_a_new_epoch():
     """The switch is told the port of its own server again."""
     plan = plan_jobs("hashed", VALUES, Request(workers=2), 2).jobs[1]
-    later = following(plan, frozenset({1}))
+    later = next_epoch_plan(plan, frozenset({1}))
     (command,) = (each for each in plan.switches[0].commands if "set_position" in each)
     aggregation = aggregation_of("hashed")
     _, commands = aggregation.next_epoch(plan, frozenset({1}), lambda _switch, _table: ())
@@ -109,6 +109,6 @@ def test_the_second_job_of_hashed_begins_a_new_epoch():
 
 
 def test_rounds_of_other_jobs_are_refused():
-    net = SharedEmulation(plan_jobs("slots", 64, Request(workers=2), 2), FAST)
+    net = EmulatedNetwork(plan_jobs("slots", 64, Request(workers=2), 2), network=FAST)
     with pytest.raises(InputError, match="rounds of 1 jobs, but there are 2"):
-        net.run([rounds_of(64, 1)])
+        net.run_rounds([rounds_of(64, 1)])

@@ -28,7 +28,7 @@ from innet.core.errors import DivergedError
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.comparison import Store, methods
 from innet.experiments.models.model import MODELS, model_of
-from innet.experiments.training import Method
+from innet.experiments.training import SumMethod
 from innet.records import TRAIN, ReproductionRecord, TrainingRecord, merge
 from innet.reports.registry import draw
 from innet.reports.tables import cells, methods_of, verdict
@@ -106,7 +106,7 @@ def _seeds(model: str, asked: int | None) -> int:
     return asked or (1 if model in LARGE else SEEDS)
 
 
-def _train(store: Store, asked: tuple[TrainSettings, Method], codec: str, seed: int) -> None:
+def _train(store: Store, asked: tuple[TrainSettings, SumMethod], codec: str, seed: int) -> None:
     settings, method = asked
     path = store.path(settings, method, seed)
     if path is not None and path.exists():
@@ -122,7 +122,7 @@ def _train(store: Store, asked: tuple[TrainSettings, Method], codec: str, seed: 
 
 def _asked(
     model: str, workers: int, codec: str, schedule: Length = Length.SHORT
-) -> tuple[TrainSettings, Method]:
+) -> tuple[TrainSettings, SumMethod]:
     """The settings, and the method, of a cell of the tables."""
     description = _description(codec, model)
     of_model = model_of(model)

@@ -50,7 +50,7 @@ class ReproduceOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ClaimContext:
     """What a measurement is given besides its own settings.
 
     Attributes:
@@ -77,7 +77,7 @@ class Measure(Settings):
         """Models that it trains. That they can be used is checked before anything is measured."""
         return ()
 
-    def finding(self, context: Context) -> Finding:
+    def finding(self, context: ClaimContext) -> Finding:
         """What ``measure`` finds, without its verdict in a quick run.
 
         Raises:
@@ -86,7 +86,7 @@ class Measure(Settings):
         found = self.measure(context)
         return found.model_copy(update={"holds": None}) if context.options.quick else found
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         """Measure and judge. The claim and the paper's result are filled in by the caller.
 
         Raises:
@@ -125,14 +125,14 @@ for _kind, _class in {
     "build-up": "traffic:BuildUp",
     "selection-ratio": "selection:SelectionRatio",
     "selection-time": "selection:SelectionTime",
-    "aggregation": "traffic:Aggregation",
-    "traffic": "traffic:Traffic",
+    "aggregation": "traffic:SparseAggregation",
+    "traffic": "traffic:WorkerTraffic",
     "lossless": "traffic:Lossless",
     "wire-rates": "traffic:WireRates",
     "element-rates": "traffic:ElementRates",
     "similarity": "traffic:Similarity",
     "variants": "training:Variants",
-    "time": "times:Timing",
+    "time": "times:TimeRatios",
     "convergence": "training:Convergence",
     "selection-quality": "selection:SelectionQuality",
     "published-selection-time": "selection:PublishedSelectionTime",

@@ -13,7 +13,7 @@ from innet.allreduce import report
 from innet.codecs import CodecSpec, Outcome, build_codec
 from innet.core.reduce_op import combine
 from innet.experiments.models.model import Data, Model, Vector, data_of, model_of
-from innet.experiments.training import Reducer, Schedule, one_thread, plain_sum, train
+from innet.experiments.training import Reducer, TrainingSchedule, one_thread, plain_sum, train
 from innet.records import Step
 
 
@@ -34,7 +34,7 @@ def steps_of(
     """The steps of a training by the model's recipe, without its scores."""
     recipe = model.recipe
     batch = batch_size(model, data, workers)
-    schedule = Schedule(workers, steps, batch, recipe.learning_rate, recipe.momentum)
+    schedule = TrainingSchedule(workers, steps, batch, recipe.learning_rate, recipe.momentum)
     few = Data(data.train, data.test.take(np.arange(1)))  # the score does not matter
     with one_thread():
         yield from train(schedule, model, few, reduce, seed)

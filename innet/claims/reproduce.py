@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from innet._version import __version__
-from innet.claims.claim import Claim, Context, Paper, ReproduceOptions
+from innet.claims.claim import Claim, ClaimContext, Paper, ReproduceOptions
 from innet.claims.papers import paper_of
 from innet.core.errors import InnetError, InputError
 from innet.experiments.comparison import Store
@@ -132,7 +132,7 @@ def _run(
         for model in claim.measure.models:
             model_of(model)
     kept = _kept(path)
-    context = Context(paper, options, Store(path.parent / RUNS, watch))
+    context = ClaimContext(paper, options, Store(path.parent / RUNS, watch))
     findings: list[Finding] = []
     for claim in paper.claims:
         key = _key(paper, claim, options)

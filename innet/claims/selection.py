@@ -16,8 +16,8 @@ from pydantic import Field
 
 from innet.claims.claim import (
     TIMES,
+    ClaimContext,
     Codecs,
-    Context,
     Measure,
     OfflineMeasure,
     bars,
@@ -80,7 +80,7 @@ class SelectionRatio(_Selected):
 
     kind: Literal["selection-ratio"]
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         model, data = model_with_data(self.model)
         steps = _QUICK_STEPS if context.options.quick else _STEPS
         seed = context.options.seed
@@ -135,7 +135,7 @@ class SelectionQuality(_Selected):
     subject: str
     better_than: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         model, data = model_with_data(self.model)
         steps = _QUICK_STEPS if context.options.quick else self.steps
         seeds = context.options.training_seeds
@@ -206,7 +206,7 @@ class _SelectionTimes(Measure):
     elements: Annotated[int, Field(ge=1000)]
     min_ratio: dict[str, float] = Field(default_factory=dict)
 
-    def _gradient(self, context: Context) -> Floats:
+    def _gradient(self, context: ClaimContext) -> Floats:
         size = self.elements // (10 if context.options.quick else 1)
         rng = np.random.default_rng(context.options.seed)
         return rng.laplace(size=size).astype(np.float32)
@@ -247,7 +247,7 @@ class SelectionTime(_SelectionTimes):
     kind: Literal["selection-time"]
     subject: str
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         """Seconds of error feedback and selection, measured in turns in this process."""
         gradient = self._gradient(context)
         seconds = {}
@@ -298,7 +298,7 @@ class PublishedSelectionTime(_SelectionTimes):
     ratio: Annotated[float, Field(gt=0, lt=FIRST)] = 0.001
     reference: str
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         x = self._gradient(context)
         seconds, found = selection_times(x, self.ratio, self.codecs)
         share = {label: count / (self.ratio * x.size) for label, count in found.items()}

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from innet.claims.claim import TIMES, Context, Measure
+from innet.claims.claim import TIMES, ClaimContext, Measure
 from innet.codecs import build_codec
 from innet.core.errors import ConfigError
 from innet.core.reduce_op import ThinSegment
@@ -93,7 +93,7 @@ class Stage(Settings):
     share: Annotated[float, Field(gt=0)] = 1.0
 
 
-class Method(Settings):
+class TimedMethod(Settings):
     """How gradients are summed.
 
     Attributes:
@@ -106,7 +106,7 @@ class Method(Settings):
     decode: Duration = 0.0
 
 
-class Timing(Measure):
+class TimeRatios(Measure):
     """A comparison in simulated time.
 
     Attributes:
@@ -137,7 +137,7 @@ class Timing(Measure):
     of: Literal["aggregation", "iteration"] = "iteration"
     overlap: bool = False
     supports: dict[str, dict[str, Support]] = Field(default_factory=dict)
-    methods: Annotated[dict[str, Method], Field(min_length=2)]
+    methods: Annotated[dict[str, TimedMethod], Field(min_length=2)]
     subject: str
     against: str
     min_ratio: float | None = None
@@ -147,7 +147,7 @@ class Timing(Measure):
     values_per_packet: Annotated[int, Field(ge=1, le=65535)] = 256
     window: Annotated[int, Field(ge=1)] = 512
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         return timing(self, seed=context.options.seed, quick=context.options.quick)
 
 
@@ -403,7 +403,7 @@ class CodecSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TimePoint:
     """Where methods are compared."""
 
     model: str
@@ -413,7 +413,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class MethodSeconds:
     """What a method takes at a point, simulated seconds.
 
     Attributes:
@@ -428,10 +428,10 @@ class Taken:
     seconds: float
 
 
-class Comparison:
+class TimeComparison:
     """The points of a claim."""
 
-    def __init__(self, claim: Timing, seed: int = 0) -> None:
+    def __init__(self, claim: TimeRatios, seed: int = 0) -> None:
         for label in (claim.subject, claim.against):
             if label not in claim.methods:
                 raise ConfigError(
@@ -447,18 +447,20 @@ class Comparison:
         """Of the networks that were simulated so far."""
         return self._network.fabrics
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[TimePoint]:
         """All of them."""
         claim = self.claim
         computes: tuple[float | None, ...] = claim.compute or (None,)
         every = product(claim.workloads, claim.networks, claim.workers, computes)
-        return [Point(*each) for each in every]
+        return [TimePoint(*each) for each in every]
 
     def title(self, model: str) -> str:
         """A model's title."""
         return self._workloads[model].title
 
-    def taken(self, label: str, point: Point, *, codec: float = 1.0, compute: float = 1.0) -> Taken:
+    def taken(
+        self, label: str, point: TimePoint, *, codec: float = 1.0, compute: float = 1.0
+    ) -> MethodSeconds:
         """What a method takes.
 
         Args:
@@ -507,7 +509,7 @@ class Comparison:
             decode=decode,
             reduce=reduce,
         )
-        return Taken(
+        return MethodSeconds(
             compute=work.seconds if computing else 0.0,
             encode=sum(encode),
             network=sum(summed),
@@ -515,7 +517,7 @@ class Comparison:
             seconds=float(times.end[0]),
         )
 
-    def ratio(self, point: Point, **factors: float) -> float:
+    def ratio(self, point: TimePoint, **factors: float) -> float:
         """The time of ``against`` divided by the subject's; the factors are those of ``taken``."""
         other, subject = (
             self.taken(label, point, **factors).seconds
@@ -538,7 +540,7 @@ class Comparison:
         return [(support, size) for support, size in found.items() if size]
 
     def _summed(
-        self, method: Method, parts: Sequence[tuple[Support | None, int]], point: Point
+        self, method: TimedMethod, parts: Sequence[tuple[Support | None, int]], point: TimePoint
     ) -> float:
         """Seconds of the network for one bucket."""
         total = 0.0
@@ -566,7 +568,7 @@ def _scaled(
 # A claim's finding.
 
 
-def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
+def timing(claim: TimeRatios, *, seed: int = 0, quick: bool = False) -> Finding:
     """Compare the methods at all points.
 
     Args:
@@ -574,7 +576,7 @@ def timing(claim: Timing, *, seed: int = 0, quick: bool = False) -> Finding:
         seed: of generated gradients.
         quick: only the first point, and nothing is judged.
     """
-    comparison = Comparison(claim, seed)
+    comparison = TimeComparison(claim, seed)
     # Step 1: all methods at each point.
     points = comparison.points()[: 1 if quick else None]
     rows = []
@@ -633,7 +635,7 @@ def _network_shares(rows: Sequence[Mapping[str, Any]], label: str) -> list[float
     return [each["network"] / each["seconds"] for each in taken]
 
 
-def _others(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+def _others(claim: TimeRatios, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """Ratios to the methods that the claim is not about."""
     return {
         label: [
@@ -646,7 +648,7 @@ def _others(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[
 
 
 def _judge(
-    claim: Timing, ratios: Sequence[float], networks: Mapping[str, Sequence[float]]
+    claim: TimeRatios, ratios: Sequence[float], networks: Mapping[str, Sequence[float]]
 ) -> tuple[str, bool, bool]:
     """The criterion, whether it is met, and whether the effect has the paper's direction."""
     low, high = min(ratios), max(ratios)
@@ -672,7 +674,7 @@ def _span(ratios: Sequence[float]) -> str:
     return f"{low:.2f} to {high:.2f}{TIMES}"
 
 
-def _reached(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> str:
+def _reached(claim: TimeRatios, rows: Sequence[Mapping[str, Any]]) -> str:
     """Where ours is at least the paper's largest."""
     if claim.min_ratio is None or max(row["ratio"] for row in rows) < claim.min_ratio:
         return ""
@@ -684,7 +686,7 @@ def _reached(claim: Timing, rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{claim.min_ratio:g}{TIMES} is reached with {'; '.join(named)}; "
 
 
-def _described(row: Mapping[str, Any], claim: Timing) -> str:
+def _described(row: Mapping[str, Any], claim: TimeRatios) -> str:
     def parts(label: str) -> str:
         taken = row["methods"][label]
         named = [
@@ -701,7 +703,7 @@ def _described(row: Mapping[str, Any], claim: Timing) -> str:
     )
 
 
-def _sensitivity(comparison: Comparison, point: Point) -> dict[str, list[float]]:
+def _sensitivity(comparison: TimeComparison, point: TimePoint) -> dict[str, list[float]]:
     """The ratio at a point with half and twice of the assumed times."""
     names = ("codec", "compute") if comparison.claim.of == "iteration" else ("codec",)
     return {
@@ -712,7 +714,7 @@ def _sensitivity(comparison: Comparison, point: Point) -> dict[str, list[float]]
     }
 
 
-def _setup(comparison: Comparison) -> str:
+def _setup(comparison: TimeComparison) -> str:
     claim = comparison.claim
     what = "iterations" if claim.of == "iteration" else "aggregation of the whole gradient"
     overlap = ", buckets overlap the backward pass" if claim.overlap else ""
@@ -730,7 +732,7 @@ def _setup(comparison: Comparison) -> str:
 
 
 def _series(
-    comparison: Comparison, points: Sequence[Point], ratios: Sequence[float]
+    comparison: TimeComparison, points: Sequence[TimePoint], ratios: Sequence[float]
 ) -> tuple[tuple[Series, ...], tuple[str, str]]:
     """A line of ratios for each combination of what is not on the x axis."""
     from innet.sim.network import network_of  # noqa: PLC0415 - it brings Numba
@@ -743,7 +745,7 @@ def _series(
     else:
         axis = "Gbit/s"
 
-    def place(point: Point) -> float:
+    def place(point: TimePoint) -> float:
         if axis == "workers":
             return float(point.workers)
         if axis == "Gbit/s":

@@ -16,8 +16,8 @@ from pydantic import Field
 from innet.allreduce.report import counted
 from innet.claims.claim import (
     TIMES,
+    ClaimContext,
     Codecs,
-    Context,
     Measure,
     ModelMeasure,
     OfflineMeasure,
@@ -109,7 +109,7 @@ class BuildUp(_Growth):
     kind: Literal["build-up"]
     counts: Annotated[tuple[Workers, ...], Field(strict=False, min_length=1)]
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         model, data = model_with_data(self.model)
         quick, seed = context.options.quick, context.options.seed
         counts, steps = (self.counts[:4], 4) if quick else (self.counts, _STEPS)
@@ -134,7 +134,7 @@ class BuildUp(_Growth):
         return found.model_copy(update={"numbers": {**found.numbers, "of_one_worker": first}})
 
 
-class Traffic(_Growth):
+class WorkerTraffic(_Growth):
     """Bytes of one worker in an all-reduce of a training's gradients, by the number of workers.
 
     The claim holds where the bytes of ``constant`` are the same for all counts.
@@ -146,7 +146,7 @@ class Traffic(_Growth):
     kind: Literal["traffic"]
     counts: Annotated[tuple[WorkerCount, ...], Field(strict=False, min_length=1)]
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         """Bytes of one worker, for gradients of the same parameters at all counts."""
         model, data = model_with_data(self.model)
         seed = context.options.seed
@@ -175,7 +175,7 @@ class Traffic(_Growth):
 # Beside dense all-reduces.
 
 
-class Aggregation(Measure):
+class SparseAggregation(Measure):
     """Bytes and time of an all-reduce of sparse tensors over the switch, compared with ``dense``.
 
     Attributes:
@@ -197,7 +197,7 @@ class Aggregation(Measure):
     subject: str
     min_ratio: Annotated[float, Field(ge=0)] = 0.0
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         """Bytes and seconds of all-reduces over the switch, in memory."""
         quick, seed = context.options.quick, context.options.seed
         size = self.elements // (10 if quick else 1)
@@ -236,7 +236,7 @@ class Aggregation(Measure):
 
 
 def _sparse(
-    measure: Aggregation, size: int, rng: np.random.Generator
+    measure: SparseAggregation, size: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.float32]]:
     filled = max(1, round(measure.density * size))
     shared = rng.choice(size, filled, replace=False)
@@ -278,7 +278,7 @@ class Lossless(OfflineMeasure):
     subject: str
     min_ratio: Rate = 1.0
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         options = context.options
         model, data = model_with_data(self.model)
         gradients = gradients_of(model, data, self.workers, options.seed)
@@ -359,7 +359,7 @@ class WireRates(Measure):
     workers: Workers = 4
     rates: Annotated[dict[str, Rate], Field(min_length=1)]
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         options = context.options
         size = self.elements // (10 if options.quick else 1)
         rng = np.random.default_rng(options.seed)
@@ -406,7 +406,7 @@ class ElementRates(OfflineMeasure):
     epochs: Annotated[int, Field(ge=1)] = 2
     published: dict[str, Rate] = Field(default_factory=dict)
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         options = context.options
         model, data = model_with_data(self.model)
         layers = tuple(model.shapes.values())
@@ -487,7 +487,7 @@ class Similarity(OfflineMeasure):
     codec: CodecDescription = "scalecom"
     least: Annotated[float, Field(ge=-1, le=1)] = 0.5
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         options = context.options
         model, data = model_with_data(self.model)
         layers = tuple(model.shapes.values())

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from innet.claims.claim import TIMES, Codecs, Context, ModelMeasure, OfflineMeasure
+from innet.claims.claim import TIMES, ClaimContext, Codecs, ModelMeasure, OfflineMeasure
 from innet.claims.offline import OfflineReducer, model_with_data
 from innet.core.errors import DivergedError
 from innet.core.settings import CodecDescription, Decay, Settings, TrainSettings, WorkerCount
 from innet.experiments.comparison import methods
 from innet.experiments.models.model import model_of
-from innet.experiments.training import Schedule, one_thread, plain_sum, train
+from innet.experiments.training import TrainingSchedule, one_thread, plain_sum, train
 from innet.records import Finding, Metric, Run, Series
 from innet.records.units import plural
 
@@ -41,7 +41,7 @@ class _Trained(ModelMeasure):
 def _runs(
     measure: _Trained,
     codec: CodecDescription,
-    context: Context,
+    context: ClaimContext,
     *,
     plain: bool = False,
     **settings: Any,
@@ -126,7 +126,7 @@ class Training(_Trained):
     max_score_drop: Annotated[float, Field(ge=0)]
     min_compression: Annotated[float, Field(ge=0)] = 0.0
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         """Trains plainly and with the codec, and compares the scores seed by seed."""
         codec = self.codec or context.paper.codec_for(self.model)
         if context.options.quick:
@@ -229,7 +229,7 @@ class Convergence(_Trained):
     local_sgd: dict[str, str] = Field(default_factory=dict)
     racks: Annotated[int, Field(ge=1)] | None = None
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         # Step 1: the trainings, one for each seed of each codec, and plain sums beside them.
         runs = {"plain": _runs(self, next(iter(self.codecs.values())), context, plain=True)}
         for label, codec in self.codecs.items():
@@ -301,7 +301,7 @@ class Convergence(_Trained):
 # With other batches and learning rates, without a network.
 
 
-class Variant(Settings):
+class TrainingVariant(Settings):
     """A training of ``Variants``.
 
     Attributes:
@@ -323,7 +323,7 @@ class Variants(OfflineMeasure):
     Attributes:
         methods: by label.
         epochs: of all of them; by default the recipe's.
-        decay: of the learning rate, after ``innet.experiments.training.Schedule``.
+        decay: of the learning rate, after ``innet.experiments.training.TrainingSchedule``.
         learns: the claim holds only if ``reference`` itself is at most so much worse than the first
             method. A codec that follows plain sums into a collapse shows nothing.
         subject: the claim holds if this one's score is at most ``max_score_drop`` worse than
@@ -332,7 +332,7 @@ class Variants(OfflineMeasure):
     """
 
     kind: Literal["variants"]
-    methods: Annotated[dict[str, Variant], Field(min_length=2)]
+    methods: Annotated[dict[str, TrainingVariant], Field(min_length=2)]
     epochs: Annotated[int, Field(ge=1)] | None = None
     decay: Decay = "constant"
     learns: Annotated[float, Field(ge=0)] | None = None
@@ -340,7 +340,7 @@ class Variants(OfflineMeasure):
     reference: str
     max_score_drop: float
 
-    def measure(self, context: Context) -> Finding:
+    def measure(self, context: ClaimContext) -> Finding:
         model, data = model_with_data(self.model)
         recipe = model.recipe
         epochs = self.epochs or recipe.epochs
@@ -350,7 +350,7 @@ class Variants(OfflineMeasure):
             batch = variant.batch * recipe.batch_size
             steps = len(data.train) // (batch * self.workers)
             steps = 4 if context.options.quick else steps * epochs
-            schedule = Schedule(
+            schedule = TrainingSchedule(
                 self.workers,
                 steps,
                 batch,

@@ -25,8 +25,8 @@ from innet.experiments.simulated_time import RINGS, described, networks_of
 from innet.experiments.training import (
     ADAM_RATE,
     MakeAllReducer,
-    Method,
-    Schedule,
+    SumMethod,
+    TrainingSchedule,
     Trial,
     make_collective,
     one_thread,
@@ -43,7 +43,7 @@ from innet.sim.network import Network
 RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
 
 
-def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[Method]:
+def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[SumMethod]:
     """Plain sums, each codec by its preset's name or its description if it has none, and baselines.
 
     Args:
@@ -57,7 +57,7 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
     baselines = settings.baselines
     if twice := {name for name in baselines if baselines.count(name) > 1}:
         raise ConfigError(f"the baseline {min(twice)} is given twice; give each once.")
-    found = [Method("plain", "plain float32", None)]
+    found = [SumMethod("plain", "plain float32", None)]
     specs: list[object] = []
     presets = [_name(description) for description in settings.codecs]
     for description in settings.codecs:
@@ -82,8 +82,8 @@ def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[
                 f"the codec {built.describe()} has the momentum of SGD, and cannot stand beside "
                 "the optimizer adam; leave one of them out."
             )
-        found.append(Method(name, name, description, codec_momentum))
-    return found + [Method(name, RINGS[name].title, None, False, name) for name in baselines]
+        found.append(SumMethod(name, name, description, codec_momentum))
+    return found + [SumMethod(name, RINGS[name].title, None, False, name) for name in baselines]
 
 
 def run(
@@ -160,7 +160,7 @@ def run(
     return kept()
 
 
-def _named(method: Method, trial: Trial) -> Run:
+def _named(method: SumMethod, trial: Trial) -> Run:
     """``run_seed``; the error of a divergence names the method and the seed."""
     try:
         return run_seed(method, trial)
@@ -206,7 +206,7 @@ def make_trial(
     assert settings.decay is not None
     return Trial(
         settings=settings,
-        schedule=Schedule(
+        schedule=TrainingSchedule(
             workers=settings.workers,
             iterations=settings.epochs * iterations_per_epoch(settings, data),
             batch_size=settings.batch_size,
@@ -225,9 +225,9 @@ def make_trial(
     )
 
 
-def run_seed(method: Method, trial: Trial) -> Run:
+def run_seed(method: SumMethod, trial: Trial) -> Run:
     """One run. Its name has the seed, as a record may hold several."""
-    named = Method(
+    named = SumMethod(
         f"{method.name}-seed-{trial.seed}",
         f"{method.title}, seed {trial.seed}",
         method.codec,
@@ -270,7 +270,7 @@ class Store:
         self._told = 0  # runs that the watcher was called for
 
     def run(
-        self, settings: TrainSettings, method: Method, seed: int, steps: int | None = None
+        self, settings: TrainSettings, method: SumMethod, seed: int, steps: int | None = None
     ) -> TrainingRecord:
         """The record of one run, from the folder or made now.
 
@@ -336,7 +336,7 @@ class Store:
         return tell
 
     def path(
-        self, settings: TrainSettings, method: Method, seed: int, steps: int | None = None
+        self, settings: TrainSettings, method: SumMethod, seed: int, steps: int | None = None
     ) -> Path | None:
         """The path of a run; None if no runs are kept."""
         if self.folder is None:

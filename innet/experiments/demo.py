@@ -19,8 +19,8 @@ from innet.experiments.simulated_time import described, networks_of
 from innet.experiments.training import (
     Frame,
     MakeAllReducer,
-    Method,
-    Schedule,
+    SumMethod,
+    TrainingSchedule,
     Trial,
     make_collective,
     one_thread,
@@ -39,13 +39,13 @@ class DemoResult(Result):
     capture_path: Path
 
 
-def methods(settings: DemoSettings) -> list[Method]:
+def methods(settings: DemoSettings) -> list[SumMethod]:
     """The three runs."""
     sparse = {"preset": "topk", "selector": {"ratio": settings.ratio}}
     return [
-        Method("plain", "plain float32", None),
-        Method("dense", "dense", "dense"),
-        Method("topk", f"top-{settings.ratio * 100:g} % LHC", sparse),
+        SumMethod("plain", "plain float32", None),
+        SumMethod("dense", "dense", "dense"),
+        SumMethod("topk", f"top-{settings.ratio * 100:g} % LHC", sparse),
     ]
 
 
@@ -80,7 +80,7 @@ def run(
     folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE))
     trial = Trial(
         settings=settings,
-        schedule=Schedule(
+        schedule=TrainingSchedule(
             workers=settings.workers,
             iterations=settings.iterations,
             batch_size=settings.batch_size,

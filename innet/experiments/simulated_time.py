@@ -74,7 +74,7 @@ def described(networks: Mapping[str, Network]) -> dict[str, Any]:
     return {"network_settings": {name: asdict(network) for name, network in networks.items()}}
 
 
-class Taken(NamedTuple):
+class NetworkCost(NamedTuple):
     """What all-reduces, or rounds of them, took on a network.
 
     Attributes:
@@ -89,9 +89,9 @@ class Taken(NamedTuple):
     retransmissions: int = 0
     fabric: Fabric | None = None
 
-    def plus(self, other: Taken) -> Taken:
+    def plus(self, other: NetworkCost) -> NetworkCost:
         """Both, one after the other."""
-        return Taken(
+        return NetworkCost(
             self.seconds + other.seconds,
             self.lost + other.lost,
             self.dropped + other.dropped,
@@ -119,8 +119,8 @@ class TimedNetwork:
         self._name = name
         self._emulation = EmulatedNetwork(plan, seed=seed, network=network)
         self._steady = is_steady(network)
-        self._known: dict[tuple[tuple[ReduceOp, int], ...], Taken] = {}
-        self._taken = Taken()
+        self._known: dict[tuple[tuple[ReduceOp, int], ...], NetworkCost] = {}
+        self._taken = NetworkCost()
 
     def knows(self, segments: Mapping[int, list[Segment]]) -> bool:
         """Whether a round of such segments need not be simulated again."""
@@ -146,7 +146,9 @@ class TimedNetwork:
             self._known[key] = taken
         self._taken = self._taken.plus(self._known[key])
 
-    def _simulate(self, segments: Mapping[int, list[Segment]], expected: RoundResult) -> Taken:
+    def _simulate(
+        self, segments: Mapping[int, list[Segment]], expected: RoundResult
+    ) -> NetworkCost:
         emulation = self._emulation
         simulation = emulation.timed
         ends = {worker: emulation.workers[worker] for worker in segments}
@@ -163,7 +165,7 @@ class TimedNetwork:
                     "without simulated time; its times are not those of this training."
                 )
         counts = simulation.counts().since(before)
-        return Taken(
+        return NetworkCost(
             counts.ticks / SECOND,
             counts.lost,
             counts.dropped,
@@ -171,9 +173,9 @@ class TimedNetwork:
             simulation.fabric,
         )
 
-    def take(self) -> Taken:
+    def take(self) -> NetworkCost:
         """What the rounds since the last call took."""
-        taken, self._taken = self._taken, Taken()
+        taken, self._taken = self._taken, NetworkCost()
         return taken
 
 
@@ -213,7 +215,7 @@ class Timer:
                 self._encode = elements * settings.encode_time
                 self._decode = elements * settings.decode_time
 
-    def add(self, step: Step, found: Mapping[str, Taken]) -> Step:
+    def add(self, step: Step, found: Mapping[str, NetworkCost]) -> Step:
         """The step, with the simulated seconds from the beginning to its end.
 
         Args:
@@ -337,10 +339,10 @@ class TimedRing:
         self._workers, self._networks, self._elements = settings.workers, networks, elements
         self._dtype = baseline.removeprefix("ring-") or "float32"
         self._seeds = itertools.count(seed << 32)
-        self._known: dict[str, Taken] = {}
+        self._known: dict[str, NetworkCost] = {}
         self.took = 0.0
 
-    def take(self) -> dict[str, Taken]:
+    def take(self) -> dict[str, NetworkCost]:
         """What the next all-reduce takes, by network."""
         begun = time.perf_counter()
         seed = next(self._seeds)
@@ -353,9 +355,9 @@ class TimedRing:
         self.took += time.perf_counter() - begun
         return found
 
-    def _simulate(self, network: Network, seed: int) -> Taken:
+    def _simulate(self, network: Network, seed: int) -> NetworkCost:
         if self._workers == 1 or self._elements == 0:
-            return Taken()
+            return NetworkCost()
         from innet.sim.baselines import simulate_messages  # noqa: PLC0415 - it brings Numba
         from innet.sim.messages import ring_all_reduce  # noqa: PLC0415
 
@@ -363,4 +365,6 @@ class TimedRing:
         racks = -(-self._workers // BITMAP_BITS)
         run = simulate_messages(graph, network, racks=racks, seed=seed)
         counts = run.counts
-        return Taken(run.seconds, counts.lost, counts.dropped, run.retransmissions, run.fabric)
+        return NetworkCost(
+            run.seconds, counts.lost, counts.dropped, run.retransmissions, run.fabric
+        )

@@ -28,7 +28,7 @@ from innet.core.settings import (
     TrainSettings,
 )
 from innet.experiments.models.model import Data, Model, Samples, Vector
-from innet.experiments.simulated_time import RINGS, Taken, TimedNetwork, TimedRing, Timer
+from innet.experiments.simulated_time import RINGS, NetworkCost, TimedNetwork, TimedRing, Timer
 from innet.records import Progress, Report, Run, Step, Watcher
 from innet.sim.network import Network
 
@@ -46,7 +46,7 @@ Found = TypeVar("Found")  # the gradients of all workers, or of one
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class TrainingSchedule:
     """How to train.
 
     Attributes:
@@ -95,7 +95,7 @@ def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:
 
 
 def train(
-    schedule: Schedule, model: Model, data: Data, reduce: Reducer, seed: int
+    schedule: TrainingSchedule, model: Model, data: Data, reduce: Reducer, seed: int
 ) -> Iterator[Step]:
     """Train, and yield each step when it is done.
 
@@ -151,7 +151,7 @@ class PlainAverager:
 
 
 def train_local(
-    schedule: Schedule, model: Model, data: Data, average: Averager, seed: int
+    schedule: TrainingSchedule, model: Model, data: Data, average: Averager, seed: int
 ) -> Iterator[Step]:
     """Local SGD, and Hier-AVG if racks average, too (Zhou and Cong, 2019, arXiv 1903.05133).
 
@@ -218,7 +218,7 @@ def train_local(
 
 
 def train_replica(
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     model: Model,
     data: Data,
     reduce: Callable[[Vector], tuple[Vector, Report]],
@@ -253,7 +253,7 @@ def train_replica(
 
 
 def _train(
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     model: Model,
     data: Data,
     gradients: Callable[[Vector, list[Samples]], tuple[float, Found]],
@@ -288,7 +288,7 @@ def _train(
 
 
 def _sgd_step(
-    schedule: Schedule, parameters: Vector, velocity: Vector, total: Vector, rate: float
+    schedule: TrainingSchedule, parameters: Vector, velocity: Vector, total: Vector, rate: float
 ) -> None:
     """One step of SGD with momentum, in place."""
     velocity *= np.float32(schedule.momentum)
@@ -297,7 +297,7 @@ def _sgd_step(
 
 
 def _adam_step(
-    schedule: Schedule,
+    schedule: TrainingSchedule,
     parameters: Vector,
     moments: tuple[Vector, Vector],
     total: Vector,
@@ -314,7 +314,7 @@ def _adam_step(
     parameters -= np.float32(schedule.rate(iteration)) * first / (np.sqrt(second) + _EPSILON)
 
 
-def _is_evaluated(iteration: int, epoch: int, schedule: Schedule) -> bool:
+def _is_evaluated(iteration: int, epoch: int, schedule: TrainingSchedule) -> bool:
     every = max(1, min(epoch, schedule.iterations // EVALUATIONS))
     return iteration % every == 0 or iteration == schedule.iterations
 
@@ -433,7 +433,7 @@ MakeAllReducer = Callable[..., AllReducer]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class SumMethod:
     """One way to sum gradients.
 
     Attributes:
@@ -468,7 +468,7 @@ class Trial:
     """
 
     settings: TrainingSettings
-    schedule: Schedule
+    schedule: TrainingSchedule
     seed: int
     model: Model
     data: Data
@@ -499,7 +499,7 @@ class NetworkReducer:
         settings = trial.settings
         self.frames: list[Frame] = []
         self.codec = ""
-        self.taken: dict[str, Taken] = {}
+        self.taken: dict[str, NetworkCost] = {}
         self.counted: Sequence[int | None] | None = None
         arguments: dict[str, Any] = {
             "workers": settings.workers,
@@ -603,7 +603,7 @@ def _with_racks(reducer: AllReducer) -> Collective:
     return reducer
 
 
-def run_method(method: Method, trial: Trial) -> tuple[Run, list[Frame]]:
+def run_method(method: SumMethod, trial: Trial) -> tuple[Run, list[Frame]]:
     """One run, and the packets of its first all-reduce, if it sends any."""
 
     def tell(step: Step | None = None, note: str = "") -> None:

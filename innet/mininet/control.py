@@ -91,7 +91,7 @@ def _job_column(plan: Plan, switch: str, table: str) -> int:
     return [key.name for key in found.keys].index("hdr.innet.job")
 
 
-class Entry(NamedTuple):
+class PrintedEntry(NamedTuple):
     """An entry of a table, as the switch prints it.
 
     Attributes:
@@ -107,12 +107,12 @@ class Entry(NamedTuple):
     priority: str
 
 
-def entries(dump: str) -> Iterator[Entry]:
+def entries(dump: str) -> Iterator[PrintedEntry]:
     """The entries in the output of ``table_dump``, without the default entry."""
     for found in map(_ENTRY.fullmatch, dump.splitlines()):
         if found is not None:
             handle, key, action, priority = found.groups()
-            yield Entry(int(handle), tuple(key.split()), action, priority)
+            yield PrintedEntry(int(handle), tuple(key.split()), action, priority)
 
 
 def read_register(switch: Any, register: str, index: int) -> int:

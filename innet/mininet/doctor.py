@@ -24,7 +24,7 @@ _P4_REPOSITORY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Dependency:
     """One dependency that innet can use.
 
     Attributes:
@@ -45,7 +45,7 @@ class Finding:
         return asdict(self)
 
 
-def findings() -> list[Finding]:
+def findings() -> list[Dependency]:
     """All checks, the most common dependency first."""
     return [
         _check(
@@ -61,7 +61,7 @@ def findings() -> list[Finding]:
             _P4_REPOSITORY.format(package="p4lang-bmv2"),
         ),
         _check("Mininet", _mininet, "innet net", "sudo apt install mininet"),
-        Finding(
+        Dependency(
             "root",
             os.geteuid() == 0,
             "yes" if os.geteuid() == 0 else "no",
@@ -90,24 +90,24 @@ def findings() -> list[Finding]:
     ]
 
 
-def _check(name: str, find: Callable[[], str], purpose: str, remedy: str) -> Finding:
+def _check(name: str, find: Callable[[], str], purpose: str, remedy: str) -> Dependency:
     try:
-        return Finding(name, True, find(), purpose, remedy)
+        return Dependency(name, True, find(), purpose, remedy)
     except MissingToolError as error:
-        return Finding(name, False, f"missing: {error.what}", purpose, remedy)
+        return Dependency(name, False, f"missing: {error.what}", purpose, remedy)
     except InputError as error:  # it is installed, but does not work
-        return Finding(name, False, str(error), purpose, remedy)
+        return Dependency(name, False, str(error), purpose, remedy)
 
 
-def _package(name: str, purpose: str, remedy: str, module: str | None = None) -> Finding:
+def _package(name: str, purpose: str, remedy: str, module: str | None = None) -> Dependency:
     spec = importlib.util.find_spec(module or name)
     if spec is None or spec.origin is None:  # a folder of that name has no origin
-        return Finding(name, False, "not installed", purpose, remedy)
+        return Dependency(name, False, "not installed", purpose, remedy)
     try:
         detail = installed(name)
     except PackageNotFoundError:  # built by hand
         detail = "yes"
-    return Finding(name, True, detail, purpose, remedy)
+    return Dependency(name, True, detail, purpose, remedy)
 
 
 def _mininet() -> str:
@@ -135,7 +135,7 @@ _FEATURES = {
 }
 
 
-def _kernel() -> list[Finding]:
+def _kernel() -> list[Dependency]:
     """Features of the kernel, tested in a temporary network namespace."""
     found = []
     for name, (_, purpose) in _FEATURES.items():
@@ -149,7 +149,7 @@ def _kernel() -> list[Finding]:
         else:
             present = has_feature(name)
             detail = "yes" if present else "no"
-        found.append(Finding(f"kernel: {name}", present, detail, purpose, remedy))
+        found.append(Dependency(f"kernel: {name}", present, detail, purpose, remedy))
     return found
 
 

@@ -14,7 +14,7 @@ from innet.core.errors import InputError
 from innet.core.settings import TrainSettings
 from innet.experiments.comparison import make_trial, methods, run_seed, with_recipe
 from innet.experiments.models.model import data_of, model_of
-from innet.experiments.training import Method, Trial, one_thread
+from innet.experiments.training import SumMethod, Trial, one_thread
 from innet.mininet.allreduce import combined_counts, packets
 from innet.mininet.network import make_folder, network, temporary_folder
 from innet.mininet.settings import NetSettings
@@ -101,7 +101,7 @@ def _on_network(
     settings: NetSettings,
     training: TrainSettings,
     trial: Trial,
-    method: Method,
+    method: SumMethod,
     inspect: Callable[[Any], None] | None,
 ) -> Run:
     plan = settings.plan()

@@ -19,7 +19,7 @@ from pydantic import Field
 from innet.allreduce.warm_up import warm_up
 from innet.core.settings import Decay
 from innet.experiments.models.model import Part, Vector, data_of, model_of
-from innet.experiments.training import Schedule, one_thread, train_replica
+from innet.experiments.training import TrainingSchedule, one_thread, train_replica
 from innet.processes.allreduce import all_reduce, check_files, main_of
 from innet.processes.outcomes import save
 from innet.processes.session import worker_session
@@ -68,7 +68,7 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
     model = model_of(settings.model, settings.framework)
     data = data_of(model, settings.evaluate)
     layers = model.shapes
-    schedule = Schedule(
+    schedule = TrainingSchedule(
         workers=settings.workers,
         iterations=settings.iterations,
         batch_size=settings.batch_size,

@@ -161,11 +161,14 @@ class Exchanged:
         ends: when each worker had the sum, picoseconds since the first worker could send.
         simulated: what the network did.
         bytes_sent: by the worker that sent most, as ``Report`` counts them, with acknowledgements.
+        exact, without: as in ``Bucket``; of a baseline there is no sum, and nobody was left out.
     """
 
     ends: tuple[int, ...]
     simulated: Simulated
     bytes_sent: int
+    exact: bool | None = None
+    without: tuple[int, ...] = ()
 
 
 class MessageNetwork:

@@ -182,12 +182,12 @@ def simulate_jobs(
         len(shared.hosts),
         common.seed,
     )
-    run = _Run(found, shared, resolved, background, common.seed)
+    run = _JobsRun(found, shared, resolved, background, common.seed)
     taken = run.jobs(range(len(found)))
     apart: list[float | None] = [None] * len(found)
     if alone and len(found) > 1:
         for number in range(len(found)):
-            other = _Run(found, shared, resolved, background, common.seed)
+            other = _JobsRun(found, shared, resolved, background, common.seed)
             apart[number] = sum(end - begin for begin, end in other.jobs([number])[number])
     return JobsRecord(
         innet=__version__,
@@ -297,7 +297,7 @@ def _plan(jobs: Sequence[_Job], common: SimulateSettings) -> SharedPlan:
     return SharedPlan(tuple(planned))
 
 
-class _Run:
+class _JobsRun:
     """The jobs on a new network."""
 
     def __init__(

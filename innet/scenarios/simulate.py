@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +38,7 @@ from innet.scenarios.allreduce import faults_of, gradients, timing_of
 from innet.scenarios.background import Background, read_tables
 from innet.scenarios.baselines import (
     Baseline,
+    Exchanged,
     MessageNetwork,
     Snapshot,
     baselines_of,
@@ -109,7 +110,7 @@ def simulate(
             "baselines meet no faults; leave one of them out, or let the network lose packets, as "
             "in 100g:loss=1e-4."
         )
-    run = _Run(checked, resolved)
+    run = _SimulationRun(checked, resolved)
     if pcap is not None:
         run.network.capture(Path(pcap))
     progress = _Progress(watch, (1 + len(baselines)) * run.all_reduces)
@@ -173,13 +174,13 @@ _ASSUMED_TIMES = ("encode_time", "decode_time")
 
 
 def _sensitivity(
-    settings: SimulateSettings, network: Network, done: _Run
+    settings: SimulateSettings, network: Network, done: _SimulationRun
 ) -> tuple[Sensitivity, ...]:
     """The simulation again with half and twice of each constant that is assumed, not given."""
     workload = done.workload
 
     def seconds(changed: SimulateSettings, other: Network) -> float:
-        run = _Run(changed, other)
+        run = _SimulationRun(changed, other)
         found = run.iterations(_Progress(None, 0))
         return run.end_of(found[-1]) / len(found)
 
@@ -252,7 +253,7 @@ class _Progress:
 class _Reducer(Protocol):
     """What sums buckets in simulated time."""
 
-    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
+    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, Exchanged]:
         """Sum a bucket.
 
         Args:
@@ -264,7 +265,7 @@ class _Reducer(Protocol):
         """
 
 
-class _Run:
+class _SimulationRun:
     """A simulation.
 
     Attributes:
@@ -333,9 +334,9 @@ class _Run:
         begin = np.zeros(settings.workers)
         found: list[Iteration] = []
         for number in range(1, settings.iterations + 1):
-            taken: list[_Taken] = []
+            taken: list[Exchanged] = []
 
-            def reduce(bucket: int, starts: Times, taken: list[_Taken] = taken) -> Times:
+            def reduce(bucket: int, starts: Times, taken: list[Exchanged] = taken) -> Times:
                 done, what = summing.all_reduce(bucket, starts)
                 taken.append(what)
                 progress.add(float(done.max()))
@@ -365,7 +366,7 @@ class _Run:
                 self.samples = self.network.end_samples()
         return found
 
-    def _recorded(self, number: int, times: IterationTimes, taken: list[_Taken]) -> Iteration:
+    def _recorded(self, number: int, times: IterationTimes, taken: list[Exchanged]) -> Iteration:
         names = [layer.name for layer in self.workload.backward]
         buckets = []
         encode = network = waited = decode = np.zeros(self.settings.workers)
@@ -405,22 +406,6 @@ class _Run:
             paused=_listed(times.paused),
             buckets=tuple(buckets),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """What the all-reduce of a bucket took.
-
-    Attributes:
-        ends: when each worker had the sum, picoseconds since the first worker could send.
-        simulated, bytes_sent, exact, without: as in ``Bucket``.
-    """
-
-    ends: tuple[int, ...]
-    simulated: Simulated
-    bytes_sent: int
-    exact: bool | None
-    without: tuple[int, ...] = ()
 
 
 class _BucketNetwork:
@@ -480,7 +465,7 @@ class _BucketNetwork:
                 elements=max(bucket.elements for bucket in buckets),
             )
         self._codecs: dict[int, list[Codec]] = {}
-        self._known: dict[tuple[bool, Shapes], _Taken] = {}
+        self._known: dict[tuple[bool, Shapes], Exchanged] = {}
         self._sizes: dict[Shapes, RoundSizes] = {}
         self.all_reduces = 0
         self.last: Report
@@ -514,7 +499,7 @@ class _BucketNetwork:
         """What became of the packets beside the all-reduces."""
         return self._background.results(self._collective.network.timed.flow_counts())
 
-    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
+    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, Exchanged]:
         """As of ``_Reducer``."""
         here = starts[self.present]
         begin = float(here.min())
@@ -529,7 +514,7 @@ class _BucketNetwork:
                 self._known[key] = taken
         return begin + np.array(taken.ends) / SECOND, taken
 
-    def _simulated(self, bucket: int, starts: Times, begin: float) -> tuple[_Taken, bool]:
+    def _simulated(self, bucket: int, starts: Times, begin: float) -> tuple[Exchanged, bool]:
         """What the all-reduce of a bucket takes, and whether the codecs are as before it."""
         before_us = self.present
         network = self._collective.network
@@ -563,7 +548,7 @@ class _BucketNetwork:
         self.all_reduces += 1
         assert self.last.simulated is not None
         without = tuple(sorted(set(before_us).difference(self.present)))
-        taken = _Taken(ends, self.last.simulated, report.bytes_sent, report.exact, without)
+        taken = Exchanged(ends, self.last.simulated, report.bytes_sent, report.exact, without)
         return taken, is_as_before
 
     def _gradients(self, size: int, workers: int) -> list[NDArray[Any]]:
@@ -633,23 +618,22 @@ class _BaselineNetwork:
             seed=settings.seed,
         )
         self._steady = is_steady(network) and not self._background.flows
-        self._known: dict[int, _Taken] = {}
+        self._known: dict[int, Exchanged] = {}
         self.all_reduces = 0
 
     def background(self) -> tuple[BackgroundTraffic, ...]:
         """What became of the packets beside the all-reduces."""
         return self._background.results(self._network.simulation.flow_counts())
 
-    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, _Taken]:
+    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, Exchanged]:
         """As of ``_Reducer``."""
         size, begin = self._buckets[bucket].elements, float(starts.min())
         together = begin == float(starts.max())
         if together and size in self._known:
             taken = self._known[size]
         else:
-            found = self._network.all_reduce(size, starts)
+            taken = self._network.all_reduce(size, starts)
             self.all_reduces += 1
-            taken = _Taken(found.ends, found.simulated, found.bytes_sent, None)
             if together and self._steady:
                 self._known[size] = taken
         return begin + np.array(taken.ends) / SECOND, taken

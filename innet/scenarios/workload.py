@@ -111,7 +111,7 @@ class ModelFile(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class WorkloadLayer:
     """Parameters whose gradients the backward pass computes together.
 
     Attributes:
@@ -162,7 +162,7 @@ class Workload:
     """
 
     title: str
-    layers: tuple[Layer, ...]
+    layers: tuple[WorkloadLayer, ...]
     seconds: float
     forward: float
     source: str
@@ -171,10 +171,10 @@ class Workload:
     @classmethod
     def of_size(cls, elements: int) -> Workload:
         """Gradients without a model, which take no time to compute."""
-        return cls("", (Layer("gradient", ((elements,),)),), 0.0, 0.0, "", False)
+        return cls("", (WorkloadLayer("gradient", ((elements,),)),), 0.0, 0.0, "", False)
 
     @cached_property
-    def backward(self) -> tuple[Layer, ...]:
+    def backward(self) -> tuple[WorkloadLayer, ...]:
         """The layers in the order in which the backward pass computes their gradients.
 
         That is the reverse of the model's order, as DistributedDataParallel assumes too.
@@ -290,7 +290,7 @@ def load(model: str | Path) -> Workload:
     workload = Workload(
         file.title,
         tuple(
-            Layer(
+            WorkloadLayer(
                 name,
                 tuple(entry.shape for entry in entries),
                 sum(entry.macs + entry.positions * math.prod(entry.shape) for entry in entries),

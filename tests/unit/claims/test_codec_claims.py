@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from innet.claims import selection
-from innet.claims.claim import Context, ReproduceOptions
+from innet.claims.claim import ClaimContext, ReproduceOptions
 from innet.claims.papers import paper_of
 from innet.claims.selection import PublishedSelectionTime, SelectionQuality
 from innet.claims.training import Convergence
@@ -17,7 +17,7 @@ TOPK = {"preset": "topk", "carrier": "dense"}
 
 
 def context(tmp_path, **options):
-    return Context(paper_of("sidco-e"), ReproduceOptions(**options), Store(tmp_path, None))
+    return ClaimContext(paper_of("sidco-e"), ReproduceOptions(**options), Store(tmp_path, None))
 
 
 def test_what_is_selected_is_compared_over_seeds(tmp_path):

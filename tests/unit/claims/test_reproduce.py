@@ -15,11 +15,11 @@ from support.records import a_report, a_run
 from typer.testing import CliRunner
 
 from innet.claims import reproduce, selection, traffic, training
-from innet.claims.claim import KINDS, Context, Measure, Paper, ReproduceOptions
+from innet.claims.claim import KINDS, ClaimContext, Measure, Paper, ReproduceOptions
 from innet.claims.offline import OfflineReducer
 from innet.claims.papers import paper_of, papers
 from innet.claims.selection import SelectionRatio, SelectionTime
-from innet.claims.traffic import Aggregation, BuildUp, Traffic
+from innet.claims.traffic import BuildUp, SparseAggregation, WorkerTraffic
 from innet.claims.training import Training
 from innet.cli.app import app
 from innet.codecs import build_codec
@@ -33,7 +33,7 @@ from innet.reports.tables import reproduction_table
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FULL, QUICK = (
-    Context(paper_of("topk"), ReproduceOptions(quick=quick), None) for quick in (False, True)
+    ClaimContext(paper_of("topk"), ReproduceOptions(quick=quick), None) for quick in (False, True)
 )
 TOPK = {"preset": "topk", "selector": {"ratio": 0.01}, "carrier": "dense"}
 SHARED = {"preset": "scalecom", "selector": {"rate": 100, "exact": True, "first_dense": False}}
@@ -305,7 +305,7 @@ def test_times_are_of_the_same_gradient_side_by_side():
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_bytes_are_compared_with_dense_ones(overlap):
-    measure = Aggregation(
+    measure = SparseAggregation(
         kind="aggregation",
         codecs={"lhc": "lhc"},
         elements=20000,
@@ -321,7 +321,7 @@ def test_bytes_are_compared_with_dense_ones(overlap):
 
 
 def test_bytes_by_the_number_of_workers():
-    measure = Traffic(
+    measure = WorkerTraffic(
         kind="traffic",
         model="digits-cnn",
         counts=(1, 4),

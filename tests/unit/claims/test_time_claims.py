@@ -12,12 +12,12 @@ from innet.claims import times
 from innet.claims.papers import papers
 from innet.claims.times import (
     CodecSizes,
-    Comparison,
     NetworkTimes,
-    Point,
     Stage,
     Support,
-    Timing,
+    TimeComparison,
+    TimePoint,
+    TimeRatios,
     gradients,
     shares,
     timing,
@@ -32,7 +32,7 @@ CLAIMS = [
     (preset, each.measure)
     for preset, claims in ALL.items()
     for each in claims
-    if isinstance(each.measure, Timing)
+    if isinstance(each.measure, TimeRatios)
 ]
 A_CLAIM = {
     "kind": "time",
@@ -50,7 +50,7 @@ A_CLAIM = {
 
 
 def a_claim(**changes):
-    return validate(Timing, {**A_CLAIM, **changes}, "test")
+    return validate(TimeRatios, {**A_CLAIM, **changes}, "test")
 
 
 def test_the_four_papers_have_claims_about_time():
@@ -59,7 +59,7 @@ def test_the_four_papers_have_claims_about_time():
 
 @pytest.mark.parametrize(("preset", "claim"), CLAIMS)
 def test_claims_name_models_layers_and_methods_that_there_are(preset, claim):
-    comparison = Comparison(claim)
+    comparison = TimeComparison(claim)
     assert comparison.points()
     for model, patterns in claim.supports.items():
         work = workload.load(model)
@@ -110,9 +110,9 @@ def test_parts_of_a_gradient_are_sent_in_the_same_rounds():
 
 
 def test_parts_of_an_iteration_add_up_unless_they_overlap():
-    point = Point("resnet20", "10g", 2, 0.004)
+    point = TimePoint("resnet20", "10g", 2, 0.004)
     plain, hidden = (
-        Comparison(a_claim(overlap=overlap)).taken("lhc", point) for overlap in (False, True)
+        TimeComparison(a_claim(overlap=overlap)).taken("lhc", point) for overlap in (False, True)
     )
     for taken in (plain, hidden):
         assert taken.compute == pytest.approx(0.004)
@@ -120,9 +120,9 @@ def test_parts_of_an_iteration_add_up_unless_they_overlap():
     parts = plain.compute + plain.encode + plain.network + plain.decode
     assert plain.seconds == pytest.approx(parts)
     assert plain.compute < hidden.seconds <= plain.seconds + 1e-4
-    summed = Comparison(a_claim(of="aggregation")).taken("lhc", point)
+    summed = TimeComparison(a_claim(of="aggregation")).taken("lhc", point)
     assert summed.seconds == pytest.approx(parts - 0.004)
-    twice = Comparison(a_claim()).taken("lhc", point, codec=2, compute=2)
+    twice = TimeComparison(a_claim()).taken("lhc", point, codec=2, compute=2)
     assert twice.seconds - plain.seconds == pytest.approx(plain.seconds - plain.network)
 
 
@@ -176,7 +176,7 @@ def test_lines_are_by_what_the_claim_varies():
 
 def test_a_label_that_stands_for_nothing_is_refused():
     with pytest.raises(ConfigError, match="no method 'gone'; the claim has ring, lhc"):
-        Comparison(a_claim(subject="gone"))
+        TimeComparison(a_claim(subject="gone"))
     document = {"methods": {}, "supports": {}, "lhc": {"claims": [{"measure": {"methods": ["x"]}}]}}
     with pytest.raises(ConfigError, match=r"times\.toml has no methods 'x'"):
         times.time_claims(document)

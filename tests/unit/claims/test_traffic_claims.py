@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from support import gradients
 
-from innet.claims.claim import Context, ReproduceOptions
+from innet.claims.claim import ClaimContext, ReproduceOptions
 from innet.claims.papers import paper_of
 from innet.claims.traffic import (
     ElementRates,
@@ -25,8 +25,8 @@ from innet.core.settings import validate
 from innet.experiments.models.model import model_of
 from innet.experiments.training import by_type
 
-QUICK = Context(paper_of("lhc"), ReproduceOptions(quick=True), None)
-FULL = Context(paper_of("lhc"), ReproduceOptions(seeds=1), None)
+QUICK = ClaimContext(paper_of("lhc"), ReproduceOptions(quick=True), None)
+FULL = ClaimContext(paper_of("lhc"), ReproduceOptions(seeds=1), None)
 
 
 @given(gradients.vectors(60))

@@ -12,7 +12,7 @@ from innet.codecs import build_codec
 from innet.codecs.selectors.scalecom import rate_of
 from innet.core.errors import ConfigError, InputError, StateError
 from innet.experiments.models import digits_cnn
-from innet.experiments.training import NetworkReducer, Schedule, Trial
+from innet.experiments.training import NetworkReducer, TrainingSchedule, Trial
 
 SHAPES = ((3, 3, 4, 5), (40, 30), (30,))
 SIZES = tuple(math.prod(shape) for shape in SHAPES)
@@ -86,7 +86,7 @@ def test_training_tells_the_networks_layers():
         def all_reduce(self, gradients):
             return gradients[0], None
 
-    schedule = Schedule(2, iterations=1, batch_size=1, learning_rate=0.1, momentum=0.0)
+    schedule = TrainingSchedule(2, iterations=1, batch_size=1, learning_rate=0.1, momentum=0.0)
     trial = Trial(settings, schedule, 0, digits_cnn.model(), None, AllReducer, print)
     NetworkReducer("scalecom", trial)
     assert list(made[0]["layers"].items()) == list(digits_cnn.SHAPES.items())

@@ -10,11 +10,13 @@ import pytest
 
 from innet.core.errors import InputError
 from innet.experiments.models.digits_cnn import model as digits
-from innet.experiments.training import Schedule, one_thread, plain_sum, train, train_replica
+from innet.experiments.training import TrainingSchedule, one_thread, plain_sum, train, train_replica
 from innet.records import Report, Seconds
 
 WORKERS = 3
-SCHEDULE = Schedule(workers=WORKERS, iterations=4, batch_size=40, learning_rate=0.05, momentum=0.9)
+SCHEDULE = TrainingSchedule(
+    workers=WORKERS, iterations=4, batch_size=40, learning_rate=0.05, momentum=0.9
+)
 NOTHING = Report(
     exact=None,
     workers=WORKERS,
@@ -79,6 +81,6 @@ def test_replicas_are_the_training():
 
 def test_divergence_is_told():
     model = digits("numpy")
-    wild = Schedule(workers=1, iterations=9, batch_size=40, learning_rate=1e9, momentum=0.0)
+    wild = TrainingSchedule(workers=1, iterations=9, batch_size=40, learning_rate=1e9, momentum=0.0)
     with pytest.raises(InputError, match="diverged"):
         list(train_replica(wild, model, model.load(), lambda g: (g, NOTHING), seed=1, worker=0))

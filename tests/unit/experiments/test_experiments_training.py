@@ -18,7 +18,7 @@ from innet.experiments.training import (
     Data,
     PlainAverager,
     Samples,
-    Schedule,
+    TrainingSchedule,
     batches,
     plain_sum,
     shards,
@@ -94,7 +94,9 @@ class TestData:
 
 
 MODEL = digits_cnn.model()
-SCHEDULE = Schedule(workers=4, iterations=5, batch_size=16, learning_rate=0.05, momentum=0.9)
+SCHEDULE = TrainingSchedule(
+    workers=4, iterations=5, batch_size=16, learning_rate=0.05, momentum=0.9
+)
 
 
 class TestTraining:
@@ -148,7 +150,9 @@ class TestTraining:
         def reduce(gradients: list[np.ndarray]) -> tuple[np.ndarray, None]:
             return np.full_like(gradients[0], 4.0), None  # a mean of 1 for 4 workers
 
-        schedule = Schedule(workers=4, iterations=3, batch_size=1, learning_rate=0.5, momentum=0.5)
+        schedule = TrainingSchedule(
+            workers=4, iterations=3, batch_size=1, learning_rate=0.5, momentum=0.5
+        )
         list(train(schedule, replace(MODEL, gradient=gradient), digits, reduce, 0))
         first, second, third = seen[0], seen[4], seen[8]
         np.testing.assert_allclose(first - second, 0.5, atol=1e-6)  # v = 1
@@ -159,14 +163,16 @@ class TestTraining:
         few = Data(digits.train.take(np.zeros(8, np.int64)), digits.test)
         losses = []
         for workers in (1, 4):
-            schedule = Schedule(workers, 4, 2, learning_rate=0.05, momentum=0.9)
+            schedule = TrainingSchedule(workers, 4, 2, learning_rate=0.05, momentum=0.9)
             losses.append([step.loss for step in train(schedule, MODEL, few, plain_sum, 0)])
         np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
         assert losses[0][-1] < losses[0][0]
 
     def test_accuracy_comes_after_each_epoch_and_at_the_end(self, digits: Data) -> None:
         few = Data(digits.train.take(np.arange(64)), digits.test)
-        schedule = Schedule(4, iterations=25, batch_size=8, learning_rate=0.05, momentum=0.9)
+        schedule = TrainingSchedule(
+            4, iterations=25, batch_size=8, learning_rate=0.05, momentum=0.9
+        )
         steps = list(train(schedule, MODEL, few, plain_sum, 0))
         assert [s.iteration for s in steps if s.score is not None] == [*range(2, 25, 2), 25]
 
@@ -178,7 +184,9 @@ class TestTraining:
         assert [(step.exact, step.bytes_sent) for step in steps] == [(True, 77)] * 5
 
     def test_divergence_is_told_with_the_remedy(self, digits: Data) -> None:
-        schedule = Schedule(4, iterations=50, batch_size=16, learning_rate=1e6, momentum=0.9)
+        schedule = TrainingSchedule(
+            4, iterations=50, batch_size=16, learning_rate=1e6, momentum=0.9
+        )
         with pytest.raises(InputError, match=r"diverged: .*Choose a learning_rate below 1e\+06"):
             list(train(schedule, MODEL, digits, plain_sum, 0))
 
@@ -226,7 +234,9 @@ class TestTraining:
             next(steps)
 
     def test_learns_the_digits(self, digits: Data) -> None:
-        schedule = Schedule(4, iterations=88, batch_size=16, learning_rate=0.05, momentum=0.9)
+        schedule = TrainingSchedule(
+            4, iterations=88, batch_size=16, learning_rate=0.05, momentum=0.9
+        )
         steps = list(train(schedule, MODEL, digits, plain_sum, 0))
         assert steps[-1].score is not None
         assert steps[-1].score > 0.95
@@ -308,7 +318,7 @@ class TestOfOthers:
 
 def test_adam_is_pytorchs(digits: Data) -> None:
     torch = pytest.importorskip("torch")
-    schedule = Schedule(2, 6, 8, 0.01, 0.9, optimizer="adam", decay="cosine")
+    schedule = TrainingSchedule(2, 6, 8, 0.01, 0.9, optimizer="adam", decay="cosine")
     found = [step.loss for step in train(schedule, MODEL, digits, plain_sum, seed=3)]
     for_parameters, for_batches = np.random.default_rng(3).spawn(2)
     at = torch.from_numpy(MODEL.initial(for_parameters).copy())
@@ -348,7 +358,7 @@ class TestLocalSgd:
     """Local SGD and Hier-AVG, beside a loop that averages the parameters themselves."""
 
     RACKS = ((0, 1), (2, 3))
-    SCHEDULE = Schedule(4, 7, 8, 0.05, 0.9)
+    SCHEDULE = TrainingSchedule(4, 7, 8, 0.05, 0.9)
 
     def by_hand(self, digits: Data, text: str) -> tuple[list[float], list[str]]:
         model = digits_cnn.model()
@@ -394,7 +404,7 @@ class TestLocalSgd:
 
 
 def test_the_learning_rate_rises_to_that_of_its_decay() -> None:
-    schedule = Schedule(1, 8, 1, 0.4, 0.0, warmup=4)
+    schedule = TrainingSchedule(1, 8, 1, 0.4, 0.0, warmup=4)
     assert [schedule.rate(i) for i in range(1, 7)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
     cosine, warm = (replace(schedule, decay="cosine", warmup=n) for n in (0, 4))
     assert warm.rate(2) == pytest.approx(cosine.rate(2) / 2)

@@ -24,7 +24,7 @@ from innet.core.errors import ConfigError, InnetError, InputError, StateError
 from innet.core.settings import DemoSettings, TrainSettings
 from innet.experiments import comparison, demo, simulated_time, train
 from innet.experiments.simulated_time import (
-    Taken,
+    NetworkCost,
     TimedNetwork,
     TimedRing,
     Timer,
@@ -50,8 +50,12 @@ class TestTimer:
     def test_an_iteration_is_the_sum_of_its_parts(self) -> None:
         settings = TrainSettings(compute=1.0, encode_time=0.25, decode_time=0.5)
         timer = Timer(settings, 4, has_codec=True)
-        first = timer.add(Step(iteration=1, loss=1), {"a": Taken(8.0, lost=3), "b": Taken(16.0)})
-        second = timer.add(Step(iteration=2, loss=1), {"a": Taken(8.0, lost=4), "b": Taken(16.0)})
+        first = timer.add(
+            Step(iteration=1, loss=1), {"a": NetworkCost(8.0, lost=3), "b": NetworkCost(16.0)}
+        )
+        second = timer.add(
+            Step(iteration=2, loss=1), {"a": NetworkCost(8.0, lost=4), "b": NetworkCost(16.0)}
+        )
         assert first.simulated_seconds == {"a": 1 + 1 + 2 + 8, "b": 1 + 1 + 2 + 16}
         assert second.simulated_seconds == {"a": 24, "b": 40}
         times = timer.times["a"]
@@ -61,7 +65,7 @@ class TestTimer:
     def test_plain_sums_have_no_codec(self) -> None:
         settings = TrainSettings(compute=1.0)
         timer = Timer(settings, 10**9, has_codec=False)
-        step = timer.add(Step(iteration=1, loss=1), {"a": Taken(2.0)})
+        step = timer.add(Step(iteration=1, loss=1), {"a": NetworkCost(2.0)})
         assert step.simulated_seconds == {"a": 3}
 
 
@@ -129,7 +133,7 @@ class TestRings:
         """As its first one is compiled, which takes many times as long as all the run."""
         take = TimedRing.take
 
-        def slow(ring: TimedRing) -> dict[str, Taken]:
+        def slow(ring: TimedRing) -> dict[str, NetworkCost]:
             ring.took += 1000.0  # per iteration
             return take(ring)
 
@@ -154,7 +158,7 @@ class TestRings:
 
     def test_one_worker_sends_nothing(self) -> None:
         settings = TrainSettings(networks=("10g",), workers=1)
-        assert TimedRing(settings, networks_of(settings), 50_000).take() == {"10g": Taken()}
+        assert TimedRing(settings, networks_of(settings), 50_000).take() == {"10g": NetworkCost()}
 
 
 COMPARED = TrainSettings(
@@ -316,7 +320,7 @@ class TestRepeatedRounds:
     """Rounds of equal lengths take equal times where nothing is lost."""
 
     @staticmethod
-    def times(network: Network, codec: str, gradients: Any) -> list[Taken]:
+    def times(network: Network, codec: str, gradients: Any) -> list[NetworkCost]:
         collective = Collective(workers=4, codec=codec)
         timed = TimedNetwork("it", collective.plan, network, 3)
         collective.on_round = timed.repeat
@@ -475,7 +479,7 @@ def test_an_iteration_lasts_as_long_as_its_slowest_worker() -> None:
     stragglers = Stragglers("lognormal:sigma=0.5", ["2:3:0.25"], 4, 7)
     end = 0.0
     for iteration in range(1, 6):
-        step = timer.add(Step(iteration=iteration, loss=1.0), {"10g": Taken(2e-3)})
+        step = timer.add(Step(iteration=iteration, loss=1.0), {"10g": NetworkCost(2e-3)})
         slowest = max(1e-3 * stragglers.factors(iteration) + stragglers.pauses(iteration))
         end += slowest + 2e-3
         assert step.simulated_seconds["10g"] == pytest.approx(end)

@@ -23,7 +23,7 @@ def without_mininet(monkeypatch):
 
     def fail_with(growth, score):
         def on_network(settings, chosen, trial, method, inspect):
-            run, _ = in_memory.run_method(in_memory.Method("plain", "plain", None), trial)
+            run, _ = in_memory.run_method(in_memory.SumMethod("plain", "plain", None), trial)
             first = run.steps[0].model_dump()
             steps = [
                 Step(**first | {"iteration": n, "loss": 2.3 * growth**n, "score": score})

@@ -9,7 +9,7 @@ import pytest
 
 from innet.core.errors import ConfigError, InputError, UnknownNameError
 from innet.scenarios import workload
-from innet.scenarios.workload import Layer, Stragglers, Workload, buckets, load
+from innet.scenarios.workload import Stragglers, Workload, WorkloadLayer, buckets, load
 
 # What the papers, the makers of the public code and others say: torchvision's documentation for
 # ResNet-50 and VGG, Hugging Face's for BERT (uncased) and GPT-2, and for the LSTM and NCF what the
@@ -72,7 +72,12 @@ def test_the_backward_pass_computes_layer_after_layer_in_its_time(name, by):
 
 def test_times_of_layers_are_in_proportion_to_their_weights():
     model = Workload(
-        "m", (Layer("a", ((30,),), 100), Layer("b", ((10,),), 300)), 6.0, 2.0, "test", False
+        "m",
+        (WorkloadLayer("a", ((30,),), 100), WorkloadLayer("b", ((10,),), 300)),
+        6.0,
+        2.0,
+        "test",
+        False,
     )
     assert [layer.name for layer in model.backward] == ["b", "a"]
     assert model.backward_times("flops").tolist() == [3.0, 4.0]
@@ -108,7 +113,11 @@ def test_buckets_are_those_of_pytorch(name, cap, first):
 
 
 def test_buckets_name_the_layers_whose_gradients_they_hold():
-    layers = (Layer("a", ((4,), (2,))), Layer("b", ((0,),), 5), Layer("c", ((3,), (8,))))
+    layers = (
+        WorkloadLayer("a", ((4,), (2,))),
+        WorkloadLayer("b", ((0,),), 5),
+        WorkloadLayer("c", ((3,), (8,))),
+    )
     model = Workload("m", layers, 1.0, 0.5, "test", False)
     found = buckets(model, 4 * 10 / workload.MIB)
     assert [each.shapes for each in found] == [((8,), (3,)), ((2,), (4,))]
@@ -141,8 +150,8 @@ def test_a_model_of_ones_own_is_read_from_a_file(tmp_path):
     model = load(str(written(tmp_path / "mine.toml")))
     assert model.title == "two layers"
     assert model.layers == (
-        Layer("part3.fc", ((4, 5),), 47),
-        Layer("part4.fc", ((4, 5),), 47),
+        WorkloadLayer("part3.fc", ((4, 5),), 47),
+        WorkloadLayer("part4.fc", ((4, 5),), 47),
     )
     assert model.forward == pytest.approx(1 / 3)
     assert model.assumed

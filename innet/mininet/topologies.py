@@ -124,7 +124,7 @@ def add_plan(
     """
     if switch not in SWITCHES:
         raise UnknownNameError("kind of switch", switch, SWITCHES)
-    topo.plan = plan if isinstance(plan, SharedPlan) else SharedPlan((plan,))
+    topo.plan = SharedPlan(plan.jobs)
     if folder is None:  # Mininet does not remove it
         folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

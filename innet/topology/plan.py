@@ -217,9 +217,22 @@ class SharedPlan:
 
     Attributes:
         jobs: plans on the same switches; each has only the commands of its job.
+
+    Raises:
+        InputError: a port leads elsewhere in one job's tree than in another's, as on a fat-tree
+            with jobs of different sizes.
     """
 
     jobs: tuple[Plan, ...]
+
+    def __post_init__(self) -> None:
+        ends = Counter(end for link in self.links for end in link)
+        if twice := [end for end, number in ends.items() if number > 1]:
+            raise InputError(
+                f"port {twice[0].port} of {twice[0].node} leads elsewhere in one job's tree than "
+                "in another's; give all jobs the same number of workers, or choose another "
+                "topology."
+            )
 
     @property
     def switches(self) -> tuple[PlannedSwitch, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,14 @@ from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
 from innet.sim import Network
-from innet.topology import EmulatedNetwork, Request, aggregation_of, plan_jobs
+from innet.topology import (
+    EmulatedNetwork,
+    Request,
+    SharedPlan,
+    aggregation_of,
+    make_plan,
+    plan_jobs,
+)
 from innet.topology.aggregation import next_epoch_plan
 
 CHUNKS, VALUES = 200, 32
@@ -106,6 +114,16 @@ def test_the_second_job_of_hashed_begins_a_new_epoch():
     (again,) = (each for each in commands["s1"] if "set_position" in each)
     assert command.split()[-2] == again.split()[-2] == "101"
     assert later.job.absent == {1}
+
+
+def test_jobs_whose_trees_differ_are_refused():
+    request = Request(workers=2, topology="fat-tree")
+    first = make_plan("tree", VALUES, replace(request, window=64))
+    larger = replace(request, workers=3, window=64, job=2, existing_jobs=(first,))
+    with pytest.raises(
+        InputError, match=r"port \d+ of \w+ leads elsewhere .* same number of workers"
+    ):
+        SharedPlan((first, make_plan("tree", VALUES, larger)))
 
 
 def test_rounds_of_other_jobs_are_refused():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -243,7 +243,8 @@ class MessageNetwork:
         graph = self._baseline.graph(self._workers, elements, self._density)
         if not (graph.source != graph.destination).any():
             ends = tuple(round((each - first) * SECOND) for each in starts.tolist())
-            return Exchanged(ends, self._simulated(elements, max(ends), max(ends)), 0)
+            fields = network_fields(elements, max(ends), max(ends), _NOTHING, 0)
+            return Exchanged(ends, self._simulated(fields, 0), 0)
         simulation = self.simulation
         # Of a worker that is ahead of the last all-reduce's end, messages begin with that.
         since = np.zeros(max(2, graph.hosts))
@@ -265,39 +266,15 @@ class MessageNetwork:
         ticks = max(ends)
         sent = map(_sent, before.links[::2], simulation.link_counts()[::2])
         waited = round((float(starts.max()) - first) * SECOND)
-        simulated = self._simulated(elements, ticks, waited).model_copy(
-            update={
-                "packets": counts.packets,
-                "bytes": counts.bytes,
-                "lost": counts.lost,
-                "dropped": counts.dropped,
-                "marked": counts.marked,
-                "retransmissions": messenger.counts()[1],
-                "queue_bytes_max": simulation.queue_bytes_max(),
-                "utilization": {
-                    name: busy / (number * ticks) for name, (busy, number) in counts.busy.items()
-                },
-                "busiest": counts.busiest(ticks - waited),
-            }
-        )
+        queue_bytes_max = simulation.queue_bytes_max()
+        fields = network_fields(elements, ticks, waited, counts, queue_bytes_max)
+        simulated = self._simulated(fields, messenger.counts()[1])
         return Exchanged(ends, simulated, max(list(sent)[: self._workers]))
 
-    def _simulated(self, elements: int, ticks: int, waited: int) -> Simulated:
-        """An all-reduce for which no packet was sent."""
-        rate = goodput_rate(elements, ticks, waited)
+    def _simulated(self, fields: Mapping[str, Any], retransmissions: int) -> Simulated:
         return Simulated(
-            seconds=ticks / SECOND,
-            waited=min(waited, ticks) / SECOND,
-            goodput_gbps=32 * rate / 1e9,
-            elements_per_second=rate,
-            packets=0,
-            bytes=0,
-            lost=0,
-            dropped=0,
-            marked=0,
-            retransmissions=0,
-            queue_bytes_max=0,
-            utilization={},
+            **fields,
+            retransmissions=retransmissions,
             assumed=self.simulation.assumed,
             fabric=self.simulation.fabric,
         )
@@ -353,6 +330,37 @@ def _sent(before: LinkCounts, after: LinkCounts) -> int:
     return after.bytes - before.bytes - OVERHEAD * (after.packets - before.packets)
 
 
-def goodput_rate(elements: int, ticks: int, waited: int) -> float:
-    """Elements a second of an all-reduce, without the picoseconds that all waited for the last."""
-    return elements / (ticks - waited) * SECOND if ticks > waited else 0.0
+_NOTHING = Counts(0, 0, 0, 0, 0, 0, 0, {}, {})
+
+
+def network_fields(
+    elements: int, ticks: int, waited: int, counts: Counts, queue_bytes_max: int
+) -> dict[str, Any]:
+    """Fields of ``Simulated`` about an all-reduce, from the first packet to the last result.
+
+    Args:
+        elements: of the gradient.
+        ticks: picoseconds.
+        waited: the part in which the slowest worker could not send.
+        counts: what the network did in that time.
+        queue_bytes_max: likewise.
+    """
+    waited = min(waited, ticks)
+    rate = elements / (ticks - waited) * SECOND if ticks > waited else 0.0
+    return {
+        "seconds": ticks / SECOND,
+        "waited": waited / SECOND,
+        "goodput_gbps": 32 * rate / 1e9,
+        "elements_per_second": rate,
+        "packets": counts.packets,
+        "bytes": counts.bytes,
+        "lost": counts.lost,
+        "dropped": counts.dropped,
+        "marked": counts.marked,
+        "queue_bytes_max": queue_bytes_max,
+        "utilization": {
+            name: busy / (links * ticks) if ticks else 0.0
+            for name, (busy, links) in counts.busy.items()
+        },
+        "busiest": counts.busiest(ticks - waited),
+    }

@@ -42,7 +42,7 @@ from innet.scenarios.baselines import (
     MessageNetwork,
     Snapshot,
     baselines_of,
-    goodput_rate,
+    network_fields,
 )
 from innet.scenarios.samples import Sampler
 from innet.scenarios.timeline import IterationTimes, Times, iterate
@@ -50,7 +50,6 @@ from innet.scenarios.workload import BucketShape, Stragglers, Workload
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
 from innet.sim.network import SECOND, assumed_settings, is_steady, read_network
-from innet.sim.simulation import Counts
 from innet.sim.transport import transport_of
 from innet.topology import Plan, with_bottleneck
 
@@ -544,7 +543,8 @@ class _BucketNetwork:
         # The report counts from the end of the all-reduce before.
         counts = simulation.counts().since(before_it.counts)
         longest = simulation.queue_bytes_max()
-        self.last = _with_seconds(report, max(ends), waited, counts, longest)
+        fields = network_fields(report.elements, max(ends), waited, counts, longest)
+        self.last = _with_fields(report, fields)
         self.all_reduces += 1
         assert self.last.simulated is not None
         without = tuple(sorted(set(before_us).difference(self.present)))
@@ -645,43 +645,12 @@ def _background_of(settings: SimulateSettings, network: Network) -> Background:
     return Background(given, network, settings.workers, settings.seed)
 
 
-def _with_seconds(
-    report: Report, ticks: int, waited: int, counts: Counts, queue_bytes_max: int
-) -> Report:
-    """The report with another simulated time, from the first packet to the last result.
-
-    Args:
-        report: of an all-reduce in simulated time.
-        ticks: picoseconds.
-        waited: the part in which the slowest worker could not send.
-        counts: what the network did in that time.
-        queue_bytes_max: likewise.
-    """
+def _with_fields(report: Report, fields: Mapping[str, Any]) -> Report:
+    """The report of an all-reduce in simulated time, with other fields of its ``simulated``."""
     assert report.simulated is not None
-    seconds = ticks / SECOND
-    waited = min(waited, ticks)
-    rate = goodput_rate(report.elements, ticks, waited)
-    simulated = report.simulated.model_copy(
-        update={
-            "seconds": seconds,
-            "waited": waited / SECOND,
-            "busiest": counts.busiest(ticks - waited),
-            "elements_per_second": rate,
-            "goodput_gbps": 32 * rate / 1e9,
-            "packets": counts.packets,
-            "bytes": counts.bytes,
-            "lost": counts.lost,
-            "dropped": counts.dropped,
-            "marked": counts.marked,
-            "queue_bytes_max": queue_bytes_max,
-            "utilization": {
-                name: time / (links * ticks) if ticks else 0.0
-                for name, (time, links) in counts.busy.items()
-            },
-        }
-    )
-    times = report.seconds.model_copy(update={"simulated": seconds})
-    return report.model_copy(update={"simulated": simulated, "seconds": times})
+    simulated = report.simulated.model_copy(update=fields)
+    seconds = report.seconds.model_copy(update={"simulated": simulated.seconds})
+    return report.model_copy(update={"simulated": simulated, "seconds": seconds})
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.engines import check_timed_traffic
 from support.state_fuzzer import StateFuzzer
+from support.tiers import tiered
 
 from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
@@ -35,16 +36,24 @@ PROGRAMS = [
     "queue_headers",
     "switch_copies",
 ]
+each_program = pytest.mark.parametrize(
+    "name",
+    tiered(
+        PROGRAMS,
+        [name for name in PROGRAMS if name not in {"fuzz_ends", "fuzz_priorities", "jit_runs"}],
+        "the same with programs that keep as much, and without queues",
+    ),
+)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_program
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_traffic_with_times(name: str, seed: int) -> None:
     state = check_timed_traffic(load_program(FOLDER / f"{name}.json"), seed)
     assert state.traffic_manager.now > 0
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_program
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_traffic_with_bit_rates(name: str, seed: int) -> None:
     program = load_program(FOLDER / f"{name}.json")

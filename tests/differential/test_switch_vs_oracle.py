@@ -23,6 +23,7 @@ from support.slot_oracle import (
     TRUNCATED,
     SlotOracle,
 )
+from support.tiers import tiered
 from support.traffic import Packet, contribution, job_of, resealed, traffic
 
 from innet import programs
@@ -98,10 +99,19 @@ def layouts(values: int) -> list[PacketLayout]:
     return [PacketLayout(values), PacketLayout(values, "raw")]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("values", "chunks"), [(32, 150), (64, 100), (256, 40)])
-@pytest.mark.parametrize("workers", [1, 2, 5, 32])
-def test_random_traffic(engine: str, values: int, chunks: int, workers: int) -> None:
+SIZES = [(values, workers) for values in (32, 64, 256) for workers in (1, 2, 5, 32)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "values", "workers"),
+    tiered(
+        [(engine, *size) for engine in ENGINES for size in SIZES],
+        [*(("jit", *size) for size in SIZES), ("interpret", 32, 1), ("interpret", 32, 5)],
+        "the same compiled, and interpreted with few values",
+    ),
+)
+def test_random_traffic(engine: str, values: int, workers: int) -> None:
+    chunks = {32: 150, 64: 100, 256: 40}[values]
     rng = np.random.default_rng([values, workers])
     job = job_of(workers)
     packets = traffic(rng, layouts(values), job, chunks if workers < 32 else 14)

@@ -166,7 +166,11 @@ def test_the_bench_finds_mistakes(file: str, right: str, wrong: str, tmp_path: P
 
 @pytest.mark.parametrize(
     ("shape", "seed", "loses_registers"),
-    [({"racks": 2}, 3, False), ({"racks": 2}, 4, True), ({"depth": 3}, 4, True)],
+    tiered(
+        [({"racks": 2}, 3, False), ({"racks": 2}, 4, True), ({"depth": 3}, 4, True)],
+        [({"depth": 3}, 4, True)],
+        "the same with more levels",
+    ),
 )
 def test_switches_of_a_tree_in_a_bad_network(
     shape: dict[str, int], seed: int, loses_registers: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import itertools
 import re
 import shlex
@@ -126,8 +128,41 @@ def test_command(line, tmp_path):
     run_command(arguments[1:], tmp_path, say)
 
 
+EXAMPLES = list(blocks("python"))
+
+
+def test_examples_name_what_there_is():
+    """What all of them import from innet, as most run in the second tier only."""
+    found = 0
+    for (text,) in (each.values for each in EXAMPLES):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("innet"):
+                module = importlib.import_module(node.module)
+                for alias in node.names:
+                    assert hasattr(module, alias.name), f"{node.module} has no {alias.name}"
+                    found += 1
+    assert found > 20
+
+
+def in_first_tier():
+    """The first example of each page, and all that extend innet: nothing else does so."""
+    pages = {}
+    for example in EXAMPLES:
+        pages.setdefault(example.id.rpartition("-")[0], example)
+    return [*pages.values(), *(each for each in EXAMPLES if each.id.startswith("extending-"))]
+
+
+ANOTHER = pytest.mark.repeats("another example of the page, and the tests of what it shows")
+
+
 @by_one_server
-@pytest.mark.parametrize("text", list(blocks("python")))
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(*each.values, id=each.id, marks=[ANOTHER] * (each not in in_first_tier()))
+        for each in EXAMPLES
+    ],
+)
 def test_python(text, tmp_path):
     shutil.copytree(ROOT / "p4", tmp_path / "p4")
     code = (

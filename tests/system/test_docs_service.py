@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.service import together
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,7 @@ def finish(process):
     return said
 
 
+@pytest.mark.repeats("the service's tests, by the commands of its page")
 def test_a_service_workers_and_top():
     serve, remote, trees = lines("innet switch serve")
     assert "--key-file" in remote  # which needs another machine

@@ -79,6 +79,7 @@ sh.teardown()
 
 
 @pytest.mark.timeout(900)  # of which most makes the environment, once
+@pytest.mark.repeats("a session of finsy; the tests of the server by gRPC's own client")
 def test_p4runtime_shell(process):
     python = python_with("ptf", *SHELL_AND_PTF)
     said = run(python, _SHELL, process.port, p4info(FORWARD), FORWARD)

@@ -73,6 +73,7 @@ def ptf(python, cables, port, folder):
 
 
 @pytest.mark.timeout(900)  # of which most makes the environment, once
+@pytest.mark.repeats("the switch's own tests of packets, by PTF")
 def test_a_suite_of_packet_tests(cables, tmp_path):
     python = python_with("ptf", *SHELL_AND_PTF)
     process = Process(interfaces={port: far for port, (_, far) in cables.items()})

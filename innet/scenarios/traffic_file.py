@@ -17,10 +17,10 @@ from innet.core.packets import MAX_PORT
 from innet.core.pcap import ETHERNET, link_name
 from innet.core.settings import Settings, load_toml
 from innet.network import Faults
-from innet.sim.core import STAMP_BYTES, STAMPED_FLOWS
 from innet.sim.flows import HEADERS, UDP_PORT, Flow, PacketFlow, udp_frame
 from innet.sim.network import SECOND, Network, network_of
 from innet.sim.simulation import Cable
+from innet.sim.state import STAMP_BYTES, STAMPED_FLOWS
 from innet.tools.captures import CaptureReader
 from innet.topology import Shape, topology_of, with_bottleneck
 from innet.topology.topologies import traffic_shape

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError
 from innet.core.numbers import is_int, is_real
-from innet.sim.core import STAMP_BYTES, STAMPED_PACKETS
 from innet.sim.network import MOST_PRIORITIES, RESOLUTION, SECOND
+from innet.sim.state import STAMP_BYTES, STAMPED_PACKETS
 
 HEADERS = 42
 """Bytes of Ethernet's, IPv4's and UDP's headers."""
@@ -163,7 +163,7 @@ class PacketFlow:
         packets: how many; as many as ``times`` or ``frames`` if there are several of them.
         interval, times, start, poisson, record_delays: as for ``Flow``.
         stamp: replace the last 16 bytes of each packet by its flow, number and time
-            (``core.STAMP_BYTES``). Hosts know it by them. So programs may change all before.
+            (``state.STAMP_BYTES``). Hosts know it by them. So programs may change all before.
 
     Raises:
         InputError: a number that no flow has, by the setting's name.

@@ -1,6 +1,6 @@
 """Hosts that run a message graph over the reliable transport, in compiled code.
 
-``innet.sim.core`` gives a host its packets and the time, and asks it for packets; the host
+``innet.sim.hosts`` gives a host its packets and the time, and asks it for packets; the host
 starts messages, runs their transport (``innet.sim.transport``), and notes what was delivered. It
 has no links. Everything lies in arrays, whose addresses a MESSENGER has.
 

@@ -1,4 +1,4 @@
-"""A job's network in simulated time: the plan's links, switches and workers, driven by ``core``."""
+"""A network in simulated time: links, switches and hosts, whose events ``windows`` runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,17 @@ from innet.network import FaultCounters, Faults, Host
 from innet.protocol import SlotClient, Timing
 from innet.protocol.slot_client import ClientState, LoopProgress
 from innet.records import Fabric
-from innet.sim import core
-from innet.sim.core import (
+from innet.sim import windows
+from innet.sim.fabric import described, loads
+from innet.sim.flows import Flow, FlowCounts, PacketFlow
+from innet.sim.hosts import close_host, plan_host_flows, receive_packet, send_frame
+from innet.sim.links import wire_time
+from innet.sim.messages import MessageGraph
+from innet.sim.messenger import PATHS, Messenger
+from innet.sim.network import MOST_RATE, SECOND, UNITS, Network, assumed_settings
+from innet.sim.state import (
     BATCH,
+    BYTE_ONE,
     CLIENT,
     COMPILED,
     DONE,
@@ -51,15 +59,10 @@ from innet.sim.core import (
     SLOT,
     STATE,
     SWITCH,
+    TOO_LONG,
     TRACE,
     WAITING,
-    wire_time,
 )
-from innet.sim.fabric import described, loads
-from innet.sim.flows import Flow, FlowCounts, PacketFlow
-from innet.sim.messages import MessageGraph
-from innet.sim.messenger import PATHS, Messenger
-from innet.sim.network import MOST_RATE, SECOND, UNITS, Network, assumed_settings
 from innet.sim.transport import Transport
 from innet.switch import Switch
 from innet.switch.inline import InlineQueues, InlineQueueSwitch
@@ -117,7 +120,7 @@ class LinkCounts(NamedTuple):
 
     Attributes:
         source, target: names of its ends.
-        packets, bytes: put onto it, lost ones included; bytes with ``core.OVERHEAD``.
+        packets, bytes: put onto it, lost ones included; bytes with ``network.OVERHEAD``.
         lost: packets.
         busy: picoseconds.
         last: when the last bit that was put onto it arrives, picoseconds; 0: there was none.
@@ -151,7 +154,7 @@ class Counts(NamedTuple):
 
     Attributes:
         ticks: picoseconds.
-        packets, bytes: put onto links, over all of them; bytes with ``core.OVERHEAD``.
+        packets, bytes: put onto links, over all of them; bytes with ``network.OVERHEAD``.
         lost: packets that were lost on links.
         dropped: packets that found a queue full.
         unconnected: packets that left a switch by a port without a link.
@@ -367,7 +370,7 @@ class Simulation:
         first = np.searchsorted(records["source"][order], np.arange(hosts + 1))
         memory.keep("first_flow", first.astype(np.int64))
         for host in {flow.source for flow in flows}:
-            core.plan_host_flows(memory.states, host)
+            plan_host_flows(memory.states, host)
 
     def _keep_frames(self, records: NDArray[Any]) -> None:
         """Lay out the packets of flows that have bytes."""
@@ -612,7 +615,7 @@ class Simulation:
             [Flow(source=0, destination=1, size=0, packets=1, interval=1.0) for _ in range(PATHS)]
         )
         self._memory.flows["next"][first : first + PATHS] = FOREVER
-        core.plan_host_flows(self._memory.states, 0)
+        plan_host_flows(self._memory.states, 0)
 
     @property
     def messenger(self) -> Messenger | None:
@@ -743,12 +746,12 @@ class Simulation:
         elif why == FAILED:
             raise InputError(
                 "a switch's program makes packets longer than those of the job."
-                if which == core.TOO_LONG
+                if which == TOO_LONG
                 else "a switch's program went round without end."
             )
 
     def _run_windows(self) -> int:
-        """``core.run``, on two threads if there is much to do and nothing that they would share."""
+        """``windows.run``, on two threads if there is much to do and they would share nothing."""
         memory, hosts = self._memory, len(self._memory.hosts)
         if (
             self._threads is None
@@ -757,22 +760,22 @@ class Simulation:
             or memory.links["is_traced"].any()
             or memory.links["is_faulty"].any()
         ):
-            return int(core.run(memory.states, _WINDOWS))
+            return int(windows.run(memory.states, _WINDOWS))
         for _ in range(_WINDOWS):
-            why = int(core.open_window(memory.states))
+            why = int(windows.open_window(memory.states))
             if why != 0:
                 return why
             if self._is_ready:
-                other = self._threads.submit(core.run_share, memory.states, 1, 2)
-                core.run_share(memory.states, 0, 2)
+                other = self._threads.submit(windows.run_share, memory.states, 1, 2)
+                windows.run_share(memory.states, 0, 2)
                 other.result()
             else:
                 # Compiled by this thread: Python waits for another one's end when it is
                 # interrupted, and compiling takes long.
-                core.run_share(memory.states, 0, 2)
-                core.run_share(memory.states, 1, 2)
+                windows.run_share(memory.states, 0, 2)
+                windows.run_share(memory.states, 1, 2)
                 self._is_ready = True
-            if core.end_window(memory.states) != 0:
+            if windows.end_window(memory.states) != 0:
                 return NEEDS_PYTHON
         return REACHED
 
@@ -818,7 +821,7 @@ class Simulation:
                 slot = memory.slots[row]
                 if slot["flow"] >= 0:
                     return
-                now = core.receive_packet(memory.states, host, int(slot["length"]), now)
+                now = receive_packet(memory.states, host, int(slot["length"]), now)
                 carried = int(slot["carried"])
                 frame = memory.data[row : row + 1, :carried].copy()
                 wire["head"] += 1
@@ -835,14 +838,14 @@ class Simulation:
         here = self._memory.hosts[host]
         seconds = math.nextafter(now / SECOND, math.inf)  # not before a deadline, as floats go
         for frame in end.outgoing(seconds):
-            while (why := core.send_frame(self._memory.states, host, frame, now)) != 0:
+            while (why := send_frame(self._memory.states, host, frame, now)) != 0:
                 self._handle(why, int(here["up"]))
         deadline = end.next_deadline()
         if deadline is not None and deadline < math.inf:
             due = max(now, int(deadline * SECOND)) + 1
             here["timer"] = min(int(here["timer"]), due)
         if end.done and here["is_open"]:
-            core.close_host(self._memory.states, host, now)
+            close_host(self._memory.states, host, now)
 
     def _retransmit(self, host: int) -> None:
         """What a client does when a timer has expired that compiled code leaves to Python."""
@@ -1269,7 +1272,7 @@ def _memory(  # noqa: PLR0917 - one caller
     here["carried"] = layout.frame_size
     here["receives"] = _ticks(network.host_receive / network.host_cores)
     here["sends"] = _ticks(network.host_send / network.host_cores)
-    here["byte"] = round(network.host_byte / network.host_cores * SECOND * core.BYTE_ONE)
+    here["byte"] = round(network.host_byte / network.host_cores * SECOND * BYTE_ONE)
     here["jitter"] = _ticks(network.host_jitter)
     here["pace"] = 0 if network.host_pace is None else round(network.host_pace)
     for index, cable in enumerate(cables):

@@ -13,7 +13,7 @@ import pytest
     [
         ("import innet", ("numba", "torch", "scapy", "typer")),
         # Compiled code, which takes seconds to load.
-        ("import innet; innet.all_reduce", ("torch", "innet.sim.core", "innet.protocol.compiled")),
+        ("import innet; innet.all_reduce", ("torch", "innet.sim.state", "innet.protocol.compiled")),
     ],
 )
 def test_what_takes_long_waits_until_it_is_needed(statement: str, absent: tuple[str, ...]) -> None:

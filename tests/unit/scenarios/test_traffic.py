@@ -12,7 +12,7 @@ from innet.core.errors import ConfigError, InputError
 from innet.records import Record
 from innet.scenarios.traffic import simulate_traffic
 from innet.scenarios.traffic_file import read_scenario
-from innet.sim.core import wire_time
+from innet.sim.links import wire_time
 from innet.tools.captures import CaptureReader
 
 EXAMPLES = Path(__file__).parents[3] / "p4" / "examples"

@@ -8,8 +8,8 @@ import pytest
 from innet.core.errors import InputError, UnknownNameError
 from innet.sim import Network, messages
 from innet.sim.baselines import leaf_spine, simulate_messages, star
-from innet.sim.core import wire_time
 from innet.sim.flows import Flow
+from innet.sim.links import wire_time
 from innet.sim.messages import (
     all_gather,
     gtopk_tree,

@@ -10,8 +10,8 @@ from innet.core.errors import InputError
 from innet.records.report import bit_rate, fabric_text
 from innet.sim import Network, network_of
 from innet.sim.baselines import simulate_messages
-from innet.sim.core import wire_time
 from innet.sim.fabric import loads
+from innet.sim.links import wire_time
 from innet.sim.messages import halving_doubling_all_reduce, parameter_server
 from innet.sim.network import MOST_RATE, OVERHEAD, SHORTEST
 

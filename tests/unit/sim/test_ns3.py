@@ -20,9 +20,9 @@ from support.flow_scenarios import (
 )
 
 from innet.sim import Network
-from innet.sim.core import draw
 from innet.sim.flows import Flow as SimulatedFlow
 from innet.sim.flows import FlowCounts
+from innet.sim.links import draw
 from innet.sim.simulation import Cable, Simulation
 from innet.switch.traffic_manager import QUEUE_WORDS, TrafficManager, admit, withdraw
 from innet.wire import PacketLayout

@@ -1,0 +1,254 @@
+"""Links of simulated networks, in compiled code: packets are sent, lost, and meet faults.
+
+A link sends one packet after the other. Draws depend on seed, link and number of the packet. So a
+run is the same on every machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.numba_cache import njit
+from innet.sim.network import OVERHEAD, SECOND, SHORTEST
+from innet.sim.state import (
+    FULL_TRACE,
+    MANY,
+    NEEDS_RING,
+    bytes_view,
+    copy_bytes,
+    data_at,
+    faults_view,
+    flow_at,
+    get_number,
+    link_at,
+    outages_view,
+    put_number,
+    slot_at,
+    traces_view,
+)
+from innet.switch.traffic_manager import FOREVER
+
+_FAULT_STREAM = 1 << 40  # of links' draws for faults, times the number of the draw
+_LONGEST_BURST = 15  # bits, as ``innet.network.faults`` has it
+_ETHERNET_AND_IPV4, _ETHERTYPE, _TOS, _CHECKSUM = 34, 12, 15, 24  # bytes, and where they begin
+_CONGESTED = 3  # in the last two bits of the type of service (RFC 3168)
+
+
+@njit(cache=True, nogil=True)
+def wire_time(length: int, rate: int) -> int:
+    """Picoseconds that a frame of ``length`` bytes takes on the wire, rounded up."""
+    bits = 8 * (max(length, SHORTEST) + OVERHEAD)
+    return int((bits * SECOND + rate - 1) // rate)
+
+
+@njit(cache=True, nogil=True)
+def draw(seed: int, stream: int, number: int) -> float:
+    """A number in [0, 1) from seed, link or flow, and packet number (splitmix64's finalizer)."""
+    word = (
+        np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
+        + np.uint64(stream + 1) * np.uint64(0xD1B54A32D192ED03)
+        + np.uint64(number + 1) * np.uint64(0x8CB92BA72F3D8DD7)
+    )
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    word ^= word >> np.uint64(31)
+    return float(word >> np.uint64(11)) * 2.0**-53
+
+
+@njit(cache=True, inner=True, nogil=True)
+def ring_room(wire: Any) -> int:
+    """How many packets a LINK can take before its ring is full."""
+    room = wire.mask + 1 - (wire.tail - wire.head)
+    # Of a faulty link, each packet may become two, and one more slot is used for sorting.
+    return int((room - 1) // 2 if wire.is_faulty else room)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _is_down(state: Any, link: int, time: int) -> bool:
+    for at in range(link_at(state, link).outages, state.outage_count):
+        outage = outages_view(state.outages, MANY)[at]
+        if outage.link != link:
+            break
+        if outage.since <= time < outage.until:
+            return True
+    return False
+
+
+@njit(cache=True, inner=True, nogil=True)
+def transmit(  # noqa: PLR0917 - compiled functions are called by position
+    state: Any, link: int, length: int, carried: int, flow: int, now: int
+) -> int:
+    """Put a packet onto a link at ``now``, or as soon as the link is free.
+
+    Its ring must have room.
+
+    Returns:
+        Its slot, for the packet's bytes and, with a flow, ``sent``, ``number`` and ``host``. They
+        are overwritten by the next packet if this one is lost.
+    """
+    wire = link_at(state, link)
+    if length != wire.length:
+        wire.length, wire.takes = length, wire_time(length, wire.rate)
+    took = wire.takes
+    begun = max(now, wire.free)
+    wire.free = begun + took
+    number = wire.packets
+    wire.packets = number + 1
+    wire.bytes += max(length, SHORTEST) + OVERHEAD
+    wire.busy += took
+    row = wire.first + (wire.tail & wire.mask)
+    slot = slot_at(state, row)
+    slot.time = begun + took + wire.delay
+    slot.flow, slot.length, slot.carried = flow, length, carried
+    if (wire.loss > 0 and draw(state.seed, link, number) < wire.loss) or (
+        wire.outages >= 0 and _is_down(state, link, begun)
+    ):
+        wire.lost += 1
+        if flow >= 0:
+            flow_at(state, flow).lost += 1
+    else:
+        wire.tail += 1
+    if wire.is_traced:
+        traced = traces_view(state.trace, MANY)[state.traced_packets]
+        traced.time, traced.link, traced.length = begun, link, length
+        traced.carried, traced.flow = carried, flow
+    return int(row)
+
+
+@njit(cache=True, nogil=True)
+def written(state: Any, link: int, row: int) -> None:
+    """Note the bytes of a packet in the trace, if its link is traced; then let faults happen."""
+    wire = link_at(state, link)
+    if wire.is_traced:
+        at = state.traced_packets
+        length = slot_at(state, row).carried
+        kept = bytes_view(state.traced + at * state.stride, length)
+        copy_bytes(kept, data_at(state, row, length), length)
+        state.traced_packets = at + 1
+    if wire.is_faulty and row == wire.first + ((wire.tail - 1) & wire.mask):  # it is not lost
+        _inject_faults(state, link, row)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def blocked_by(state: Any, link: int) -> int:
+    """Why a link cannot take a packet now: 0, NEEDS_RING or FULL_TRACE."""
+    if ring_room(link_at(state, link)) < 1:
+        return NEEDS_RING
+    if link_at(state, link).is_traced and state.traced_packets >= state.trace_room:
+        return FULL_TRACE
+    return 0
+
+
+@njit(cache=True, inner=True, nogil=True)
+def next_arrival(state: Any, link: int) -> int:
+    """When the next packet of a link arrives; FOREVER if none is on it."""
+    wire = link_at(state, link)
+    if wire.head == wire.tail:
+        return FOREVER
+    return int(slot_at(state, wire.first + (wire.head & wire.mask)).time)
+
+
+# ------------------------------------------------------------------ faults
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _inject_faults(state: Any, link: int, row: int) -> None:
+    """Let faults happen to the packet that was put onto a link last. Its ring must have room."""
+    wire, faults = link_at(state, link), faults_view(state.faults, 1)[0]
+    number = wire.packets - 1
+    twice = draw(state.seed, link + _FAULT_STREAM, number) < faults.duplicate
+    if twice:
+        faults.duplicated += 1
+        _move(state, row, wire.first + (wire.tail & wire.mask))
+        slot = slot_at(state, row)
+        if slot.flow >= 0:
+            flow_at(state, slot.flow).duplicated += 1
+        # The copy waits beyond the ring's end while the first one finds its place.
+        _apply_faults(state, link, row, number, 0)
+        _reorder(state, link, wire.tail + 1)
+        wire.tail += 1
+        row = wire.first + ((wire.tail - 1) & wire.mask)
+        _apply_faults(state, link, row, number, 1)
+        _reorder(state, link, wire.tail)
+    else:
+        _apply_faults(state, link, row, number, 0)
+        _reorder(state, link, wire.tail)
+
+
+@njit(cache=True, nogil=True)
+def _move(state: Any, source: int, target: int) -> None:
+    """Copy a packet from slot to slot."""
+    came, kept = slot_at(state, source), slot_at(state, target)
+    kept.time, kept.sent, kept.number, kept.flow = came.time, came.sent, came.number, came.flow
+    kept.length, kept.carried, kept.host = came.length, came.carried, came.host
+    kept.marked = came.marked
+    carried = came.carried
+    copy_bytes(data_at(state, target, carried), data_at(state, source, carried), carried)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _reorder(state: Any, link: int, spare: int) -> None:
+    """Let the last packet of a link overtake those that arrive later; ``spare`` is a free place."""
+    wire = link_at(state, link)
+    first, mask, at = wire.first, wire.mask, wire.tail - 1
+    time = slot_at(state, first + (at & mask)).time
+    if at == wire.head or slot_at(state, first + ((at - 1) & mask)).time <= time:
+        return
+    _move(state, first + (at & mask), first + (spare & mask))
+    while at > wire.head and slot_at(state, first + ((at - 1) & mask)).time > time:
+        _move(state, first + ((at - 1) & mask), first + (at & mask))
+        at -= 1
+    _move(state, first + (spare & mask), first + (at & mask))
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _apply_faults(state: Any, link: int, row: int, number: int, copy: int) -> None:
+    """Delay, damage or mark a copy of a packet."""
+    faults, slot = faults_view(state.faults, 1)[0], slot_at(state, row)
+    seed, stream = state.seed, link + (2 + 16 * copy) * _FAULT_STREAM
+    late = faults.jitter * draw(seed, stream, number)
+    if draw(seed, stream + _FAULT_STREAM, number) < faults.reorder:
+        faults.held += 1
+        late += faults.hold * draw(seed, stream + 2 * _FAULT_STREAM, number)
+    slot.time += int(late)
+    is_marked = draw(seed, stream + 3 * _FAULT_STREAM, number) < faults.mark
+    if slot.flow >= 0:  # there are no bytes that could be wrong
+        if is_marked:
+            slot.marked = 1
+            faults.marked += 1
+        return
+    data = data_at(state, row, slot.carried)
+    if is_marked and _mark(data, slot.carried):
+        faults.marked += 1
+    if slot.carried > 0 and draw(seed, stream + 4 * _FAULT_STREAM, number) < faults.corrupt:
+        faults.corrupted += 1
+        bits = 8 * slot.carried
+        size = 1 + int(min(_LONGEST_BURST, bits) * draw(seed, stream + 5 * _FAULT_STREAM, number))
+        begin = int((bits - size + 1) * draw(seed, stream + 6 * _FAULT_STREAM, number))
+        inside = int((1 << 13) * draw(seed, stream + 7 * _FAULT_STREAM, number))
+        for bit in range(size):  # a burst begins and ends with a wrong bit
+            if bit in {0, size - 1} or inside >> (bit - 1) & 1:
+                at = begin + bit
+                data[at >> 3] ^= np.uint8(0x80 >> (at & 7))
+    if draw(seed, stream + 8 * _FAULT_STREAM, number) < faults.truncate:
+        faults.truncated += 1
+        slot.carried = int(slot.carried * draw(seed, stream + 9 * _FAULT_STREAM, number))
+        slot.length = slot.carried + state.extra
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _mark(data: NDArray[np.uint8], length: int) -> bool:
+    """Note congestion in an IPv4 packet that may carry it, as ``innet.network.faults.mark``."""
+    if length < _ETHERNET_AND_IPV4 or get_number(data, _ETHERTYPE, 2) != 0x0800:
+        return False
+    before = int(data[_TOS])
+    if before & _CONGESTED == 0:
+        return False
+    data[_TOS] = before | _CONGESTED
+    total = (~get_number(data, _CHECKSUM, 2) & 0xFFFF) + (before | _CONGESTED) - before
+    total = (total & 0xFFFF) + (total >> 16)
+    put_number(data, _CHECKSUM, ~total & 0xFFFF, 2)
+    return True

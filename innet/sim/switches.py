@@ -1,0 +1,375 @@
+"""Switches of simulated networks, in compiled code: they run their program, or forward flows.
+
+A switch takes all packets of a window in one call of its compiled program. Packets of flows, which
+have no bytes, share the queues of the program's: the traffic manager's functions say when each of
+them leaves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innet.core.numba_cache import njit
+from innet.sim.heap import push, replace_first
+from innet.sim.links import blocked_by, draw, next_arrival, transmit, written
+from innet.sim.state import (
+    BATCH,
+    FAILED,
+    MANY,
+    NEEDS_SWITCH,
+    NEEDS_WAITING,
+    TOO_LONG,
+    WAITING,
+    Ints,
+    Records,
+    byte_rows_view,
+    bytes_view,
+    copy_bytes,
+    data_at,
+    flow_at,
+    int_at,
+    ints_view,
+    link_at,
+    program_at,
+    signed_view,
+    slot_at,
+    switch_at,
+    waiting_at,
+    waiting_view,
+)
+from innet.switch.inline import (
+    TRAFFIC_ENTRIES,
+    InlineQueues,
+    admit,
+    is_congested,
+    postponement,
+    run_queues,
+    withdraw,
+)
+from innet.switch.traffic_manager import FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
+
+_WAITING_BYTES = WAITING.itemsize
+
+
+# ------------------------------------------------------------------ packets of flows that wait
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _is_before(a: Any, b: Any) -> bool:
+    return bool(a.time < b.time or (a.time == b.time and a.serial < b.serial))
+
+
+@njit(cache=True, nogil=True)
+def _push_waiting(heap: Records, size: int) -> None:
+    """Let the packet in place ``size`` of a heap of WAITING rise to its place."""
+    at = size
+    while at > 0:
+        above = (at - 1) >> 1
+        if _is_before(heap[above], heap[at]):
+            break
+        _swap_waiting(heap, above, at)
+        at = above
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _swap_waiting(heap: Records, a: int, b: int) -> None:
+    x, y = heap[a], heap[b]
+    x.time, y.time = y.time, x.time
+    x.serial, y.serial = y.serial, x.serial
+    x.link, y.link = y.link, x.link
+    x.sent, y.sent = y.sent, x.sent
+    x.number, y.number = y.number, x.number
+    x.flow, y.flow = y.flow, x.flow
+    x.length, y.length = y.length, x.length
+    x.host, y.host = y.host, x.host
+    x.queue, y.queue = y.queue, x.queue
+    x.preceded, y.preceded = y.preceded, x.preceded
+    x.marked, y.marked = y.marked, x.marked
+
+
+@njit(cache=True, nogil=True)
+def _pop_waiting(heap: Records, size: int) -> None:
+    """Remove the first packet of a heap of WAITING of ``size``."""
+    last = size - 1
+    _swap_waiting(heap, 0, last)
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= last:
+            break
+        if below + 1 < last and _is_before(heap[below + 1], heap[below]):
+            below += 1
+        if _is_before(heap[at], heap[below]):
+            break
+        _swap_waiting(heap, at, below)
+        at = below
+
+
+# ------------------------------------------------------------------ switches
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _egress_link(state: Any, number: int, port: int) -> int:
+    """The link behind a port of a switch, or -1."""
+    return int_at(state.ways, number * PORTS + port) if 0 <= port < PORTS else -1
+
+
+@njit(cache=True, nogil=True)
+def _egress(state: Any, number: int) -> tuple[int, int]:
+    """Put what has left a program onto the links: why it stops, and the link."""
+    switch, program = switch_at(state, number), program_at(state, number)
+    lengths, ports = signed_view(program.out_length, MANY), signed_view(program.out_port, MANY)
+    times = ints_view(program.out_time, MANY)
+    while switch.row < switch.rows:
+        row = switch.row
+        length = lengths[row]
+        if length > state.stride:
+            return FAILED, TOO_LONG
+        link = _egress_link(state, number, ports[row])
+        if link < 0:
+            switch.unconnected += 1
+        else:
+            lacks = blocked_by(state, link)
+            if lacks != 0:
+                return lacks, link
+            at = transmit(state, link, length + state.extra, length, -1, times[row])
+            came = bytes_view(program.out + row * program.stride, length)
+            copy_bytes(data_at(state, at, length), came, length)
+            written(state, link, at)
+        switch.row += 1
+    switch.row = switch.rows = 0
+    return 0, 0
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _route(state: Any, number: int, flow: int, host: int) -> int:
+    """The port by which a switch sends packets of a flow; one of several by a hash of the flow."""
+    pair = number * state.host_count + host
+    first, end = int_at(state.first_route, pair), int_at(state.first_route, pair + 1)
+    if end == first:
+        return -1
+    path = flow_at(state, flow).path
+    choice = int(draw(0, flow, number) * (end - first)) if path < 0 else path % (end - first)
+    return int_at(state.routes, first + choice)
+
+
+@njit(cache=True, nogil=True)
+def _forward(state: Any, number: int, slot: Any, now: int) -> int:
+    """Put a packet of a flow into the queue of its port; why it cannot, or 0."""
+    switch, program = switch_at(state, number), program_at(state, number)
+    port = _route(state, number, slot.flow, slot.host)
+    link = _egress_link(state, number, port)
+    if link < 0:
+        switch.unconnected += 1
+        return 0
+    if switch.waiting == state.waiting_room:
+        return NEEDS_WAITING
+    queues = ints_view(program.queues, program.queue_words)
+    queue = port * switch.queues
+    queue += flow_at(state, slot.flow).priority * QUEUE_WORDS
+    congested = is_congested(queues, queue)
+    departure = admit(queues, queue, now, slot.length)
+    if departure < 0:
+        flow_at(state, slot.flow).dropped += 1
+        return 0
+    if congested:
+        queues[queue + MARKED] += 1
+    first = state.waiting + number * state.waiting_room * _WAITING_BYTES
+    heap = waiting_view(first, state.waiting_room)
+    kept = heap[switch.waiting]
+    kept.time, kept.serial, kept.link, kept.queue = departure, switch.serial, link, queue
+    kept.sent, kept.number, kept.flow = slot.sent, slot.number, slot.flow
+    kept.length, kept.host = slot.length, slot.host
+    kept.preceded = queues[queue + PRECEDED]
+    kept.marked = 1 if congested else slot.marked
+    _push_waiting(heap, switch.waiting)
+    switch.waiting += 1
+    switch.serial += 1
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _dequeue(state: Any, number: int) -> tuple[int, int]:
+    """Send the first packet of a flow that waits: why it cannot, and the link."""
+    switch, program = switch_at(state, number), program_at(state, number)
+    first = waiting_at(state, number, 0)
+    lacks = blocked_by(state, first.link)
+    if lacks != 0:
+        return lacks, first.link
+    queues, queue = ints_view(program.queues, program.queue_words), first.queue
+    start = state.waiting + number * state.waiting_room * _WAITING_BYTES
+    heap = waiting_view(start, state.waiting_room)
+    later = postponement(queues, queue, first.preceded)
+    if later > 0:  # packets of higher priorities came: it waits for them
+        last = switch.waiting - 1
+        _pop_waiting(heap, switch.waiting)
+        heap[last].time += later
+        heap[last].preceded += later
+        _push_waiting(heap, last)
+        return 0, 0
+    withdraw(queues, queue, first.time, first.length)
+    row = transmit(state, first.link, first.length, 0, first.flow, first.time)
+    slot = slot_at(state, row)
+    slot.sent, slot.number, slot.host = first.sent, first.number, first.host
+    slot.marked = first.marked
+    written(state, first.link, row)
+    _pop_waiting(heap, switch.waiting)
+    switch.waiting -= 1
+    return 0, 0
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
+    """Prepare the merging of a switch's links: those with packets of the window, as a heap."""
+    size = 0
+    for at in range(int_at(state.first_into, number), int_at(state.first_into, number + 1)):
+        link = int_at(state.into, at)
+        time = next_arrival(state, link)
+        if time < state.end:
+            push(times, links, size, time, link)
+            size += 1
+    return size
+
+
+@njit(cache=True, inner=True, nogil=True)
+def next_departure(state: Any, number: int) -> int:
+    """When the next packet leaves a switch's program; FOREVER if none waits."""
+    program = program_at(state, number)
+    if switch_at(state, number).runs and int_at(program.traffic, TRAFFIC_ENTRIES):
+        return int_at(program.waiting, 0)
+    return FOREVER
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _run_batch(state: Any, number: int) -> int:
+    """Run a switch's batch, or the rest of it; returns what failed, or 0."""
+    switch, program = switch_at(state, number), program_at(state, number)
+    queues = InlineQueues(
+        program.entry,
+        ints_view(program.frame, program.frame_words),
+        ints_view(program.starts, program.start_words),
+        byte_rows_view(program.out, program.rows, program.stride),
+        signed_view(program.out_length, program.rows),
+        signed_view(program.out_port, program.rows),
+        signed_view(program.out_origin, program.rows),
+        ints_view(program.out_time, program.rows),
+        ints_view(program.times, program.batch),
+        ints_view(program.traffic, program.traffic_words),
+        ints_view(program.waiting, program.waiting_words),
+        ints_view(program.received, 1),
+    )
+    following, produced, wanted, failed = run_queues(
+        queues, switch.following, switch.batch, switch.until
+    )
+    switch.following, switch.row, switch.rows = following, 0, produced
+    switch.wanted = wanted
+    if wanted == 0:
+        switch.is_running = switch.batch = switch.following = 0
+    return int(failed)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _finish_batch(state: Any, number: int) -> tuple[int, int]:
+    """Run what a batch has begun, and send what leaves; why it stops, and which link or switch."""
+    switch = switch_at(state, number)
+    while True:
+        if switch.row < switch.rows:
+            why, link = _egress(state, number)
+            if why != 0:
+                return why, link
+        if switch.wanted != 0:
+            return NEEDS_SWITCH, number
+        if not switch.is_running:
+            return 0, 0
+        failed = _run_batch(state, number)
+        if failed != 0:
+            return FAILED, failed
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _receive(state: Any, number: int, link: int, slot: Any, row: int, now: int) -> int:  # noqa: PLR0917 - by position
+    """Take the first packet of a link: into a queue if it is a flow's, or into the batch.
+
+    Returns:
+        why it cannot, or 0.
+    """
+    switch, wire = switch_at(state, number), link_at(state, link)
+    if slot.flow >= 0:
+        why = _forward(state, number, slot, now)
+        if why != 0:
+            return int(why)
+    elif not switch.runs:
+        switch.dropped += 1
+    else:
+        program, at = program_at(state, number), switch.batch
+        kept = bytes_view(program.data + at * state.stride, slot.carried)
+        copy_bytes(kept, data_at(state, row, slot.carried), slot.carried)
+        signed_view(program.lengths, MANY)[at] = slot.carried
+        signed_view(program.ports, MANY)[at] = wire.port
+        ints_view(program.times, MANY)[at] = now
+        switch.batch = at + 1
+    wire.head += 1
+    return 0
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _next_of_link(state: Any, link: int, times: Ints, links: Ints, size: int) -> int:
+    """Put the link that is first in the merge to its place again; returns how many there are."""
+    following = next_arrival(state, link)
+    if following < state.end:
+        replace_first(times, links, size, following, link)
+        return size
+    last = size - 1
+    if last > 0:
+        replace_first(times, links, last, times[last], links[last])
+    return last
+
+
+@njit(cache=True, inner=True, nogil=True)
+def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
+    """A switch's events of the window: why it stops, and which link or switch that is about.
+
+    Its packets of the program are gathered in a batch, which is run when something else comes in
+    between, when it is full, and at the end of the window.
+    """
+    switch, end = switch_at(state, number), state.end
+    begin = 8 * share * state.heap_room
+    times = ints_view(state.heap_times + begin, MANY)
+    links = ints_view(state.heap_links + begin, MANY)
+    size = _merge(state, number, times, links)
+    while True:
+        # Step 1: finish what was begun, perhaps before this switch stopped for memory.
+        why, which = _finish_batch(state, number)
+        if why != 0:
+            return why, which
+        # Step 2: what comes next, an arrival or the departure of a flow's packet?
+        comes = times[0] if size > 0 else FOREVER
+        departs = waiting_at(state, number, 0).time if switch.waiting > 0 else FOREVER
+        now = min(comes, departs)
+        if now >= end:
+            if switch.batch == 0 and next_departure(state, number) >= end:
+                return 0, 0
+            switch.is_running, switch.until = 1, end - 1
+            continue
+        # Step 3: flows share queues with the program, so that all before a packet of a flow has to
+        # happen first.
+        link = links[0]
+        wire = link_at(state, link)
+        row = wire.first + (wire.head & wire.mask)
+        slot = slot_at(state, row)
+        is_flow = departs < comes or slot.flow >= 0
+        if (is_flow and (switch.batch > 0 or next_departure(state, number) < now)) or (
+            switch.batch == BATCH
+        ):
+            switch.is_running, switch.until = 1, now - 1
+            continue
+        # Step 4: let it happen.
+        if departs < comes:
+            why, which = _dequeue(state, number)
+            if why != 0:
+                return why, which
+        else:
+            why = _receive(state, number, link, slot, row, now)
+            if why != 0:
+                return why, number
+            size = _next_of_link(state, link, times, links, size)

@@ -70,7 +70,7 @@ from innet.topology import (
 from innet.wire import Framing, HeaderFlag
 
 if TYPE_CHECKING:
-    from innet.sim.simulation import Counts
+    from innet.sim.simulation import NetworkCounts
 
 Frame = tuple[float, int, bytes]
 Scope: TypeAlias = Literal["job", "rack"]
@@ -94,7 +94,7 @@ class _Before(NamedTuple):
     switch_packets: int
     now: float
     waited: float
-    simulated: Counts | None
+    simulated: NetworkCounts | None
 
 
 class Collective(NotCopyable):

@@ -20,7 +20,7 @@ from innet.sim.network import SECOND
 from innet.topology import Plan
 
 if TYPE_CHECKING:
-    from innet.sim.simulation import Counts, Simulation
+    from innet.sim.simulation import NetworkCounts, Simulation
 
 _BLOCK = 1 << 17  # elements; one of float64 is a megabyte
 
@@ -143,7 +143,7 @@ def build_report(
 
 
 def simulated(
-    report: Report, counts: Counts, waited: float, window: int, simulation: Simulation
+    report: Report, counts: NetworkCounts, waited: float, window: int, simulation: Simulation
 ) -> Simulated:
     """The report's part on simulated time.
 

@@ -37,6 +37,9 @@ class PacketBatch:
             the batch received that each packet stems from; -1: of one that was received before.
         time: shape (n,), int64, nanoseconds, or None. For what a switch sent in a call with times:
             when each packet left.
+        extra: shape (n,), int32, or None for none: bytes by which each packet is longer than
+            ``length``: payload at its end that it does not carry. They count wherever a packet's
+            length does: on lines, in queues, and in programs.
 
     Raises:
         InputError: an array of another shape or dtype, or arrays of different n.
@@ -47,6 +50,7 @@ class PacketBatch:
     port: NDArray[np.int32]
     origin: NDArray[np.int32] | None = None
     time: NDArray[np.int64] | None = None
+    extra: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         # Compiled code trusts these shapes: it reads past the arrays where they do not agree.
@@ -69,6 +73,12 @@ class PacketBatch:
             if len(self.time) != len(self.length):
                 raise InputError(
                     f"a batch of {len(self.length)} packets has {len(self.time)} times"
+                )
+        if self.extra is not None:
+            _require("extra", self.extra, _NUMBERS, 1)
+            if len(self.extra) != len(self.length):
+                raise InputError(
+                    f"a batch of {len(self.length)} packets has extra bytes of {len(self.extra)}"
                 )
 
     def __len__(self) -> int:
@@ -125,13 +135,15 @@ class PacketBatch:
             np.concatenate([batch.port for batch in filled]),
             _joined([batch.origin for batch in filled]),
             _joined([batch.time for batch in filled]),
+            _joined_extra(filled),
         )
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> PacketBatch:
         """The packets at ``rows`` (indices, in that order, or a mask)."""
         origin = None if self.origin is None else self.origin[rows]
         time = None if self.time is None else self.time[rows]
-        return PacketBatch(self.data[rows], self.length[rows], self.port[rows], origin, time)
+        extra = None if self.extra is None else self.extra[rows]
+        return PacketBatch(self.data[rows], self.length[rows], self.port[rows], origin, time, extra)
 
     def to_packets(self) -> list[tuple[int, bytes]]:
         """As (port, bytes) pairs, for tests and for people."""
@@ -145,6 +157,18 @@ def _joined(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     """One after the other; not known where one of them is not."""
     known = [each for each in parts if each is not None]
     return np.concatenate(known) if len(known) == len(parts) else None
+
+
+def _joined_extra(batches: Sequence[PacketBatch]) -> NDArray[np.int32] | None:
+    """One after the other; a batch without extra bytes has none in each packet."""
+    if all(batch.extra is None for batch in batches):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(len(batch), np.int32) if batch.extra is None else batch.extra
+            for batch in batches
+        ]
+    )
 
 
 def _require(name: str, array: object, dtype: np.dtype[Any], ndim: int) -> None:

@@ -28,7 +28,7 @@ from innet.sim.messages import (
     parameter_server,
 )
 from innet.sim.network import OVERHEAD, SECOND, Network
-from innet.sim.simulation import Cable, Counts, LinkCounts, Simulation
+from innet.sim.simulation import Cable, LinkCounts, NetworkCounts, Simulation
 from innet.sim.transport import Transport, transport_of
 from innet.switch.traffic_manager import PORTS
 from innet.topology import Plan
@@ -291,7 +291,7 @@ class Snapshot:
         counts, links: of that time, once it has come.
     """
 
-    counts: Counts
+    counts: NetworkCounts
     links: list[LinkCounts]
 
     def __init__(self, simulation: Simulation, seconds: float) -> None:
@@ -330,11 +330,11 @@ def _sent(before: LinkCounts, after: LinkCounts) -> int:
     return after.bytes - before.bytes - OVERHEAD * (after.packets - before.packets)
 
 
-_NOTHING = Counts(0, 0, 0, 0, 0, 0, 0, {}, {})
+_NOTHING = NetworkCounts(0, 0, 0, 0, 0, 0, 0, {}, {})
 
 
 def network_fields(
-    elements: int, ticks: int, waited: int, counts: Counts, queue_bytes_max: int
+    elements: int, ticks: int, waited: int, counts: NetworkCounts, queue_bytes_max: int
 ) -> dict[str, Any]:
     """Fields of ``Simulated`` about an all-reduce, from the first packet to the last result.
 

@@ -24,7 +24,7 @@ from innet.scenarios.traffic_file import Scenario, SwitchFiles, read_scenario
 from innet.sim.captures import LinkCaptures
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.network import SECOND, Network
-from innet.sim.simulation import Frames, LinkCounts, Simulation
+from innet.sim.simulation import FrameSize, LinkCounts, Simulation
 from innet.switch import Switch, ir
 from innet.tools.files import open_program, read_commands
 
@@ -119,7 +119,7 @@ class TrafficRun:
         room = max(sizes) + _SLACK if sizes else 1
         self.simulation = Simulation(
             scenario.network,
-            Frames(room, room),
+            FrameSize(room, room),
             self.switches,
             scenario.cables,
             scenario.hosts,

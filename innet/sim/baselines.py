@@ -16,7 +16,7 @@ from innet.records import Fabric
 from innet.sim.flows import Flow
 from innet.sim.messages import MessageGraph
 from innet.sim.network import SECOND, Network, network_of
-from innet.sim.simulation import Cable, Counts, Simulation
+from innet.sim.simulation import Cable, NetworkCounts, Simulation
 from innet.sim.transport import Transport, transport_of
 from innet.switch.traffic_manager import PORTS
 from innet.wire import PacketLayout
@@ -43,7 +43,7 @@ class MessageRun:
     segments: int
     retransmissions: int
     timeouts: int
-    counts: Counts
+    counts: NetworkCounts
     fabric: Fabric
 
     def goodput_gbps(self, size: float) -> float:

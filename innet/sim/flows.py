@@ -164,6 +164,8 @@ class PacketFlow:
         interval, times, start, poisson, record_delays: as for ``Flow``.
         stamp: replace the last 16 bytes of each packet by its flow, number and time
             (``state.STAMP_BYTES``). Hosts know it by them. So programs may change all before.
+        extra: bytes by which each packet is longer on the wire than ``frames``: payload at its end
+            that nobody reads.
 
     Raises:
         InputError: a number that no flow has, by the setting's name.
@@ -178,6 +180,7 @@ class PacketFlow:
     poisson: bool = False
     record_delays: bool = False
     stamp: bool = False
+    extra: int = 0
 
     def __post_init__(self) -> None:
         # Where ``Flow`` has the same settings, it checks them.
@@ -196,6 +199,12 @@ class PacketFlow:
             raise InputError(
                 f"packets of a flow of host {self.source} have {SHORTEST_FRAME} to {LONGEST_FRAME} "
                 f"bytes, not {min(lengths, default=0)} to {max(lengths, default=0)}."
+            )
+        most = LONGEST_FRAME - max(lengths)
+        if not is_int(self.extra) or not 0 <= self.extra <= most:
+            raise InputError(
+                f"extra bytes of the packets of host {self.source} are {self.extra!r}; give 0 to "
+                f"{most}, as a packet has at most {LONGEST_FRAME} bytes."
             )
         if len(lengths) not in {1, self.count}:
             raise InputError(

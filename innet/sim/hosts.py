@@ -113,15 +113,17 @@ def _departure(state: Any, host: int, length: int, now: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def send_frame(states: Records, host: int, frame: NDArray[np.uint8], now: int) -> int:
-    """Python's host sends a frame as soon as it can; why it cannot at all, or 0."""
+def send_frame(states: Records, host: int, frame: NDArray[np.uint8], length: int, now: int) -> int:
+    """Python's host sends a frame as soon as it can; why it cannot at all, or 0.
+
+    It takes the time of ``length`` bytes.
+    """
     state = states[0]
     here = host_at(state, host)
     lacks = blocked_by(state, here.up)
     if lacks != 0:
         return int(lacks)
     carried = len(frame)
-    length = carried + state.extra
     leaves = _departure(state, host, length, now)
     row = transmit(state, here.up, length, carried, -1, leaves)
     copy_bytes(data_at(state, row, carried), frame, carried)
@@ -159,7 +161,7 @@ def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
     """Send the chunk of a slot; returns when it leaves. There must be room."""
     here, client = host_at(state, host), client_at(state, host)
     carried = here.carried
-    length = carried + state.extra
+    length = carried + here.extra
     leaves = _departure(state, host, length, now)
     row = transmit(state, here.up, length, carried, -1, leaves)
     fill_frame(
@@ -371,8 +373,9 @@ def _send_bytes(state: Any, host: int, number: int, now: int) -> None:
     which = flow.sent if flow.frames > 1 else 0
     frame = frames_view(state.frames, MANY)[flow.frame + which]
     carried = frame.length
-    leaves = _departure(state, host, carried, now)
-    row = transmit(state, here.up, carried + state.extra, carried, -1, leaves)
+    length = carried + flow.extra
+    leaves = _departure(state, host, length, now)
+    row = transmit(state, here.up, length, carried, -1, leaves)
     data = data_at(state, row, carried)
     copy_bytes(data, bytes_view(state.frame_data + frame.begin, carried), carried)
     if flow.is_stamped:

@@ -83,7 +83,8 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
 ) -> int:
     """Put a packet onto a link at ``now``, or as soon as the link is free.
 
-    Its ring must have room.
+    Its ring must have room. It takes the time of ``length`` bytes, of which it carries the first
+    ``carried``.
 
     Returns:
         Its slot, for the packet's bytes and, with a flow, ``sent``, ``number`` and ``host``. They
@@ -235,8 +236,9 @@ def _apply_faults(state: Any, link: int, row: int, number: int, copy: int) -> No
                 data[at >> 3] ^= np.uint8(0x80 >> (at & 7))
     if draw(seed, stream + 8 * _FAULT_STREAM, number) < faults.truncate:
         faults.truncated += 1
-        slot.carried = int(slot.carried * draw(seed, stream + 9 * _FAULT_STREAM, number))
-        slot.length = slot.carried + state.extra
+        cut = slot.carried - int(slot.carried * draw(seed, stream + 9 * _FAULT_STREAM, number))
+        slot.carried -= cut
+        slot.length -= cut
 
 
 @njit(cache=True, inner=True, nogil=True)

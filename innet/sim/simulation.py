@@ -103,16 +103,21 @@ class Cable(NamedTuple):
     loss: float | None = None
 
 
-class Frames(NamedTuple):
+class FrameSize(NamedTuple):
     """How long packets may be, in a network without a job.
 
     Attributes:
-        frame_size: bytes of the longest, without check sequence.
-        wire_size: the same; packets carry all that they have.
+        frame_size: bytes of the longest, without check sequence, that it carries.
+        wire_size: bytes that the longest takes on the wire; by default ``frame_size``.
     """
 
     frame_size: int
     wire_size: int
+
+    @staticmethod
+    def wire_length(carried: int) -> int:
+        """Bytes on the wire of a frame: all that it carries."""
+        return carried
 
 
 class LinkCounts(NamedTuple):
@@ -135,7 +140,7 @@ class LinkCounts(NamedTuple):
     last: int
 
 
-class SwitchCounts(NamedTuple):
+class SwitchPackets(NamedTuple):
     """A switch.
 
     Attributes:
@@ -149,7 +154,7 @@ class SwitchCounts(NamedTuple):
     no_program: int
 
 
-class Counts(NamedTuple):
+class NetworkCounts(NamedTuple):
     """What has happened in a simulated network.
 
     Attributes:
@@ -174,9 +179,9 @@ class Counts(NamedTuple):
     busy: Mapping[str, tuple[int, int]]
     work: Mapping[str, tuple[int, ...]]
 
-    def since(self, earlier: Counts) -> Counts:
+    def since(self, earlier: NetworkCounts) -> NetworkCounts:
         """What has happened since ``earlier``."""
-        return Counts(
+        return NetworkCounts(
             self.ticks - earlier.ticks,
             self.packets - earlier.packets,
             self.bytes - earlier.bytes,
@@ -230,7 +235,7 @@ class Simulation:
     def __init__(
         self,
         network: Network,
-        layout: PacketLayout | Frames,
+        layout: PacketLayout | FrameSize,
         switches: Mapping[str, Switch | None],
         cables: Sequence[Cable],
         hosts: int,
@@ -270,7 +275,6 @@ class Simulation:
             manager = TrafficManager(network.priorities)
             if switch is not None:
                 manager = switch.traffic_manager
-                manager.set_extra_bytes(layout.wire_size - layout.frame_size)
             self._managers.append(manager)
             ports = np.flatnonzero(here >= 0).tolist()
             rates = {port: int(links["rate"][here[port]]) for port in ports}
@@ -317,60 +321,66 @@ class Simulation:
             InputError: a host that does not exist or cannot be reached; a packet that is longer
                 than those of this network.
         """
-        memory, hosts = self._memory, len(self._memory.hosts)
-        had = len(self._flows)
+        # Step 1: refuse what this network has no place for.
+        hosts = len(self._memory.hosts)
         for flow in flows:
             if isinstance(flow, Flow):
                 self._network.check_priority(flow.priority)
             for host in (flow.source, flow.destination):
                 if host >= hosts:
                     raise InputError(f"a flow names host {host}; there are hosts 0 to {hosts - 1}.")
+        # Step 2: lay all flows out anew, those that there are already as they are now.
         if not self._flows:
             self._add_routes()
+        had = len(self._flows)
         self._flows += flows
-        listed = [flow.ticks() for flow in self._flows]
+        self._added += [self._last] * len(flows)
+        records = self._flow_records(had)
+        self._keep_frames(records)
+        self._keep_times(records, had)
+        self._memory.keep("flows", records)
+        self._memory.state["flow_count"] = len(records)
+        # Step 3: tell hosts which flows are theirs, and those of the new ones when to send.
+        order = np.argsort(records["source"], kind="stable")
+        self._memory.keep("host_flows", order.astype(np.int64))
+        first = np.searchsorted(records["source"][order], np.arange(hosts + 1))
+        self._memory.keep("first_flow", first.astype(np.int64))
+        for host in {flow.source for flow in flows}:
+            plan_host_flows(self._memory.states, host)
+
+    def _flow_records(self, had: int) -> NDArray[Any]:
+        """FLOW of each flow, of which the first ``had`` are known; with room for their delays."""
+        memory = self._memory
         records = np.zeros(len(self._flows), FLOW)
         records[:had] = memory.flows[:had]
         logs = len(memory.log)
-        for index, flow in enumerate(self._flows):
-            here = records[index]
-            if index >= had:
-                here["source"], here["target"] = flow.source, flow.destination
-                here["length"], here["left"] = flow.frame_size, flow.count
-                here["interval"] = max(1, _ticks(flow.mean_interval))
-                here["is_random"], here["at"], here["log"] = flow.poisson, -1, -1
-                here["path"] = -1 if flow.path is None else flow.path
-                here["priority"] = flow.priority if isinstance(flow, Flow) else 0
-                here["next"] = self._last + _ticks(flow.start)
-                if flow.record_delays:
-                    here["log"], logs = logs, logs + flow.count
-        self._keep_frames(records)
-        memory.keep("flows", records)
-        memory.state["flow_count"] = len(records)
+        for here, flow in zip(records[had:], self._flows[had:], strict=True):
+            here["source"], here["target"] = flow.source, flow.destination
+            here["length"], here["left"] = flow.frame_size, flow.count
+            here["interval"] = max(1, _ticks(flow.mean_interval))
+            here["is_random"], here["at"], here["log"] = flow.poisson, -1, -1
+            here["path"] = -1 if flow.path is None else flow.path
+            here["priority"] = flow.priority if isinstance(flow, Flow) else 0
+            here["next"] = self._last + _ticks(flow.start)
+            if flow.record_delays:
+                here["log"], logs = logs, logs + flow.count
         log = np.full(logs, -1, np.int64)
         log[: len(memory.log)] = memory.log
         memory.keep("log", log)
-        begin = 0
-        for index, ticks in enumerate(listed):
+        return records
+
+    def _keep_times(self, records: NDArray[Any], had: int) -> None:
+        """Lay out the listed times of flows; they count from when a flow was added."""
+        begin, times = 0, [np.zeros(0, np.int64)]
+        for index, (here, flow) in enumerate(zip(records, self._flows, strict=True)):
+            ticks = flow.ticks() + self._added[index]
             if len(ticks):
-                here = records[index]
                 here["at"] = begin + int(here["sent"])
                 if index >= had:
-                    here["next"] = self._last + int(ticks[0])
+                    here["next"] = ticks[0]
             begin += len(ticks)
-        # Listed times count from when the flow was added; those of earlier flows stay as they are.
-        times = [
-            ticks + (self._last if index >= had else self._added[index])
-            for index, ticks in enumerate(listed)
-        ]
-        self._added += [self._last] * len(flows)
-        memory.keep("times", np.concatenate([*times, np.zeros(1, np.int64)]))
-        order = np.argsort(records["source"], kind="stable")
-        memory.keep("host_flows", order.astype(np.int64))
-        first = np.searchsorted(records["source"][order], np.arange(hosts + 1))
-        memory.keep("first_flow", first.astype(np.int64))
-        for host in {flow.source for flow in flows}:
-            plan_host_flows(memory.states, host)
+            times.append(ticks)
+        self._memory.keep("times", np.concatenate([*times, np.zeros(1, np.int64)]))
 
     def _keep_frames(self, records: NDArray[Any]) -> None:
         """Lay out the packets of flows that have bytes."""
@@ -384,8 +394,9 @@ class Simulation:
                         f"a flow of host {flow.source} has packets of {longest} bytes, and those "
                         f"of this network have at most {most}."
                     )
+                self._network.check_frame(longest + flow.extra)
                 records[index]["frame"], records[index]["frames"] = len(frames), len(flow.frames)
-                records[index]["is_stamped"] = flow.stamp
+                records[index]["is_stamped"], records[index]["extra"] = flow.stamp, flow.extra
                 frames += flow.frames
         described = np.zeros(len(frames) + 1, FRAME)
         lengths = [*map(len, frames), 0]
@@ -838,7 +849,8 @@ class Simulation:
         here = self._memory.hosts[host]
         seconds = math.nextafter(now / SECOND, math.inf)  # not before a deadline, as floats go
         for frame in end.outgoing(seconds):
-            while (why := send_frame(self._memory.states, host, frame, now)) != 0:
+            length = self._layout.wire_length(len(frame))
+            while (why := send_frame(self._memory.states, host, frame, length, now)) != 0:
                 self._handle(why, int(here["up"]))
         deadline = end.next_deadline()
         if deadline is not None and deadline < math.inf:
@@ -933,7 +945,7 @@ class Simulation:
 
     # ------------------------------------------------------------------ what there is to know
 
-    def counts(self) -> Counts:
+    def counts(self) -> NetworkCounts:
         """What has happened since the beginning."""
         links = self._memory.links
         is_trunk = self._is_trunk
@@ -943,7 +955,7 @@ class Simulation:
             "switch_to_host": ~is_trunk & to_host,
             "trunk": is_trunk,
         }
-        return Counts(
+        return NetworkCounts(
             ticks=self._last,
             packets=int(links["packets"].sum()),
             bytes=int(links["bytes"].sum()),
@@ -1077,12 +1089,14 @@ class Simulation:
         here = self._memory.hosts[host]
         return int(here["received"]), int(here["bytes"])
 
-    def switch_counts(self, switch: int) -> SwitchCounts:
+    def switch_counts(self, switch: int) -> SwitchPackets:
         """What has happened at a switch, by its number."""
         memory = self._memory
         into = memory.links[memory.links["switch"] == switch]
         here = memory.switches[switch]
-        return SwitchCounts(int(into["head"].sum()), int(here["unconnected"]), int(here["dropped"]))
+        return SwitchPackets(
+            int(into["head"].sum()), int(here["unconnected"]), int(here["dropped"])
+        )
 
     @property
     def flows(self) -> Sequence[Flow | PacketFlow]:
@@ -1176,7 +1190,7 @@ def _rates(
     return rates, described(hosts, links, trunks, between, needed)
 
 
-class _Memory:
+class _NetworkMemory:
     """The arrays of a network, and a STATE with their addresses."""
 
     links: NDArray[Any]
@@ -1250,13 +1264,13 @@ def _shortest(
 
 def _memory(  # noqa: PLR0917 - one caller
     network: Network,
-    layout: PacketLayout | Frames,
+    layout: PacketLayout | FrameSize,
     links: NDArray[Any],
     ways: NDArray[np.int64],
     cables: Sequence[Cable],
     hosts: int,
     seed: int,
-) -> _Memory:
+) -> _NetworkMemory:
     """A network without packets."""
     shortest = np.array([wire_time(0, int(rate)) for rate in links["rate"]])
     lookahead = int((links["delay"] + shortest).min())
@@ -1269,7 +1283,7 @@ def _memory(  # noqa: PLR0917 - one caller
     links["first"] = np.cumsum(sizes) - sizes
     here = np.zeros(hosts, HOST)
     here["start"] = here["timer"] = here["flow"] = FOREVER
-    here["carried"] = layout.frame_size
+    here["carried"], here["extra"] = layout.frame_size, layout.wire_size - layout.frame_size
     here["receives"] = _ticks(network.host_receive / network.host_cores)
     here["sends"] = _ticks(network.host_send / network.host_cores)
     here["byte"] = round(network.host_byte / network.host_cores * SECOND * BYTE_ONE)
@@ -1281,7 +1295,7 @@ def _memory(  # noqa: PLR0917 - one caller
     switches = np.zeros(len(ways), SWITCH)
     into = [np.flatnonzero(links["switch"] == switch) for switch in range(len(ways))]
     most = max(len(each) for each in into) + 1
-    memory = _Memory(
+    memory = _NetworkMemory(
         links=links,
         hosts=here,
         switches=switches,
@@ -1318,6 +1332,6 @@ def _memory(  # noqa: PLR0917 - one caller
     state = memory.state
     state["switch_count"], state["host_count"] = len(ways), hosts
     state["stride"], state["waiting_room"], state["trace_room"] = layout.frame_size, 4, 1
-    state["extra"], state["seed"] = layout.wire_size - layout.frame_size, seed & (1 << 63) - 1
+    state["seed"] = seed & (1 << 63) - 1
     state["lookahead"] = lookahead
     return memory

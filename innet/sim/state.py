@@ -5,9 +5,12 @@ hand over one record (``innet.core.views``). ``link_at`` and the functions besid
 by its number; what they return is the record itself, to be read and written.
 
 Packets lie in the ring of the link that they are on, from the moment they are put onto it until the
-node at its end takes them. A packet is one of two kinds. The program's packets carry their bytes.
-Packets of flows (``flow >= 0``) carry a number only; switches forward them by themselves, through
-the same queues. Flows may also send packets of the program, with bytes of the user's.
+node at its end takes them. A packet's length on the wire is its own: who sends it says it, and it
+may be more than what the packet carries.
+
+A packet is one of two kinds. The program's packets carry their bytes, or the first of them. Packets
+of flows (``flow >= 0``) carry a number only; switches forward them by themselves, through the same
+queues. Flows may also send packets of the program, with bytes of the user's.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ SLOT = np.dtype(
         ("number", "i8"),  # packets of flows: which one
         ("flow", "i4"),  # -1: a packet of the program
         ("length", "i4"),  # bytes of the frame, without check sequence
-        ("carried", "i4"),  # bytes that stand in ``data``
+        ("carried", "i4"),  # its first ones, which stand in ``data``; 0: a packet of a flow
         ("host", "i4"),  # packets of flows: where it goes
         ("marked", "i4"),  # packets of flows: whether it met congestion
     ],
@@ -93,6 +96,7 @@ HOST = np.dtype(
         ("pace", "i8"),  # bits per second at which its packets leave; 0: as fast as it can
         ("paced", "i8"),  # when the next one may leave
         ("carried", "i8"),  # bytes of its frames of the program
+        ("extra", "i8"),  # bytes by which they are longer on the wire
         ("free", "i8"),  # when it has done with what came before
         ("worked", "i8"),  # picoseconds that packets took of it
         ("start", "i8"),  # when it begins; FOREVER: it has, or does not
@@ -175,6 +179,7 @@ FLOW = np.dtype(
         ("priority", "i8"),  # of the queues that its packets without bytes take in switches
         ("frame", "i8"),  # the first FRAME of packets of the program; -1: packets without bytes
         ("frames", "i8"),  # how many there are: one for all packets, or one for each
+        ("extra", "i8"),  # bytes by which each is longer on the wire
         ("is_stamped", "i8"),  # they end in a stamp, so that their delays are known
         ("duplicated", "i8"),  # on links
     ],
@@ -243,7 +248,9 @@ PROGRAM = np.dtype(
         ("out_port", "i8"),
         ("out_origin", "i8"),
         ("out_time", "i8"),
+        ("out_extra", "i8"),
         ("times", "i8"),
+        ("extra", "i8"),
         ("batch", "i8"),
         ("traffic", "i8"),
         ("traffic_words", "i8"),
@@ -327,7 +334,6 @@ STATE = np.dtype(
         ("outage_count", "i8"),
         ("trace_room", "i8"),
         ("heap_room", "i8"),  # of each thread
-        ("extra", "i8"),  # bytes by which the program's frames are longer than what they carry
         ("seed", "i8"),
         ("flow_count", "i8"),
         # What changes.

@@ -119,7 +119,7 @@ def _egress(state: Any, number: int) -> tuple[int, int]:
     """Put what has left a program onto the links: why it stops, and the link."""
     switch, program = switch_at(state, number), program_at(state, number)
     lengths, ports = signed_view(program.out_length, MANY), signed_view(program.out_port, MANY)
-    times = ints_view(program.out_time, MANY)
+    times, extra = ints_view(program.out_time, MANY), signed_view(program.out_extra, MANY)
     while switch.row < switch.rows:
         row = switch.row
         length = lengths[row]
@@ -132,7 +132,7 @@ def _egress(state: Any, number: int) -> tuple[int, int]:
             lacks = blocked_by(state, link)
             if lacks != 0:
                 return lacks, link
-            at = transmit(state, link, length + state.extra, length, -1, times[row])
+            at = transmit(state, link, length + extra[row], length, -1, times[row])
             came = bytes_view(program.out + row * program.stride, length)
             copy_bytes(data_at(state, at, length), came, length)
             written(state, link, at)
@@ -253,7 +253,9 @@ def _run_batch(state: Any, number: int) -> int:
         signed_view(program.out_port, program.rows),
         signed_view(program.out_origin, program.rows),
         ints_view(program.out_time, program.rows),
+        signed_view(program.out_extra, program.rows),
         ints_view(program.times, program.batch),
+        signed_view(program.extra, program.batch),
         ints_view(program.traffic, program.traffic_words),
         ints_view(program.waiting, program.waiting_words),
         ints_view(program.received, 1),
@@ -305,6 +307,7 @@ def _receive(state: Any, number: int, link: int, slot: Any, row: int, now: int) 
         kept = bytes_view(program.data + at * state.stride, slot.carried)
         copy_bytes(kept, data_at(state, row, slot.carried), slot.carried)
         signed_view(program.lengths, MANY)[at] = slot.carried
+        signed_view(program.extra, MANY)[at] = slot.length - slot.carried
         signed_view(program.ports, MANY)[at] = wire.port
         ints_view(program.times, MANY)[at] = now
         switch.batch = at + 1

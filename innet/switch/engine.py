@@ -24,7 +24,7 @@ from innet.switch.state.meters import MeterState
 from innet.switch.state.profiles import ProfileState, profile_states
 from innet.switch.state.replication import Replication
 from innet.switch.state.tables import Generation, TableState, zeros
-from innet.switch.traffic_manager import TrafficManager
+from innet.switch.traffic_manager import MOST_EXTRA_BYTES, TrafficManager
 
 if TYPE_CHECKING:
     from innet.switch.inline import InlineQueueSwitch, InlineSwitch
@@ -360,12 +360,18 @@ class Engine(Protocol):
 
 
 def check_lengths(batch: PacketBatch) -> None:
-    """Each length must lie in its row: InputError where one does not."""
+    """Each length must lie in its row, and extra bytes in their range: InputError if not."""
     stride = batch.data.shape[1]
     if len(batch) and not 0 <= batch.length.min() <= batch.length.max() <= stride:
         raise InputError(
             f"packet lengths must be in 0..{stride}, the width of a row; found "
             f"{batch.length.min()}..{batch.length.max()}"
+        )
+    extra = batch.extra
+    if extra is not None and len(batch) and not 0 <= extra.min() <= extra.max() <= MOST_EXTRA_BYTES:
+        raise InputError(
+            f"the extra bytes of a packet are 0 to {MOST_EXTRA_BYTES:,}; found "
+            f"{extra.min()}..{extra.max()}"
         )
 
 

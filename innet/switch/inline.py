@@ -26,7 +26,7 @@ Words = NDArray[np.int64]
 FIRST, CLOCK = 3, 9
 _ELEMENTS, _ROWS, _COLUMNS = 2, 5, 6  # words of an array of two dimensions, see ``jit.native``
 #: Numbers of arguments of the form with queues, see ``jit.emit.program``.
-_CLOCK, _TIMES, _SERIAL, _UNTIL, _FILLED, _STRIDE = 10, 12, 13, 14, 16, 17
+_CLOCK, _TIMES, _SERIAL, _UNTIL, _FILLED, _STRIDE = 11, 13, 15, 16, 18, 19
 #: The word of ``InlineQueues.traffic`` that says how many copies wait.
 TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
 
@@ -122,7 +122,9 @@ class InlineQueues(NamedTuple):
         entry, frame, starts, out, out_length, out_port: as those of ``InlineProgram``.
         out_origin: (rows,) int32: the row that each packet came in; -1: in an earlier batch.
         out_time: (rows,) int64, nanoseconds: when each packet leaves.
+        out_extra: (rows,) int32: bytes by which it is longer than what it carries.
         times: (n,) int64, nanoseconds, to be filled in: when each packet arrives.
+        extra: (n,) int32, likewise: bytes by which it is longer than what it carries.
         traffic, waiting: what the program keeps of its queues.
         received: shape (1,): packets so far.
     """
@@ -135,7 +137,9 @@ class InlineQueues(NamedTuple):
     out_port: NDArray[np.int32]
     out_origin: NDArray[np.int32]
     out_time: Words
+    out_extra: NDArray[np.int32]
     times: Words
+    extra: NDArray[np.int32]
     traffic: Words
     waiting: Words
     received: Words

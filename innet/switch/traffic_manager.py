@@ -74,7 +74,7 @@ FOREVER = 1 << 62
 SHORTEST_FRAME = 60
 #: Bytes on the wire beside a frame: preamble, check sequence, and the gap between frames.
 FRAME_OVERHEAD = 24
-#: The most bytes that ``set_extra_bytes`` adds, so that wire times fit 64 bits.
+#: The most ``extra`` bytes of a packet, so that wire times fit 64 bits.
 MOST_EXTRA_BYTES = 1 << 19
 _MOST_BYTES = 1 << 36  # of a buffer, so that its products with alpha fit 64 bits
 _MOST_ALPHA = 128
@@ -263,7 +263,6 @@ class TrafficManager:
         queues: int64, flat: ``QUEUE_WORDS`` words for each queue, by port, then priority, and
             ``SWITCH_WORDS`` for all. Engines read and write it.
         now: nanoseconds, or ticks of ``set_bit_rate``: how far calls with times have come.
-        extra_bytes: see ``set_extra_bytes``.
 
     Raises:
         InputError: priorities that are no whole number from 1 to ``MAX_PRIORITIES``.
@@ -284,7 +283,6 @@ class TrafficManager:
         self._cells[..., LAST_DEPARTURE] = NEVER
         self._cells[..., PRIORITY] = np.arange(self.priorities)
         self._cells[..., [CAPACITY_BYTES, ECN_THRESHOLD]] = FOREVER
-        self.extra_bytes = 0
         self._rates = np.zeros((PORTS, self.priorities), np.int64)
         self.now = 0
 
@@ -390,24 +388,6 @@ class TrafficManager:
         self._select(port, priority)[..., CAPACITY_BYTES] = limit
         self._make(port)
 
-    def set_extra_bytes(self, extra: int) -> None:
-        """Count each packet as ``extra`` bytes longer than it is: with payload it does not carry.
-
-        Lengths in queues and on lines, ``standard_metadata.packet_length``, and bytes that the
-        program counts or meters include them. To be set before packets recirculate.
-
-        Raises:
-            ControlError: a number that is not 0 to ``MOST_EXTRA_BYTES``, or packets wait that were
-                counted otherwise.
-        """
-        extra = _number("the extra bytes of a packet", extra, MOST_EXTRA_BYTES)
-        if extra != self.extra_bytes and self._cells[..., DEPTH].any():
-            raise ControlError(
-                "packets wait in the switch's egress queues, which were counted with "
-                f"{self.extra_bytes} extra bytes; let them leave first"
-            )
-        self.extra_bytes = extra
-
     def set_ecn_threshold(
         self, threshold: int | None, port: int | None = None, priority: int | None = None
     ) -> None:
@@ -508,7 +488,7 @@ class TrafficManager:
             raise ControlError(f"{other.priorities} priorities are not {self.priorities}")
         self.queues[:] = other.queues
         self._rates[:] = other._rates
-        self.now, self.extra_bytes = other.now, other.extra_bytes
+        self.now = other.now
 
     def clear(self) -> None:
         """Nothing waits any more: the holder of the packets has dropped them."""

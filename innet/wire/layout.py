@@ -177,6 +177,14 @@ class PacketLayout:
         """Bytes of the frame that a frame stands for: ``frame_size`` if it is not thin."""
         return self.frame_size + 4 * (self.elements - self.values)
 
+    def wire_length(self, carried: int) -> int:
+        """Bytes on the wire of a frame that carries ``carried`` bytes.
+
+        A frame without its values, such as an acknowledgement, stands for itself.
+        """
+        is_whole = carried >= self.frame_size
+        return carried + self.wire_size - self.frame_size if is_whole else carried
+
     @property
     def dtype(self) -> np.dtype[np.void]:
         """A whole frame: fields ``ethernet``, (``ipv4``, ``udp``,) ``innet``, ``values``."""

@@ -58,9 +58,7 @@ def check_timed_traffic(
     fuzzer = StateFuzzer(program, rng)
     states = [SwitchState(program, np.random.default_rng(0), 3) for _ in range(2)]
     engines = [InterpretEngine(program, states[0]), JitEngine(program, states[1])]
-    if bit_rates:
-        for state in states:
-            state.traffic_manager.set_extra_bytes(int(np.random.default_rng(seed).integers(1000)))
+    longer = np.random.default_rng(seed)
     for _ in range(rounds):
         fuzzer.fill(states, entries=12)
         fuzzer.registers(states)
@@ -69,6 +67,9 @@ def check_timed_traffic(
             _set_lines(states, rng)
         for size in (1, largest, 0):
             batch = PacketBatch.from_packets(fuzzer.packets(size))
+            if bit_rates:
+                extra = longer.choice([0, 0, 40, 999], len(batch)).astype(np.int32)
+                batch = PacketBatch(batch.data, batch.length, batch.port, extra=extra)
             now = states[0].traffic_manager.now
             gaps = rng.choice([0, 1, 700, 40_000], len(batch))
             times = now + np.cumsum(gaps, dtype=np.int64)
@@ -78,6 +79,7 @@ def check_timed_traffic(
             assert got.to_packets() == expected.to_packets()
             np.testing.assert_array_equal(got.origin, expected.origin)
             np.testing.assert_array_equal(got.time, expected.time)
+            np.testing.assert_array_equal(got.extra, expected.extra)
             assert engines[0].waiting == engines[1].waiting
             assert engines[0].next_departure == engines[1].next_departure
             agree_on_time(*states)

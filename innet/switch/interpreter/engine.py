@@ -85,19 +85,29 @@ class _Waiting:
 
 
 class _Sent(NamedTuple):
-    """A packet that left: port, bytes, time, and the number of the received packet."""
+    """A packet that left: port, bytes, time, the number of the received packet, extra bytes."""
 
     port: int
     data: bytes
     time: int
     number: int
+    extra: int
+
+
+def _extra_of(batch: PacketBatch) -> list[int]:
+    return [0] * len(batch) if batch.extra is None else batch.extra.tolist()
 
 
 def _batch(sent: list[_Sent], first: int) -> PacketBatch:
     """The packets that left as a batch; ``first`` is the number of the call's first packet."""
     batch = PacketBatch.from_packets([(each.port, each.data) for each in sent])
     origin = [each.number - first if each.number >= first else -1 for each in sent]
-    return PacketBatch(batch.data, batch.length, batch.port, np.array(origin, np.int32))
+    extra = None
+    if any(each.extra for each in sent):
+        extra = np.array([each.extra for each in sent], np.int32)
+    return PacketBatch(
+        batch.data, batch.length, batch.port, np.array(origin, np.int32), extra=extra
+    )
 
 
 class InterpretEngine:
@@ -173,8 +183,8 @@ class InterpretEngine:
         self._timed = False
         first = self.received
         out: list[_Sent] = []
-        for port, data in batch.to_packets():
-            self._receive(port, data)
+        for (port, data), extra in zip(batch.to_packets(), _extra_of(batch), strict=True):
+            self._receive(port, data, extra)
             out += self._run_due(self._now)
         return _batch(out, first)
 
@@ -189,10 +199,11 @@ class InterpretEngine:
         self._now = manager.now
         first = self.received
         out: list[_Sent] = []
-        for (port, data), time in zip(batch.to_packets(), times.tolist(), strict=True):
+        arrivals = zip(batch.to_packets(), _extra_of(batch), times.tolist(), strict=True)
+        for (port, data), extra, time in arrivals:
             out += self._run_due(time)
             self._set_time(time)
-            self._receive(port, data)
+            self._receive(port, data, extra)
         out += self._run_due(until)
         if until < FOREVER:
             self._set_time(until)
@@ -200,7 +211,7 @@ class InterpretEngine:
         self.state.clock = self.state.traffic_manager.clock(self._now)
         sent = _batch(out, first)
         left = np.array([each.time for each in out], np.int64)
-        return PacketBatch(sent.data, sent.length, sent.port, sent.origin, left)
+        return PacketBatch(sent.data, sent.length, sent.port, sent.origin, left, sent.extra)
 
     @property
     def waiting(self) -> int:
@@ -226,7 +237,7 @@ class InterpretEngine:
         self.state.clock = self.state.traffic_manager.clock(self._now)
         self.state.time()
 
-    def _receive(self, port: int, data: bytes) -> None:
+    def _receive(self, port: int, data: bytes, extra: int) -> None:
         """Run ingress of one packet, once more for each time that it is resubmitted."""
         statistics = self.state.statistics
         statistics.packets_in += 1
@@ -234,17 +245,11 @@ class InterpretEngine:
         packet = Packet(self.layout, data, port, PacketOrigin(self.received))
         self.received += 1
         self.standard.ingress_port(packet, port)
-        self._lengthen(packet)
+        packet.lengthen(extra)
         self.standard.packet_length(packet, packet.length)
         self.standard.ingress_global_timestamp(packet, self.state.clock)
         self._ingress.append(packet)
         self._run_all_ingress()
-
-    def _lengthen(self, packet: Packet) -> None:
-        """Count the bytes of a packet's payload that it does not carry."""
-        extra = self.state.traffic_manager.extra_bytes
-        packet.length += extra
-        packet.ingress_length += extra
 
     def _run_all_ingress(self) -> None:
         try:
@@ -291,7 +296,9 @@ class InterpretEngine:
                 self._forget()
                 raise
             if sent is not None:
-                out.append(_Sent(waiting.port, sent, self._now, waiting.packet.origin.number))
+                packet = waiting.packet
+                extra = packet.extra_after_truncate()
+                out.append(_Sent(waiting.port, sent, self._now, packet.origin.number, extra))
                 statistics.packets_out += 1
                 statistics.bytes_out += len(sent)
             self._run_all_ingress()
@@ -415,7 +422,7 @@ class InterpretEngine:
             self.trace("parse_clone", length=len(received))
         clone = Packet(self.layout, received, packet.ingress_port, packet.origin)
         clone.ingress_length = packet.ingress_length
-        clone.length = received_length
+        clone.length, clone.extra = received_length, packet.extra
         self.standard.ingress_port(clone, packet.ingress_port)
         if self.log is not None:
             self.log.about(clone.origin.number, clone.copy_number)
@@ -470,7 +477,7 @@ class InterpretEngine:
             return
         again = Packet(self.layout, received, packet.ingress_port, packet.origin)
         again.ingress_length = packet.ingress_length
-        again.length = received_length
+        again.length, again.extra = received_length, packet.extra
         self._keep_fields(packet, again, packet.resubmit)
         self.standard.instance_type(again, InstanceType.RESUBMITTED)
         self.standard.packet_length(again, received_length)
@@ -611,7 +618,7 @@ class InterpretEngine:
             self._drop("egress", _LOOPED)
             return
         again = Packet(self.layout, packet.data, packet.ingress_port, packet.origin)
-        self._lengthen(again)
+        again.lengthen(packet.extra)
         self._keep_fields(packet, again, packet.recirculate)
         self.standard.instance_type(again, InstanceType.RECIRCULATED)
         self.standard.packet_length(again, again.length)

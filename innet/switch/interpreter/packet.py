@@ -41,6 +41,7 @@ class Packet:
         "data",
         "error",
         "exit",
+        "extra",
         "fields",
         "hit_time",
         "ingress_length",
@@ -86,6 +87,8 @@ class Packet:
         self.ingress_length = len(data)
         self.length = len(data)
         """packet_length in egress, which changes with setValid and setInvalid."""
+        self.extra = 0
+        """Bytes at its end that it does not carry; ``length`` and ``ingress_length`` have them."""
         self.truncated: int | None = None
         self.type_of_service = 0
         """Of the IPv4 header with which the packet came."""
@@ -107,6 +110,18 @@ class Packet:
         """The number of bytes after truncate()."""
         return len(self.data) if self.truncated is None else min(len(self.data), self.truncated)
 
+    def extra_after_truncate(self) -> int:
+        """The same of the bytes that it does not carry, which stand behind the others."""
+        if self.truncated is None:
+            return self.extra
+        return max(0, min(self.extra, self.truncated - len(self.data)))
+
+    def lengthen(self, extra: int) -> None:
+        """Let a packet be longer than what it carries."""
+        self.extra = extra
+        self.length += extra
+        self.ingress_length += extra
+
     def copy(self, layout: FieldLayout) -> Packet:
         """A packet with the same headers and metadata, no requests, and not truncated."""
         other = Packet(layout, self.data, self.ingress_port, self.origin)
@@ -119,7 +134,7 @@ class Packet:
         other.union_valid = list(self.union_valid)
         other.union_members = list(self.union_members)
         other.ingress_length = self.ingress_length
-        other.length = self.length
+        other.length, other.extra = self.length, self.extra
         for header, index in layout.variable_fields:
             # BMv2 does not copy invalid headers, so their varbit fields are empty in the copy.
             if not other.valid[header]:

@@ -52,29 +52,33 @@ class OutputBuffer:
         frame, first: of which arguments.
         rows: packets.
         stride: bytes of each.
-        timed: the function also returns the time at which each packet leaves.
+        timed: the function also returns the time at which each packet leaves, and its extra bytes.
     """
 
     def __init__(self, frame: Frame, first: int, rows: int, stride: int, *, timed: bool) -> None:
         self.data = np.empty((rows, stride), np.uint8)
         self.length, self.port, self.origin = (np.empty(rows, np.int32) for _ in range(3))
         self.time = np.empty(rows, np.int64) if timed else None
+        self.extra = np.empty(rows, np.int32) if timed else None
         self.stride = stride
         self.words = frame.words(first, self._arrays())
         self._unused = self._references()
 
     def _arrays(self) -> list[NDArray[Any]]:
         arrays: list[NDArray[Any]] = [self.data, self.length, self.port, self.origin]
-        return arrays if self.time is None else [*arrays, self.time]
+        beside = [each for each in (self.time, self.extra) if each is not None]
+        return [*arrays, *beside]
 
     def batch(self, count: int, *, timed: bool = False) -> PacketBatch:
         """Views of the first ``count`` packets."""
+        extra = None if self.extra is None else self.extra[:count]
         return PacketBatch(
             self.data[:count],
             self.length[:count],
             self.port[:count],
             self.origin[:count],
             self.time[:count] if timed and self.time is not None else None,
+            extra if extra is not None and extra.any() else None,
         )
 
     def copied_to(self, other: OutputBuffer, count: int) -> OutputBuffer:

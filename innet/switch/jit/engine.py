@@ -100,7 +100,6 @@ class JitEngine:
         self._beside_tables = -1
         self._unsettled: set[int] = set()  # tables that ``TableArguments.settle`` may improve
         self._changed = 0.0  # when a table did
-        self._extra_bytes = 0
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
@@ -129,15 +128,18 @@ class JitEngine:
             EndlessLoopError: see ``Engine.process``.
         """
         check_lengths(batch)
+        # The plain form knows no packets that are longer than what they carry.
+        is_queued = self._plain is None or batch.extra is not None
+        if is_queued:
+            self._with_queues()
         self._refresh()
         self._statistics.fill(0)
         received = _received(batch)
         with self._counted():
-            if self._plain is not None:
+            if self._plain is not None and not is_queued:
                 clock, room = self._state.time(), max(1, self._replicas.largest)
                 return self._plain.run(received, clock, room, self._hand_over_digests)
-            queued = self._with_queues()
-            return queued.run(received, None, 0, self._room)
+            return self._with_queues().run(received, _extra(batch), None, 0, self._room)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -165,7 +167,7 @@ class JitEngine:
         received = _received(batch)
         times = _plain(times)
         with self._counted():
-            return queued.run(received, times, until, self._room)
+            return queued.run(received, _extra(batch), times, until, self._room)
 
     @property
     def waiting(self) -> int:
@@ -215,7 +217,6 @@ class JitEngine:
         """
         return [
             self._state.traffic_manager.priorities,
-            self._extra_bytes,
             *(self._replicas.start, self._replicas.port, self._replicas.rid),
             *([self._sessions] if queued else []),
             *self._fixed,
@@ -231,21 +232,18 @@ class JitEngine:
 
     def _refresh(self) -> None:
         """Update the arguments after control plane changes since the last batch."""
-        state, extra_bytes = self._state, self._state.traffic_manager.extra_bytes
-        if state.generation.value == self._generation and extra_bytes == self._extra_bytes:
+        state = self._state
+        if state.generation.value == self._generation:
             if self._unsettled and monotonic() - self._changed > _QUIET:
                 self._settle()
             return
         changed = self._changed_tables()
         beside = state.generation.beside_tables
-        if self._generation >= 0 and (beside, extra_bytes) == (
-            self._beside_tables,
-            self._extra_bytes,
-        ):
+        if self._generation >= 0 and beside == self._beside_tables:
             self._write_tables(changed)
             self._generation = state.generation.value
             return
-        self._extra_bytes, self._beside_tables = extra_bytes, beside
+        self._beside_tables = beside
         self._hashes = [state.hashes[i].words() for i in stateful_hashes(self._program)]
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
@@ -364,6 +362,7 @@ class JitInlineQueues:
         self._packets = packets
         rows, self._width = packets.data.shape
         self._times = np.zeros(rows, np.int64)
+        self._extra = np.zeros(rows, np.int32)
         self._out = self._queued.buffers.take(rows + 1, self._queued.room_for(self._width))
         self._out.batch(0)
         from innet.switch.inline import InlineQueues  # noqa: PLC0415
@@ -380,9 +379,12 @@ class JitInlineQueues:
         frame, out = queued.frame, self._out
         frame.put(0, [packets.data.reshape(-1), packets.length, packets.port, 0])
         frame.write(OUT, out.words)
-        frame.put(CLOCK, [engine._state.time(), engine._room, self._times, 0, 0, 1, 0, self._width])
+        numbers = [0, 0, 1, 0, self._width]
+        arguments = [engine._state.time(), engine._room, self._times, self._extra, *numbers]
+        frame.put(CLOCK, arguments)
         queued.write_persistent()
         assert out.time is not None
+        assert out.extra is not None
         return self._program_type(
             entry=frame.entry,
             frame=frame.memory,
@@ -392,7 +394,9 @@ class JitInlineQueues:
             out_port=out.port,
             out_origin=out.origin,
             out_time=out.time,
+            out_extra=out.extra,
             times=self._times,
+            extra=self._extra,
             traffic=queued.traffic,
             waiting=queued.heap,
             received=queued.received,
@@ -473,6 +477,10 @@ def _value_sets(program: ir.Program, state: SwitchState) -> list[NDArray[np.int6
 
 def _received(batch: PacketBatch) -> Received:
     return (_plain(batch.data), _plain(batch.length), _plain(batch.port))
+
+
+def _extra(batch: PacketBatch) -> NDArray[np.int32] | None:
+    return None if batch.extra is None else _plain(batch.extra)
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:

@@ -32,8 +32,9 @@ from innet.switch.traffic_manager import FOREVER, MICROSECOND, TRAFFIC_WORDS
 Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
 
+
 #: Positions of arguments, see ``emit.program.argument_types``.
-OUT, STATISTICS_ARGUMENT, CLOCK, _PERSISTENT = 4, 9, 10, 18
+OUT, STATISTICS_ARGUMENT, CLOCK, _PERSISTENT = 4, 10, 11, 20
 _NOW, _ENTRIES, _FREE, _SPARE, _FREE_ORIGIN, _DIGESTED = map(
     TRAFFIC_WORDS.index, ("now", "entries", "free", "spare", "free_origin", "digested")
 )
@@ -96,6 +97,7 @@ class QueuedProgram:
     def run(
         self,
         packets: Received,
+        extra: NDArray[np.int32] | None,
         times: NDArray[np.int64] | None,
         until: int,
         room: int,
@@ -104,6 +106,7 @@ class QueuedProgram:
 
         Args:
             packets: the received packets.
+            extra: bytes by which they are longer than what they carry.
             times: arrival times in nanoseconds; None to bypass the queues.
             until: run copies due by this time.
             room: most queue entries of one packet.
@@ -119,6 +122,7 @@ class QueuedProgram:
         manager = self._state.traffic_manager
         self.traffic[_NOW] = manager.now
         clock = self._state.time()
+        longer = np.zeros(count, np.int32) if extra is None else extra
         segments = self._segments(count, times, until)
         end, limit = next(segments)
         while True:
@@ -127,7 +131,7 @@ class QueuedProgram:
             self.write_persistent()
             given = _NO_TIMES if times is None else times
             numbers = [serial, limit, int(timed), produced, width]
-            self.frame.put(CLOCK, [clock, room, given, *numbers])
+            self.frame.put(CLOCK, [clock, room, given, longer, *numbers])
             first, produced, wanted, needed = cast("list[int]", self.frame.call({}))
             if wanted:
                 out = self.make_room(wanted, needed, room, out, produced)

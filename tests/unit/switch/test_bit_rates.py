@@ -13,7 +13,7 @@ from numba import njit
 from support.lines import Arrival, Buffers, managed, naive, some_arrivals
 from support.switch_cases import program
 
-from innet.core.errors import ControlError
+from innet.core.errors import ControlError, InputError
 from innet.core.packets import PacketBatch
 from innet.switch import Switch, traffic_manager
 from innet.switch.traffic_manager import (
@@ -193,8 +193,6 @@ def test_as_a_naive_scheduler(buffers, seed, priorities, rate):
         (("set_shared_buffer", 1000, float("nan")), "alpha of the shared buffer is .*, not nan"),
         (("set_recirculation", -1), "the rate of recirculation is 0 to .* not -1"),
         (("set_recirculation", 1, -1), "the latency of recirculation is 0 to .* not -1"),
-        (("set_extra_bytes", -1), "the extra bytes of a packet is 0 to 524,288, not -1"),
-        (("set_extra_bytes", MOST_EXTRA_BYTES + 1), "the extra bytes of a packet is 0 to 524,288"),
     ],
 )
 def test_what_no_queue_can_have_is_named_and_changes_nothing(call, message):
@@ -204,7 +202,6 @@ def test_what_no_queue_can_have_is_named_and_changes_nothing(call, message):
     with pytest.raises(ControlError, match=message):
         getattr(manager, name)(*arguments)
     assert (manager.queues == before).all()
-    assert manager.extra_bytes == 0
 
 
 # ── Buffers and marks ──
@@ -360,33 +357,53 @@ def test_without_times_or_the_setting_a_pass_takes_no_time(engine):
     assert switch.statistics.recirculated == 9
 
 
+def longer(batch, extra):
+    """The same packets, longer than what they carry."""
+    return PacketBatch(batch.data, batch.length, batch.port, extra=np.array(extra, np.int32))
+
+
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
-@pytest.mark.parametrize("extra", [0, 1000])
+@pytest.mark.parametrize("extra", [(0, 0, 0), (1000, 1000, 1000), (1000, 0, 300), (0, 7, 0)])
 def test_programs_see_extra_bytes_and_lines_carry_them(engine, extra):
     """A tick is the time of a byte. Frames of 100 bytes and 24 on the wire, and so many more."""
     switch = Switch.load(program("switch_copies"), engine)
-    switch.traffic_manager.set_extra_bytes(extra)
     switch.traffic_manager.set_bit_rate(8 * 10**9)
-    plain, longer = bytes([20, *range(99)]), bytes([4, *range(99)])
+    plain, with_header = bytes([20, *range(99)]), bytes([4, *range(99)])
     switch.commands("mc_mgrp_create 3\nmc_node_create 0 1\nmc_node_associate 3 0")
-    received = PacketBatch.from_packets([(0, plain), (0, longer), (0, plain)])
-    batch = switch.process_batch(received, times=np.zeros(3, np.int64))
+    received = PacketBatch.from_packets([(0, plain), (0, with_header), (0, plain)])
+    batch = switch.process_batch(longer(received, extra), times=np.zeros(3, np.int64))
     # The second is longer by the header that ingress added.
-    assert batch.time.tolist() == [0, 124 + extra, 250 + 2 * extra]
+    assert batch.time.tolist() == [0, 124 + extra[0], 250 + extra[0] + extra[1]]
     lengths = [
         int.from_bytes(data[at : at + 2], "big")
         for at, (_, data) in zip([6, 8, 6], batch.to_packets(), strict=True)
     ]
-    assert lengths == [100 + extra, 102 + extra, 100 + extra]
-    assert switch.traffic_manager.queue(1).bytes_max == 202 + 2 * extra
+    assert lengths == [100 + extra[0], 102 + extra[1], 100 + extra[2]]
+    most = max(100 + extra[0], 202 + extra[1] + extra[2])
+    assert switch.traffic_manager.queue(1).bytes_max == most
+    assert (batch.extra is None) == (not any(extra))
+    assert batch.extra is None or batch.extra.tolist() == list(extra)
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_packets_that_pass_again_keep_their_extra_bytes(engine):
+    """Copies, clones and further passes are as long as the packets that they are made of."""
+    switch = Switch.load(program("switch_copies"), engine)
+    switch.traffic_manager.set_recirculation(8 * 10**9, 1000)
+    received = PacketBatch.from_packets([(0, bytes([3, *bytes(75)])), (0, bytes([9, *bytes(75)]))])
+    batch = switch.process_batch(longer(received, [400, 0]), times=np.array([0, 5]))
+    alone = switch.process_batch(longer(received, [0, 0]), times=np.array([10**6, 10**6 + 5]))
+    # The port of recirculation takes 400 ticks more for each pass of the first packet.
+    assert batch.time[0] - alone.time[0] + 10**6 == 400
+    assert batch.extra.tolist() == [400 if origin == 0 else 0 for origin in batch.origin]
 
 
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
 def test_programs_count_extra_bytes_without_times_too(engine):
     switch = Switch.load(program("fuzz_counters"), engine)
     switch.process([(0, bytes(10))])
-    switch.traffic_manager.set_extra_bytes(500)
-    switch.process([(0, bytes(10))])
+    batch = PacketBatch.from_packets([(0, bytes(10))])
+    assert switch.process_batch(longer(batch, [500])).extra.tolist() == [500]
     (counter,) = (
         cells
         for cells, array in zip(switch.state.counters, switch.program.counters, strict=True)
@@ -395,9 +412,26 @@ def test_programs_count_extra_bytes_without_times_too(engine):
     assert counter[0].tolist() == [4, 2 * 10 + 2 * 510]
 
 
-def test_extra_bytes_stay_while_packets_wait():
-    manager = on_lines()
-    traffic_manager.admit(manager.queues, manager.first_word(1, 0), 0, 100)
-    with pytest.raises(ControlError, match="counted with 0 extra bytes; let them leave first"):
-        manager.set_extra_bytes(1)
-    manager.set_extra_bytes(0)
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+@pytest.mark.parametrize("extra", [-1, MOST_EXTRA_BYTES + 1])
+def test_extra_bytes_are_bounded(engine, extra):
+    switch = Switch.load(program("fuzz_counters"), engine)
+    batch = longer(PacketBatch.from_packets([(0, bytes(10))]), [extra])
+    with pytest.raises(InputError, match=r"extra bytes of a packet are 0 to 524,288; found"):
+        switch.process_batch(batch)
+    with pytest.raises(InputError, match=r"a batch of 1 packets has extra bytes of 2"):
+        longer(batch, [1, 2])
+
+
+@pytest.mark.parametrize("engine", ["jit", "interpret"])
+def test_programs_cut_the_extra_bytes_first(engine):
+    """They stand at the end: truncate(n) leaves n bytes, of which the packet carries its first."""
+    switch = Switch.load(program("switch_copies"), engine)
+    cuts = [20, 60, 120, 255]  # within what it carries, of it, and beyond its end
+    packets = [(0, bytes([8, cut, *bytes(38)])) for cut in cuts]
+    received = longer(PacketBatch.from_packets(packets), [100] * len(cuts))
+    whole = switch.process_batch(PacketBatch.from_packets([(0, bytes([8, 255, *bytes(38)]))]))
+    carried = int(whole.length[0])
+    batch = switch.process_batch(received, times=np.arange(len(cuts)))
+    assert batch.length.tolist() == [min(cut, carried) for cut in cuts]
+    assert batch.extra.tolist() == [max(0, min(cut - carried, 100)) for cut in cuts]

@@ -56,12 +56,13 @@ def test_event_by_event(name: str, bit_rates: bool) -> None:
                 state.traffic_manager.set_recirculation(10**9, 2500)
         packets = [(port, data[:2000]) for port, data in fuzzer.packets(ROWS)]
         times = states[0].traffic_manager.now + 1 + np.arange(ROWS) * 1700
+        extra = np.arange(ROWS, dtype=np.int32) % 3 * 500 * bit_rates
         for row, (port, data) in enumerate(packets):
             memory.data[row, : len(data)] = np.frombuffer(data, np.uint8)
             memory.length[row], memory.port[row] = len(data), port
         inline = running.begin()
-        inline.times[:] = times
-        sent, left, halves, first = [], [], [0, 0], 0
+        inline.times[:], inline.extra[:] = times, extra
+        sent, left, longer, halves, first = [], [], [], [0, 0], 0
         while first < ROWS or next_departure(inline) < FOREVER:
             half, first, produced, wanted, failed = one_event(inline, first, ROWS)
             assert failed == 0
@@ -69,6 +70,7 @@ def test_event_by_event(name: str, bit_rates: bool) -> None:
             out = PacketBatch(inline.out, inline.out_length, inline.out_port)
             sent += out.take(rows).to_packets()
             left += inline.out_time[rows].tolist()
+            longer += inline.out_extra[rows].tolist()
             if wanted:
                 inline = running.make_room(wanted)
                 inline.times[:] = times
@@ -76,8 +78,12 @@ def test_event_by_event(name: str, bit_rates: bool) -> None:
             halves[half] += 1
             assert half == 1 or produced == 0
         running.end()
-        expected = interpret.process_timed(PacketBatch.from_packets(packets), times, FOREVER)
+        batch = PacketBatch.from_packets(packets)
+        batch = PacketBatch(batch.data, batch.length, batch.port, extra=extra)
+        expected = interpret.process_timed(batch, times, FOREVER)
         assert sent == expected.to_packets()
+        none = np.zeros(len(sent), np.int32)
+        assert longer == (none if expected.extra is None else expected.extra).tolist()
         assert left == expected.time.tolist()
         assert halves[0] == ROWS
         assert halves[1] > 0

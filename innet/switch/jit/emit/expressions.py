@@ -47,6 +47,7 @@ class Expressions:
 
     Attributes:
         hit_time: source of the time that a look-up notes for the entry that it hits.
+        length: source of the length with which the packet in hand was received.
         summed_once: arrays whose sum is the same for all copies of a packet, while those are
             written; and whether a checksum needs it.
     """
@@ -62,6 +63,7 @@ class Expressions:
         self.hash_value = hash_value
         self.registers = registers
         self.hit_time = "clock"
+        self.length = "size"
         self.summed_once: dict[ArrayVariable, bool] = {}
 
     # ── Integers ──

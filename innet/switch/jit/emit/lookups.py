@@ -122,7 +122,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         with writer.block(f"if {row} != 0:"):
             cell = f"{index_variable(index)} * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
-            writer.line(f"bump(t{index}_counters, {cell} + 1, size + extra_bytes)")
+            writer.line(f"bump(t{index}_counters, {cell} + 1, {expressions.length})")
     if table.support_timeout and table.keys:
         with writer.block(f"if {row} != 0:"):
             writer.line(f"put(t{index}_hits, {index_variable(index)}, {expressions.hit_time})")

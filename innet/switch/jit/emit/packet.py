@@ -77,7 +77,7 @@ class PacketLoop(ABC):
         line("at = 0")
         line(f"parser_error = {self.program.errors['NoError']}")
         if self.counts_length:
-            line(f"{PACKET_LENGTH.name} = size + extra_bytes")
+            line(f"{PACKET_LENGTH.name} = {self.expressions.length}")
         if self.uses(STATES_VISITED):
             line(f"{STATES_VISITED.name} = 0")
         for request, nothing in REQUESTS.items():
@@ -94,7 +94,7 @@ class PacketLoop(ABC):
     def set_packet_length(self) -> None:
         """Set the packet length."""
         reference = self.program.standard.packet_length
-        self.statements.set_field(reference, "(size + extra_bytes)", 0, (1 << 31) - 1)
+        self.statements.set_field(reference, f"({self.expressions.length})", 0, (1 << 31) - 1)
 
     def set_ingress_timestamp(self) -> None:
         """Set the ingress timestamp."""

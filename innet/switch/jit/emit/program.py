@@ -86,15 +86,15 @@ def argument_types(
         ("out", "uint8[:, ::1]"),
         *((name, "int32[::1]") for name in SENT),
     ]
-    arguments += [("out_time", "int64[::1]")] if queued else []
+    arguments += [("out_time", "int64[::1]"), ("out_extra", "int32[::1]")] if queued else []
     arguments += [("statistics", "int64[::1]"), ("clock", "int64"), ("room", "int64")]
     if queued:
-        arguments += [("times", "int64[::1]")]
+        arguments += [("times", "int64[::1]"), ("extra", "int32[::1]")]
         arguments += [(name, "int64") for name in ("serial", "until", "timed", "filled")]
         arguments += [("stride", "int64"), ("span", "int64"), ("traffic", "int64[::1]")]
         arguments += [("pool", "int64[::1]"), ("store", "uint8[::1]")]
         arguments += [(name, "int64[::1]") for name in ("waiting", "origins", "digests", "queues")]
-    arguments += [("priorities", "int64"), ("extra_bytes", "int64")]
+    arguments += [("priorities", "int64")]
     names = ["group_start", "replica_port", "replica_rid", *(["sessions"] if queued else [])]
     arguments += [(name, "int64[::1]") for name in names]
     for number, group in enumerate(groups):

@@ -85,6 +85,8 @@ class QueueLoop(PacketLoop):
         self.row = self.rows.row
         self.comes_again = self.uses(RESUBMIT_LIST) or self.uses(RECIRCULATE_LIST)
         self.clones_ingress = mentions((rolled.parser, rolled.ingress), CLONE_SESSION)
+        # Packets may be longer than what they carry: see ``PacketBatch.extra``.
+        self.expressions.length = "size + beyond"
 
     def emit(self) -> None:
         """Run all packets of a batch and due copies, until memory is needed."""
@@ -100,7 +102,7 @@ class QueueLoop(PacketLoop):
         line("produced = filled")
         line("wanted = needed = zero")
         line("held = clone_slot = loaded = int64(-1)")
-        line("slot = row = base = size = number = arrived = origin = entry = zero")
+        line("slot = row = base = size = beyond = number = arrived = origin = entry = zero")
         line("again_slot = again_row = clone_row = mirror = mirror_list = zero")
         line("work = int64(NEXT)")
         with self.writer.block("while True:"):
@@ -228,7 +230,7 @@ class QueueLoop(PacketLoop):
         line("pending = zero")
         line("row = slot * ROW")
         self.rows.use_slot("slot")
-        for name in ("size", "number", "arrived", "origin"):
+        for name in ("size", "number", "arrived", "origin", "beyond"):
             line(f"{name} = get(pool, row + {name.upper()})")
 
     def _receive(self) -> None:
@@ -236,6 +238,7 @@ class QueueLoop(PacketLoop):
         line = self.writer.line
         self._set_time("get(times, i)")
         line("size = int64(length[i])")
+        line("beyond = int64(extra[i])")
         line("arrived = int64(port[i])")
         line("number = serial + i")
         line("origin = free_origin")
@@ -344,6 +347,10 @@ class QueueLoop(PacketLoop):
         if self.uses(RECIRCULATE_LIST):
             self._recirculate()
         line("put(out_time, produced, now)")
+        left = "beyond"
+        if self.uses(MAX_LENGTH):  # truncated behind what the packet carries, or before its end
+            left = f"max(zero, min(beyond, {MAX_LENGTH.name} - (to - start)))"
+        line(f"put(out_extra, produced, {left})")
         self.send("number - serial if number >= serial else -1")
 
     def _dequeue(self) -> None:
@@ -360,7 +367,7 @@ class QueueLoop(PacketLoop):
         with self.writer.block("else:"):
             line("loaded = slot")
             self.rows.use_slot("slot")
-            for name in ("size", "at", "number", "arrived", "origin"):
+            for name in ("size", "at", "number", "arrived", "origin", "beyond"):
                 line(f"{name} = get(pool, row + {name.upper()})")
             emit_load(self.writer, PACKET, self.row.variables)
         for request, nothing in REQUESTS.items():
@@ -477,7 +484,7 @@ class Rows:
         line(f"{row} = {slot} * ROW")
         line(f"free = get(pool, {row} + REFERENCES)")
         line("spare -= 1")
-        line(f"start_row(pool, {row}, size, number, arrived, origins, origin)")
+        line(f"start_row(pool, {row}, size, number, arrived, beyond, origins, origin)")
 
     def use_slot(self, slot: str) -> None:
         """Make the packet of a slot the current one."""
@@ -510,13 +517,13 @@ class Rows:
     def reenter(self, field_list: str, kind: InstanceType, source: str) -> None:
         """Make the slot that was taken the packet that comes again; the old one is done with."""
         line = self.writer.line
-        line(f"clear(pool, {AGAIN} + {queue.ORIGIN + 1}, {AGAIN} + ROW)")
+        line(f"clear(pool, {AGAIN} + {queue.BEYOND + 1}, {AGAIN} + ROW)")
         line(f"keep_fields({field_list}, pool, {source}, {AGAIN})")
         self.put(AGAIN, self.program.standard.instance_type, kind)
         # It is an event of its own, since each pass may need slots and entries.
         line("arrival = int64(-1)")
         with self.writer.block("if timed != 0:"):
-            line("arrival = recirculate(queues, now, size + extra_bytes)")
+            line("arrival = recirculate(queues, now, size + beyond)")
         with self.writer.block("if arrival < 0:"):
             line("pending = again_slot")
         with self.writer.block("else:"):
@@ -583,7 +590,7 @@ class Rows:
         priority = f"class_priority({given}, queues, {bytes_of_it})"
         length_column = self.row.scalar(PACKET_LENGTH)
         if length_column is None:  # no header comes or goes
-            length = f"get(pool, {row} + SIZE) + extra_bytes"
+            length = f"get(pool, {row} + SIZE) + get(pool, {row} + BEYOND)"
         else:
             length = f"get(pool, {row} + {length_column})"
         for text in (
@@ -649,7 +656,7 @@ class PacketRow:
         self.loop = loop
         self.layout = loop.layout
         self.program = loop.program
-        self.width = queue.ORIGIN + 1
+        self.width = queue.BEYOND + 1
         self._needed = self._needed_fields()
         self.variables: list[Variable] = []
         self._fields: dict[tuple[int, int], Variable] = {}

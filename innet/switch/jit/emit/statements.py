@@ -252,11 +252,11 @@ class Statements:
         with self._in_bounds(index, self.program.counters[counter].size) as cell:
             name = self._named(cell, "index")
             self.writer.line(f"bump(c{counter}, {name} * 2, 1)")
-            self.writer.line(f"bump(c{counter}, {name} * 2 + 1, size + extra_bytes)")
+            self.writer.line(f"bump(c{counter}, {name} * 2 + 1, {self.expressions.length})")
 
     def _execute_meter(self, target: Any, meter: int, index: Value) -> None:
         array = self.program.meters[meter]
-        amount = "size + extra_bytes" if array.bytes else "1"
+        amount = self.expressions.length if array.bytes else "1"
         with self._in_bounds(index, array.size) as cell:
             color = self.writer.fresh("color")
             arrays = f"m{meter}_rates, m{meter}_cells"

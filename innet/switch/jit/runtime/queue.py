@@ -40,6 +40,7 @@ from innet.switch.traffic_manager import (
 __all__ = [  # what emitted code may import
     "ARRIVED",
     "AT",
+    "BEYOND",
     "CLONE",
     "DECIDE",
     "DEPARTURE",
@@ -88,8 +89,9 @@ RECEIVED, REENTERED, CLONE, DECIDE, EGRESS, NEXT = range(6)
 
 #: First words of a row: how many entries and steps use the slot (of a free one: the next free
 #: slot); the packet's bytes, and how many of them the parser took; the number of the packet that
-#: was received, and its port; the origin, which counts what that packet caused.
-REFERENCES, SIZE, AT, NUMBER, ARRIVED, ORIGIN = range(6)
+#: was received, and its port; the origin, which counts what that packet caused; bytes by which the
+#: packet is longer than what it carries.
+REFERENCES, SIZE, AT, NUMBER, ARRIVED, ORIGIN, BEYOND = range(7)
 
 #: Words of an origin: slots that come from it (of a free one: the next free one), and what was
 #: cloned, resubmitted and recirculated.
@@ -131,7 +133,14 @@ def has_session(sessions: Any, session: int) -> Any:
 
 @inlined
 def start_row(  # noqa: PLR0917 - called by emitted code only
-    pool: Any, row: int, size: int, number: int, arrived: int, origins: Any, origin: int
+    pool: Any,
+    row: int,
+    size: int,
+    number: int,
+    arrived: int,
+    beyond: int,
+    origins: Any,
+    origin: int,
 ) -> None:
     """Fill the first words of a slot that was just taken, for one step."""
     put(pool, row + REFERENCES, 1)
@@ -140,6 +149,7 @@ def start_row(  # noqa: PLR0917 - called by emitted code only
     put(pool, row + NUMBER, number)
     put(pool, row + ARRIVED, arrived)
     put(pool, row + ORIGIN, origin)
+    put(pool, row + BEYOND, beyond)
     put(origins, origin + SLOTS, get(origins, origin + SLOTS) + 1)
 
 

@@ -29,7 +29,7 @@ from innet.sim.messages import (
 )
 from innet.sim.network import OVERHEAD, SECOND, Network
 from innet.sim.simulation import Cable, LinkCounts, NetworkCounts, Simulation
-from innet.sim.transport import Transport, transport_of
+from innet.sim.transport import ReliableTransport, transport_of
 from innet.switch.traffic_manager import PORTS
 from innet.topology import Plan
 from innet.wire import PacketLayout
@@ -199,7 +199,7 @@ class MessageNetwork:
         baseline: Baseline,
         plan: Plan,
         network: Network,
-        transport: Transport,
+        transport: ReliableTransport,
         *,
         flows: Sequence[Flow] = (),
         density: float = 1.0,

@@ -17,7 +17,7 @@ from innet.sim.flows import Flow
 from innet.sim.messages import MessageGraph
 from innet.sim.network import SECOND, Network, network_of
 from innet.sim.simulation import Cable, NetworkCounts, Simulation
-from innet.sim.transport import Transport, transport_of
+from innet.sim.transport import ReliableTransport, transport_of
 from innet.switch.traffic_manager import PORTS
 from innet.wire import PacketLayout
 
@@ -77,7 +77,7 @@ def simulate_messages(
     graph: MessageGraph,
     network: str | Path | Network | Mapping[str, Any] = "100g",
     *,
-    transport: str | Transport | Mapping[str, Any] = "tcp",
+    transport: str | ReliableTransport | Mapping[str, Any] = "tcp",
     racks: int = 1,
     spines: int = 1,
     flows: Sequence[Flow] = (),

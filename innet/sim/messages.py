@@ -104,7 +104,7 @@ class MessageGraph:
         return replace(self, earliest=np.maximum(self.earliest, at_source))
 
 
-class _Builder:
+class _GraphBuilder:
     """Messages and their dependencies, added in blocks."""
 
     def __init__(self, element_bytes: int) -> None:
@@ -209,7 +209,7 @@ def ring_all_reduce(
     ring = _hosts(hosts)
     width = _element_bytes(dtype)
     offset, length = chunks(_count(elements, "elements"), len(ring))
-    built, n = _Builder(width), len(ring)
+    built, n = _GraphBuilder(width), len(ring)
     before = np.zeros(0, np.int64)
     for step in range(2 * (n - 1)):
         which = (np.arange(n) - step) % n
@@ -252,7 +252,7 @@ def halving_doubling_all_reduce(
     rest = n - power
     givers, takers = every[0 : 2 * rest : 2], every[1 : 2 * rest : 2]
     within = np.concatenate([takers, every[2 * rest :]])
-    built = _Builder(width)
+    built = _GraphBuilder(width)
     received: list[Ints] = []  # numbers of the messages to each of ``within``, -1 for none
     costs = np.zeros(power, np.int64)  # of the summing before the next message
     if rest:
@@ -288,7 +288,7 @@ def halving_doubling_all_reduce(
     return built.build()
 
 
-def _after(built: _Builder, now: Ints, received: Sequence[Ints]) -> None:
+def _after(built: _GraphBuilder, now: Ints, received: Sequence[Ints]) -> None:
     """Messages wait for all that their sources have received."""
     for each in received:
         built.wait(now[each >= 0], each[each >= 0])
@@ -320,7 +320,7 @@ def parameter_server(
     workers, width = _hosts(hosts), _element_bytes(dtype)
     places = _hosts(servers)
     offset, length = chunks(_count(elements, "elements"), len(places))
-    built = _Builder(width)
+    built = _GraphBuilder(width)
     # Each worker begins with another server, so that they do not all send to one at first; and so
     # do the servers with the workers.
     turn = (np.arange(len(workers))[:, None] + np.arange(len(places))) % len(places)
@@ -366,7 +366,7 @@ def all_gather(
         )
     length = length.astype(np.int64)
     offset = np.concatenate([[0], np.cumsum(length)[:-1]])
-    built, n = _Builder(width), len(ring)
+    built, n = _GraphBuilder(width), len(ring)
     before = np.zeros(0, np.int64)
     for step in range(n - 1):
         which = (np.arange(n) - step) % n
@@ -397,7 +397,7 @@ def gtopk_tree(
     total, n = _count(elements, "elements"), len(every)
     steps = (n - 1).bit_length()
     merging = int(_cost(np.array([total * width]), reduce_cost)[0])
-    built = _Builder(width)
+    built = _GraphBuilder(width)
     received: list[list[int]] = [[] for _ in range(n)]
     given = np.full(n, -1)  # the last message that a host sent down
     for step in range(steps):
@@ -450,7 +450,7 @@ def hierarchical_all_reduce(
     every = _hosts([host for group in groups for host in group]).reshape(len(groups), -1)
     width, (several, members) = _element_bytes(dtype), every.shape
     offset, length = chunks(_count(elements, "elements"), members)
-    built = _Builder(width)
+    built = _GraphBuilder(width)
     group, member = np.arange(several)[:, None], np.arange(members)[None, :]
     before: list[Ints] = []  # messages to each host that the next step waits for
 

@@ -34,10 +34,10 @@ from innet.sim.transport import (
     RECEIVER,
     SENDER,
     STALE,
-    Receivers,
+    ReceiverRows,
+    ReliableTransport,
     Rules,
-    Senders,
-    Transport,
+    SenderRows,
     deadline,
     keep,
     make_rows,
@@ -163,12 +163,12 @@ def _rules(m: Any) -> Any:
 
 @njit(inline="always", nogil=True)
 def _senders(m: Any) -> Any:
-    return Senders(_sender(m.senders, m.row_count), _bits(m.sacked, m.row_count, m.words))
+    return SenderRows(_sender(m.senders, m.row_count), _bits(m.sacked, m.row_count, m.words))
 
 
 @njit(inline="always", nogil=True)
 def _receivers(m: Any) -> Any:
-    return Receivers(_receiver(m.receivers, m.row_count), _bits(m.arrived, m.row_count, m.words))
+    return ReceiverRows(_receiver(m.receivers, m.row_count), _bits(m.arrived, m.row_count, m.words))
 
 
 # ------------------------------------------------------------------ a host's events
@@ -490,7 +490,7 @@ class Messenger:
     def __init__(
         self,
         graph: MessageGraph,
-        transport: Transport,
+        transport: ReliableTransport,
         hosts: int,
         *,
         base: int = 0,

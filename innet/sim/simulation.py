@@ -63,7 +63,7 @@ from innet.sim.state import (
     TRACE,
     WAITING,
 )
-from innet.sim.transport import Transport
+from innet.sim.transport import ReliableTransport
 from innet.switch import Switch
 from innet.switch.inline import InlineQueues, InlineQueueSwitch
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
@@ -573,7 +573,7 @@ class Simulation:
             memory.state["completed"] += 1
         return group
 
-    def launch_messages(self, graph: MessageGraph, transport: Transport) -> int:
+    def launch_messages(self, graph: MessageGraph, transport: ReliableTransport) -> int:
         """Let hosts send the messages of a graph from now on; one graph at a time.
 
         Their group is done when all messages were delivered.

@@ -1,11 +1,11 @@
 """A reliable transport between hosts in simulated time: TCP's mechanisms, or those of RoCE.
 
 The baselines send their messages with it (``innet.sim.messages``). It is a state machine in
-compiled code, over arrays; it owns no clock, no links and no memory. One row of
-``Senders`` is a message at its source, the row of the same number of ``Receivers`` is that message
-at its destination. Rows are used again: a row's ``generation`` counts its messages, every segment
-and every acknowledgement carries it, and those of an earlier message are ignored. A receiver takes
-up its row by itself when the first segment of a later generation comes.
+compiled code, over arrays; it owns no clock, no links and no memory. One row of ``SenderRows`` is a
+message at its source, the row of the same number of ``ReceiverRows`` is that message at its
+destination. Rows are used again: a row's ``generation`` counts its messages, every segment and
+every acknowledgement carries it, and those of an earlier message are ignored. A receiver takes up
+its row by itself when the first segment of a later generation comes.
 
 Segments are numbered from 0; each has the same payload, but for the last. Whoever drives it calls
 
@@ -137,7 +137,7 @@ RECEIVER = np.dtype(
 
 
 class Rules(NamedTuple):
-    """``Transport`` in numbers that compiled code takes: segments, picoseconds."""
+    """``ReliableTransport`` in numbers that compiled code takes: segments, picoseconds."""
 
     payload: int
     window: int
@@ -151,7 +151,7 @@ class Rules(NamedTuple):
     interval: int  # between full segments of a message, if paced
 
 
-class Senders(NamedTuple):
+class SenderRows(NamedTuple):
     """Messages at their sources.
 
     Attributes:
@@ -163,7 +163,7 @@ class Senders(NamedTuple):
     sacked: NDArray[np.uint64]
 
 
-class Receivers(NamedTuple):
+class ReceiverRows(NamedTuple):
     """Messages at their destinations.
 
     Attributes:
@@ -176,7 +176,7 @@ class Receivers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transport:
+class ReliableTransport:
     """Settings of a reliable transport.
 
     Args:
@@ -269,13 +269,13 @@ class Transport:
         return max(1, -(-size // self.payload))
 
 
-TRANSPORTS: Mapping[str, Transport] = MappingProxyType(
+TRANSPORTS: Mapping[str, ReliableTransport] = MappingProxyType(
     {
-        "tcp": Transport(),
-        "dctcp": Transport(congestion="dctcp"),
+        "tcp": ReliableTransport(),
+        "dctcp": ReliableTransport(congestion="dctcp"),
         # Ethernet, IPv4, UDP, base transport header and invariant CRC; an acknowledgement has an
         # extended header beside them. Path MTU 4,096; the window is that of 64 packets (assumed).
-        "roce": Transport(
+        "roce": ReliableTransport(
             payload=4096,
             header_bytes=58,
             ack_bytes=62,
@@ -287,17 +287,17 @@ TRANSPORTS: Mapping[str, Transport] = MappingProxyType(
 )
 
 
-def transport_of(given: str | Transport | Mapping[str, Any]) -> Transport:
+def transport_of(given: str | ReliableTransport | Mapping[str, Any]) -> ReliableTransport:
     """A transport from what a user gives: settings, or a name such as "tcp:min_timeout=2e-4".
 
     Raises:
         UnknownNameError: no such transport or setting.
         InputError: a number that no transport has, or something that names none.
     """
-    if isinstance(given, Transport):
+    if isinstance(given, ReliableTransport):
         return given
     if isinstance(given, Mapping):
-        base, settings = Transport(), dict(given)
+        base, settings = ReliableTransport(), dict(given)
     elif isinstance(given, str):
         name, settings = split_name(given)
         if name not in TRANSPORTS:
@@ -306,25 +306,27 @@ def transport_of(given: str | Transport | Mapping[str, Any]) -> Transport:
     else:
         raise InputError(
             f"the transport is {given!r}; give a name such as 'tcp', a mapping of settings, or an "
-            "innet.sim.Transport."
+            "innet.sim.transport.ReliableTransport."
         )
-    known = [field.name for field in fields(Transport)]
+    known = [field.name for field in fields(ReliableTransport)]
     for name in settings:
         if name not in known:
             raise UnknownNameError("setting of a transport", name, known)
     return replace(base, **settings)
 
 
-def make_rows(rules: Rules, rows: int) -> tuple[Senders, Receivers]:
+def make_rows(rules: Rules, rows: int) -> tuple[SenderRows, ReceiverRows]:
     """Memory for this number of messages at a time."""
     words = -(-rules.window // 64)
     return (
-        Senders(np.zeros(rows, SENDER), np.zeros((rows, words), np.uint64)),
-        Receivers(np.zeros(rows, RECEIVER), np.zeros((rows, words), np.uint64)),
+        SenderRows(np.zeros(rows, SENDER), np.zeros((rows, words), np.uint64)),
+        ReceiverRows(np.zeros(rows, RECEIVER), np.zeros((rows, words), np.uint64)),
     )
 
 
-def more_rows(senders: Senders, receivers: Receivers, rows: int) -> tuple[Senders, Receivers]:
+def more_rows(
+    senders: SenderRows, receivers: ReceiverRows, rows: int
+) -> tuple[SenderRows, ReceiverRows]:
     """The same messages, with memory for this number."""
 
     def grown(array: Any) -> Any:
@@ -333,8 +335,8 @@ def more_rows(senders: Senders, receivers: Receivers, rows: int) -> tuple[Sender
         return larger
 
     return (
-        Senders(grown(senders.state), grown(senders.sacked)),
-        Receivers(grown(receivers.state), grown(receivers.arrived)),
+        SenderRows(grown(senders.state), grown(senders.sacked)),
+        ReceiverRows(grown(receivers.state), grown(receivers.arrived)),
     )
 
 
@@ -358,7 +360,7 @@ def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def open_sender(senders: Senders, rules: Rules, row: int, size: int, now: int) -> None:
+def open_sender(senders: SenderRows, rules: Rules, row: int, size: int, now: int) -> None:
     """Begin a message of ``size`` bytes, on a new connection."""
     flow = senders.state[row]
     segments = max(1, -(-size // rules.payload))
@@ -379,7 +381,7 @@ def open_sender(senders: Senders, rules: Rules, row: int, size: int, now: int) -
 
 
 @njit(cache=True, inner=True, nogil=True)
-def resume(senders: Senders, row: int, connections: Any, connection: int) -> None:
+def resume(senders: SenderRows, row: int, connections: Any, connection: int) -> None:
     """Begin a message with its connection's congestion window and round trip; see ``keep``."""
     flow, kept = senders.state[row], connections[connection]
     if kept.window > 0:
@@ -388,7 +390,7 @@ def resume(senders: Senders, row: int, connections: Any, connection: int) -> Non
 
 
 @njit(cache=True, nogil=True)
-def keep(senders: Senders, row: int, connections: Any, connection: int) -> None:
+def keep(senders: SenderRows, row: int, connections: Any, connection: int) -> None:
     """Keep what lasts, (n,) of ``CONNECTION``, when a message is done."""
     flow, kept = senders.state[row], connections[connection]
     kept.window, kept.threshold = flow.window, flow.threshold
@@ -396,14 +398,14 @@ def keep(senders: Senders, row: int, connections: Any, connection: int) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def in_flight(senders: Senders, row: int) -> int:
+def in_flight(senders: SenderRows, row: int) -> int:
     """Segments that were sent, and neither acknowledged nor lost as far as is known."""
     flow = senders.state[row]
     return int(flow.next - flow.una - flow.sacked - flow.lost)
 
 
 @njit(cache=True, nogil=True)
-def _choose(senders: Senders, rules: Rules, row: int) -> int:
+def _choose(senders: SenderRows, rules: Rules, row: int) -> int:
     """The segment to send, -1 for none; not counted yet."""
     flow = senders.state[row]
     if flow.probing == 1:
@@ -422,7 +424,7 @@ def _choose(senders: Senders, rules: Rules, row: int) -> int:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def segment_to_send(senders: Senders, rules: Rules, row: int, now: int) -> tuple[int, int]:
+def segment_to_send(senders: SenderRows, rules: Rules, row: int, now: int) -> tuple[int, int]:
     """What may be sent now, counted as sent: its number, and bytes of payload; or (-1, 0)."""
     flow = senders.state[row]
     if now < flow.paced:
@@ -476,7 +478,7 @@ def _arm(flow: Any, rules: Rules, now: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def deadline(senders: Senders, rules: Rules, row: int) -> int:
+def deadline(senders: SenderRows, rules: Rules, row: int) -> int:
     """When ``on_timeout`` is to be called, ``FOREVER`` for never."""
     flow = senders.state[row]
     due = flow.deadline
@@ -486,7 +488,7 @@ def deadline(senders: Senders, rules: Rules, row: int) -> int:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def on_timeout(senders: Senders, rules: Rules, row: int, now: int) -> int:
+def on_timeout(senders: SenderRows, rules: Rules, row: int, now: int) -> int:
     """The deadline has come; returns ``NOTHING``, ``PROBE`` or ``TIMEOUT``."""
     flow = senders.state[row]
     if now < flow.deadline:
@@ -534,7 +536,7 @@ def _reduce(flow: Any, rules: Rules, flight: int) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _acknowledged(senders: Senders, row: int, ack: int) -> int:
+def _acknowledged(senders: SenderRows, row: int, ack: int) -> int:
     """Everything before ``ack`` has arrived; returns how much of it was not known to have."""
     flow = senders.state[row]
     fresh = 0
@@ -554,7 +556,7 @@ def _acknowledged(senders: Senders, row: int, ack: int) -> int:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _find_lost(senders: Senders, row: int, below: int) -> None:
+def _find_lost(senders: SenderRows, row: int, below: int) -> None:
     """What is before ``below`` and not acknowledged is lost."""
     flow = senders.state[row]
     for sequence in range(flow.lost_below, below):
@@ -564,7 +566,7 @@ def _find_lost(senders: Senders, row: int, below: int) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _answer_to_probe(senders: Senders, row: int) -> None:
+def _answer_to_probe(senders: SenderRows, row: int) -> None:
     """What was sent before a probe that was answered, and is not acknowledged, is lost."""
     flow = senders.state[row]
     if flow.una < flow.probe_next:
@@ -575,7 +577,7 @@ def _answer_to_probe(senders: Senders, row: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _selected(senders: Senders, row: int, sequence: int, flags: int, stamp: int) -> int:
+def _selected(senders: SenderRows, row: int, sequence: int, flags: int, stamp: int) -> int:
     """A segment has arrived, and by that others are lost; returns whether it is new."""
     flow = senders.state[row]
     fresh = 0
@@ -627,8 +629,33 @@ def _marks(flow: Any, rules: Rules, fresh: int, echo: bool) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def on_ack(  # noqa: PLR0912, PLR0917 - the order of what an answer changes; by position
-    senders: Senders,
+def _recover_by_going_back(flow: Any, rules: Rules, ack: int, flags: int, flight: int) -> None:
+    """Go-back-N: after a NACK, begin again with the segment that the receiver expects.
+
+    The window is halved once for all segments that were on the way.
+    """
+    if flags & NACK and ack == flow.una:
+        flow.next = flow.una
+        if flow.una >= flow.recover:
+            _reduce(flow, rules, flight)
+            flow.recover = flow.highest
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _recover_by_selection(flow: Any, rules: Rules, flight: int) -> None:
+    """Enter or leave recovery, RFC 6675, section 5: the window is halved once in it."""
+    if flow.recovering and flow.una >= flow.recover:
+        flow.recovering = 0
+    is_lost = flow.lost > 0 or flow.repaired
+    if is_lost and not flow.recovering and flow.una >= flow.recover:
+        _reduce(flow, rules, flight)
+        flow.recovering, flow.recover, flow.force = 1, flow.next, 1
+    flow.repaired = 0
+
+
+@njit(cache=True, inner=True, nogil=True)
+def on_ack(  # noqa: PLR0917 - compiled functions are called by position
+    senders: SenderRows,
     rules: Rules,
     row: int,
     generation: int,
@@ -642,31 +669,25 @@ def on_ack(  # noqa: PLR0912, PLR0917 - the order of what an answer changes; by 
     flow = senders.state[row]
     if generation != flow.generation or flow.una >= flow.segments:
         return STALE
+    # Step 1: the round trip (RFC 7323), and what was in flight before the answer.
     _measure(flow, now - stamp)
     flight = flow.next - flow.una - flow.sacked - flow.lost
+    # Step 2: what has arrived, what is lost by that, and whether this is a new loss.
     fresh = 0
     if ack > flow.una:
         fresh += _acknowledged(senders, row, ack)
     if rules.go_back_n:
-        if flags & NACK and ack == flow.una:
-            flow.next = flow.una
-            if flow.una >= flow.recover:
-                _reduce(flow, rules, flight)
-                flow.recover = flow.highest
+        _recover_by_going_back(flow, rules, ack, flags, flight)
     else:
         fresh += _selected(senders, row, sequence, flags, stamp)
-        if flow.recovering and flow.una >= flow.recover:
-            flow.recovering = 0
-        is_lost = flow.lost > 0 or flow.repaired
-        if is_lost and not flow.recovering and flow.una >= flow.recover:
-            _reduce(flow, rules, flight)
-            flow.recovering, flow.recover, flow.force = 1, flow.next, 1
-        flow.repaired = 0
+        _recover_by_selection(flow, rules, flight)
+    # Step 3: the window reacts to marks (RFC 3168, RFC 8257), or grows (RFC 5681).
     if rules.congestion != FIXED and fresh > 0:
         _marks(flow, rules, fresh, flags & ECHO != 0)
         # A window that was not used does not grow, RFC 7661.
         if not flow.recovering and flags & ECHO == 0 and 2 * flight >= flow.window:
             _grow(flow, rules, fresh)
+    # Step 4: the timer (RFC 6298, section 5): off if nothing is in flight, anew if there is more.
     if flow.una >= flow.segments:
         flow.deadline = FOREVER
         return DONE
@@ -686,7 +707,7 @@ def on_ack(  # noqa: PLR0912, PLR0917 - the order of what an answer changes; by 
 
 @njit(cache=True, inner=True, nogil=True)
 def on_segment(  # noqa: PLR0917 - likewise
-    receivers: Receivers,
+    receivers: ReceiverRows,
     rules: Rules,
     row: int,
     generation: int,

@@ -22,7 +22,7 @@ class Line:
         fate: of (is an acknowledgement, number): each copy's extra delay, in seconds.
     """
 
-    settings: t.Transport
+    settings: t.ReliableTransport
     rate: float = 10e9
     delay: float = 5e-6
     queue: int = 1 << 30

@@ -20,11 +20,11 @@ from innet.sim.messages import (
 )
 from innet.sim.network import OVERHEAD, PRESETS, SECOND
 from innet.sim.simulation import Simulation
-from innet.sim.transport import TRANSPORTS, Transport, transport_of
+from innet.sim.transport import TRANSPORTS, ReliableTransport, transport_of
 from innet.wire import PacketLayout
 
 ROCE = TRANSPORTS["roce"]
-FIXED = Transport(congestion="fixed")
+FIXED = ReliableTransport(congestion="fixed")
 
 
 def wire_bytes(transport, size, *, acks):
@@ -96,7 +96,7 @@ def test_summing_what_came_costs_what_is_said():
 
 def test_a_small_window_gets_itself_in_a_round_trip():
     network, size = PRESETS["100g"], 4_000_000
-    small = Transport(congestion="fixed", window_bytes=4 * 1448)
+    small = ReliableTransport(congestion="fixed", window_bytes=4 * 1448)
     run = simulate_messages(gtopk_tree(2, size // 4), network, transport=small)
     ack = (small.ack_bytes + OVERHEAD) * 8 / network.rate
     data = (1448 + small.header_bytes + OVERHEAD) * 8 / network.rate
@@ -178,7 +178,7 @@ def test_dctcp_heeds_marks_where_newreno_fills_the_queue():
     assert plain.counts.marked == 0
     assert plain.counts.dropped > 0
     lower = messages.parameter_server_seconds(
-        3, wire_bytes(Transport(), 8_000_000, acks=False), 10e9
+        3, wire_bytes(ReliableTransport(), 8_000_000, acks=False), 10e9
     )
     assert lower < marked.seconds < 1.05 * lower
 
@@ -189,7 +189,7 @@ def test_graphs_one_after_the_other_in_one_network():
     simulation = Simulation(network, PacketLayout(1), dict.fromkeys(switches), cables, 4, seed=1)
     before = 0.0
     for _ in range(4):
-        group = simulation.launch_messages(ring_all_reduce(4, 20_000), Transport())
+        group = simulation.launch_messages(ring_all_reduce(4, 20_000), ReliableTransport())
         assert simulation.wait() == group
         delivered = simulation.messenger.delivered / SECOND
         assert before < delivered.min() <= delivered.max() == simulation.now
@@ -216,7 +216,7 @@ def test_networks_of_racks():
     [
         ({"racks": 0}, "racks is 0"),
         ({"spines": 0}, "spines is 0"),
-        ({"transport": Transport(window_bytes=1 << 30)}, "window_bytes"),
+        ({"transport": ReliableTransport(window_bytes=1 << 30)}, "window_bytes"),
     ],
 )
 def test_what_cannot_be_is_named(options, words):

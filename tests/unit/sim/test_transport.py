@@ -13,21 +13,23 @@ from support.reliable import Line, chance
 from innet.core.errors import InputError, UnknownNameError
 from innet.sim import transport as t
 from innet.sim.network import SECOND
-from innet.sim.transport import TRANSPORTS, Transport, transport_of
+from innet.sim.transport import TRANSPORTS, ReliableTransport, transport_of
 
 RATE, DELAY = 10e9, 5e-6
 SEGMENT = 8 * (1448 + 66) / RATE
 ROUND_TRIP = SEGMENT + 2 * DELAY
 
 EVERY = {
-    "newreno": Transport(),
-    "dctcp": Transport(congestion="dctcp"),
-    "fixed": Transport(congestion="fixed", window_bytes=32 * 1448),
-    "no probe": Transport(tail_probe=False),
-    "go_back_n": Transport(recovery="go_back_n", congestion="fixed", window_bytes=32 * 1448),
-    "go_back_n, newreno": Transport(recovery="go_back_n"),
+    "newreno": ReliableTransport(),
+    "dctcp": ReliableTransport(congestion="dctcp"),
+    "fixed": ReliableTransport(congestion="fixed", window_bytes=32 * 1448),
+    "no probe": ReliableTransport(tail_probe=False),
+    "go_back_n": ReliableTransport(
+        recovery="go_back_n", congestion="fixed", window_bytes=32 * 1448
+    ),
+    "go_back_n, newreno": ReliableTransport(recovery="go_back_n"),
     "roce": TRANSPORTS["roce"],
-    "paced": Transport(congestion="fixed", pacing=2e9),
+    "paced": ReliableTransport(congestion="fixed", pacing=2e9),
 }
 
 
@@ -43,14 +45,16 @@ def sent(settings, size, **options):
 @pytest.mark.parametrize("window", [1, 2, 5, 8])
 def test_a_window_that_does_not_fill_the_line_gets_itself_in_a_round_trip(window):
     segments = 4000
-    _, seconds = sent(Transport(congestion="fixed", window_bytes=window * 1448), segments * 1448)
+    _, seconds = sent(
+        ReliableTransport(congestion="fixed", window_bytes=window * 1448), segments * 1448
+    )
     assert 1448 * segments / seconds == pytest.approx(window * 1448 / ROUND_TRIP, rel=0.01)
 
 
 @pytest.mark.parametrize("congestion", ["fixed", "newreno", "dctcp"])
 def test_a_window_that_fills_it_gets_the_whole_rate(congestion):
     size = 10_000_000
-    line, seconds = sent(Transport(congestion=congestion), size)
+    line, seconds = sent(ReliableTransport(congestion=congestion), size)
     frames = -(-size // 1448)
     assert seconds == pytest.approx(8 * (size + 66 * frames) / RATE + DELAY, rel=0.01)
     assert line.senders.state[0]["resent"] == 0
@@ -59,18 +63,18 @@ def test_a_window_that_fills_it_gets_the_whole_rate(congestion):
 
 def test_one_segment_takes_its_bits_and_the_delay():
     for size in (0, 1, 1448):
-        _, seconds = sent(Transport(), size)
+        _, seconds = sent(ReliableTransport(), size)
         assert seconds == pytest.approx(8 * (size + 66) / RATE + DELAY, abs=1e-12)
 
 
 def test_slow_start_doubles_in_each_round_trip():
     # 1, 2, 4, 8 segments in four round trips; the last of them is there half a round trip earlier.
-    _, seconds = sent(Transport(initial_window=1), 15 * 1448)
+    _, seconds = sent(ReliableTransport(initial_window=1), 15 * 1448)
     assert seconds == pytest.approx(3 * ROUND_TRIP + 8 * SEGMENT + DELAY, rel=1e-6)
 
 
 def test_pacing_spreads_the_segments_of_a_message():
-    _, seconds = sent(Transport(congestion="fixed", pacing=1e9), 1000 * 1448)
+    _, seconds = sent(ReliableTransport(congestion="fixed", pacing=1e9), 1000 * 1448)
     assert seconds == pytest.approx(999 * 8 * 1448 / 1e9 + SEGMENT + DELAY, rel=1e-6)
 
 
@@ -105,7 +109,7 @@ def lost(*numbers):
 
 
 def test_a_lost_segment_is_sent_again_after_three_that_overtook_it():
-    line, seconds = sent(Transport(congestion="fixed"), 100 * 1448, fate=lost(10))
+    line, seconds = sent(ReliableTransport(congestion="fixed"), 100 * 1448, fate=lost(10))
     flow = line.senders.state[0]
     assert (flow["resent"], flow["timeouts"]) == (1, 0)
     # All 100 are on the line when it is found out.
@@ -114,23 +118,23 @@ def test_a_lost_segment_is_sent_again_after_three_that_overtook_it():
 
 def test_a_lost_tail_takes_a_probe_or_a_time_out():
     size, fate = 50 * 1448, lost(48, 49)
-    line, seconds = sent(Transport(congestion="fixed"), size, fate=fate)
+    line, seconds = sent(ReliableTransport(congestion="fixed"), size, fate=fate)
     assert line.senders.state[0]["timeouts"] == 0
     assert seconds < 5e-4
-    line, slow = sent(Transport(congestion="fixed", tail_probe=False), size, fate=fate)
+    line, slow = sent(ReliableTransport(congestion="fixed", tail_probe=False), size, fate=fate)
     assert line.senders.state[0]["timeouts"] == 1
     assert 1e-3 < slow < 1.2e-3
 
 
 def test_time_outs_double_until_a_segment_arrives():
-    given = Transport(timeout=1e-3, min_timeout=1e-3)
+    given = ReliableTransport(timeout=1e-3, min_timeout=1e-3)
     line, seconds = sent(given, 1, fate=lost(0, 1, 2))
     assert seconds == pytest.approx((1 + 2 + 4) * 1e-3 + 8 * 67 / RATE + DELAY, rel=1e-6)
     assert line.senders.state[0]["timeouts"] == 3
 
 
 def test_go_back_n_sends_again_what_had_arrived():
-    given = Transport(recovery="go_back_n", congestion="fixed", window_bytes=32 * 1448)
+    given = ReliableTransport(recovery="go_back_n", congestion="fixed", window_bytes=32 * 1448)
     line, _ = sent(given, 100 * 1448, fate=lost(10))
     flow = line.senders.state[0]
     assert 8 <= flow["resent"] <= 32
@@ -138,12 +142,12 @@ def test_go_back_n_sends_again_what_had_arrived():
 
 
 def test_a_loss_halves_the_window_and_a_time_out_closes_it():
-    line = Line(Transport(initial_window=40), fate=lost(5))
+    line = Line(ReliableTransport(initial_window=40), fate=lost(5))
     line.begin(0, 40 * 1448)
     line.run()
     # Found out when 5 are acknowledged in order and 2 more beside: 33 are in flight.
     assert line.senders.state[0]["threshold"] == 33 // 2
-    line = Line(Transport(initial_window=4, tail_probe=False), fate=lost(0, 1, 2, 3))
+    line = Line(ReliableTransport(initial_window=4, tail_probe=False), fate=lost(0, 1, 2, 3))
     line.begin(0, 4 * 1448)
     line.advance(0.010015)
     assert line.senders.state[0]["window"] == 2  # 1, and another for the first that arrived
@@ -163,7 +167,7 @@ def shares(settings, seconds, flows=2, **options):
 
 @pytest.mark.parametrize("congestion", ["newreno", "dctcp"])
 def test_two_messages_share_a_bottleneck_fairly(congestion):
-    given = Transport(congestion=congestion)
+    given = ReliableTransport(congestion=congestion)
     mark = {"mark": 15} if congestion == "dctcp" else {}
     line, got = shares(given, 0.3, rate=1e9, delay=2e-5, queue=50, **mark)
     assert (line.dropped > 0) == (congestion == "newreno")
@@ -172,21 +176,23 @@ def test_two_messages_share_a_bottleneck_fairly(congestion):
 
 
 def test_dctcp_keeps_the_queue_short_without_drops():
-    line, got = shares(Transport(congestion="dctcp"), 0.1, rate=1e9, delay=2e-5, queue=60, mark=15)
+    line, got = shares(
+        ReliableTransport(congestion="dctcp"), 0.1, rate=1e9, delay=2e-5, queue=60, mark=15
+    )
     assert line.dropped == 0
     assert len(line._waiting) < 45
     assert got.sum() * 8 * (1448 + 66) / 1e9 == pytest.approx(0.9 * 0.1, rel=0.05)
 
 
 def test_marks_halve_newrenos_window():
-    line, _ = shares(Transport(), 0.1, rate=1e9, delay=2e-5, queue=1000, mark=20)
+    line, _ = shares(ReliableTransport(), 0.1, rate=1e9, delay=2e-5, queue=1000, mark=20)
     assert line.dropped == 0
     assert line.senders.state["resent"].sum() == 0
 
 
 def test_rows_are_used_again_and_old_packets_ignored():
     # A copy of each segment and of each acknowledgement comes when the row has another message.
-    line = Line(Transport(), fate=lambda is_ack, number: [0.0, 3e-4])
+    line = Line(ReliableTransport(), fate=lambda is_ack, number: [0.0, 3e-4])
     for turn in range(5):
         line.begin(0, 20_000 + turn, turn * 2e-4)
     line.run()
@@ -195,21 +201,21 @@ def test_rows_are_used_again_and_old_packets_ignored():
 
 
 def test_a_connection_keeps_its_window_and_its_round_trip():
-    line, _ = sent(Transport(initial_window=2), 300 * 1448)
+    line, _ = sent(ReliableTransport(initial_window=2), 300 * 1448)
     kept = np.zeros(1, t.CONNECTION)
-    fresh = Line(Transport(initial_window=2))
+    fresh = Line(ReliableTransport(initial_window=2))
     fresh.begin(0, 1448, resume=kept)
     fresh.run()  # nothing was kept yet
     t.keep(line.senders, 0, kept, 0)
     assert kept[0]["window"] > 20
-    again = Line(Transport(initial_window=2))
+    again = Line(ReliableTransport(initial_window=2))
     again.begin(0, 20 * 1448, resume=kept)
     again.run()
     assert again.complete[0, 1] / SECOND == pytest.approx(20 * SEGMENT + DELAY, rel=1e-6)
 
 
 def test_more_rows_keep_the_messages():
-    line = Line(Transport(), rows=1)
+    line = Line(ReliableTransport(), rows=1)
     line.begin(0, 500_000)
     line.advance(1e-4)
     line.senders, line.receivers = t.more_rows(line.senders, line.receivers, 3)
@@ -231,13 +237,13 @@ def test_more_rows_keep_the_messages():
 )
 def test_settings_that_no_transport_has_are_named(options, words):
     with pytest.raises(InputError, match=words):
-        Transport(**options)
+        ReliableTransport(**options)
 
 
 def test_transports_have_names_and_settings():
-    assert transport_of("tcp") == Transport()
+    assert transport_of("tcp") == ReliableTransport()
     assert transport_of("roce:window_bytes=8192").window_bytes == 8192
-    assert transport_of({"congestion": "fixed"}) == replace(Transport(), congestion="fixed")
+    assert transport_of({"congestion": "fixed"}) == replace(ReliableTransport(), congestion="fixed")
     for wrong in ("quic", "tcp:windows=3", {"congestion": "cubic"}, "tcp:recovery=none"):
         with pytest.raises(UnknownNameError):
             transport_of(wrong)

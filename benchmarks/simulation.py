@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 from innet.sim import PRESETS
 from innet.topology import EmulatedNetwork, Request, make_plan
 
@@ -34,17 +34,21 @@ def emulation(workers: int, *, thin: bool, timed: bool = True) -> EmulatedNetwor
 
 def seconds(net: EmulatedNetwork, elements: int) -> float:
     """Of processor time, for one round."""
-    is_thin = net.plan.layout.is_thin
-    words = np.ones(0 if is_thin else elements, np.int32)
+    is_header_only = net.plan.layout.is_header_only
+    words = np.ones(0 if is_header_only else elements, np.int32)
     for end in net.workers:
         end.start(
-            [ThinSegment(ReduceOp.SUM, elements)] if is_thin else [Segment(ReduceOp.SUM, words)],
+            [SizedSegment(ReduceOp.SUM, elements)]
+            if is_header_only
+            else [Segment(ReduceOp.SUM, words)],
             net.now,
         )
     begun = time.process_time()
     net.run()
     passed = time.process_time() - begun
-    assert is_thin or all((end.results()[0] == len(net.workers)).all() for end in net.workers)
+    assert is_header_only or all(
+        (end.results()[0] == len(net.workers)).all() for end in net.workers
+    )
     return passed
 
 

@@ -280,14 +280,14 @@ def _programs() -> Iterator[str]:
     yield "| name | source | values per packet | slots | compiled by p4c | |\n|---|---|--:|--:|---|---|"
     programs = catalogue()
     for program in programs.values():
-        if program.is_thin:
+        if program.is_header_only:
             continue
         given = program.parameters
         yield (
             f"| `{program.name}` | `p4/{program.source}` | {given.get('VALUES', '')} |"
             f" {given.get('SLOTS', '')} | {program.p4c} | {cell(program.description)} |"
         )
-    thin = [program for program in programs.values() if program.is_thin]
+    thin = [program for program in programs.values() if program.is_header_only]
     yield "\n## Thin builds\n"
     yield "For [simulated time](../simulation.md#thin-payloads): a packet carries few values and stands for"
     yield "many.\n"

@@ -35,7 +35,7 @@ from innet.allreduce.report import (
     selections,
     simulated,
 )
-from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, thin_of
+from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, sized
 from innet.codecs import (
     Codec,
     CodecSpec,
@@ -51,7 +51,7 @@ from innet.core.engines import EngineName
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_int, require_int
-from innet.core.reduce_op import Segment, ThinSegment
+from innet.core.reduce_op import Segment, SizedSegment
 from innet.core.settings import default_program
 from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
@@ -80,7 +80,7 @@ _RACK_SEED = 0x7261636B
 
 def _half_of_the_slots(program: str, values_per_packet: int, *, thin: bool) -> int:
     """The window with which two jobs have room on a switch, a power of two."""
-    find = programs.find_thin if thin else programs.find
+    find = programs.find_header_only if thin else programs.find
     slots = find(program, values_per_packet).dimensions().slots
     return 1 << (max(2, slots) // 2).bit_length() - 1
 
@@ -407,7 +407,7 @@ class Collective(NotCopyable):
         begun = network.now
         for segments in rounds.values():
             for worker, each in segments.items():
-                network.rack_workers[worker].start(thin_of(each) if self.thin else each, begun)
+                network.rack_workers[worker].start(sized(each) if self.thin else each, begun)
         network.run_racks(rounds)
         if self.thin:
             return {number: combined(segments) for number, segments in rounds.items()}
@@ -578,7 +578,7 @@ class Collective(NotCopyable):
     def _combine(self, segments: Mapping[int, list[Segment]]) -> RoundResult:
         """One round on the network: the workers' segments in, the results of each out."""
         if self.thin:
-            self._send({worker: thin_of(each) for worker, each in segments.items()})
+            self._send({worker: sized(each) for worker, each in segments.items()})
             return combined(segments)
         network = self.network
         ends = {worker: network.workers[worker] for worker in segments}
@@ -609,7 +609,7 @@ class Collective(NotCopyable):
             self.on_round(segments, result)
         return result
 
-    def _send(self, segments: Mapping[int, Sequence[ThinSegment]]) -> None:
+    def _send(self, segments: Mapping[int, Sequence[SizedSegment]]) -> None:
         """One round in thin packets."""
         network = self.network
         for worker, each in segments.items():

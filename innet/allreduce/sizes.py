@@ -19,7 +19,7 @@ from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
 from innet.core.errors import InputError, StalledError
 from innet.core.numbers import is_real, require_int
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment, combine
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment, combine
 from innet.core.threads import cores
 
 _SHARE = 8  # of a sample, the smaller one: what does not grow shows in it, and noise counts little
@@ -39,7 +39,7 @@ class RoundSizes:
     """
 
     elements: int
-    rounds: tuple[tuple[ThinSegment, ...], ...]
+    rounds: tuple[tuple[SizedSegment, ...], ...]
     source: str = BY_CODEC
 
     @property
@@ -93,9 +93,9 @@ def _sum(words: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], bool]:
     return total, overflows
 
 
-def thin_of(segments: Sequence[Segment]) -> tuple[ThinSegment, ...]:
+def sized(segments: Sequence[Segment]) -> tuple[SizedSegment, ...]:
     """The sizes of segments."""
-    return tuple(ThinSegment(each.operation, len(each.words)) for each in segments)
+    return tuple(SizedSegment(each.operation, len(each.words)) for each in segments)
 
 
 def round_sizes(
@@ -129,11 +129,11 @@ def round_sizes(
     )
     if len(codecs) != len(vectors):
         raise InputError(f"{len(codecs)} codecs for {len(vectors)} gradients; give one for each.")
-    rounds: list[tuple[ThinSegment, ...]] = []
+    rounds: list[tuple[SizedSegment, ...]] = []
 
     def written(segments: Mapping[int, list[Segment]]) -> RoundResult:
         result = combined(segments)
-        rounds.append(thin_of(next(iter(segments.values()))))
+        rounds.append(sized(next(iter(segments.values()))))
         return result
 
     loop = reduce_loop(dict(enumerate(codecs)), vectors, tuple(vectors), threads=cores())
@@ -177,7 +177,7 @@ def extrapolated(small: RoundSizes, large: RoundSizes, elements: int) -> RoundSi
             "nothing leads from them to larger ones; choose samples of other sizes."
         )
 
-    def grown(one: ThinSegment, two: ThinSegment) -> ThinSegment:
+    def grown(one: SizedSegment, two: SizedSegment) -> SizedSegment:
         if one.size * large.elements == two.size * small.elements:
             return replace(two, size=ceil(Fraction(two.size * elements, large.elements)))
         power = log(max(two.size, 1) / max(one.size, 1)) / log(large.elements / small.elements)

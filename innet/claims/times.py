@@ -31,7 +31,7 @@ from pydantic import Field
 from innet.claims.claim import TIMES, ClaimContext, Measure
 from innet.codecs import build_codec
 from innet.core.errors import ConfigError
-from innet.core.reduce_op import ThinSegment
+from innet.core.reduce_op import SizedSegment
 from innet.core.settings import CodecDescription, Duration, Settings
 from innet.records import Fabric, Finding, Series
 from innet.records.report import fabric_text
@@ -219,7 +219,7 @@ class NetworkTimes:
         """Seconds of a codec's rounds, one after the other, through switches that sum."""
         return sum(self._round(each, network, workers) for each in sizes.rounds)
 
-    def _round(self, segments: tuple[ThinSegment, ...], network: str, workers: int) -> float:
+    def _round(self, segments: tuple[SizedSegment, ...], network: str, workers: int) -> float:
         words = sum(segment.size for segment in segments)
 
         def simulated(size: int) -> float:
@@ -234,7 +234,7 @@ class NetworkTimes:
         return _in_a_line(simulated, words, LARGEST)
 
     def _simulate_round(
-        self, segments: tuple[ThinSegment, ...], network: str, workers: int
+        self, segments: tuple[SizedSegment, ...], network: str, workers: int
     ) -> float:
         from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
         from innet.allreduce.sizes import RoundSizes  # noqa: PLC0415

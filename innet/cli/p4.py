@@ -51,7 +51,9 @@ def list_programs(as_json: JsonOption = False) -> None:
         return
     by_program = sorted(entries.values(), key=_program_of)
     for program, variants in itertools.groupby(by_program, _program_of):
-        found = sorted(variants, key=lambda entry: (entry.is_thin, entry.dimensions().values))
+        found = sorted(
+            variants, key=lambda entry: (entry.is_header_only, entry.dimensions().values)
+        )
         size = found[0].dimensions()
         paper = f"; {_PAPERS[program]}" if program in _PAPERS else ""
         names = ", ".join(entry.name for entry in found)

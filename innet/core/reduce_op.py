@@ -138,8 +138,8 @@ class Deferral:
 
 
 @dataclass(frozen=True, slots=True)
-class ThinSegment:
-    """A segment of ``size`` words, without the words: for thin packets, which carry none."""
+class SizedSegment:
+    """A segment of ``size`` words, without the words: for header-only packets, which carry none."""
 
     operation: ReduceOp
     size: int

@@ -9,7 +9,7 @@ from innet.programs.catalog import (
     catalogue,
     examples,
     find,
-    find_thin,
+    find_header_only,
     p4_directory,
 )
 from innet.programs.compile import (
@@ -31,8 +31,8 @@ __all__ = [
     "compile_p4",
     "examples",
     "find",
+    "find_header_only",
     "find_p4c",
-    "find_thin",
     "p4_directory",
     "p4c_version",
     "source_hashes",

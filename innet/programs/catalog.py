@@ -57,7 +57,7 @@ class CompiledProgram:
     sha256: str
 
     @property
-    def is_thin(self) -> bool:
+    def is_header_only(self) -> bool:
         """Whether its packets carry fewer values than they stand for; see docs/simulation.md."""
         return "THIN" in self.parameters
 
@@ -225,7 +225,9 @@ def find(program: str, values: int) -> CompiledProgram:
         InputError: not compiled for that many values (the message lists the choices), or a file.
         ConfigError, ProgramError: see ``available``; of this program alone.
     """
-    variants = {each.parameters["VALUES"]: each for each in _builds_of(program) if not each.is_thin}
+    variants = {
+        each.parameters["VALUES"]: each for each in _builds_of(program) if not each.is_header_only
+    }
     if values not in variants:
         choices = ", ".join(map(str, sorted(variants)))
         raise InputError(
@@ -234,7 +236,7 @@ def find(program: str, values: int) -> CompiledProgram:
     return variants[values]
 
 
-def find_thin(program: str, values: int) -> CompiledProgram:
+def find_header_only(program: str, values: int) -> CompiledProgram:
     """The thin build of ``program`` whose packets stand for ones with ``values`` values.
 
     Raises:
@@ -242,7 +244,7 @@ def find_thin(program: str, values: int) -> CompiledProgram:
         InputError: it has no thin build, or its packets do not stand for that number of values.
         ConfigError, ProgramError: see ``available``; of this program alone.
     """
-    found = next((each for each in _builds_of(program) if each.is_thin), None)
+    found = next((each for each in _builds_of(program) if each.is_header_only), None)
     if found is None:
         raise InputError(
             f"{program} has no thin build. Send packets with their values, or give {LIST} an entry "

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from innet.core import buffers
 from innet.core.errors import InputError, StateError
 from innet.core.numbers import is_int
-from innet.core.reduce_op import FloatSegment, ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment, SizedSegment
 
 
 def sequence_of(chunk: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -178,8 +178,8 @@ class Message:
         return zlib.crc32(f"({label}, {first_chunk}, {self._cut.shape})".encode()) & 0xFFFF
 
 
-class ThinMessage(Message):
-    """A message without words, for thin packets. Workers that send the same one share its memory.
+class SizedMessage(Message):
+    """A message without words, for header-only packets. Workers with the same one share its memory.
 
     Args:
         segments: what a message with words would have.
@@ -193,13 +193,17 @@ class ThinMessage(Message):
         InputError: not thin segments, a size below 0, or an unknown operation.
     """
 
-    def __init__(self, segments: Sequence[ThinSegment], elements: int) -> None:
-        _check_list(segments, ThinSegment)
+    def __init__(self, segments: Sequence[SizedSegment], elements: int) -> None:
+        _check_list(segments, SizedSegment)
         for index, segment in enumerate(segments):
-            if not isinstance(segment, ThinSegment) or not is_int(segment.size) or segment.size < 0:
+            if (
+                not isinstance(segment, SizedSegment)
+                or not is_int(segment.size)
+                or segment.size < 0
+            ):
                 raise InputError(
                     f"segment {index} is {segment!r}; these packets are thin, so expected an "
-                    "innet.core.reduce_op.ThinSegment with a number of words."
+                    "innet.core.reduce_op.SizedSegment with a number of words."
                 )
             _check_operation(index, segment.operation)
         shape = tuple([(int(segment.operation), segment.size) for segment in segments])
@@ -219,7 +223,7 @@ class ThinMessage(Message):
         raise StateError("thin packets have no sums; leave thin out to have them.")
 
 
-def _check_list(segments: object, kind: type[Segment | ThinSegment]) -> None:
+def _check_list(segments: object, kind: type[Segment | SizedSegment]) -> None:
     if not isinstance(segments, list | tuple):
         raise InputError(
             f"a round is of type {type(segments).__name__}; expected a list of "

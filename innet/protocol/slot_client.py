@@ -46,11 +46,11 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 from innet.core.settings import WindowControl
 from innet.protocol.counters import Counters, PacketVerdict, Stats
 from innet.protocol.diagnosis import Diagnosis, SlotReader, Stall
-from innet.protocol.message import Message, ThinMessage, sequence_of
+from innet.protocol.message import Message, SizedMessage, sequence_of
 from innet.protocol.settings import JobMembership, Timing
 from innet.wire import (
     ETHERNET_HEADER,
@@ -261,7 +261,7 @@ class SlotClient:
 
     # ------------------------------------------------------------------ one all-reduce
 
-    def start(self, segments: Sequence[Segment] | Sequence[ThinSegment], now: float) -> None:
+    def start(self, segments: Sequence[Segment] | Sequence[SizedSegment], now: float) -> None:
         """Begin an all-reduce of ``segments``, whose words must not change until it is done.
 
         All workers of the job start the same all-reduces, each with segments of the same
@@ -276,7 +276,7 @@ class SlotClient:
                 f"{self._open} chunks of the previous all-reduce have no result yet; go on with "
                 "it until it is done, or begin the next epoch with a new worker's end."
             )
-        kind: Any = ThinMessage if self.layout.is_thin else Message
+        kind: Any = SizedMessage if self.layout.is_header_only else Message
         message: Message = kind(segments, self.layout.elements)
         self._message = message
         self._now = now

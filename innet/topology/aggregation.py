@@ -15,7 +15,7 @@ from innet import programs
 from innet.codecs import Codec
 from innet.core.errors import CompositionError, ConfigError, InputError, StateError
 from innet.core.packets import MAX_PORT
-from innet.core.reduce_op import Segment, ThinSegment
+from innet.core.reduce_op import Segment, SizedSegment
 from innet.core.registry import Registry
 from innet.core.settings import too_many_workers
 from innet.network import Faults, Host
@@ -102,7 +102,7 @@ class WorkerEnd(Host, Protocol):
     @property
     def missing(self) -> tuple[int, ...]: ...
 
-    def start(self, segments: Sequence[Segment] | Sequence[ThinSegment], now: float) -> None: ...
+    def start(self, segments: Sequence[Segment] | Sequence[SizedSegment], now: float) -> None: ...
 
     def results(self) -> list[NDArray[np.int32]]: ...
 
@@ -255,7 +255,7 @@ def make_plan(program: str, values_per_packet: int, request: Request) -> Plan:
 
 
 def _compiled(program: str, values_per_packet: int, request: Request) -> CompiledProgram:
-    find = programs.find_thin if request.thin else programs.find
+    find = programs.find_header_only if request.thin else programs.find
     return find(program, values_per_packet)
 
 

@@ -19,7 +19,7 @@ from innet.core.engines import EngineName
 from innet.core.errors import InputError, StalledError
 from innet.core.numbers import is_int, is_real
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import Segment, ThinSegment
+from innet.core.reduce_op import Segment, SizedSegment
 from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
 from innet.protocol import Timing
 from innet.sim import Network
@@ -55,7 +55,7 @@ class _Spent:
         return process
 
 
-Round = Sequence[Segment] | Sequence[ThinSegment]
+Round = Sequence[Segment] | Sequence[SizedSegment]
 Later = Callable[[int, int], Sequence[float]]
 """Of a job and its round, both from 0: by how many seconds later each worker begins."""
 
@@ -613,7 +613,7 @@ def _check_engine(engine: EngineName) -> None:
 def _check_damage(plan: Plan, faults: Faults) -> None:
     """Refuse wrong bits in values that thin packets do not carry."""
     named = [name for name in ("corrupt", "truncate") if getattr(faults, name)]
-    if named and plan.layout.is_thin:
+    if named and plan.layout.is_header_only:
         raise InputError(
             f"thin packets carry no values that could be wrong, so {' and '.join(named)} would "
             "mean nothing; leave thin out."

@@ -130,15 +130,15 @@ def _tell_long(size: int, elements: int) -> None:
 class PacketLayout:
     """The shape of all packets of one program: how many values, under which outer headers.
 
-    A thin packet carries fewer values than the packet that it stands for, and their sums mean
-    nothing. Times and bytes are those of the packet that it stands for: ``wire_size``.
+    A header-only packet ("thin" in settings) carries fewer values than the packet that it stands
+    for, and their sums mean nothing. Times and bytes are those of that packet: ``wire_size``.
 
     Args:
         values: int32 values in a frame, 1 .. MAX_VALUES. Read it from the compiled program.
         framing: "udp" or "raw".
-        stands_for: of a thin packet: the values of the packet that it stands for, ``values`` to
-            MAX_VALUES. None for packets that are not thin. Longer ones than jumbo frames are logged
-            as a warning.
+        stands_for: of a header-only packet: the values of the packet that it stands for,
+            ``values`` to MAX_VALUES. None for packets with all values. Longer ones than jumbo
+            frames are logged as a warning.
 
     Raises:
         InputError: a number of values out of range, or an unknown framing.
@@ -163,18 +163,18 @@ class PacketLayout:
         _tell_long(self.wire_size - ETHERNET_HEADER.itemsize, self.elements)
 
     @property
-    def is_thin(self) -> bool:
+    def is_header_only(self) -> bool:
         """Whether packets stand for longer ones."""
         return self.stands_for is not None
 
     @property
     def elements(self) -> int:
-        """Words of a message in each packet: ``values``, or what a thin packet stands for."""
+        """Words of a message in each packet: ``values``, or what a header-only one stands for."""
         return self.values if self.stands_for is None else self.stands_for
 
     @property
     def wire_size(self) -> int:
-        """Bytes of the frame that a frame stands for: ``frame_size`` if it is not thin."""
+        """Bytes of the frame that a frame stands for: ``frame_size`` with all values."""
         return self.frame_size + 4 * (self.elements - self.values)
 
     def wire_length(self, carried: int) -> int:

@@ -16,7 +16,7 @@ from innet.allreduce.sizes import (
 )
 from innet.codecs import build_codec
 from innet.core.errors import InputError, StalledError, StateError
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 
 CODECS = ["dense", "exact", "lhc", "topk", "gs-sgd", "powersgd", "dense:quantizer=optimistic"]
 
@@ -105,7 +105,7 @@ def test_workers_who_disagree_on_a_round_would_wait_for_ever():
 
 
 def test_scaled_sizes():
-    sizes = RoundSizes(10, ((ThinSegment(ReduceOp.MAX, 3),), (ThinSegment(ReduceOp.SUM, 7),)))
+    sizes = RoundSizes(10, ((SizedSegment(ReduceOp.MAX, 3),), (SizedSegment(ReduceOp.SUM, 7),)))
     larger = scaled(sizes, 2.5)
     assert larger.elements == 25
     assert [[each.size for each in one] for one in larger.rounds] == [[8], [18]]
@@ -116,7 +116,7 @@ def test_scaled_sizes():
 
 def test_segments_grow_as_they_did_between_the_samples():
     one, two = (
-        RoundSizes(n, (tuple(ThinSegment(ReduceOp.SUM, size) for size in (3, 2 * n, root, 0)),))
+        RoundSizes(n, (tuple(SizedSegment(ReduceOp.SUM, size) for size in (3, 2 * n, root, 0)),))
         for n, root in ((100, 10), (400, 20))
     )
     found = extrapolated(one, two, 6400)
@@ -125,8 +125,8 @@ def test_segments_grow_as_they_did_between_the_samples():
 
 
 def test_samples_of_other_rounds_lead_nowhere():
-    one = RoundSizes(10, ((ThinSegment(ReduceOp.MAX, 3),),))
-    two = RoundSizes(20, ((ThinSegment(ReduceOp.SUM, 3),),))
+    one = RoundSizes(10, ((SizedSegment(ReduceOp.MAX, 3),),))
+    two = RoundSizes(20, ((SizedSegment(ReduceOp.SUM, 3),),))
     with pytest.raises(InputError, match="take other rounds"):
         extrapolated(one, two, 100)
     with pytest.raises(InputError, match="take other rounds"):

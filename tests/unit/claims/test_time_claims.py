@@ -23,7 +23,7 @@ from innet.claims.times import (
     timing,
 )
 from innet.core.errors import ConfigError
-from innet.core.reduce_op import ReduceOp, ThinSegment
+from innet.core.reduce_op import ReduceOp, SizedSegment
 from innet.core.settings import validate
 from innet.scenarios import workload
 
@@ -87,7 +87,7 @@ def test_a_union_that_no_workers_have_is_refused():
 
 def test_large_rounds_and_messages_go_on_in_a_line(monkeypatch):
     words = 300_000
-    sizes = RoundSizes(words, ((ThinSegment(ReduceOp.SUM, words),),))
+    sizes = RoundSizes(words, ((SizedSegment(ReduceOp.SUM, words),),))
     ring = Stage(algorithm="ring")
     direct = NetworkTimes()
     whole = direct.rounds(sizes, "10g", 4), direct.messages(ring, words, "10g", 4)

@@ -274,20 +274,20 @@ def test_packets_of_another_version_are_dropped_and_counted(name):
 
 
 def test_thin_builds_are_found_by_the_values_they_stand_for():
-    assert programs.find_thin("slots", 64) == programs.find_thin("slots", 2229)
-    found = programs.find_thin("tree", 100)
-    assert found.is_thin
+    assert programs.find_header_only("slots", 64) == programs.find_header_only("slots", 2229)
+    found = programs.find_header_only("tree", 100)
+    assert found.is_header_only
     assert found.name == "tree-thin"
     assert found.dimensions() == programs.Dimensions(1, 1024, 32)
-    assert programs.find_thin("harvest", 64).dimensions() == programs.Dimensions(2, 1024, 32)
-    assert not programs.find("slots", 64).is_thin
+    assert programs.find_header_only("harvest", 64).dimensions() == programs.Dimensions(2, 1024, 32)
+    assert not programs.find("slots", 64).is_header_only
 
 
 def test_what_has_no_thin_build_says_so(checkout, monkeypatch):
     with pytest.raises(InputError, match=r"thin packet of slots stands for 1 to 65535.* not for 0"):
-        programs.find_thin("slots", 0)
+        programs.find_header_only("slots", 0)
     with pytest.raises(InputError, match="of harvest stands for 64 values, not for 256"):
-        programs.find_thin("harvest", 256)
+        programs.find_header_only("harvest", 256)
     with pytest.raises(InputError, match="compiled for 32, 64, 256, 1024 values per packet, not"):
         programs.find("slots", 1)
     manifest = json.loads((checkout / "manifest.json").read_text())
@@ -295,12 +295,12 @@ def test_what_has_no_thin_build_says_so(checkout, monkeypatch):
     (checkout / "manifest.json").write_text(json.dumps(manifest))
     monkeypatch.setattr(programs.catalog, "p4_directory", lambda: checkout)
     with pytest.raises(InputError, match=r"slots has no thin build\. .*programs\.toml"):
-        programs.find_thin("slots", 64)
+        programs.find_header_only("slots", 64)
 
 
 @pytest.mark.parametrize("program", ["slots", "tree", "hashed", "harvest"])
 def test_a_thin_build_differs_in_its_values_alone(program):
-    full, thin = programs.find(program, 64).json(), programs.find_thin(program, 64).json()
+    full, thin = programs.find(program, 64).json(), programs.find_header_only(program, 64).json()
 
     def registers(document):
         return [

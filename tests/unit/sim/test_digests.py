@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import innet
-from innet.core.reduce_op import ReduceOp, ThinSegment
+from innet.core.reduce_op import ReduceOp, SizedSegment
 from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.sim import Network
@@ -85,7 +85,7 @@ def test_jobs_and_flows():
             Flow(source=5, destination=2, size=64, packets=999, interval=1.3e-7),
         ]
     )
-    rounds = [[[ThinSegment(ReduceOp.SUM, 20_000)]] * 2, [[ThinSegment(ReduceOp.MAX, 3000)]]]
+    rounds = [[[SizedSegment(ReduceOp.SUM, 20_000)]] * 2, [[SizedSegment(ReduceOp.MAX, 3000)]]]
     done = net.run_rounds(rounds, {1: 2e-5})
     net.simulation.run_until(1.0)
     # As recorded, when there were no faulty links, and the counts had a shorter name.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from innet.core.errors import InputError
-from innet.core.reduce_op import ReduceOp, ThinSegment
+from innet.core.reduce_op import ReduceOp, SizedSegment
 from innet.network import Faults
 from innet.sim import Network
 from innet.sim.baselines import star
@@ -127,7 +127,7 @@ def test_packets_beside_a_job_of_longer_ones_are_as_long_as_they_are():
     plan = make_plan("slots", 64, Request(workers=2, thin=True))
     net = EmulatedNetwork(plan, network=Network(**QUIET))
     for worker in net.workers:
-        worker.start([ThinSegment(ReduceOp.SUM, 640)], 0.0)
+        worker.start([SizedSegment(ReduceOp.SUM, 640)], 0.0)
     simulation = net.simulation
     short = udp_frame(0, 1, 20)
     simulation.add_flows([PacketFlow(source=0, frames=(short,), packets=3, interval=1e-6)])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from innet import Collective
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 from innet.protocol import Timing
 from innet.sim import network_of
 from innet.topology import EmulatedNetwork, Request, make_plan
@@ -35,7 +35,7 @@ def simulated(program, values, options, network, *, thin):
         [(ReduceOp.OR, 900), (ReduceOp.SUM, 5000)],
     ):
         segments = (
-            [ThinSegment(*each) for each in sizes]
+            [SizedSegment(*each) for each in sizes]
             if thin
             else [Segment(operation, np.full(size, 7, np.int32)) for operation, size in sizes]
         )
@@ -98,7 +98,7 @@ def test_a_packet_of_any_size_takes_its_time_on_two_wires():
     def seconds(values):
         plan = make_plan("slots", values, Request(workers=1, thin=True))
         emulation = EmulatedNetwork(plan, network=network_of("10g"))
-        emulation.workers[0].start([ThinSegment(ReduceOp.SUM, 1)], 0.0)
+        emulation.workers[0].start([SizedSegment(ReduceOp.SUM, 1)], 0.0)
         emulation.run()
         counts = emulation.simulation.counts()
         assert (counts.packets, counts.bytes) == (2, 2 * (plan.layout.wire_size + 24))

@@ -21,7 +21,7 @@ from innet.wire import Endpoint, HeaderFlag, pack, parse_strict
 VALUES = {
     each.program: each.parameters["VALUES"]
     for each in sorted(programs.catalogue().values(), key=lambda each: -each.parameters["VALUES"])
-    if not each.is_thin
+    if not each.is_header_only
 }
 HIGH, LOW = 2**31 - 1, -(2**31)
 SHAPES = [

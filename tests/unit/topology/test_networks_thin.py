@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from innet.core.errors import InputError, StateError
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 from innet.network import Faults
 from innet.protocol import JobMembership, SlotClient
-from innet.protocol.message import Message, ThinMessage
+from innet.protocol.message import Message, SizedMessage
 from innet.topology import EmulatedNetwork, Request, make_plan, plan_jobs
 from innet.wire import Endpoint, PacketLayout
 
@@ -39,7 +39,7 @@ def ran(program, values, options, *, thin, faults, engine="jit"):
     )
     for sizes in ROUNDS:
         segments = (
-            [ThinSegment(*each) for each in sizes]
+            [SizedSegment(*each) for each in sizes]
             if thin
             else [Segment(operation, np.full(size, 7, np.int32)) for operation, size in sizes]
         )
@@ -82,7 +82,7 @@ def test_packets_of_any_size_are_possible():
     assert plan.layout == PacketLayout(1, "udp", stands_for=2229)
     emulation = EmulatedNetwork(plan)
     for worker in emulation.workers:
-        worker.start([ThinSegment(ReduceOp.SUM, 10 * 2229 + 1)], 0.0)
+        worker.start([SizedSegment(ReduceOp.SUM, 10 * 2229 + 1)], 0.0)
     emulation.run()
     assert emulation.workers[0].counters.sent == 11
     assert emulation.workers[0].counters.bytes_sent == 11 * PacketLayout(2229).frame_size
@@ -101,7 +101,7 @@ def test_a_plan_that_is_not_thin_has_no_packets_of_one_value():
 
 def test_a_thin_message_cuts_as_the_full_one():
     full = Message([Segment(op, np.zeros(size, np.int32)) for op, size in ROUNDS[1]], 64)
-    thin = ThinMessage([ThinSegment(op, size) for op, size in ROUNDS[1]], 64)
+    thin = SizedMessage([SizedSegment(op, size) for op, size in ROUNDS[1]], 64)
     assert thin.chunks == full.chunks
     assert thin.tag(5, 6) == full.tag(5, 6)
     assert np.array_equal(thin.operation, full.operation)
@@ -112,9 +112,9 @@ def test_a_thin_message_cuts_as_the_full_one():
 def test_thin_workers_need_a_few_bytes_for_each_chunk():
     """25 MiB in packets of 64 values are 102,400 chunks."""
     first, client = thin_client(), thin_client()
-    first.start([ThinSegment(ReduceOp.SUM, 25 * 2**18)], 0.0)  # makes what all workers share
+    first.start([SizedSegment(ReduceOp.SUM, 25 * 2**18)], 0.0)  # makes what all workers share
     tracemalloc.start()
-    client.start([ThinSegment(ReduceOp.SUM, 25 * 2**18)], 0.0)
+    client.start([SizedSegment(ReduceOp.SUM, 25 * 2**18)], 0.0)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 5 * 102_400
@@ -123,7 +123,7 @@ def test_thin_workers_need_a_few_bytes_for_each_chunk():
 def test_thin_packets_have_no_sums():
     emulation = EmulatedNetwork(make_plan("slots", 64, Request(workers=1, thin=True)))
     (worker,) = emulation.workers
-    worker.start([ThinSegment(ReduceOp.SUM, 100)], 0.0)
+    worker.start([SizedSegment(ReduceOp.SUM, 100)], 0.0)
     emulation.run()
     assert worker.has_results
     with pytest.raises(StateError, match="thin packets have no sums"):
@@ -133,11 +133,11 @@ def test_thin_packets_have_no_sums():
 @pytest.mark.parametrize(
     ("segments", "match"),
     [
-        ([Segment(ReduceOp.SUM, np.zeros(3, np.int32))], "segment 0 is Segment.*ThinSegment"),
-        ([ThinSegment(ReduceOp.SUM, -1)], "number of words"),
-        ([ThinSegment(ReduceOp.SUM, 2.0)], "number of words"),
-        ([ThinSegment(ReduceOp.SUM, 2), ThinSegment(7, 2)], "segment 1 has the operation 7"),
-        ("SUM", "a round is of type str.*ThinSegment"),
+        ([Segment(ReduceOp.SUM, np.zeros(3, np.int32))], "segment 0 is Segment.*SizedSegment"),
+        ([SizedSegment(ReduceOp.SUM, -1)], "number of words"),
+        ([SizedSegment(ReduceOp.SUM, 2.0)], "number of words"),
+        ([SizedSegment(ReduceOp.SUM, 2), SizedSegment(7, 2)], "segment 1 has the operation 7"),
+        ("SUM", "a round is of type str.*SizedSegment"),
     ],
 )
 def test_what_is_no_list_of_thin_segments_is_refused(segments, match):
@@ -146,5 +146,5 @@ def test_what_is_no_list_of_thin_segments_is_refused(segments, match):
 
 
 def test_packets_with_values_take_no_thin_segments():
-    with pytest.raises(InputError, match=r"segment 0 is ThinSegment.* expected an .*\.Segment"):
-        Message([ThinSegment(ReduceOp.SUM, 3)], 64)
+    with pytest.raises(InputError, match=r"segment 0 is SizedSegment.* expected an .*\.Segment"):
+        Message([SizedSegment(ReduceOp.SUM, 3)], 64)

@@ -140,7 +140,7 @@ def test_what_a_program_has_no_room_for_is_refused(name, request_, match):
     values = min(
         each.parameters["VALUES"]
         for each in programs.available().values()
-        if each.program == name and not each.is_thin
+        if each.program == name and not each.is_header_only
     )
     with pytest.raises(InputError, match=match):
         make_plan(name, values, request_)

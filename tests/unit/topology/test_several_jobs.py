@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from innet.core.errors import InputError
-from innet.core.reduce_op import ReduceOp, Segment, ThinSegment
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
 from innet.sim import Network
@@ -70,7 +70,7 @@ def test_sums_stay_apart_under_loss():
 def test_rounds_follow_one_another_and_may_be_thin():
     shared = plan_jobs("slots", 64, Request(workers=2, thin=True), 2)
     net = EmulatedNetwork(shared, network=FAST)
-    thin = [[ThinSegment(ReduceOp.SUM, 6400)]]
+    thin = [[SizedSegment(ReduceOp.SUM, 6400)]]
     done = net.run_rounds([3 * thin, thin])
     of_first = [each for each in done if each.job == 0]
     assert [each.begin for each in of_first[1:]] == [each.end for each in of_first[:-1]]
@@ -79,7 +79,7 @@ def test_rounds_follow_one_another_and_may_be_thin():
 
 def test_a_job_computes_between_its_rounds():
     net = EmulatedNetwork(plan_jobs("slots", 64, Request(workers=2, thin=True), 2), network=FAST)
-    thin = [[ThinSegment(ReduceOp.SUM, 6400)]]
+    thin = [[SizedSegment(ReduceOp.SUM, 6400)]]
     done = net.run_rounds([3 * thin, 3 * thin], delays=[[1e-3] * 2, []])
     for job, pause in ((0, 1e-3), (1, 0.0)):
         of_job = [each for each in done if each.job == job]

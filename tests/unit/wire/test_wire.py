@@ -368,8 +368,8 @@ def test_views_do_not_copy() -> None:
 
 def test_a_thin_packet_stands_for_a_longer_one():
     thin = PacketLayout(1, "udp", stands_for=2229)
-    assert thin.is_thin
-    assert not PacketLayout(64).is_thin
+    assert thin.is_header_only
+    assert not PacketLayout(64).is_header_only
     assert (thin.values, thin.elements) == (1, 2229)
     assert thin.frame_size == PacketLayout(1).frame_size
     assert thin.wire_size == PacketLayout(2229).frame_size

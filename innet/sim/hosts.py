@@ -497,7 +497,7 @@ def _send_messages(state: Any, host: int, now: int) -> None:
 # ------------------------------------------------------------------ a host's window
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
     """The first packet of the host's link comes: why it cannot be taken, and whom that is about."""
     here, client = host_at(state, host), client_at(state, host)
@@ -522,7 +522,7 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
     return 0, 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _on_own_event(state: Any, host: int, now: int) -> tuple[int, int]:
     """A host's start or timer: why it stops, and whom that is about."""
     here = host_at(state, host)

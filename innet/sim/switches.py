@@ -270,7 +270,7 @@ def _run_batch(state: Any, number: int) -> int:
     return int(failed)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _finish_batch(state: Any, number: int) -> tuple[int, int]:
     """Run what a batch has begun, and send what leaves; why it stops, and which link or switch."""
     switch = switch_at(state, number)
@@ -288,7 +288,7 @@ def _finish_batch(state: Any, number: int) -> tuple[int, int]:
             return FAILED, failed
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _receive(state: Any, number: int, link: int, slot: Any, row: int, now: int) -> int:  # noqa: PLR0917 - by position
     """Take the first packet of a link: into a queue if it is a flow's, or into the batch.
 
@@ -315,7 +315,7 @@ def _receive(state: Any, number: int, link: int, slot: Any, row: int, now: int) 
     return 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _next_of_link(state: Any, link: int, times: Ints, links: Ints, size: int) -> int:
     """Put the link that is first in the merge to its place again; returns how many there are."""
     following = next_arrival(state, link)

@@ -628,7 +628,7 @@ def _marks(flow: Any, rules: Rules, fresh: int, echo: bool) -> None:
         flow.seen, flow.marked, flow.window_end = 0, 0, flow.next
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _recover_by_going_back(flow: Any, rules: Rules, ack: int, flags: int, flight: int) -> None:
     """Go-back-N: after a NACK, begin again with the segment that the receiver expects.
 
@@ -641,7 +641,7 @@ def _recover_by_going_back(flow: Any, rules: Rules, ack: int, flags: int, flight
             flow.recover = flow.highest
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(inline="always", nogil=True)
 def _recover_by_selection(flow: Any, rules: Rules, flight: int) -> None:
     """Enter or leave recovery, RFC 6675, section 5: the window is halved once in it."""
     if flow.recovering and flow.una >= flow.recover:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 from support.interrupts import hear_interrupts
+from support.tiers import tiered
 from typer.testing import CliRunner
 
 from innet import programs
@@ -482,8 +483,18 @@ class TestEnds:
         assert "Unable to allocate 4.00 TiB" in capsys.readouterr().err
 
     # While packages are imported, and while packets travel: 32 workers take many seconds.
-    @pytest.mark.parametrize("imported", ["numpy", "numba", "innet.allreduce.collective", ""])
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize(
+        ("imported", "number"),
+        tiered(
+            [
+                (imported, number)
+                for imported in ("numpy", "numba", "innet.allreduce.collective", "")
+                for number in (signal.SIGINT, signal.SIGTERM)
+            ],
+            [("numba", signal.SIGINT), ("", signal.SIGINT), ("", signal.SIGTERM)],
+            "the same while something else is imported",
+        ),
+    )
     def test_interrupted(self, tmp_path, imported, number):
         # Says on its first line when it is time; `sleep` makes sure that the signal comes in time.
         (tmp_path / "sitecustomize.py").write_text(WHEN_IMPORTED)

@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 from support.records import MACHINE, a_record, a_report, a_run
+from support.tiers import tiered
 from typer.testing import CliRunner
 
 import innet
@@ -178,6 +179,7 @@ def check(made, text, width):
     assert "…" not in text
 
 
+@pytest.mark.xdist_group("records' tables")  # what is simulated for them is made once
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", SHOWN)
 def test_records_tables_are_whole(name, width, monkeypatch):
@@ -194,7 +196,9 @@ def test_records_tables_are_whole(name, width, monkeypatch):
         assert len(line) <= max(width, 24 + len(LONG)), line
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "width", tiered(WIDTHS, (60, None), "the same with other widths, and records' tables")
+)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_tables_are_whole(command, width, monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[3])

@@ -24,11 +24,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, Outcome
-from innet.codecs.checks import GradientStats
+from innet.codecs import Codec, Outcome, SumOptions
 from innet.core.errors import InputError, OverflowedError, StalledError
 from innet.core.numbers import number_list
-from innet.core.reduce_op import Deferral, Segment
+from innet.core.reduce_op import Segment
 from innet.core.threads import Map, parallel_map
 
 Vector = NDArray[np.float32]
@@ -108,8 +107,7 @@ def reduce_loop(
     has_epochs: bool = True,
     checked: bool = False,
     threads: int = 1,
-    seen: Mapping[int, GradientStats] | None = None,
-    deferral: Deferral | None = None,
+    options: SumOptions | None = None,
 ) -> Loop:
     """Sum gradients, in up to ``attempts`` attempts.
 
@@ -128,8 +126,7 @@ def reduce_loop(
         has_epochs: whether ``NewEpoch`` can be requested.
         checked: the gradients have been checked already.
         threads: threads that run the codecs of large gradients.
-        seen: what the codecs' ``examine`` found, by worker; then they are checked, too.
-        deferral: what may be done on the way; of one worker.
+        options: of the gradient, if there is one worker in this process.
 
     Raises:
         StalledError: the last attempt stalled; or a worker was late and the others cannot continue
@@ -148,8 +145,7 @@ def reduce_loop(
                     len(present),
                     rank=ranks[worker],
                     checked=checked,
-                    seen=None if seen is None else seen[worker],
-                    deferral=deferral,
+                    options=options,
                 )
                 for worker, gradient in left.items()
             }

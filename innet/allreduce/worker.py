@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -19,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.allreduce.dtypes import Gradient, like, to_float32
-from innet.allreduce.loop import RoundResult, named, reduce_loop, run_loop
+from innet.allreduce.loop import RoundResult, Vector, named, reduce_loop, run_loop
 from innet.allreduce.report import PacketCounts, Rounds, build_report, counted
 from innet.codecs import (
     Codec,
     CodecSpec,
     ModelLayers,
     Outcome,
+    SumOptions,
     build_codec,
     check_floats,
 )
@@ -39,7 +41,7 @@ from innet.core.errors import (
 )
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import require_int
-from innet.core.reduce_op import Deferral, Segment
+from innet.core.reduce_op import Segment
 from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
 from innet.protocol import Timing, network_timing
@@ -94,20 +96,20 @@ def _check_worker(plan: Plan, worker: int) -> None:
         raise InputError(f"there is no worker {worker}; the job has {len(plan.workers)}.")
 
 
-def _check_wishes(seen: object, deferral: object) -> None:
-    if seen is not None and not (
-        isinstance(seen, GradientStats) and 0 <= seen.magnitude < _INFINITY
+def _check_options(options: object) -> None:
+    if not isinstance(options, SumOptions):
+        raise InputError(f"the options are {options!r}; give an innet.codecs.SumOptions.")
+    stats: object = options.stats
+    if stats is not None and not (
+        isinstance(stats, GradientStats) and 0 <= stats.magnitude < _INFINITY
     ):
         raise InputError(
-            f"seen is {seen!r}; give the first of what Codec.examine returned for this gradient, "
-            "if it is finite, or leave it out."
+            f"the options' stats are {stats!r}; give the first of what Codec.examine returned for "
+            "this gradient, if it is finite, or leave them out."
         )
-    factor: object = getattr(deferral, "factor", None)
-    if deferral is not None and not (isinstance(deferral, Deferral) and isinstance(factor, Real)):
-        raise InputError(
-            f"the deferral is {deferral!r}; give an innet.core.reduce_op.Deferral with a number as "
-            "its factor, or leave it out."
-        )
+    factor: object = options.factor
+    if not isinstance(factor, Real):
+        raise InputError(f"the options' factor is {factor!r}; give a number, or leave it out.")
 
 
 def connect_host(
@@ -215,12 +217,7 @@ class Worker(NotCopyable):
         self._socket_loop = socket_loop(self._end, self._transport)
 
     def all_reduce(
-        self,
-        gradient: Gradient,
-        *,
-        codec: Codec | None = None,
-        seen: GradientStats | None = None,
-        deferral: Deferral | None = None,
+        self, gradient: Gradient, *, codec: Codec | None = None
     ) -> tuple[Gradient, Report]:
         """Sum this worker's gradient with the others'. All workers call it equally often.
 
@@ -233,10 +230,6 @@ class Worker(NotCopyable):
                 array or a tensor of PyTorch. It is not modified.
             codec: used instead of the worker's codec, for workers that reduce several tensors, each
                 with its codec state. It must pass ``innet.topology.check_codec``.
-            seen: what that codec's ``examine`` found in a gradient of float32; it is not read for
-                this again.
-            deferral: what may be done on the way with the sum of a gradient of float32. It is not
-                overwritten if the worker has ``renew``, as another epoch would need it.
 
         Returns:
             The decoded sum, of that shape, dtype and kind, and this worker's report. Fields that
@@ -248,39 +241,59 @@ class Worker(NotCopyable):
             StalledError: it waited too long for a slot, which the message names; or sums lack
                 workers and there is no ``renew``; or the others continued without this worker.
             NetworkError: the interface went away.
-            InputError: ``seen`` or ``deferral`` is something else; nothing was sent.
             StateError: the residual has another size, and nothing was sent; or an earlier
                 all-reduce failed half-way and ``begin_epoch`` was not called; or another one is
                 under way in another thread.
         """
-        _check_wishes(seen, deferral)
         with self._one.taken():
-            return self._all_reduce(gradient, codec, seen, deferral or Deferral())
+            self._check_sound()
+            floats: Any = to_float32(gradient, self.worker)
+            check_floats(floats, self.worker)
+            outcome, report = self._all_reduce(floats.reshape(-1), codec, SumOptions())
+            return like(outcome.sum.reshape(floats.shape), gradient), report
+
+    def all_reduce_floats(
+        self, gradient: Vector, options: SumOptions, *, codec: Codec | None = None
+    ) -> tuple[Outcome, Report]:
+        """``all_reduce`` for callers that know more of the gradient, or need it no longer.
+
+        Args:
+            gradient: shape (d,), float32.
+            options: what is known of it, and may be done with it. It is not overwritten if the
+                worker has ``renew``, as another epoch would need it.
+            codec: as for ``all_reduce``.
+
+        Returns:
+            The outcome with the sum, and what is left to multiply it by; and the report.
+
+        Raises:
+            InputError: the options have another type, or hold something else than they should;
+                nothing was sent.
+            InnetError: as ``all_reduce``.
+        """
+        _check_options(options)
+        with self._one.taken():
+            self._check_sound()
+            check_floats(gradient, self.worker)
+            return self._all_reduce(gradient, codec, options)
 
     def _all_reduce(
-        self,
-        gradient: Gradient,
-        codec: Codec | None,
-        seen: GradientStats | None,
-        deferral: Deferral,
-    ) -> tuple[Gradient, Report]:
-        self._check_sound()
+        self, gradient: Vector, codec: Codec | None, options: SumOptions
+    ) -> tuple[Outcome, Report]:
         codec = self.codec if codec is None else codec
-        floats: Any = to_float32(gradient, self.worker)
-        check_floats(floats, self.worker)
         begun = time.perf_counter()
-        flat = np.ascontiguousarray(floats).reshape(-1)
-        # Of its own, since the caller may use a deferral again.
-        asked = Deferral(deferral.factor, overwrite=deferral.overwrite and self._renew is None)
         before = PacketCounts.of(self._end.counters)
         loop = reduce_loop(
             {self.worker: codec},
-            {self.worker: flat},
+            {self.worker: np.ascontiguousarray(gradient)},
             self.plan.job.present,
             attempts=self._attempts,
             has_epochs=self._renew is not None,
-            seen=None if seen is None else {self.worker: seen},
-            deferral=None if self._keep_integers else asked,
+            options=replace(
+                options,
+                keep_integers=options.keep_integers or self._keep_integers,
+                overwrite=options.overwrite and self._renew is None,
+            ),
         )
         try:
             with decoding_by(self._shared_decoding()):
@@ -290,7 +303,6 @@ class Worker(NotCopyable):
             unsent = self._end.counters.sent == before.sent
             self._failed = None if refused and unsent else type(error).__name__
             raise
-        deferral.multiplied = asked.multiplied
         self.outcome = reduction.outcomes[self.worker]
         self._completed += 1
         done = Rounds.of(reduction)
@@ -304,7 +316,7 @@ class Worker(NotCopyable):
             transport=self._name,
             total_seconds=time.perf_counter() - begun,
         )
-        return like(self.outcome.sum.reshape(floats.shape), gradient), report
+        return self.outcome, report
 
     def _shared_decoding(self) -> DecodeOncePerHost | None:
         """What this worker shares with others of its machine, if there are others."""

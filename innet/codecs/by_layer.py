@@ -22,12 +22,12 @@ import numpy as np
 
 from innet import kernels
 from innet.codecs.checks import GradientStats, check_form, check_gradient, gradient_stats
-from innet.codecs.codec import Codec, Outcome, Stages, check_answers
+from innet.codecs.codec import Codec, Outcome, Stages, SumOptions, check_answers
 from innet.codecs.layers import Shapes, check_layers, sizes
 from innet.codecs.parts import Contribution, Floats, Ints, Total
 from innet.codecs.scheduled import spec_as_text, without_schedules
 from innet.core.errors import ConfigError, GradientError, OverflowedError, StateError
-from innet.core.reduce_op import Deferral, ReduceOp, Segment
+from innet.core.reduce_op import ReduceOp, Segment
 
 _STATE_VERSION = 1
 _JOINED = 4096  # words; longer segments are not copied to share a packet with others
@@ -340,12 +340,12 @@ class CodecByLayer(Codec):
         *,
         rank: int | None = None,
         checked: bool = False,
-        seen: GradientStats | None = None,
-        deferral: Deferral | None = None,
+        options: SumOptions | None = None,
     ) -> Stages:
-        """See ``Codec.exchange``: the groups' exchanges, round by round together."""
-        del deferral  # the groups' segments are joined
-        if seen is not None:
+        """See ``Codec.exchange``: the groups' exchanges, round by round together. Their segments
+        are joined, so nothing is done on the way.
+        """
+        if options is not None and options.stats is not None:
             check_form(gradient, self._worker)
         elif not checked:
             check_gradient(gradient, self._worker)
@@ -369,7 +369,9 @@ class CodecByLayer(Codec):
             raise
         finally:
             self._busy = False
-        return self._joined(gradient, [outcomes[each] for each in sorted(outcomes)], rounds)
+        factor = 1.0 if options is None else options.factor
+        in_order = [outcomes[each] for each in sorted(outcomes)]
+        return self._joined(gradient, in_order, rounds, factor)
 
     def examine(self, gradient: Floats) -> tuple[GradientStats, int]:
         """See ``Codec.examine``. The codec of each group reads its part again."""
@@ -430,8 +432,10 @@ class CodecByLayer(Codec):
                 advance(index, answer)
         return rounds
 
-    def _joined(self, gradient: Floats, outcomes: Sequence[Outcome], rounds: int) -> Outcome:
-        """The outcome of the model's gradient."""
+    def _joined(
+        self, gradient: Floats, outcomes: Sequence[Outcome], rounds: int, factor: float
+    ) -> Outcome:
+        """The outcome of the model's gradient, by whose factor nothing was multiplied."""
         pairs = list(zip(self.groups, outcomes, strict=True))
         total = np.empty(gradient.size, np.float32)
         for group, outcome in pairs:
@@ -475,6 +479,7 @@ class CodecByLayer(Codec):
             details=details,
             encode_seconds=sum(outcome.encode_seconds for outcome in outcomes),
             decode_seconds=sum(outcome.decode_seconds for outcome in outcomes),
+            factor_left=factor,
             groups=tuple(outcomes),
         )
 

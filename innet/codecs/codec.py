@@ -53,7 +53,7 @@ from innet.codecs.scheduled import (
 )
 from innet.core.errors import CompositionError, InputError, OverflowedError, StateError
 from innet.core.not_copyable import NotCopyable
-from innet.core.reduce_op import Deferral, FloatSegment, ReduceOp, Segment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.core.settings import validate
 
 _STATE_VERSION = 3
@@ -64,11 +64,39 @@ _MANY = 8  # elements for each that is not zero: then they are listed, and the z
 
 
 @dataclass(frozen=True, slots=True)
+class SumOptions:
+    """What the caller of an all-reduce knows of its gradient, and would do with the sum.
+
+    The gradient does not change before the all-reduce has ended. So its words may be made as they
+    are sent, and the caller's work be done as sums arrive, in the same pass over the memory.
+
+    Attributes:
+        stats: what ``Codec.examine`` found in the gradient, if it is finite; it is then not read
+            for this again. None if nobody has asked.
+        keep_integers: the outcome has the integers of the sum (``Outcome.integer_sum``). Otherwise
+            they may become floats as they arrive, which is faster (``FloatSegment``).
+        factor: the caller multiplies the sum by it, unless ``Outcome.factor_left`` says that this
+            was done on the way.
+        overwrite: the sum may be written over the gradient, which is then lost, also if the
+            all-reduce fails.
+    """
+
+    stats: GradientStats | None = None
+    keep_integers: bool = False
+    factor: float = 1.0
+    overwrite: bool = False
+
+
+_NO_OPTIONS = SumOptions(keep_integers=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """One worker's result of an all-reduce. The caller may keep the arrays.
 
     Attributes:
-        sum: shape (d,), float32: the decoded sum, or what the error feedback makes of it.
+        sum: shape (d,), float32: the decoded sum, or what the error feedback makes of it; in the
+            gradient's memory, if the options say ``overwrite`` and it was decoded into that.
         total: the sum of all workers' integers; ``integer_sum`` is its dense form.
         scale: integers per unit of the gradient; 0 if everything was zero.
         indices: shape (m,), int32, ascending: this worker's selection; None for everything.
@@ -84,6 +112,8 @@ class Outcome:
         details: what the carrier reports, by name.
         encode_seconds: seconds until the last words of the main round were sent.
         decode_seconds: seconds after that, without the network's time.
+        factor_left: what the caller has still to multiply the sum by: the options' ``factor``, or 1
+            if that was done on the way.
         groups: of a codec by layer, the outcomes of its groups; otherwise empty.
     """
 
@@ -100,6 +130,7 @@ class Outcome:
     details: dict[str, Any]
     encode_seconds: float
     decode_seconds: float
+    factor_left: float = 1.0
     groups: tuple[Outcome, ...] = ()
 
     @property
@@ -118,6 +149,17 @@ class _Sums(NamedTuple):
     scaling: Scaling
     integers: int
     size: int
+
+
+class _Finished(NamedTuple):
+    """The sum as the caller gets it: multiplied by the options' factor or not. ``applied`` and
+    ``infinite`` are those of ``Outcome``.
+    """
+
+    result: Floats
+    applied: Ints | None
+    infinite: int
+    multiplied: bool
 
 
 class Codec(NotCopyable):
@@ -157,9 +199,8 @@ class Codec(NotCopyable):
         self._one_in = _MANY if KEEPS_ZEROS in carrier.capabilities.requires else None
         self._busy = False
         self._may_overflow = False
-        self._deferral: Deferral | None = None  # of words that are made as they are sent
-        self._asked: Deferral | None = None
-        self._multiplies = False  # sums on the way, as the deferral wishes
+        self._options = _NO_OPTIONS  # of the exchange under way
+        self._multiplies = False  # sums on the way, by the options' factor
         self._seed_and_layers = f"seed {context.seed}"
         if context.layers is not None:
             self._seed_and_layers += f", layers {context.layers}"
@@ -289,8 +330,7 @@ class Codec(NotCopyable):
         *,
         rank: int | None = None,
         checked: bool = False,
-        seen: GradientStats | None = None,
-        deferral: Deferral | None = None,
+        options: SumOptions | None = None,
     ) -> Stages:
         """One all-reduce, without I/O.
 
@@ -306,10 +346,9 @@ class Codec(NotCopyable):
             rank: this worker's position among them, 0 .. workers - 1; by default its index. It is
                 needed if other workers have left.
             checked: the caller has called ``check_gradient``. Otherwise the codec does, or its
-                error feedback.
-            seen: what ``examine`` found, of a finite gradient; then it is checked, too.
-            deferral: segments may be ``FloatSegment``: the gradient does not change before the
-                exchange has ended. The sum may take its place, as the deferral says.
+                error feedback. A gradient with ``options.stats`` is checked, too.
+            options: what else may be done. By default the gradient is read before the first
+                rounds only, all words are made before they are sent, and integers are kept.
 
         Raises:
             GradientError: see ``check_gradient`` and ``check``; nothing has changed.
@@ -321,16 +360,14 @@ class Codec(NotCopyable):
         if not 1 <= workers < 2**31:
             raise InputError(f"{workers} workers; an all-reduce needs at least 1.")
         self._follow_schedules()
+        self._options = options or _NO_OPTIONS
+        seen = self._options.stats
         if seen is not None or (not checked and self.error_feedback.checks_finite(self.selector)):
             check_form(gradient, self._context.worker)
         elif not checked:
             seen = check_gradient(gradient, self._context.worker, self._listed_one_in())
         self.check(gradient)
         self.selector.rank = rank
-        # Error feedback may use the memory of the values once they are chosen.
-        defers = self.carrier.takes_floats and self.error_feedback.name == "none"
-        self._deferral = deferral if defers else None
-        self._asked = deferral
         self._multiplies = False
         watch = Stopwatch(self._clock, "encode")
         stages = self._stages(np.ascontiguousarray(gradient), seen, workers, watch)
@@ -342,6 +379,7 @@ class Codec(NotCopyable):
             raise
         finally:
             self._busy = False
+            self._options = _NO_OPTIONS  # their statistics may hold arrays
         self._step += 1
         return outcome
 
@@ -583,24 +621,23 @@ class Codec(NotCopyable):
         if overflows:
             total.details["overflows"] = overflows
         watch.enter("decode")
-        result, applied, infinite = self._finished(
-            _Sums(total, scaling, local.size, size), gradient, of_squares
-        )
+        done = self._finished(_Sums(total, scaling, local.size, size), gradient, of_squares)
         watch.stop()
         return Outcome(
-            sum=result,
+            sum=done.result,
             total=total,
             scale=scaling.scale,
             indices=indices,
             sent=values,
             represented=represented,
             contribution=local,
-            applied=applied,
+            applied=done.applied,
             rounds=watch.rounds,
-            infinite=infinite,
+            infinite=done.infinite,
             details=total.details,
             encode_seconds=watch.seconds.get("encode", 0.0),
             decode_seconds=watch.seconds.get("decode", 0.0),
+            factor_left=1.0 if done.multiplied else self._options.factor,
         )
 
     def _chosen(self, gradient: Floats, workers: int) -> SelectSteps:
@@ -616,10 +653,14 @@ class Codec(NotCopyable):
 
         ``whole``: the selected values are the gradient array itself.
         """
-        if self._deferral is not None and (later := scaling.defer(selection)) is not None:
-            if whole and isinstance(later.words, FloatSegment):
-                self._arrange(self._deferral, later.words, scaling)
-            return replace(later, shared=True) if shared else later
+        # Error feedback may use the memory of the values once they are chosen.
+        defers = self.carrier.takes_floats and self.error_feedback.name == "none"
+        if defers and not self._options.keep_integers:
+            later = scaling.defer(selection)
+            if later is not None:
+                if whole and isinstance(later.words, FloatSegment):
+                    self._arrange(later.words, scaling)
+                return replace(later, shared=True) if shared else later
         local = scaling.contribute(selection)
         if scaling.scale:
             count = local.size if local.indices is None else local.indices.size
@@ -627,16 +668,16 @@ class Codec(NotCopyable):
             check_array(local.integers, _INT32, count, who)
         return replace(local, shared=True) if shared else local
 
-    def _arrange(self, deferral: Deferral, words: FloatSegment, scaling: Scaling) -> None:
-        """Let what the caller wishes be done on the way, if sums that are made there are the
+    def _arrange(self, words: FloatSegment, scaling: Scaling) -> None:
+        """Let what the caller would do be done on the way, if sums that are made there are the
         codec's result.
         """
         if not self._takes_sums_as_they_are():
             return
-        if deferral.overwrite and not scaling.may_overflow:  # else the round may be repeated
+        if self._options.overwrite and not scaling.may_overflow:  # else the round may be repeated
             words.overwrite()
         # An infinite sum stays infinite, whatever it is multiplied by.
-        self._multiplies = scaling.finite and words.multiply(deferral.factor)
+        self._multiplies = scaling.finite and words.multiply(self._options.factor)
 
     def _fed_back(
         self, represented: Floats, selection: Selection, nonzero: Selection, size: int
@@ -650,18 +691,15 @@ class Codec(NotCopyable):
         self.error_feedback.set_sent(represented)
         return represented
 
-    def _finished(
-        self, sums: _Sums, gradient: Floats, squares: list[Ints]
-    ) -> tuple[Floats, Ints | None, int]:
-        """The result, the coordinates that are applied, and the number of infinite elements; the
-        error feedback is told.
-        """
+    def _finished(self, sums: _Sums, gradient: Floats, squares: list[Ints]) -> _Finished:
+        """Decode the sums, and tell selector and error feedback that the all-reduce succeeded."""
         values = self._sparse_values(sums)
         if values is not None and self._may_write_over(gradient):
             infinite = 0 if sums.scaling.finite else self._infinite(values)
             self.error_feedback.commit(None)  # it may read the gradient
             self.selector.commit()
-            return self._written_over(gradient, sums.total, values), None, infinite
+            result = self._written_over(gradient, sums.total, values)
+            return _Finished(result, None, infinite, multiplied=True)
         decoded = self._decoded(sums, values)
         result, applied = self._applied(decoded, gradient.size)
         sums.total.details.update(self._squares(squares, result, applied))
@@ -673,7 +711,8 @@ class Codec(NotCopyable):
             infinite = self._infinite(decoded if values is None else values)
         self.error_feedback.commit(applied)
         self.selector.commit()
-        return result, applied, infinite
+        multiplied = self._multiplies and sums.total.sums is not None
+        return _Finished(result, applied, infinite, multiplied=multiplied)
 
     def _sparse_values(self, sums: _Sums) -> Floats | None:
         """The sum at ``total.indices``, where it is zero elsewhere; None if that is not known."""
@@ -693,8 +732,7 @@ class Codec(NotCopyable):
         """Whether the sum may take the gradient's place as it is decoded."""
         feedback = type(self.error_feedback)
         return (
-            self._asked is not None
-            and self._asked.overwrite
+            self._options.overwrite
             and gradient.flags.writeable
             and self._takes_sums_as_they_are()
             and feedback.result is ErrorFeedback.result
@@ -710,10 +748,8 @@ class Codec(NotCopyable):
 
     def _written_over(self, gradient: Floats, total: Total, values: Floats) -> Floats:
         """The sum, multiplied as the caller would, in the gradient's memory."""
-        assert self._asked is not None
         assert total.indices is not None
-        values = values * np.float32(self._asked.factor)
-        self._asked.multiplied = True
+        values = values * np.float32(self._options.factor)
         kernels, out = self._context.kernels, gradient.view(np.int32)
         kernels.scatter(total.indices, values.view(np.int32), gradient.size, out)
         return gradient
@@ -724,8 +760,6 @@ class Codec(NotCopyable):
         if total.sums is not None:
             who = f"values from carrier {self.carrier.name!r}"
             check_array(total.sums, _FLOAT32, sums.size, who)
-            if self._deferral is not None:
-                self._deferral.multiplied = self._multiplies
             return total.sums
         if values is not None and total.indices is not None:
             return kernels.scatter(total.indices, values.view(np.int32), sums.size).view(np.float32)

@@ -120,23 +120,6 @@ class FloatSegment(Segment):
         return self._words
 
 
-@dataclass(slots=True)
-class Deferral:
-    """That a gradient's words may be made as they are sent (``FloatSegment``), and what the caller
-    of the all-reduce would do with the sum, which may be done on the way, too.
-
-    Attributes:
-        factor: the caller multiplies the sum by it.
-        overwrite: the sum may be written over the gradient, which is then lost, also if the
-            all-reduce fails.
-        multiplied: filled in: whether the sum is multiplied already.
-    """
-
-    factor: float = 1.0
-    overwrite: bool = False
-    multiplied: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class SizedSegment:
     """A segment of ``size`` words, without the words: for header-only packets, which carry none."""

@@ -18,10 +18,9 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, ModelLayers
+from innet.codecs import Codec, ModelLayers, SumOptions
 from innet.core import buffers
 from innet.core.errors import StateError
-from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread
 from innet.torch.future import SettableFuture
@@ -181,9 +180,9 @@ class BucketReduction:
 
     def __init__(self, unit: Unit, workers: int, scale: float, stats: ReductionStats) -> None:
         self.codec = unit.codec
-        self._factor = np.float32(scale) / np.float32(workers)
+        factor = np.float32(scale) / np.float32(workers)
         # The bucket is DistributedDataParallel's, and after an error it is used no more.
-        self.deferral = Deferral(float(self._factor), overwrite=True)
+        self.options = SumOptions(factor=float(factor), overwrite=True)
         self._stats = stats
         self._unit = unit
         self._scale = np.float32(scale)
@@ -225,11 +224,11 @@ class BucketReduction:
             flat /= self._scale
         return flat
 
-    def set_result(self, total: Vector, report: Report) -> None:
+    def set_result(self, total: Vector, factor: float, report: Report) -> None:
         self._stats.reports[self._unit.index] = report
         if squares := report.details.get("squares"):
             self._stats.squares[self._unit.index] = squares
-        self._give(total, np.float32(1) if self.deferral.multiplied else self._factor)
+        self._give(total, np.float32(factor))
 
     def set_not_finite(self, workers: tuple[int, ...]) -> None:
         del workers
@@ -307,7 +306,7 @@ class FailedWork:
     name = ""
     fingerprint = "nothing"
     parts = ()
-    deferral = Deferral()
+    options = SumOptions()
 
     def __init__(self, error: Exception, comm_thread: CommThread) -> None:
         self.future = SettableFuture(comm_thread.callbacks)
@@ -317,8 +316,8 @@ class FailedWork:
     def load(self) -> Vector:
         raise StateError(self._said)
 
-    def set_result(self, total: Vector, report: Report) -> None:
-        del total, report
+    def set_result(self, total: Vector, factor: float, report: Report) -> None:
+        del total, factor, report
         raise AssertionError("a refusal was summed")
 
     def set_not_finite(self, workers: tuple[int, ...]) -> None:

@@ -15,13 +15,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.allreduce.warm_up import warm_up
-from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
+from innet.codecs import Codec, CodecSpec, ModelLayers, SumOptions, build_codec
 from innet.codecs.build import descriptions, normalize
 from innet.codecs.checks import GradientStats
 from innet.core.errors import (
@@ -31,7 +32,6 @@ from innet.core.errors import (
     StalledError,
     StateError,
 )
-from innet.core.reduce_op import Deferral
 from innet.core.waiting import log_compiling
 from innet.records import Report
 from innet.torch.callbacks import CallbackThreads
@@ -69,14 +69,16 @@ class ReduceWork(Protocol):
         """Its codec; see ``CommThread.build_codec``."""
 
     @property
-    def deferral(self) -> Deferral:
-        """What may be done on the way with the gradient and the sum, for this all-reduce only."""
+    def options(self) -> SumOptions:
+        """What may be done with the gradient, and is done with the sum."""
 
     def load(self) -> Vector:
         """This worker's gradient, shape (d,), float32."""
 
-    def set_result(self, total: Vector, report: Report) -> None:
-        """Take the sum. The work may change the array."""
+    def set_result(self, total: Vector, factor: float, report: Report) -> None:
+        """Take the sum, which is to be multiplied by the factor: that of the options, or 1 if the
+        sum is multiplied already. The work may change the array.
+        """
 
     def set_not_finite(self, workers: tuple[int, ...]) -> None:
         """These workers' gradients are not finite. Nothing was summed, and no codec's state has
@@ -233,9 +235,10 @@ class CommThread:
                 return
             spans = [span for part in answers.unused for span in work.parts[part]]
             with work.codec.holding_back(spans):
-                total, report = self._reducer.all_reduce(
-                    gradient.values, work.codec, seen=gradient.seen, deferral=work.deferral
+                outcome, report = self._reducer.all_reduce(
+                    gradient.values, work.codec, replace(work.options, stats=gradient.stats)
                 )
+            total = outcome.sum
             if spans and not total.flags.writeable:
                 total = total.copy()
             for span in spans:
@@ -244,7 +247,7 @@ class CommThread:
             raise  # it names the missing worker
         except StalledError as stall:
             raise StalledError(self._reducer.diagnose() or str(stall)) from stall
-        work.set_result(total, report)
+        work.set_result(total, outcome.factor_left, report)
 
     def _preflight(self, work: ReduceWork) -> tuple[_Gradient | None, PreflightResult]:
         """The round before an all-reduce.
@@ -256,7 +259,7 @@ class CommThread:
             InnetError: a worker cannot take part.
         """
         gradient, error = _loaded(work)
-        finite = gradient is not None and gradient.seen is not None
+        finite = gradient is not None and gradient.stats is not None
         answers = preflight(
             self._reducer.combine,
             self.worker,
@@ -329,12 +332,12 @@ class _Gradient(NamedTuple):
 
     Attributes:
         values: shape (d,), float32.
-        seen: what the codec found in it; None if it is not finite.
+        stats: what the codec found in it; None if it is not finite.
         zero: parts that are zero, if the codec holds something back.
     """
 
     values: Vector
-    seen: GradientStats | None
+    stats: GradientStats | None
     zero: tuple[int, ...] = ()
 
 
@@ -342,7 +345,7 @@ def _loaded(work: ReduceWork) -> tuple[_Gradient | None, BaseException | None]:
     """The gradient, or the error that prevents its reduction."""
     try:
         values = work.load()
-        seen, bad = work.codec.examine(values)
+        stats, bad = work.codec.examine(values)
         if bad >= 0:
             return _Gradient(values, None), None
         work.codec.check(values)
@@ -350,7 +353,7 @@ def _loaded(work: ReduceWork) -> tuple[_Gradient | None, BaseException | None]:
         if work.codec.keeps_state:
             parts = enumerate(work.parts)
             zero = tuple(i for i, part in parts if all(is_zero(values[span]) for span in part))
-        return _Gradient(values, seen, zero), None
+        return _Gradient(values, stats, zero), None
     except BaseException as error:
         return None, error
 

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, CodecSpec, build_codec
+from innet.codecs import Codec, CodecSpec, SumOptions, build_codec
 from innet.codecs.build import complete
 from innet.codecs.scheduled import spec_as_text
 from innet.core.errors import InputError, StateError
-from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.reducers import SwitchReducer
@@ -389,7 +388,7 @@ class _ModuleGradient:
         self.name = ""  # backward reduces modules in one order
         self.codec = codec
         self.parts = ()  # parameters without a gradient are not there
-        self.deferral = Deferral(overwrite=True)  # of the copy that is loaded
+        self.options = SumOptions(overwrite=True)  # of the copy that is loaded
         self.fingerprint = f"{module}, {gradient.numel()} elements of {gradient.dtype}"
         self._gradient = gradient
         self._over = threading.Event()
@@ -401,7 +400,8 @@ class _ModuleGradient:
         flat: Vector = self._gradient.reshape(-1).to("cpu", torch.float32, copy=True).numpy()
         return flat
 
-    def set_result(self, total: Vector, report: Report) -> None:
+    def set_result(self, total: Vector, factor: float, report: Report) -> None:
+        del factor  # 1, as the options do not say another one
         self._total, self._report = total, report
         self._over.set()
 

@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import build_codec
+from innet.codecs import SumOptions, build_codec
 from innet.core.errors import CompositionError
-from innet.core.reduce_op import Deferral
 from innet.records import Report
 from innet.torch import gloo
 from innet.torch.callbacks import CallbackThreads
@@ -261,7 +260,7 @@ class _AllReduce:
         size = group.size()
         # A mean is a sum divided: the same as multiplied where the factor is exact.
         exact = operation == dist.ReduceOp.AVG and size & (size - 1) == 0
-        self.deferral = Deferral(1 / size if exact else 1.0, overwrite=True)
+        self.options = SumOptions(factor=1 / size if exact else 1.0, overwrite=True)
         self._divides = operation == dist.ReduceOp.AVG and not exact
         self._group = group
         self._tensor = tensor
@@ -278,11 +277,11 @@ class _AllReduce:
         floats = self._tensor.detach().to(torch.float32).resolve_neg()
         return memory_of(floats.contiguous())
 
-    def set_result(self, total: Vector, report: Report) -> None:
+    def set_result(self, total: Vector, factor: float, report: Report) -> None:
         if self._divides:
             total /= np.float32(self._group.size())
-        elif self.deferral.factor != 1 and not self.deferral.multiplied:
-            total *= np.float32(self.deferral.factor)
+        elif factor != 1:
+            total *= np.float32(factor)
         result = torch.from_numpy(total)
         if result.data_ptr() != self._tensor.data_ptr():
             gloo.write(self._tensor, result.reshape(self._tensor.shape))

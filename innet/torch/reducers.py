@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from innet.allreduce.loop import RoundResult, reduce_loop, run_loop
 from innet.allreduce.worker import TIMING, Worker
-from innet.codecs import Codec
-from innet.codecs.checks import GradientStats
+from innet.codecs import Codec, Outcome, SumOptions
 from innet.core.errors import (
     CompositionError,
     InnetError,
@@ -29,7 +28,7 @@ from innet.core.errors import (
     StateError,
 )
 from innet.core.numbers import number_list
-from innet.core.reduce_op import Deferral, ReduceOp, Segment
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import ClockedTransport
 from innet.records import Report, Seconds
 from innet.topology import Plan, check_codec
@@ -70,17 +69,14 @@ class Reducer(Protocol):
         self,
         gradient: Vector,
         codec: Codec,
-        *,
-        seen: GradientStats | None = None,
-        deferral: Deferral | None = None,
-    ) -> tuple[Vector, Report]:
-        """The sum of all workers' gradients, shape (d,), float32, and this worker's report.
+        options: SumOptions,
+    ) -> tuple[Outcome, Report]:
+        """This worker's outcome, with the sum of all workers' gradients, and its report.
 
         Args:
-            gradient: of this worker.
+            gradient: of this worker, shape (d,), float32.
             codec: that codes it.
-            seen: what the codec's ``examine`` found in the gradient, if it was called.
-            deferral: what may be done on the way, if anything.
+            options: what is known of the gradient, and may be done with it.
         """
 
     def renew(self, deadline: float) -> None:
@@ -156,15 +152,9 @@ class SwitchReducer:
         self,
         gradient: Vector,
         codec: Codec,
-        *,
-        seen: GradientStats | None = None,
-        deferral: Deferral | None = None,
-    ) -> tuple[Vector, Report]:
-        total, report = self._reducer.all_reduce(
-            gradient, codec=codec, seen=seen, deferral=deferral
-        )
-        assert isinstance(total, np.ndarray)
-        return total, report
+        options: SumOptions,
+    ) -> tuple[Outcome, Report]:
+        return self._reducer.all_reduce_floats(gradient, options, codec=codec)
 
     def renew(self, deadline: float) -> None:
         self._reducer.begin_epoch(self._member.renew(deadline))
@@ -273,10 +263,8 @@ class GroupReducer:
         self,
         gradient: Vector,
         codec: Codec,
-        *,
-        seen: GradientStats | None = None,
-        deferral: Deferral | None = None,
-    ) -> tuple[Vector, Report]:
+        options: SumOptions,
+    ) -> tuple[Outcome, Report]:
         begun = time.perf_counter()
         self._bytes = 0
         self._may_overflow = lambda: codec.may_overflow
@@ -287,8 +275,7 @@ class GroupReducer:
                     {self.worker: gradient},
                     tuple(range(self.workers)),
                     has_epochs=False,
-                    seen=None if seen is None else {self.worker: seen},
-                    deferral=deferral,
+                    options=options,
                 ),
                 self._round,
                 _no_epochs,
@@ -321,7 +308,7 @@ class GroupReducer:
             infinite=outcome.infinite,
             details=dict(outcome.details),
         )
-        return outcome.sum, report
+        return outcome, report
 
     def _round(self, segments: Mapping[int, Sequence[Segment]]) -> RoundResult:
         """One all-reduce for each operation of the round."""

@@ -12,9 +12,9 @@ from support.udp_switch import Leader, UdpSwitch, on_loopback
 
 import innet
 from innet.allreduce.worker import Worker, connect
-from innet.codecs import build_codec
+from innet.codecs import SumOptions, build_codec
 from innet.core.errors import GradientError, InputError, NetworkError, StalledError, StateError
-from innet.core.reduce_op import Deferral, ReduceOp, Segment
+from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
 from innet.protocol import Timing
 from innet.topology import Request, make_plan
@@ -84,60 +84,60 @@ def test_means_over_the_gradients_have_the_same_bits(plan, codec, factor):
     """
     given = gradients()
     expected, _ = innet.Collective(workers=WORKERS, codec=codec, seed=3).all_reduce(given)
-    deferrals = [Deferral(factor, overwrite=True) for _ in given]
     with UdpSwitch(plan), workers(plan, codec, faults=LOSSY, timing=QUICK) as pair:
-        seen = [worker.codec.examine(x)[0] for worker, x in zip(pair, given, strict=True)]
+        options = [
+            SumOptions(worker.codec.examine(x)[0], factor=factor, overwrite=True)
+            for worker, x in zip(pair, given, strict=True)
+        ]
         with concurrent.futures.ThreadPoolExecutor() as pool:
             results = list(
-                pool.map(
-                    lambda each, x, found, deferral: each.all_reduce(
-                        x, seen=found, deferral=deferral
-                    ),
-                    pair, given, seen, deferrals,
-                )
-            )  # fmt: skip
+                pool.map(lambda each, *given: each.all_reduce_floats(*given), pair, given, options)
+            )
     fresh = gradients()
-    for (total, _), deferral, mine, unchanged in zip(results, deferrals, given, fresh, strict=True):
+    for (outcome, _), mine, unchanged in zip(results, given, fresh, strict=True):
+        total = outcome.sum
         multiplied = OVERWRITTEN[codec] and (factor == 0.5 or codec == "topk")
-        assert deferral.multiplied is multiplied
+        assert outcome.factor_left == (1 if multiplied else factor)
         assert np.shares_memory(total, mine) is OVERWRITTEN[codec]
         if not OVERWRITTEN[codec]:
             np.testing.assert_array_equal(mine, unchanged)
-        left = np.float32(1 if deferral.multiplied else factor)
+        left = np.float32(outcome.factor_left)
         np.testing.assert_array_equal(total * left, expected * np.float32(factor))
 
 
-def test_a_deferral_says_of_each_all_reduce_what_is_left_to_do(plan):
+def test_each_outcome_says_what_is_left_to_do(plan):
     given = gradients()
     topk = [build_codec("topk", seed=3, worker=worker) for worker in range(WORKERS)]
-    deferrals = [Deferral(0.5) for _ in given]
+    options = SumOptions(factor=0.5)
     with (
         UdpSwitch(plan),
         workers(plan, "dense") as pair,
         concurrent.futures.ThreadPoolExecutor() as pool,
     ):
         for codecs, done in (((None, None), True), (topk, False), ((None, None), True)):
-            list(
+            results = list(
                 pool.map(
-                    lambda each, x, codec, deferral: each.all_reduce(
-                        x, codec=codec, deferral=deferral
-                    ),
-                    pair, given, codecs, deferrals,
+                    lambda each, x, codec: each.all_reduce_floats(x, options, codec=codec),
+                    pair, given, codecs,
                 )
             )  # fmt: skip
-            assert [each.multiplied for each in deferrals] == [done] * WORKERS
+            left = 1 if done else 0.5
+            assert [outcome.factor_left for outcome, _ in results] == [left] * WORKERS
 
 
-def test_wishes_that_are_none_are_refused(plan):
+def test_options_that_are_none_are_refused(plan):
     given = gradients()[0]
     broken = np.full(700, np.nan, np.float32)
     with workers(plan, "dense") as (one, _):
-        for seen in (one.codec.examine(given), one.codec.examine(broken)[0], "seen"):
+        for stats in (one.codec.examine(given), one.codec.examine(broken)[0], "stats"):
             with pytest.raises(InputError, match="give the first of what Codec"):
-                one.all_reduce(given, seen=seen)
-        for deferral in (0.5, Deferral("0.5"), Deferral(None)):
-            with pytest.raises(InputError, match=r"give an innet\.core\.reduce_op\.Deferral"):
-                one.all_reduce(given, deferral=deferral)
+                one.all_reduce_floats(given, SumOptions(stats))
+        for factor in ("0.5", None):
+            with pytest.raises(InputError, match="give a number"):
+                one.all_reduce_floats(given, SumOptions(factor=factor))
+        for options in (0.5, None):
+            with pytest.raises(InputError, match=r"give an innet\.codecs\.SumOptions"):
+                one.all_reduce_floats(given, options)
         assert one._end.counters.sent == 0
         one._check_sound()
 
@@ -156,13 +156,15 @@ def test_what_may_be_needed_again_is_not_overwritten(plan):
         ):
             results = list(
                 pool.map(
-                    lambda each, x: each.all_reduce(x, deferral=Deferral(0.5, overwrite=True)),
+                    lambda each, x: each.all_reduce_floats(
+                        x, SumOptions(factor=0.5, overwrite=True)
+                    ),
                     pair,
                     given,
                 )
             )
-        for total, report in results:
-            np.testing.assert_allclose(total, 2.5, rtol=1e-6)
+        for outcome, report in results:
+            np.testing.assert_allclose(outcome.sum * outcome.factor_left, 2.5, rtol=1e-6)
             assert report.details.get("overflows") == (1 if codec is optimistic else None)
         if options:
             assert [x.tolist() for x in given] == [[3] * 700, [2] * 700]

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from innet import kernels
-from innet.codecs import build_codec
+from innet.codecs import SumOptions, build_codec
 from innet.codecs.codec import check_answers
 from innet.codecs.quantizers.fixed import always_finite
 from innet.core.errors import InputError
-from innet.core.reduce_op import Deferral, FloatSegment, ReduceOp, Segment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.protocol import JobMembership, SlotClient, Timing
 from innet.protocol.message import Message
 from innet.wire import HEADER, Endpoint, HeaderFlag, PacketLayout, pack
@@ -192,8 +192,8 @@ def test_a_codec_defers_only_if_its_caller_lets_it() -> None:
         ({"preset": "dense", "quantizer": "optimistic"}, True, True),
         ("powersgd", True, False),  # its residual may use the same memory
     ):  # fmt: skip
-        deferral = Deferral() if may_defer else None
-        steps = build_codec(spec).exchange(gradient, 2, deferral=deferral)
+        options = SumOptions() if may_defer else None
+        steps = build_codec(spec).exchange(gradient, 2, options=options)
         segments, seen = next(steps), False
         try:
             while True:

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 import innet  # noqa: E402 - after importorskip: innet.torch needs PyTorch
 from innet import kernels  # noqa: E402
 from innet.allreduce.warm_up import warm_up  # noqa: E402
-from innet.codecs import PRESETS, build_codec  # noqa: E402
+from innet.codecs import PRESETS, SumOptions, build_codec  # noqa: E402
 from innet.core.errors import (  # noqa: E402
     GradientError,
     InnetError,
@@ -33,7 +33,6 @@ from innet.core.errors import (  # noqa: E402
     StalledError,
     StateError,
 )
-from innet.core.reduce_op import Deferral  # noqa: E402
 from innet.service.process import LocalSwitch  # noqa: E402
 from innet.torch.comm_thread import CommThread  # noqa: E402
 from innet.torch.group import create  # noqa: E402
@@ -53,7 +52,7 @@ class ReduceWork:
         self.name = ""
         self.fingerprint = fingerprint
         self.parts = ()
-        self.deferral = Deferral()
+        self.options = SumOptions()
         self._gradient = gradient
         self._outcome = queue.SimpleQueue()
 
@@ -62,7 +61,7 @@ class ReduceWork:
             raise self._gradient
         return self._gradient
 
-    def set_result(self, total, report):
+    def set_result(self, total, factor, report):
         self._outcome.put(total)
 
     def set_not_finite(self, workers):

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 import innet  # noqa: E402 - after importorskip: innet.torch needs PyTorch
 import innet.torch  # noqa: E402
-from innet.codecs import build_codec  # noqa: E402
+from innet.codecs import SumOptions, build_codec  # noqa: E402
 from innet.codecs.build import spec_of_unit  # noqa: E402
 from innet.codecs.checks import check_floats  # noqa: E402
 from innet.core.errors import (  # noqa: E402
@@ -28,7 +28,6 @@ from innet.core.errors import (  # noqa: E402
     StateError,
     UnknownNameError,
 )
-from innet.core.reduce_op import Deferral  # noqa: E402
 from innet.torch import DDPHook, HookState, comm_thread, ddp_hook  # noqa: E402
 from innet.torch.bucket_reduction import (  # noqa: E402
     BucketReduction,
@@ -173,14 +172,14 @@ def test_means_are_written_into_the_bucket(pieces):
 def test_means_over_the_gradient_stay_where_they_are(pieces, scale, multiplied):
     buffer = line_of(10)
     reduction = reduction_of(buffer, [buffer[begin:end] for begin, end in pieces], scale)
-    assert reduction.deferral == Deferral(factor=scale / 2, overwrite=True)
+    assert reduction.options == SumOptions(factor=scale / 2, overwrite=True)
     total = reduction.load()  # its memory takes the sum
     total += np.float32(1)
     if multiplied:
         total *= np.float32(scale / 2)
-        reduction.deferral.multiplied = True
+    left = 1.0 if multiplied else scale / 2
     _, report = innet.all_reduce([np.ones(10, np.float32)] * 2)
-    reduction.set_result(total, report)
+    reduction.set_result(total, left, report)
     (bucket,) = reduction._buckets
     means = bucket.future.wait()
     expected = [scale / 2 * (each / scale + 1) for each in range(10)]

@@ -257,7 +257,7 @@ class SelectionTime(_SelectionTimes):
                 times = []
                 for _ in range(_ROUNDS + 1):
                     begun = time.perf_counter()
-                    choice = codec.error_feedback.choose(codec.selector, gradient, 1)
+                    choice = codec.choose(gradient, 1)
                     try:
                         # With one worker the network's answer equals the request.
                         asked = next(choice)

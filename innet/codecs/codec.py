@@ -22,6 +22,15 @@ from innet.codecs.checks import (
 )
 from innet.codecs.handshake import ConfigDigest, Handshake
 from innet.codecs.layers import check_layers
+from innet.codecs.optional_methods import (
+    AppliesPart,
+    CountsBits,
+    Defers,
+    ObservesGradient,
+    RepeatsAfterOverflow,
+    ReplacesSum,
+    SendsCoefficients,
+)
 from innet.codecs.parts import (
     KEEPS_ZEROS,
     LEAVES_RESIDUAL,
@@ -40,6 +49,7 @@ from innet.codecs.parts import (
     Selection,
     Selector,
     SelectSteps,
+    SparseValues,
     Stopwatch,
     Total,
     joined_capabilities,
@@ -285,6 +295,8 @@ class Codec(NotCopyable):
 
         None for layers, or for all, of which only the bytes on the wire are counted.
         """
+        if not isinstance(self.selector, CountsBits):
+            return None
         return self.selector.counted_bits(outcome.indices, outcome.sum.size)
 
     @property
@@ -579,14 +591,14 @@ class Codec(NotCopyable):
         self, gradient: Floats, seen: GradientStats | None, workers: int, watch: Stopwatch
     ) -> Stages:
         """The stages of the exchange. ``seen``: statistics of the gradient, if known."""
-        indices, values = yield from self._chosen(gradient, workers)
-        size, (coefficient_indices, numbers) = self.selector.to_coefficients(
-            (indices, values), gradient.size
-        )
-        if seen is None or numbers is not gradient:
-            one_in = self._one_in if coefficient_indices is None else None
-            seen, _ = gradient_stats(self._context.kernels, numbers, one_in)
-        selection = Selection(size, coefficient_indices, numbers, seen.magnitude, seen.nonzero)
+        # Step 1, the selection. The error feedback adds what earlier all-reduces have not sent,
+        # and the selector may ask the network.
+        indices, values = yield from self.choose(gradient, workers)
+        selection, seen = self._to_send(gradient, (indices, values), seen)
+        whole = selection.values is gradient
+
+        # Step 2, the handshake: one round for all that must be agreed on before words are made. An
+        # empty gradient takes no round, as nobody else would notice a difference.
         digest = ConfigDigest(self._common(gradient.size, workers), self._context.worker)
         handshake = Handshake(
             digest.announce(),
@@ -598,11 +610,13 @@ class Codec(NotCopyable):
         of_digest, of_quantizer, of_carrier, of_squares = handshake.split(answers)
         digest.check(of_digest)
         scaling = _agreed(self.quantizer, of_quantizer, workers)
+
+        # Step 3, integers through the network; again with a smaller scale if a sum has left int32.
         nonzero = _without_zeros(selection, seen)
         shared = SAME_INDICES in self.selector.capabilities.provides and nonzero is selection
         overflows = 0
         while True:
-            local = self._contribution(scaling, nonzero, shared, numbers is gradient)
+            local = self._contribution(scaling, nonzero, shared, whole)
             represented = scaling.represented(local) if scaling.scale and gradient.size else None
             if not (scaling.scale and gradient.size):
                 total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
@@ -613,15 +627,20 @@ class Codec(NotCopyable):
                 break
             except OverflowedError:
                 overflows += 1
-                scaling = scaling.after_overflow()
+                scaling = _after_overflow(scaling)
             finally:
                 self._may_overflow = False
-        if represented is not None:
-            represented = self._fed_back(represented, selection, nonzero, gradient.size)
         if overflows:
             total.details["overflows"] = overflows
+
+        # Step 4: what the integers do not say of the values goes to the error feedback.
+        if represented is not None:
+            represented = self._fed_back(represented, selection, nonzero, gradient.size)
+
+        # Step 5, from the sum of integers to that of gradients.
         watch.enter("decode")
-        done = self._finished(_Sums(total, scaling, local.size, size), gradient, of_squares)
+        sums = _Sums(total, scaling, local.size, selection.size)
+        done = self._finished(sums, gradient, of_squares)
         watch.stop()
         return Outcome(
             sum=done.result,
@@ -640,11 +659,32 @@ class Codec(NotCopyable):
             factor_left=1.0 if done.multiplied else self._options.factor,
         )
 
-    def _chosen(self, gradient: Floats, workers: int) -> SelectSteps:
-        """The selection, checked, as kernels rely on its form."""
+    def choose(self, gradient: Floats, workers: int) -> SelectSteps:
+        """The first step of ``exchange``: what selector and error feedback choose to send.
+
+        Returns:
+            Indices and values, checked, as kernels rely on their form. The error feedback waits for
+            its ``commit`` or ``rollback``.
+        """
+        if isinstance(self.selector, ObservesGradient):
+            self.selector.observe(gradient)
         selected = yield from self.error_feedback.choose(self.selector, gradient, workers)
         check_selected(selected, gradient.size, f"selector {self.selector.name!r}")
         return selected
+
+    def _to_send(
+        self, gradient: Floats, selected: SparseValues, seen: GradientStats | None
+    ) -> tuple[Selection, GradientStats]:
+        """What is sent of the chosen elements, themselves or their coefficients, and its
+        statistics: those of the gradient if that is sent as it is.
+        """
+        size, (indices, numbers) = gradient.size, selected
+        if isinstance(self.selector, SendsCoefficients):
+            size, (indices, numbers) = self.selector.to_coefficients(selected, size)
+        if seen is None or numbers is not gradient:
+            one_in = self._one_in if indices is None else None
+            seen, _ = gradient_stats(self._context.kernels, numbers, one_in)
+        return Selection(size, indices, numbers, seen.magnitude, seen.nonzero), seen
 
     def _contribution(
         self, scaling: Scaling, selection: Selection, shared: bool, whole: bool
@@ -655,7 +695,7 @@ class Codec(NotCopyable):
         """
         # Error feedback may use the memory of the values once they are chosen.
         defers = self.carrier.takes_floats and self.error_feedback.name == "none"
-        if defers and not self._options.keep_integers:
+        if defers and not self._options.keep_integers and isinstance(scaling, Defers):
             later = scaling.defer(selection)
             if later is not None:
                 if whole and isinstance(later.words, FloatSegment):
@@ -687,7 +727,7 @@ class Codec(NotCopyable):
             bits = represented.view(np.int32)
             scattered = self._context.kernels.scatter(nonzero.indices, bits, selection.size)
             represented = scattered.view(np.float32)
-        represented = self.selector.from_coefficients(represented, size)
+        represented = self._elements(represented, size)
         self.error_feedback.set_sent(represented)
         return represented
 
@@ -703,7 +743,8 @@ class Codec(NotCopyable):
         decoded = self._decoded(sums, values)
         result, applied = self._applied(decoded, gradient.size)
         sums.total.details.update(self._squares(squares, result, applied))
-        result = self.error_feedback.result(result)
+        if isinstance(self.error_feedback, ReplacesSum):
+            result = self.error_feedback.result(result)
         infinite = 0
         if result is not decoded:
             infinite = self._infinite(result)
@@ -730,21 +771,15 @@ class Codec(NotCopyable):
 
     def _may_write_over(self, gradient: Floats) -> bool:
         """Whether the sum may take the gradient's place as it is decoded."""
-        feedback = type(self.error_feedback)
         return (
             self._options.overwrite
             and gradient.flags.writeable
             and self._takes_sums_as_they_are()
-            and feedback.result is ErrorFeedback.result
+            and not isinstance(self.error_feedback, ReplacesSum)
         )
 
     def _takes_sums_as_they_are(self) -> bool:
-        selector = type(self.selector)
-        return (
-            selector.from_coefficients is Selector.from_coefficients
-            and selector.applied_indices is Selector.applied_indices
-            and not self._gain
-        )
+        return not (isinstance(self.selector, SendsCoefficients | AppliesPart) or self._gain)
 
     def _written_over(self, gradient: Floats, total: Total, values: Floats) -> Floats:
         """The sum, multiplied as the caller would, in the gradient's memory."""
@@ -772,9 +807,17 @@ class Codec(NotCopyable):
 
     def _applied(self, decoded: Floats, size: int) -> tuple[Floats, Ints | None]:
         """The gradient of the decoded sum, and the coordinates that are applied."""
-        result = self.selector.from_coefficients(decoded, size)
+        result = self._elements(decoded, size)
+        if not isinstance(self.selector, AppliesPart):
+            return result, None
         applied = self.selector.applied_indices(result)
         return (result if applied is None else _only(result, applied)), applied
+
+    def _elements(self, values: Floats, size: int) -> Floats:
+        """The elements of a gradient of that size, if coefficients were sent instead."""
+        if isinstance(self.selector, SendsCoefficients):
+            return self.selector.from_coefficients(values, size)
+        return values
 
     def _check_gain(self) -> None:
         """Refuse AdaScale's gain where the sum is not that of values as they were sent.
@@ -782,7 +825,7 @@ class Codec(NotCopyable):
         Raises:
             CompositionError: names the part.
         """
-        changes = type(self.error_feedback).result is not ErrorFeedback.result
+        changes = isinstance(self.error_feedback, ReplacesSum)
         for part, wrong in (
             (self.selector, not self.selector.verbatim),
             (self.quantizer, not self.quantizer.capabilities.linear),
@@ -844,6 +887,13 @@ def _agreed(quantizer: Quantizer[Any], answers: list[Ints], workers: int) -> Sca
             "expected is a Scaling."
         )
     return scaling
+
+
+def _after_overflow(scaling: Scaling) -> Scaling:
+    """The scaling for the next try, after a sum has left int32."""
+    if not isinstance(scaling, RepeatsAfterOverflow):
+        raise AssertionError(f"{type(scaling).__name__} promises that no sum leaves int32")
+    return scaling.after_overflow()
 
 
 def _only(values: Floats, indices: Ints) -> Floats:

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs.checks import check_selected
 from innet.codecs.decode_once import Decoding
 from innet.codecs.layers import Shapes
 from innet.core.errors import CompositionError, StateError
@@ -330,13 +329,14 @@ class Selector(Part[P]):
     """Decides which coordinates are sent.
 
     Most selectors use only data of their worker and implement ``select``. A selector that uses the
-    network implements ``choose`` and sets ``local = False``.
+    network implements ``choose`` and sets ``local = False``. What few selectors need besides is in
+    ``innet.codecs.optional_methods``.
 
     Attributes:
         local: only ``select`` is implemented.
         verbatim: the values sent are those of x, so they leave no residual.
-        selects_nonfinite: ``select_from_sum`` always selects the largest element, and treats NaN as
-            larger than any number.
+        selects_nonfinite: ``select`` always selects the largest element, and treats NaN as larger
+            than any number.
         rank: position of this worker among those who take part in the current all-reduce, from 0;
             None if it is the worker's index. The codec sets it.
         capabilities: unless the class says otherwise, it leaves a residual.
@@ -356,29 +356,9 @@ class Selector(Part[P]):
             StateError: the selector's parameters or state are for another tensor layout.
         """
 
-    def observe(self, gradient: Floats) -> None:
-        """Receives the gradient before each selection; the error feedback calls it.
-
-        The selector then gets x, the sum of this gradient and the residual. The gradient may be
-        read until the selection is made. It must not be modified.
-        """
-
     @abstractmethod
     def select(self, x: Floats) -> SparseValues:
         """Ascending indices (None for all) and their values. It must not modify x."""
-
-    def select_from_sum(self, gradient: Floats, residual: Floats) -> tuple[SparseValues, Floats]:
-        """``select`` of gradient + residual, and the rest: a new array with that sum, selected
-        elements set to zero. Override it if one pass can do both.
-        """
-        rest, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
-        selected = self.select(rest)
-        check_selected(selected, rest.size, f"selector {self.name!r}")
-        indices, values = selected
-        if indices is None:
-            return (None, rest), np.zeros_like(rest)
-        rest[indices] = 0
-        return (indices, values), rest
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
         """``select`` with rounds over the network. It must not modify x.
@@ -401,78 +381,6 @@ class Selector(Part[P]):
             selected: SparseValues = stop.value
             return selected
 
-    def chunks_of_sum(self, size: int, workers: int) -> Longs:
-        """Parts of memory + gradient of whose chunks ``choose_from_sum`` wants the largest, for
-        ``Kernels.add_scaled_argmax``: shape (p, 3), none by default.
-        """
-        del size, workers
-        return np.empty((0, 3), np.int64)
-
-    def choose_from_sum(
-        self, gradient: Floats, memory: Floats, workers: int, largest: Ints
-    ) -> SelectSumSteps:
-        """``choose`` of memory + gradient. Override it if few of the sums are needed.
-
-        If the values are None, the sums at the indices are sent.
-
-        Args:
-            gradient: shape (d,).
-            memory: shape (d,).
-            workers: number of workers that take part.
-            largest: the index of the largest magnitude of the sum in each of the chunks of
-                ``chunks_of_sum``, ascending.
-        """
-        del largest
-        total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
-        selected = yield from self.choose(total, workers)
-        check_selected(selected, total.size, f"selector {self.name!r}")
-        return selected
-
-    def counted_bits(self, indices: Ints | None, size: int) -> tuple[int, ...] | None:
-        """What its paper counts for this worker's selection, in bits by layer.
-
-        Selectors whose paper counts another coding than words that a switch can sum override it.
-        The layers are those of the context; a gradient without layers is one.
-
-        Args:
-            indices: as ``select`` returned them.
-            size: elements of the gradient.
-
-        Returns:
-            None if there is no other counting than the bytes on the wire.
-        """
-        del indices, size
-        return None
-
-    def to_coefficients(self, selected: SparseValues, size: int) -> tuple[int, SparseValues]:
-        """The values to quantize and send for the result of ``choose``.
-
-        By default the chosen elements. Override it together with ``from_coefficients`` if
-        coefficients are sent instead of elements.
-
-        Returns:
-            The number of coordinates; indices and values of those that are sent.
-        """
-        return size, selected
-
-    def from_coefficients(self, values: Floats, size: int) -> Floats:
-        """The gradient, shape (size,), from coefficients.
-
-        It is called with the decoded sum, and with the dequantized integers of this worker.
-        """
-        del size
-        return values
-
-    def applied_indices(self, total: Floats) -> Ints | None:
-        """The coordinates of the decoded sum, shape (d,), that are applied; ascending, None for
-        all.
-
-        The others are zero in the result, and the values that workers sent for them return to the
-        error feedback. All workers have the same sum, so they return the same indices.
-        """
-        del total
-        return None
-
     def commit(self) -> None:
         """The selection was summed; called once in each successful all-reduce."""
 
@@ -484,7 +392,8 @@ class Scaling(ABC):
         scale: integers per unit; 0 if all values of all workers are zero, and then nothing more is
             sent. ``quantize`` and ``dequantize`` are still called, and return zeros. A quantizer
             with a fixed scale may always give that.
-        may_overflow: sums may exceed int32; the caller of the exchange checks for it.
+        may_overflow: sums may exceed int32; the caller of the exchange checks for it, and the
+            scaling has ``after_overflow`` (``innet.codecs.optional_methods``).
         finite: no integer stands for more than float32's largest number.
         bound: the largest magnitude of any worker's integers, None if unknown.
     """
@@ -502,21 +411,10 @@ class Scaling(ABC):
     def dequantize(self, integers: Ints) -> Floats:
         """The sum of the workers' integers as float32."""
 
-    def after_overflow(self) -> Scaling:
-        """The scaling to use after a sum exceeded int32; only for ``may_overflow``."""
-        raise AssertionError(f"{type(self).__name__} promises that no sum leaves int32")
-
     def contribute(self, selection: Selection) -> Contribution:
         """The integers of a selection. Override it if an element has several integers."""
         integers = self.quantize(selection.values)
         return Contribution(selection.size, selection.indices, integers, bound=self.bound)
-
-    def defer(self, selection: Selection) -> Contribution | None:
-        """``contribute`` by a ``FloatSegment``, whose integers are made as they are sent; None if
-        integers are made in another way, or these here cannot be made later.
-        """
-        del selection
-        return None
 
     def represented(self, contribution: Contribution) -> Floats | None:
         """The dequantized integers of this worker, for each value of the selection, if the error
@@ -609,7 +507,10 @@ class Carrier(Part[P]):
 
 
 class ErrorFeedback(Part[P]):
-    """Decides what happens to the values that were not sent."""
+    """Decides what happens to the values that were not sent.
+
+    Its result is the decoded sum, unless it has ``result`` (``innet.codecs.optional_methods``).
+    """
 
     kind = "error_feedback"
 
@@ -639,14 +540,6 @@ class ErrorFeedback(Part[P]):
         """
         del values
 
-    def result(self, total: Floats) -> Floats:
-        """The result of the all-reduce from the decoded sum; by default the sum itself.
-
-        It is called once in each successful all-reduce, before ``commit``, with the same sum on all
-        workers. It must not change what ``state_dict`` returns.
-        """
-        return total
-
     def remembered(self) -> dict[str, Floats]:
         """What is kept for each element of the gradient: the arrays of ``snapshot``, by name, shape
         (d,). Not to be changed. Empty before the first all-reduce.
@@ -675,13 +568,16 @@ class ErrorFeedback(Part[P]):
 class StepCounter(Part[P]):
     """A part whose only state is ``self._step``, a number of all-reduces that starts at 0.
 
-    The derived class increments it: a selector in ``commit``, which is called once in each
-    successful all-reduce.
+    Of a selector it counts those that succeeded. A quantizer increments it in ``agree``.
     """
 
     def __init__(self, parameters: P, context: Context) -> None:
         super().__init__(parameters, context)
         self._step = 0
+
+    def commit(self) -> None:
+        """See ``Selector.commit``."""
+        self._step += 1
 
     def common(self) -> tuple[object, ...]:
         return (self._step,)

@@ -94,7 +94,6 @@ class Ef21(ErrorFeedback[Settings]):
         """
         self._sent = self._next_total = None
         difference = self._difference(gradient)
-        selector.observe(gradient)
         selected = yield from selector.choose(difference, workers)
         check_selected(selected, gradient.size, f"selector {selector.name!r}")
         self._sent = selected

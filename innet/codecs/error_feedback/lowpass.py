@@ -11,8 +11,9 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.checks import check_indices
+from innet.codecs.checks import check_indices, check_selected
 from innet.codecs.error_feedback.residual import Residual, residual_of
+from innet.codecs.optional_methods import ChoosesFromSum
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     Capabilities,
@@ -21,6 +22,7 @@ from innet.codecs.parts import (
     Ints,
     Selector,
     SelectSteps,
+    SelectSumSteps,
     SparseValues,
 )
 from innet.core.settings import Settings
@@ -108,20 +110,38 @@ class LowPass(Residual):
         # What is taken in where nothing is sent, before anybody knows where that is: so whether the
         # gradient is finite is seen in the reading that has to be, and while another one leads.
         # The memory is read once, for this and for what the selector looks for in the sum.
+        chunks = np.empty((0, 3), np.int64)
+        if isinstance(selector, ChoosesFromSum):
+            chunks = selector.chunks_of_sum(gradient.size, workers)
         taken, bits, largest = self.context.kernels.add_scaled_argmax(
-            memory, gradient, float(self._beta), selector.chunks_of_sum(gradient.size, workers)
+            memory, gradient, float(self._beta), chunks
         )
         if bits >= _INFINITY:
             self._check_sum(gradient, memory)
         self.residual, self._gradient = memory, gradient
-        selector.observe(gradient)
-        indices, values = yield from selector.choose_from_sum(gradient, memory, workers, largest)
+        indices, values = yield from self._selected(selector, gradient, memory, workers, largest)
         if indices is not None:
             check_indices(indices, np.size(indices), gradient.size, f"selector {selector.name!r}")
         filtered = self._filtered = self._filter(memory, gradient, indices, taken, bits)
         sent = filtered.local if values is None or selector.verbatim else values
         self._sent = indices, sent
         return indices, sent
+
+    def _selected(
+        self,
+        selector: Selector[Any],
+        gradient: Floats,
+        memory: Floats,
+        workers: int,
+        largest: Ints,
+    ) -> SelectSumSteps:
+        """What it chooses of memory + gradient; values None for the sums themselves."""
+        if isinstance(selector, ChoosesFromSum):
+            return (yield from selector.choose_from_sum(gradient, memory, workers, largest))
+        total, _ = self.context.kernels.add_scaled(memory, gradient, 1.0)
+        selected = yield from selector.choose(total, workers)
+        check_selected(selected, total.size, f"selector {selector.name!r}")
+        return selected
 
     def checks_finite(self, selector: Selector[Any]) -> bool:
         del selector

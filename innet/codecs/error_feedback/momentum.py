@@ -16,6 +16,7 @@ from pydantic import Field
 
 from innet.codecs.checks import check_selected
 from innet.codecs.error_feedback.residual import Residual, loaded, residual_of
+from innet.codecs.optional_methods import ObservesGradient
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -106,7 +107,8 @@ class Momentum(Residual):
             velocity *= self._momentum
             velocity += fresh[part]
             residual += velocity
-        selector.observe(self.velocity)
+        if isinstance(selector, ObservesGradient):
+            selector.observe(self.velocity)
         selected = yield from selector.choose(self.residual, workers)
         check_selected(selected, gradient.size, f"selector {selector.name!r}")
         indices, values = selected

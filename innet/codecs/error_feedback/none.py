@@ -14,5 +14,4 @@ class NoErrorFeedback(ErrorFeedback[Settings]):
     name = "none"
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
-        selector.observe(gradient)
         return selector.choose(gradient, workers)

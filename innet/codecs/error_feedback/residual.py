@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from innet.codecs.checks import check_gradient, check_selected
+from innet.codecs.optional_methods import SelectsFromSum
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -18,6 +19,7 @@ from innet.codecs.parts import (
     Ints,
     Selector,
     SelectSteps,
+    SparseValues,
 )
 from innet.core.errors import GradientError, StateError
 from innet.core.settings import Settings
@@ -76,10 +78,9 @@ class Residual(ErrorFeedback[Settings]):
         """
         self.check(gradient)
         residual = self._so_far(gradient)
-        selector.observe(gradient)
         # From here on the gradient is in the residual, wherever the exchange may end.
         if selector.local and selector.verbatim:
-            (indices, values), rest = selector.select_from_sum(gradient, residual)
+            (indices, values), rest = self._select(selector, gradient, residual)
             if selector.selects_nonfinite and not np.isfinite(values).all():
                 self._check_sum(gradient, residual)
             self.residual, self._sent = rest, (indices, values)
@@ -137,6 +138,21 @@ class Residual(ErrorFeedback[Settings]):
         self.residual = residual
         self._reach = 0.0 if residual is None else float(np.abs(residual).max(initial=0))
         self._sent = None
+
+    def _select(
+        self, selector: Selector[Any], gradient: Floats, residual: Floats
+    ) -> tuple[SparseValues, Floats]:
+        """What it selects of gradient + residual; and a new array with the rest."""
+        if isinstance(selector, SelectsFromSum):
+            return selector.select_from_sum(gradient, residual)
+        rest, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
+        selected = selector.select(rest)
+        check_selected(selected, rest.size, f"selector {selector.name!r}")
+        indices, values = selected
+        if indices is None:
+            return (None, rest), np.zeros_like(rest)
+        rest[indices] = 0
+        return (indices, values), rest
 
     def _so_far(self, gradient: Floats) -> Floats:
         return np.zeros(gradient.size, np.float32) if self.residual is None else self.residual

@@ -69,7 +69,7 @@ class AdaComp(LayeredSelector[AdaCompSettings]):
         self._gradient = gradient
 
     def select(self, x: Floats) -> tuple[Ints | None, Floats]:
-        """Without error feedback ``observe`` is not called, and x is the gradient."""
+        """If nothing was observed, x is the gradient."""
         gradient = x if self._gradient is None else self._gradient
         self._gradient = None
         found = [

@@ -113,10 +113,6 @@ class HeavyHitters(StepCounter[HeavySettings], Selector[HeavySettings]):
             indices, _ = kernels.top_k(kernels.count_sketch_estimate(summed, x.size, layout), count)
         return indices, x[indices]
 
-    def commit(self) -> None:
-        """The next all-reduce uses other hashes."""
-        self._step += 1
-
 
 # ----------------------------------------------------------------------------
 # Selector ``gs-sgd``: the heavy hitters of the sum, found in a count sketch of it.

@@ -221,6 +221,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings])
         super().__init__(parameters, context)
         self._basis: Floats | None = None  # the last sums of Q, one after the other
         self._lefts: list[Floats | None] = []  # P of each layer while an all-reduce runs
+        self._size = 0  # of the gradient
         self._sent: Floats | None = None  # this worker's coefficients
         self._decoded: Floats | None = None  # what was expanded last
 
@@ -238,6 +239,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings])
         return self.select_alone(x)
 
     def choose(self, x: Floats, workers: int) -> SelectSteps:
+        self._size = x.size
         layers = self._layers(x.size)
         if not any(layer.rank for layer in layers):
             self._sent = None
@@ -272,19 +274,18 @@ class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings])
             start += layer.coefficients
         return np.concatenate(parts)
 
-    def applied_indices(self, total: Floats) -> Ints | None:
+    def commit(self) -> None:
         """The sum of Q is where the next step of the iteration begins."""
-        self._step += 1
+        super().commit()
         if self._sent is not None and self._decoded is not None:
-            layers, start, factors = self._layers(total.size), 0, []
-            for layer in layers:
+            start, factors = 0, []
+            for layer in self._layers(self._size):
                 if layer.rank:
                     factors.append(self._decoded[start : start + layer.coefficients])
                 start += layer.coefficients
             self._basis = np.concatenate(factors)
         self._sent = self._decoded = None
         self._lefts = []
-        return None
 
     def with_parameters(self, parameters: PowerSgdSettings) -> Self:
         """The same state; with another rank, factors are redrawn as in the first all-reduce."""

@@ -44,10 +44,6 @@ class RandomK(StepCounter[TopKSettings], Selector[TopKSettings]):
         indices = random_subset(x.size, self.count(x.size), self._key())
         return indices, x[indices]
 
-    def commit(self) -> None:
-        """The next all-reduce draws other coordinates."""
-        self._step += 1
-
     def _key(self) -> int:
         digest = hashlib.sha256(f"randomk {self.context.seed} {self._step}".encode()).digest()
         return int.from_bytes(digest[:8], "little")

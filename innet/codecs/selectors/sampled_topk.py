@@ -79,10 +79,6 @@ class Sampled(StepCounter[SampledSettings], LayeredSelector[SampledSettings]):
         ratio = self.ratio()
         return self.by_layer(x, lambda _, part: self._of_layer(part, ratio))
 
-    def commit(self) -> None:
-        """The warm-up advances by one step."""
-        self._step += 1
-
     def _of_layer(self, x: Floats, ratio: float) -> tuple[Ints, Floats]:
         kernels = self.context.kernels
         wanted = share_of(ratio, x.size)

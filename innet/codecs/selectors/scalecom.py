@@ -202,10 +202,6 @@ class ScaleCom(StepCounter[ScaleComSettings], LayeredSelector[ScaleComSettings])
             )
         return indices
 
-    def commit(self) -> None:
-        """The next worker becomes the leader."""
-        self._step += 1
-
     def _division(self, size: int) -> _Division:
         """The division of a gradient of this size, cached for the last size."""
         if self._last is None or self._last.size != size:

@@ -144,7 +144,7 @@ def test_the_share_that_is_sent(width, data, share, later):
     shares = []
     for _ in range(150):
         x = rng.laplace(size=size) if data == "laplace" else rng.standard_normal(size)
-        choice = mine.error_feedback.choose(mine.selector, x.astype(np.float32), 1)
+        choice = mine.choose(x.astype(np.float32), 1)
         with pytest.raises(StopIteration) as end:
             next(choice)
         mine.error_feedback.commit(None)
@@ -205,7 +205,9 @@ def test_bits_without_layers_and_of_codecs_that_count_none():
     chosen = np.array([3, 5], np.int32)
     assert codec().selector.counted_bits(chosen, 9) == (16,)
     assert codec().selector.counted_bits(np.empty(0, np.int32), 0) == (0,)
-    assert build_codec("topk").selector.counted_bits(chosen, 9) is None
+    topk = build_codec("topk")
+    (outcome,) = all_reduce([topk], [np.ones(9, np.float32)])
+    assert topk.counted_bits(outcome) is None
 
 
 def test_layers_of_a_codec_by_layer_are_counted_where_adacomp_has_them():

@@ -9,7 +9,7 @@ from support.lockstep import all_reduce, integer_oracle
 from innet.codecs import build_codec
 from innet.codecs.quantizers.fixed import FixedScaling
 from innet.codecs.quantizers.optimistic import OptimisticScaling
-from innet.core.errors import CompositionError
+from innet.core.errors import CompositionError, OverflowedError
 from innet.kernels import get
 
 SPEC = {"preset": "dense", "quantizer": "optimistic"}
@@ -72,8 +72,14 @@ def test_scales_end_at_the_safe_one() -> None:
     assert scales == sorted(scales, reverse=True)
     assert len(scales) == 4
     assert scales[-1] == FixedScaling(kernels, 1.0, 6).scale
+
+
+def test_scales_that_are_safe_are_not_asked_for_another() -> None:
+    exchange = build_codec("dense").exchange(np.ones(3, np.float32), 6)
+    handshake = next(exchange)
+    exchange.send([segment.words for segment in handshake])
     with pytest.raises(AssertionError, match="promises"):
-        FixedScaling(kernels, 1.0, 6).after_overflow()
+        exchange.throw(OverflowedError("a sum has left int32."))
 
 
 @pytest.mark.parametrize("carrier", ["lhc", "packed"])

@@ -19,20 +19,18 @@ import numpy as np
 from innet import programs
 from innet.allreduce.dtypes import Gradient, kind_of, like, to_float32
 from innet.allreduce.loop import (
-    Reduction,
     RoundResult,
     Vector,
     reduce_loop,
     run_loop,
-    run_loops,
 )
+from innet.allreduce.rack_sums import RackSums, compared, result_of
 from innet.allreduce.report import (
     PacketCounts,
     Rounds,
     build_report,
     comparison,
     counted,
-    selections,
     simulated,
 )
 from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, sized
@@ -40,7 +38,6 @@ from innet.codecs import (
     Codec,
     CodecSpec,
     ModelLayers,
-    Outcome,
     build_codec,
     check_floats,
     check_gradient,
@@ -67,7 +64,7 @@ from innet.topology import (
     make_plan,
     with_bottleneck,
 )
-from innet.wire import Framing, HeaderFlag
+from innet.wire import Framing
 
 if TYPE_CHECKING:
     from innet.sim.simulation import NetworkCounts
@@ -75,7 +72,6 @@ if TYPE_CHECKING:
 Frame = tuple[float, int, bytes]
 Scope: TypeAlias = Literal["job", "rack"]
 _STATE_VERSION = 2
-_RACK_SEED = 0x7261636B
 
 
 def _half_of_the_slots(program: str, values_per_packet: int, *, thin: bool) -> int:
@@ -144,7 +140,6 @@ class Collective(NotCopyable):
     Attributes:
         network: the running network.
         codecs: of all workers, by index.
-        rack_codecs: those of sums within racks, by worker; none without ``rack_codec``.
         adascale: the averages behind the gain, None without ``gain``.
         on_round: called after each exchange of all workers, with their segments and the result,
             before anyone uses it; it must change neither. None by default.
@@ -185,6 +180,7 @@ class Collective(NotCopyable):
         threads: int | None = None,
         decode_once: bool = True,
     ) -> None:
+        # Step 1: what is wrong whatever the network is.
         seed = require_int(seed, "the seed")
         workers = require_int(workers, "the number of workers")
         sizes = {
@@ -217,6 +213,7 @@ class Collective(NotCopyable):
                 "racks that sum for themselves know no partial results; leave partial_after or "
                 "rack_codec out."
             )
+        # Step 2: the plan of switches, links and workers.
         name = program or ("tree" if has_racks else default_program(topology, workers))
         if has_racks and window is None:
             window = _half_of_the_slots(name, values_per_packet, thin=thin)
@@ -232,6 +229,7 @@ class Collective(NotCopyable):
             thin=thin,
         )
         plan = make_plan(name, values_per_packet, request)
+        # Step 3: a codec for each worker, and the network that the plan describes.
         self.workers = workers
         self.program = plan.switches[0].program.name
         self.engine = engine
@@ -256,14 +254,22 @@ class Collective(NotCopyable):
             racks=has_racks,
         )
         self.layout = plan.layout
-        # Another seed, so that what is drawn by chance for a rack is not drawn for all again.
-        self.rack_codecs: list[Codec] = [
-            build_codec(rack_codec, seed=(seed + _RACK_SEED) % 2**63, worker=worker, layers=layers)
-            for worker in range(workers)
-            if rack_codec is not None
-        ]
-        for rack in self.network.racks:
-            check_codec(rack.plan, self.rack_codecs[rack.workers[0]])
+        # Step 4: a job for each rack, and what that network may not be able to do.
+        self._threads = min(workers, cores() if threads is None else max(1, threads))
+        self._rack_sums = (
+            None
+            if rack_codec is None
+            else RackSums(
+                self.network,
+                rack_codec,
+                workers=workers,
+                layers=layers,
+                seed=seed,
+                attempts=attempts,
+                threads=self._threads,
+                thin=thin,
+            )
+        )
         if (self._partial or attempts > 1) and not self.network.has_epochs:
             raise InputError(
                 f"{self.program} knows no other epoch, which partial results and further attempts "
@@ -273,8 +279,8 @@ class Collective(NotCopyable):
             raise InputError(
                 f"{self.program} gives no partial results; use slots, or leave partial_after out."
             )
+        # Step 5: the state between all-reduces.
         self.on_round: Callable[[Mapping[int, list[Segment]], RoundResult], None] | None = None
-        self._threads = min(workers, cores() if threads is None else max(1, threads))
         self._attempts = attempts
         self._seed = seed
         self._completed = 0  # all-reduces
@@ -336,20 +342,16 @@ class Collective(NotCopyable):
     @property
     def racks(self) -> tuple[tuple[int, ...], ...]:
         """The workers of each rack who take part, no empty rack; none without ``rack_codec``."""
-        return tuple(self._rack_members().values())
+        return () if self._rack_sums is None else tuple(self._rack_sums.members().values())
 
-    def _rack_members(self) -> dict[int, tuple[int, ...]]:
-        """The same, by position in the network's ``racks``."""
-        absent = self.plan.job.absent
-        found = {
-            number: tuple(worker for worker in rack.workers if worker not in absent)
-            for number, rack in enumerate(self.network.racks)
-        }
-        return {number: workers for number, workers in found.items() if workers}
+    @property
+    def rack_codecs(self) -> list[Codec]:
+        """The codecs of sums within racks, by worker; none without ``rack_codec``."""
+        return [] if self._rack_sums is None else self._rack_sums.codecs
 
     def _rack_reduce(self, gradients: Iterable[Gradient]) -> tuple[list[Gradient], Report]:
         """``all_reduce`` of scope "rack"."""
-        if not self.rack_codecs:
+        if self._rack_sums is None:
             raise InputError(
                 "this Collective has no sums within racks; make it with rack_codec, such as "
                 "rack_codec='dense'."
@@ -358,98 +360,19 @@ class Collective(NotCopyable):
         given = self._of_present(listed(gradients))
         floats = as_float32(given)
         flat = flattened(floats)
-        for worker, vector in flat.items():
-            self.rack_codecs[worker].check(vector)
+        self._rack_sums.check(flat)
         self._go_on()
         with self._recording_failure():
-            racks = self._reduce_racks(flat)
+            racks = self._rack_sums.reduce(flat)
         self._completed += 1
         firsts = [next(iter(rack.items())) for rack in racks]
         sums = [
             like(outcome.sum.reshape(floats[worker].shape), given[worker])
             for worker, outcome in firsts
         ]
-        return sums, self._rack_report(racks, flat, before)
-
-    def _reduce_racks(self, flat: Mapping[int, Vector]) -> list[dict[int, Outcome]]:
-        """The outcomes of each rack, by worker. After an error no codec has changed."""
-        states = {worker: self.rack_codecs[worker].snapshot() for worker in flat}
-        attempts = self._attempts
-        while True:
-            loops = {
-                number: reduce_loop(
-                    {worker: self.rack_codecs[worker] for worker in workers},
-                    {worker: flat[worker] for worker in workers},
-                    workers,
-                    checked=True,
-                    threads=self._threads,
-                )
-                for number, workers in self._rack_members().items()
-            }
-            try:
-                reductions = run_loops(loops, self._combine_racks)
-            except BaseException as error:
-                # Racks that were done take part again with the same gradients.
-                for worker, state in states.items():
-                    self.rack_codecs[worker].load_state_dict(state)
-                attempts -= 1
-                if not attempts or not isinstance(error, StalledError):
-                    raise
-                self.network.begin_epoch(self.plan.job.absent)
-            else:
-                return [reductions[number].outcomes for number in loops]
-
-    def _combine_racks(
-        self, rounds: Mapping[int, Mapping[int, list[Segment]]]
-    ) -> dict[int, RoundResult]:
-        """One round of several racks, by position in the network's ``racks``."""
-        network = self.network
-        begun = network.now
-        for segments in rounds.values():
-            for worker, each in segments.items():
-                network.rack_workers[worker].start(sized(each) if self.thin else each, begun)
-        network.run_racks(rounds)
-        if self.thin:
-            return {number: combined(segments) for number, segments in rounds.items()}
-        results = {}
-        for number, segments in rounds.items():
-            ends = {worker: network.rack_workers[worker] for worker in segments}
-            results[number] = RoundResult(
-                {worker: end.results() for worker, end in ends.items()},
-                overflowed=any(end.result_flags & HeaderFlag.OVERFLOW for end in ends.values()),
-            )
-        return results
-
-    def _rack_report(
-        self, racks: Sequence[Mapping[int, Outcome]], flat: Mapping[int, Vector], before: _Before
-    ) -> Report:
-        """One report of the sums of all racks."""
-        outcomes = {worker: outcome for rack in racks for worker, outcome in rack.items()}
-        codecs = [self.rack_codecs[worker] for worker in outcomes]
-        details: dict[str, Any] = {"scope": "rack", "racks": [len(rack) for rack in racks]}
-        if self.thin:
-            details["sizes"] = BY_CODEC
-        details |= counted(codecs, list(outcomes.values()))
-        done = Rounds.of(Reduction(outcomes, network=time.perf_counter() - before.begun))
-        seconds = done.encode + done.decode
-        done = done._replace(
-            rounds=max(outcome.rounds for outcome in outcomes.values()),
-            network=max(0.0, done.network - seconds * len(outcomes)),
-            infinite=sum(next(iter(rack.values())).infinite for rack in racks),
-            details=details,
-        )
-        report = self._report(done, before, codecs[0])
-        each = [
-            comparison([flat[worker] for worker in rack], list(rack.values()), verify=self.verify)
-            for rack in racks
-        ]
-        selected, union = selections(list(outcomes.values()), report.elements)
-        found: dict[str, Any] = {"selected": selected, "union": union}
-        if self.verify:
-            found["exact"] = all(one["exact"] for one in each)
-            for name in ("max_abs_error", "max_abs_error_sent"):
-                found[name] = max(one[name] for one in each)
-        return report.model_copy(update=found)
+        done = self._rack_sums.rounds(racks, time.perf_counter() - before.begun)
+        report = self._report(done, before, self._rack_sums.codecs[firsts[0][0]])
+        return sums, compared(report, racks, flat, verify=self.verify)
 
     def _all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
         before = self._begin()
@@ -485,8 +408,8 @@ class Collective(NotCopyable):
         done = done._replace(details={**done.details, **counted(codecs, outcomes)})
         report = self._report(done, before)
         vectors = [flat[worker] for worker in reduction.outcomes]
-        compared = comparison(vectors, outcomes, verify=self.verify)
-        return total, report.model_copy(update=compared)
+        found = comparison(vectors, outcomes, verify=self.verify)
+        return total, report.model_copy(update=found)
 
     def all_reduce_sizes(self, sizes: RoundSizes) -> Report:
         """Send what the codecs would send in an all-reduce, without running them.
@@ -601,10 +524,7 @@ class Collective(NotCopyable):
                 )
             if late:
                 return RoundResult({}, late=tuple(sorted(late)))
-        result = RoundResult(
-            {worker: end.results() for worker, end in ends.items()},
-            overflowed=any(end.result_flags & HeaderFlag.OVERFLOW for end in ends.values()),
-        )
+        result = result_of(ends)
         if self.on_round is not None:
             self.on_round(segments, result)
         return result
@@ -657,10 +577,8 @@ class Collective(NotCopyable):
         if worker in self.present:
             raise StateError(f"worker {worker} takes part already.")
         self.codecs[worker].adopt(self.codecs[self.present[0]].state_dict())
-        for rack in self.network.racks:
-            others = [one for one in rack.workers if one in self.present]
-            if worker in rack.workers and others:
-                self.rack_codecs[worker].adopt(self.rack_codecs[others[0]].state_dict())
+        if self._rack_sums is not None:
+            self._rack_sums.adopt(worker, self.present)
         self.network.begin_epoch(self.plan.job.absent - {worker})
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Atomic writes: files are written completely or not at all; and why a file cannot be read."""
+"""Atomic writes: files are written completely or not at all; TOML, and why a file cannot be read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import secrets
 import shutil
 import stat
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from innet.core.errors import OutputError
+from innet.core.errors import ConfigError, OutputError
 
 
 @contextlib.contextmanager
@@ -54,3 +56,22 @@ def missing(path: str | Path) -> str | None:
     except (OSError, ValueError) as error:  # a folder that is closed, a name that none can have
         return (getattr(error, "strerror", None) or str(error)).lower()
     return None if stat.S_ISREG(mode) else "not a file"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The contents of a TOML file, unchecked.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not TOML (with the line).
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is no valid TOML: it is nested too deeply.") from None
+    except tomllib.TOMLDecodeError as error:
+        # The message ends in "(at line 3, column 7)".
+        raise ConfigError(f"{path} is no valid TOML: {error}.") from None

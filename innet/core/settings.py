@@ -13,7 +13,6 @@ allowed.
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar
@@ -35,6 +34,7 @@ from pydantic_core import ErrorDetails
 
 from innet.core.engines import EngineName
 from innet.core.errors import ConfigError
+from innet.core.files import read_toml
 from innet.core.local_sgd import LocalSgd
 from innet.core.numbers import is_int
 
@@ -944,25 +944,6 @@ def load_toml(path: str | Path, model_class: type[Model]) -> Model:
         ConfigError: the file cannot be read, is not TOML (with the line), or a key is invalid.
     """
     return validate(model_class, read_toml(Path(path)), source=str(path))
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The contents of a TOML file, unchecked.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not TOML (with the line).
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}.") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start}).") from None
-    except RecursionError:
-        raise ConfigError(f"{path} is no valid TOML: it is nested too deeply.") from None
-    except tomllib.TOMLDecodeError as error:
-        # The message ends in "(at line 3, column 7)".
-        raise ConfigError(f"{path} is no valid TOML: {error}.") from None
 
 
 def _json_schema(model_class: type[BaseModel]) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from innet.core import settings
 from innet.core.errors import ConfigError, InputError
+from innet.core.files import read_toml
 from innet.core.settings import (
     AnyPath,
     Density,
     Rounds,
     ServiceTransport,
     Size,
-    read_toml,
 )
 from innet.network import Faults
 from innet.protocol import Timing, network_timing

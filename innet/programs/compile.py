@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from innet.core.errors import (
     UnfinishedError,
     UnknownNameError,
 )
-from innet.core.files import atomic_write, missing
+from innet.core.files import atomic_write, missing, read_toml
 from innet.programs.catalog import (
     LIST,
     MANIFEST,
@@ -317,14 +316,9 @@ def source_hashes(directory: Path, source: str) -> dict[str, str]:
 
 def _listed(path: Path) -> dict[str, Listed]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror or error}. A folder of programs has a list of "
-            "them there."
-        ) from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+        document = read_toml(path)
+    except ConfigError as error:
+        raise ConfigError(f"{error} A folder of programs has a list of them there.") from None
     listed = {program: _read(item) for program, item in document.items()}
     for program, item in listed.items():
         if item is None:

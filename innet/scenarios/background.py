@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from innet.core.errors import ConfigError, InputError
-from innet.core.settings import Settings, read_toml, validate
+from innet.core.files import read_toml
+from innet.core.settings import Settings, validate
 from innet.records.simulation import BackgroundTraffic
 from innet.sim.flows import HEADERS, Flow, FlowCounts
 from innet.sim.network import OVERHEAD, SECOND, Network

@@ -15,6 +15,7 @@ from innet._version import __version__
 from innet.allreduce.sizes import RoundSizes, modelled_sizes, round_sizes
 from innet.codecs import build_codec
 from innet.core.errors import InputError
+from innet.core.files import read_toml
 from innet.core.settings import (
     AllReduceSettings,
     Codec,
@@ -27,7 +28,6 @@ from innet.core.settings import (
     StartJitter,
     Window,
     Workers,
-    read_toml,
     validate,
 )
 from innet.records import Machine, Simulated

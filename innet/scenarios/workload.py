@@ -20,7 +20,8 @@ from pydantic import Field
 
 from innet.core.errors import ConfigError, InputError, UnknownNameError
 from innet.core.registry import split_name
-from innet.core.settings import Duration, Settings, load_toml, read_toml, validate
+from innet.core.files import read_toml
+from innet.core.settings import Duration, Settings, load_toml, validate
 
 MIB = 1 << 20
 FLOAT = 4  # bytes of a gradient's element

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from innet.core.errors import ConfigError, InputError, UnknownNameError
+from innet.core.files import read_toml
 from innet.core.numbers import is_int, is_real
 from innet.core.registry import split_name
 
@@ -277,12 +277,7 @@ def read_network(path: str | Path) -> tuple[Network, dict[str, Any]]:
         UnknownNameError, ConfigError: as ``network_of``.
     """
     path = Path(path)
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}.") from None
+    settings = read_toml(path)
     tables = {name: settings.pop(name) for name in TABLES if name in settings}
     preset = settings.pop("preset", None)
     if preset is not None and not (isinstance(preset, str) and preset in PRESETS):

@@ -155,7 +155,7 @@ def test_a_networks_file_is_refused_by_its_name_and_the_settings(tmp_path, capsy
         (("--job-file=jobs.toml",), "--job-file is a command now: innet simulate jobs FILE"),
         (("--sweep", "workers=2"), "--sweep is a command now: innet simulate sweep"),
         (("--network", "1t"), "100g, 10g"),
-        (("--network", "none.toml"), "none.toml cannot be read"),
+        (("--network", "none.toml"), "cannot read none.toml"),
         (("--model", "resnet"), "Did you mean 'resnet50'"),
         (("--model", "resnet50", "--size", "5"), "leave size or model out"),
         (("--straggler", "pareto"), "distribution of stragglers"),

@@ -267,7 +267,7 @@ class TestRefused:
             ({"networks": ("12g",)}, "12g"),
             ({"networks": ("10g:rate=0",)}, "rate is 0"),
             ({"networks": ("10g", "10g")}, "the network '10g' is given twice"),
-            ({"networks": ("nowhere.toml",)}, "nowhere.toml cannot be read"),
+            ({"networks": ("nowhere.toml",)}, "cannot read nowhere.toml"),
             ({"networks": ("10g",), "engine": "interpret"}, "leave the engine out"),
             ({"baselines": ("ring-float16",)}, "give a network too"),
             (

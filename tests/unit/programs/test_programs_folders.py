@@ -248,7 +248,7 @@ class TestCompiling:
 
     def test_a_folder_without_a_list(self, sources, p4c):
         (sources / "programs.toml").write_text("[mine")
-        with pytest.raises(ConfigError, match=r"programs\.toml is not valid TOML"):
+        with pytest.raises(ConfigError, match=r"programs\.toml is no valid TOML"):
             list(programs.compile_folder(sources, p4c))
         (sources / "programs.toml").unlink()
         with pytest.raises(ConfigError, match=r"cannot read .*programs\.toml: No such file"):

@@ -24,14 +24,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, Outcome, SumOptions
+from innet.codecs import Codec, ExchangeOutcome, SumOptions
 from innet.core.errors import InputError, OverflowedError, StalledError
 from innet.core.numbers import number_list
 from innet.core.reduce_op import Segment
 from innet.core.threads import Map, parallel_map
 
 Vector = NDArray[np.float32]
-Exchange = Generator[list[Segment], list[NDArray[np.int32]], Outcome]
+Exchange = Generator[list[Segment], list[NDArray[np.int32]], ExchangeOutcome]
 Answer = list[NDArray[np.int32]] | OverflowedError | None
 """The answers to one worker's segments; None before the first round."""
 
@@ -89,7 +89,7 @@ class Reduction:
         network: seconds that rounds took, in all attempts.
     """
 
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[int, ExchangeOutcome] = field(default_factory=dict)
     without: tuple[int, ...] = ()
     network: float = 0.0
 
@@ -194,9 +194,9 @@ def _attempt(
     while True:
         steps = together(_advance, exchanges.values(), answers.values())
         segments: dict[int, list[Segment]] = {}
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, ExchangeOutcome] = {}
         for worker, step in zip(exchanges, steps, strict=True):
-            if isinstance(step, Outcome):
+            if isinstance(step, ExchangeOutcome):
                 outcomes[worker] = step
             else:
                 segments[worker] = step
@@ -225,7 +225,7 @@ def _attempt(
             answers = {worker: result.words[worker] for worker in exchanges}
 
 
-def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
+def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | ExchangeOutcome:
     """Send the answers to a codec; its next segments, or its outcome."""
     try:
         if answer is None:
@@ -234,7 +234,7 @@ def _advance(exchange: Exchange, answer: Answer) -> list[Segment] | Outcome:
             return exchange.throw(answer)
         return exchange.send(answer)
     except StopIteration as stop:
-        outcome: Outcome = stop.value
+        outcome: ExchangeOutcome = stop.value
         return outcome
 
 

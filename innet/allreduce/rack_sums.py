@@ -8,7 +8,7 @@ from typing import Any
 from innet.allreduce.loop import Reduction, RoundResult, Vector, reduce_loop, run_loops
 from innet.allreduce.report import Rounds, comparison, counted, selections
 from innet.allreduce.sizes import BY_CODEC, combined, sized
-from innet.codecs import Codec, CodecSpec, ModelLayers, Outcome, build_codec
+from innet.codecs import Codec, CodecSpec, ModelLayers, ExchangeOutcome, build_codec
 from innet.core.errors import StalledError
 from innet.core.reduce_op import Segment
 from innet.records import Report
@@ -17,7 +17,7 @@ from innet.wire import HeaderFlag
 
 _RACK_SEED = 0x7261636B
 
-Racks = Sequence[Mapping[int, Outcome]]
+Racks = Sequence[Mapping[int, ExchangeOutcome]]
 """The outcomes of each rack, by worker."""
 
 
@@ -89,7 +89,7 @@ class RackSums:
         for worker, vector in flat.items():
             self.codecs[worker].check(vector)
 
-    def reduce(self, flat: Mapping[int, Vector]) -> list[dict[int, Outcome]]:
+    def reduce(self, flat: Mapping[int, Vector]) -> list[dict[int, ExchangeOutcome]]:
         """The outcomes of each rack, by worker. After an error no codec has changed.
 
         Args:

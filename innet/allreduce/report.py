@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from innet.allreduce.loop import Reduction
-from innet.codecs import Codec, Outcome
+from innet.codecs import Codec, ExchangeOutcome
 from innet.protocol import Counters
 from innet.records import Report, Seconds, Simulated
 from innet.sim.network import SECOND
@@ -183,7 +183,10 @@ def simulated(
 
 
 def comparison(
-    gradients: Sequence[NDArray[np.float32]], outcomes: Sequence[Outcome], *, verify: bool = True
+    gradients: Sequence[NDArray[np.float32]],
+    outcomes: Sequence[ExchangeOutcome],
+    *,
+    verify: bool = True,
 ) -> dict[str, Any]:
     """Fields of a ``Report`` that need the outcomes of all workers, by name.
 
@@ -201,7 +204,7 @@ def comparison(
 
 
 def counted(
-    codecs: Sequence[Codec], outcomes: Sequence[Outcome]
+    codecs: Sequence[Codec], outcomes: Sequence[ExchangeOutcome]
 ) -> dict[str, tuple[int | None, ...]]:
     """Details for a report: what the codec's paper counts, if that is not the bytes on the wire.
 
@@ -246,7 +249,7 @@ class _Listed:
             total[self._indices[first:last] - begin] += self._values[first:last]
 
 
-def is_exact(outcomes: Sequence[Outcome]) -> bool:
+def is_exact(outcomes: Sequence[ExchangeOutcome]) -> bool:
     """Whether every worker decoded the sum of the workers' integers, computed in int64."""
     size = outcomes[0].contribution.size
     sent, decoded = [], []
@@ -265,7 +268,7 @@ def is_exact(outcomes: Sequence[Outcome]) -> bool:
 
 
 def errors(
-    gradients: Sequence[NDArray[np.float32]], outcomes: Sequence[Outcome]
+    gradients: Sequence[NDArray[np.float32]], outcomes: Sequence[ExchangeOutcome]
 ) -> tuple[float, float]:
     """Largest differences of the decoded sum to the sum of the inputs and to that of sent values.
 
@@ -297,7 +300,7 @@ def _block(arrays: Sequence[_Listed], begin: int, size: int, dtype: DTypeLike) -
     return total
 
 
-def selections(outcomes: Sequence[Outcome], size: int) -> tuple[int, int]:
+def selections(outcomes: Sequence[ExchangeOutcome], size: int) -> tuple[int, int]:
     """Elements selected by all workers together, and coordinates selected by at least one.
 
     Args:

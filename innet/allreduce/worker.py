@@ -25,8 +25,8 @@ from innet.allreduce.report import PacketCounts, Rounds, build_report, counted
 from innet.codecs import (
     Codec,
     CodecSpec,
+    ExchangeOutcome,
     ModelLayers,
-    Outcome,
     SumOptions,
     build_codec,
     check_floats,
@@ -187,7 +187,7 @@ class Worker(NotCopyable):
         check_conditions(faults, timing)
         self.plan = plan
         self.worker = worker
-        self.outcome: Outcome | None = None
+        self.outcome: ExchangeOutcome | None = None
         self.codec: Codec = build_codec(codec, seed=seed, worker=worker, layers=layers)
         check_codec(plan, self.codec)
         self._clock = transport.now
@@ -254,7 +254,7 @@ class Worker(NotCopyable):
 
     def all_reduce_floats(
         self, gradient: Vector, options: SumOptions, *, codec: Codec | None = None
-    ) -> tuple[Outcome, Report]:
+    ) -> tuple[ExchangeOutcome, Report]:
         """``all_reduce`` for callers that know more of the gradient, or need it no longer.
 
         Args:
@@ -279,7 +279,7 @@ class Worker(NotCopyable):
 
     def _all_reduce(
         self, gradient: Vector, codec: Codec | None, options: SumOptions
-    ) -> tuple[Outcome, Report]:
+    ) -> tuple[ExchangeOutcome, Report]:
         codec = self.codec if codec is None else codec
         begun = time.perf_counter()
         before = PacketCounts.of(self._end.counters)

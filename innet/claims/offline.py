@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from innet.allreduce import report
-from innet.codecs import CodecSpec, Outcome, build_codec
+from innet.codecs import CodecSpec, ExchangeOutcome, build_codec
 from innet.core.reduce_op import combine
 from innet.experiments.models.model import Data, Model, Vector, data_of, model_of
 from innet.experiments.training import Reducer, TrainingSchedule, one_thread, plain_sum, train
@@ -89,7 +89,7 @@ class OfflineReducer:
         self.selected: list[int] = []
         self.unions: list[int] = []
         self.words = 0
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ExchangeOutcome] = []
 
     def __call__(self, gradients: list[Vector]) -> tuple[Vector, None]:
         outcomes = self.outcomes = self._exchange(gradients)
@@ -98,14 +98,14 @@ class OfflineReducer:
         self.unions.append(union)
         return outcomes[0].sum, None
 
-    def _exchange(self, gradients: list[Vector]) -> list[Outcome]:
+    def _exchange(self, gradients: list[Vector]) -> list[ExchangeOutcome]:
         """All workers' exchanges in lock-step."""
         workers = len(self.codecs)
         exchanges = [
             codec.exchange(gradient, workers)
             for codec, gradient in zip(self.codecs, gradients, strict=True)
         ]
-        outcomes: list[Outcome] = []
+        outcomes: list[ExchangeOutcome] = []
         answers = None
         while not outcomes:
             rounds = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from innet.codecs.build import CodecSpec, build_codec
 from innet.codecs.checks import check_floats, check_gradient, check_seed
-from innet.codecs.codec import Codec, Outcome, SumOptions
+from innet.codecs.codec import Codec, ExchangeOutcome, SumOptions
 from innet.codecs.layers import ModelLayers
 from innet.codecs.parts import Capabilities
 from innet.codecs.presets import CARRIERS, ERROR_FEEDBACK, PARTS, PRESETS, QUANTIZERS, SELECTORS
@@ -29,8 +29,8 @@ __all__ = [
     "Capabilities",
     "Codec",
     "CodecSpec",
+    "ExchangeOutcome",
     "ModelLayers",
-    "Outcome",
     "SumOptions",
     "build_codec",
     "check_floats",

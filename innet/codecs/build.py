@@ -25,9 +25,9 @@ from innet.codecs.layers import ModelLayers, as_shapes, names_of
 from innet.codecs.parts import (
     Carrier,
     Clock,
-    Context,
     ErrorFeedback,
     Part,
+    PartContext,
     Quantizer,
     Selector,
     check_composition,
@@ -96,17 +96,17 @@ def build_codec(
     seed = check_seed(seed)
     spec = parsed(spec)
     if LAYERS in spec:
-        context = Context(kernel_sets.get(kernels), seed, worker, decoding=decoding)
+        context = PartContext(kernel_sets.get(kernels), seed, worker, decoding=decoding)
         return _by_layer(spec, layers, context, clock, gain=gain)
     shapes = None if layers is None else as_shapes(layers)
-    context = Context(kernel_sets.get(kernels), seed, worker, shapes, decoding)
+    context = PartContext(kernel_sets.get(kernels), seed, worker, shapes, decoding)
     return _composed(spec, normalize(spec), context, clock, gain=gain)
 
 
 def _composed(
     spec: Mapping[str, Any],
     normal: Normal,
-    context: Context,
+    context: PartContext,
     clock: Clock,
     *,
     gain: bool,
@@ -137,7 +137,7 @@ def _composed(
 def _by_layer(
     spec: Mapping[str, Any],
     layers: ModelLayers | None,
-    context: Context,
+    context: PartContext,
     clock: Clock,
     *,
     gain: bool,

@@ -22,7 +22,7 @@ import numpy as np
 
 from innet import kernels
 from innet.codecs.checks import GradientStats, check_form, check_gradient, gradient_stats
-from innet.codecs.codec import Codec, Outcome, Stages, SumOptions, check_answers
+from innet.codecs.codec import Codec, ExchangeOutcome, Stages, SumOptions, check_answers
 from innet.codecs.layers import Shapes, check_layers, sizes
 from innet.codecs.parts import Contribution, Floats, Ints, Total
 from innet.codecs.scheduled import spec_as_text, without_schedules
@@ -287,7 +287,7 @@ class CodecByLayer(Codec):
         found = [hint for group in self.groups for hint in group.codec.hints()]
         return tuple(dict.fromkeys(found))
 
-    def counted_bits(self, outcome: Outcome) -> tuple[int | None, ...] | None:
+    def counted_bits(self, outcome: ExchangeOutcome) -> tuple[int | None, ...] | None:
         found: dict[str, int | None] = {}
         for group, each in zip(self.groups, outcome.groups, strict=True):
             counted = group.codec.counted_bits(each)
@@ -357,7 +357,7 @@ class CodecByLayer(Codec):
             codec.exchange(piece, workers, rank=rank, checked=True)
             for codec, piece in zip(self.codecs, pieces, strict=True)
         ]
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, ExchangeOutcome] = {}
         self._busy = True
         try:
             rounds = yield from self._rounds(exchanges, outcomes)
@@ -389,7 +389,7 @@ class CodecByLayer(Codec):
         return self._may_overflow
 
     def _rounds(
-        self, exchanges: Sequence[Stages], outcomes: dict[int, Outcome]
+        self, exchanges: Sequence[Stages], outcomes: dict[int, ExchangeOutcome]
     ) -> Generator[list[Segment], list[Ints], int]:
         """Run the exchanges; fills ``outcomes``, and returns the number of rounds."""
         waiting: dict[int, list[Segment]] = {}
@@ -433,8 +433,8 @@ class CodecByLayer(Codec):
         return rounds
 
     def _joined(
-        self, gradient: Floats, outcomes: Sequence[Outcome], rounds: int, factor: float
-    ) -> Outcome:
+        self, gradient: Floats, outcomes: Sequence[ExchangeOutcome], rounds: int, factor: float
+    ) -> ExchangeOutcome:
         """The outcome of the model's gradient, by whose factor nothing was multiplied."""
         pairs = list(zip(self.groups, outcomes, strict=True))
         total = np.empty(gradient.size, np.float32)
@@ -465,7 +465,7 @@ class CodecByLayer(Codec):
             keys = ("workers", "sum")
             details["squares"] = {key: sum(each[key] for each in squares if each) for key in keys}
         contribution, summed = _concatenated(outcomes)
-        return Outcome(
+        return ExchangeOutcome(
             sum=total,
             total=Total(summed.integers, details, summed.indices),
             scale=min(scales, default=0.0),
@@ -573,7 +573,7 @@ def _undo(
 
 
 def _selected(
-    gradient: Floats, pairs: Sequence[tuple[LayerGroup, Outcome]]
+    gradient: Floats, pairs: Sequence[tuple[LayerGroup, ExchangeOutcome]]
 ) -> tuple[Ints | None, tuple[Floats, Floats | None]]:
     """Indices, sent values and what the integers stand for, of the model's gradient."""
     if not gradient.size:
@@ -598,7 +598,7 @@ def _selected(
     return indices[order], (joined[0], joined[1] if len(joined) > 1 else None)
 
 
-def _concatenated(outcomes: Sequence[Outcome]) -> tuple[Contribution, Total]:
+def _concatenated(outcomes: Sequence[ExchangeOutcome]) -> tuple[Contribution, Total]:
     """Contributions and totals, one group's behind the other's."""
     size = sum(outcome.contribution.size for outcome in outcomes)
     starts = list(accumulate((outcome.contribution.size for outcome in outcomes), initial=0))

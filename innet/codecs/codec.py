@@ -39,11 +39,11 @@ from innet.codecs.parts import (
     SMALL_INTEGERS,
     Carrier,
     Clock,
-    Context,
     Contribution,
     ErrorFeedback,
     Floats,
     Ints,
+    PartContext,
     Quantizer,
     Scaling,
     Selection,
@@ -83,10 +83,10 @@ class SumOptions:
     Attributes:
         stats: what ``Codec.examine`` found in the gradient, if it is finite; it is then not read
             for this again. None if nobody has asked.
-        keep_integers: the outcome has the integers of the sum (``Outcome.integer_sum``). Otherwise
-            they may become floats as they arrive, which is faster (``FloatSegment``).
-        factor: the caller multiplies the sum by it, unless ``Outcome.factor_left`` says that this
-            was done on the way.
+        keep_integers: the outcome has the integers of the sum (``integer_sum``). Otherwise they may
+            become floats as they arrive, which is faster (``FloatSegment``).
+        factor: the caller multiplies the sum by it, unless ``ExchangeOutcome.factor_left`` says
+            that this was done on the way.
         overwrite: the sum may be written over the gradient, which is then lost, also if the
             all-reduce fails.
     """
@@ -101,7 +101,7 @@ _NO_OPTIONS = SumOptions(keep_integers=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExchangeOutcome:
     """One worker's result of an all-reduce. The caller may keep the arrays.
 
     Attributes:
@@ -141,7 +141,7 @@ class Outcome:
     encode_seconds: float
     decode_seconds: float
     factor_left: float = 1.0
-    groups: tuple[Outcome, ...] = ()
+    groups: tuple[ExchangeOutcome, ...] = ()
 
     @property
     def integer_sum(self) -> Ints:
@@ -149,7 +149,7 @@ class Outcome:
         return self.total.dense(kernel_sets.get("cpu"), self.contribution.size)
 
 
-Stages = Generator[list[Segment], list[Ints], Outcome]
+Stages = Generator[list[Segment], list[Ints], ExchangeOutcome]
 
 
 class _Sums(NamedTuple):
@@ -163,7 +163,7 @@ class _Sums(NamedTuple):
 
 class _Finished(NamedTuple):
     """The sum as the caller gets it: multiplied by the options' factor or not. ``applied`` and
-    ``infinite`` are those of ``Outcome``.
+    ``infinite`` are those of ``ExchangeOutcome``.
     """
 
     result: Floats
@@ -189,7 +189,7 @@ class Codec(NotCopyable):
         carrier: Carrier[Any],
         error_feedback: ErrorFeedback[Any],
         spec: Mapping[str, Mapping[str, Any]],
-        context: Context,
+        context: PartContext,
         clock: Clock,
         settings: Mapping[str, ScheduledSettings],
         description: str | None = None,
@@ -290,7 +290,7 @@ class Codec(NotCopyable):
             )
         return ()
 
-    def counted_bits(self, outcome: Outcome) -> tuple[int | None, ...] | None:
+    def counted_bits(self, outcome: ExchangeOutcome) -> tuple[int | None, ...] | None:
         """What the selector's paper counts for an outcome of this codec, in bits by layer.
 
         None for layers, or for all, of which only the bytes on the wire are counted.
@@ -642,7 +642,7 @@ class Codec(NotCopyable):
         sums = _Sums(total, scaling, local.size, selection.size)
         done = self._finished(sums, gradient, of_squares)
         watch.stop()
-        return Outcome(
+        return ExchangeOutcome(
             sum=done.result,
             total=total,
             scale=scaling.scale,
@@ -925,7 +925,7 @@ def _driven(stages: Stages, watch: Stopwatch) -> Stages:
             else:
                 segments = next(stages) if answers is None else stages.send(answers)
         except StopIteration as stop:
-            outcome: Outcome = stop.value
+            outcome: ExchangeOutcome = stop.value
             return outcome
         watch.pause()
         overflowed = None

@@ -158,7 +158,7 @@ P = TypeVar("P", bound=Settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class PartContext:
     """Arguments of a part besides its settings.
 
     Attributes:
@@ -267,7 +267,7 @@ class Part(ABC, Generic[P]):
     capabilities: ClassVar[Capabilities] = Capabilities()
     settings: ClassVar[type[Settings]] = Settings
 
-    def __init__(self, parameters: P, context: Context) -> None:
+    def __init__(self, parameters: P, context: PartContext) -> None:
         self.parameters = parameters
         self.context = context
 
@@ -571,7 +571,7 @@ class StepCounter(Part[P]):
     Of a selector it counts those that succeeded. A quantizer increments it in ``agree``.
     """
 
-    def __init__(self, parameters: P, context: Context) -> None:
+    def __init__(self, parameters: P, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._step = 0
 

@@ -42,12 +42,12 @@ QUANTIZERS.register("thc", "innet.codecs.quantizers.thc:Thc")
 
 CARRIERS: Registry[type[Carrier[Any]]] = Registry("carrier", "innet.carriers")
 """Carriers by name: how integers become words. Entry points: "innet.carriers"."""
-CARRIERS.register("block", "innet.codecs.carriers.block:Block")
+CARRIERS.register("block", "innet.codecs.carriers.block:BlockCarrier")
 CARRIERS.register("dense", "innet.codecs.carriers.dense:Dense")
 CARRIERS.register("lhc", "innet.codecs.carriers.lhc:Lhc")
 CARRIERS.register("packed", "innet.codecs.carriers.packed:Packed")
 CARRIERS.register("shared", "innet.codecs.carriers.shared:Shared")
-CARRIERS.register("union", "innet.codecs.carriers.union:Union")
+CARRIERS.register("union", "innet.codecs.carriers.union:UnionCarrier")
 
 ERROR_FEEDBACK: Registry[type[ErrorFeedback[Any]]] = Registry(
     "error_feedback", "innet.error_feedback"

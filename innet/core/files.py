@@ -1,4 +1,4 @@
-"""Atomic writes: files are written completely or not at all; TOML, and why a file cannot be read."""
+"""Files are written completely or not at all; TOML files; and why a file cannot be read."""
 
 from __future__ import annotations
 

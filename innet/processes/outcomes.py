@@ -1,4 +1,4 @@
-"""Saves an ``Outcome`` to a file, so that one process can compare those of several."""
+"""Saves an ``ExchangeOutcome`` to a file, so that one process can compare those of several."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from innet.codecs import Outcome
+from innet.codecs import ExchangeOutcome
 from innet.codecs.parts import Contribution, Total
 from innet.core.files import atomic_write
 
 
-def save(path: Path, outcome: Outcome) -> None:
+def save(path: Path, outcome: ExchangeOutcome) -> None:
     """Write the parts of an outcome that verification needs: sums and sent values."""
     local = outcome.contribution
     arrays = {
@@ -39,12 +39,12 @@ def save(path: Path, outcome: Outcome) -> None:
         np.savez(file, numbers=np.array(json.dumps(numbers)), **known)
 
 
-def load(path: Path) -> Outcome:
+def load(path: Path) -> ExchangeOutcome:
     """Read an outcome that ``save`` wrote; details and times are not in the file."""
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     numbers = json.loads(str(arrays["numbers"]))
-    return Outcome(
+    return ExchangeOutcome(
         sum=arrays["sum"],
         total=Total(arrays["integer_sum"]),
         scale=float(numbers["scale"]),

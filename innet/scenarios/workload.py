@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from innet.core.errors import ConfigError, InputError, UnknownNameError
-from innet.core.registry import split_name
 from innet.core.files import read_toml
+from innet.core.registry import split_name
 from innet.core.settings import Duration, Settings, load_toml, validate
 
 MIB = 1 << 20

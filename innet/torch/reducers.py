@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from innet.allreduce.loop import RoundResult, reduce_loop, run_loop
 from innet.allreduce.worker import TIMING, Worker
-from innet.codecs import Codec, Outcome, SumOptions
+from innet.codecs import Codec, ExchangeOutcome, SumOptions
 from innet.core.errors import (
     CompositionError,
     InnetError,
@@ -70,7 +70,7 @@ class Reducer(Protocol):
         gradient: Vector,
         codec: Codec,
         options: SumOptions,
-    ) -> tuple[Outcome, Report]:
+    ) -> tuple[ExchangeOutcome, Report]:
         """This worker's outcome, with the sum of all workers' gradients, and its report.
 
         Args:
@@ -153,7 +153,7 @@ class SwitchReducer:
         gradient: Vector,
         codec: Codec,
         options: SumOptions,
-    ) -> tuple[Outcome, Report]:
+    ) -> tuple[ExchangeOutcome, Report]:
         return self._reducer.all_reduce_floats(gradient, options, codec=codec)
 
     def renew(self, deadline: float) -> None:
@@ -264,7 +264,7 @@ class GroupReducer:
         gradient: Vector,
         codec: Codec,
         options: SumOptions,
-    ) -> tuple[Outcome, Report]:
+    ) -> tuple[ExchangeOutcome, Report]:
         begun = time.perf_counter()
         self._bytes = 0
         self._may_overflow = lambda: codec.may_overflow

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.codecs import Codec, Outcome
+from innet.codecs import Codec, ExchangeOutcome
 from innet.codecs.parts import COEFFICIENTS, STOCHASTIC_ROUNDING
 from innet.core.errors import OverflowedError
 from innet.core.reduce_op import ReduceOp, Segment, combine
@@ -22,7 +22,7 @@ def all_reduce(
     gradients: Sequence[NDArray[np.float32]],
     watch: Watcher = lambda segments: None,
     counts: Sequence[int] | None = None,
-) -> list[Outcome]:
+) -> list[ExchangeOutcome]:
     """The outcomes of all workers; what the codecs' contract says about segments is asserted.
 
     Args:
@@ -34,7 +34,7 @@ def all_reduce(
         codec.exchange(gradient, sum(counts))
         for codec, gradient in zip(codecs, gradients, strict=True)
     ]
-    outcomes: list[Outcome] = []
+    outcomes: list[ExchangeOutcome] = []
     answers: list[Ints] | None = None
     overflowed = False
     while True:
@@ -85,7 +85,7 @@ def leaves_int32(contributions: Sequence[Ints], counts: Sequence[int]) -> bool:
 
 
 def integer_oracle(
-    outcomes: Sequence[Outcome], size: int, counts: Sequence[int] | None = None
+    outcomes: Sequence[ExchangeOutcome], size: int, counts: Sequence[int] | None = None
 ) -> NDArray[np.int64]:
     """The sum of what the workers say they contributed, in int64."""
     oracle = np.zeros(size, np.int64)
@@ -98,7 +98,7 @@ def integer_oracle(
     return oracle
 
 
-def shares(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
+def shares(outcomes: Sequence[ExchangeOutcome], size: int) -> NDArray[np.float64]:
     """What each worker sent for each coordinate, shape (workers, size): see ``sent_oracle``."""
     sent = np.zeros((len(outcomes), size))
     for own, outcome in zip(sent, outcomes, strict=True):
@@ -107,7 +107,7 @@ def shares(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
     return sent
 
 
-def sent_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
+def sent_oracle(outcomes: Sequence[ExchangeOutcome], size: int) -> NDArray[np.float64]:
     """The sum of the float32 values that the workers selected, in float64; or of those that their
     integers stand for, where the quantizer says so.
     """
@@ -120,7 +120,7 @@ def sent_oracle(outcomes: Sequence[Outcome], size: int) -> NDArray[np.float64]:
 
 
 def promised(
-    codec: Codec, job: Sequence[NDArray[np.float32]], outcomes: Sequence[Outcome]
+    codec: Codec, job: Sequence[NDArray[np.float32]], outcomes: Sequence[ExchangeOutcome]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Where float32 holds the sum for sure, and how far off it may be there; both of shape (d,).
 

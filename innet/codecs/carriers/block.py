@@ -43,7 +43,7 @@ class BlockSettings(Settings):
     block: Annotated[int, Field(ge=1, le=2**20)] = 256
 
 
-class Block(Carrier[BlockSettings]):
+class BlockCarrier(Carrier[BlockSettings]):
     """Saves bytes if zeros are consecutive: rows of an embedding, layers without a gradient.
 
     Lossless for any support. A gradient of a single block is sent densely, without a bitmap. If no

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.parts import Carrier, Context, Contribution, Ints, Selection, Total
+from innet.codecs.parts import Carrier, Contribution, Ints, PartContext, Selection, Total
 from innet.core.errors import StateError
 from innet.core.numbers import is_int
 from innet.core.reduce_op import ReduceOp, Segment
@@ -56,7 +56,7 @@ class SupportSize:
 class SupportSizeCarrier(Carrier[S]):
     """Sums the numbers of non-zero elements in the handshake, and remembers the overlap."""
 
-    def __init__(self, parameters: S, context: Context) -> None:
+    def __init__(self, parameters: S, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._overlap: float | None = None  # union / sum of the supports, as last seen
         self._sketches = 0  # number of hashed indices or sketches sent; each uses other hashes

@@ -50,7 +50,7 @@ class UnionSettings(SupportSizeSettings):
     index: Literal["auto", "bitmap", "bloom"] = "auto"
 
 
-class Union(SupportSizeCarrier[UnionSettings]):
+class UnionCarrier(SupportSizeCarrier[UnionSettings]):
     """Lossless for any support. The gradient is sent densely if that is expected to take no more
     words. If all workers' indices are the same, only the integers are sent.
     """

@@ -17,10 +17,10 @@ from innet.codecs.error_feedback.residual import loaded
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     ErrorFeedback,
     Floats,
     Ints,
+    PartContext,
     Selector,
     SelectSteps,
     SparseValues,
@@ -66,7 +66,7 @@ class Ef21(ErrorFeedback[Settings]):
         linear=False,
     )
 
-    def __init__(self, parameters: Settings, context: Context) -> None:
+    def __init__(self, parameters: Settings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self.estimate: Floats | None = None
         self.total: Floats | None = None

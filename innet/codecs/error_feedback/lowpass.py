@@ -17,9 +17,9 @@ from innet.codecs.optional_methods import ChoosesFromSum
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     Floats,
     Ints,
+    PartContext,
     Selector,
     SelectSteps,
     SelectSumSteps,
@@ -84,7 +84,7 @@ class LowPass(Residual):
     )
     settings = LowPassSettings
 
-    def __init__(self, parameters: LowPassSettings, context: Context) -> None:
+    def __init__(self, parameters: LowPassSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._beta = np.float32(parameters.beta)
         self._gradient: Floats | None = None  # while an exchange is under way

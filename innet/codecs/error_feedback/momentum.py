@@ -21,9 +21,9 @@ from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     Floats,
     Ints,
+    PartContext,
     Selector,
     SelectSteps,
 )
@@ -73,7 +73,7 @@ class Momentum(Residual):
     )
     settings = MomentumSettings
 
-    def __init__(self, parameters: MomentumSettings, context: Context) -> None:
+    def __init__(self, parameters: MomentumSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self.velocity: Floats | None = None
         self._momentum = np.float32(parameters.momentum)

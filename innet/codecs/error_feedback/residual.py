@@ -13,10 +13,10 @@ from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     ErrorFeedback,
     Floats,
     Ints,
+    PartContext,
     Selector,
     SelectSteps,
     SparseValues,
@@ -47,7 +47,7 @@ class Residual(ErrorFeedback[Settings]):
         }
     )
 
-    def __init__(self, parameters: Settings, context: Context) -> None:
+    def __init__(self, parameters: Settings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self.residual: Floats | None = None
         self._reach = 0.0  # no element of the residual is larger in magnitude

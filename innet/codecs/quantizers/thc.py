@@ -18,10 +18,10 @@ from innet.codecs.parts import (
     SAME_INDICES,
     SMALL_INTEGERS,
     Capabilities,
-    Context,
     Contribution,
     Floats,
     Ints,
+    PartContext,
     Quantizer,
     Scaling,
     Selection,
@@ -119,7 +119,7 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
         metadata="ceil(d / block)",
     )
 
-    def __init__(self, parameters: ThcSettings, context: Context) -> None:
+    def __init__(self, parameters: ThcSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._reach = table_reach(parameters.truncated)
         entries = table(parameters.bits, parameters.granularity, self._reach)

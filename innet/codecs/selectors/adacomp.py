@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.layers import Layers, slices
-from innet.codecs.parts import LEAVES_RESIDUAL, Capabilities, Context, Floats, Ints
+from innet.codecs.parts import LEAVES_RESIDUAL, Capabilities, Floats, Ints, PartContext
 from innet.codecs.selectors.layered import LayeredSelector
 from innet.core.errors import ConfigError
 from innet.core.settings import Settings
@@ -56,7 +56,7 @@ class AdaComp(LayeredSelector[AdaCompSettings]):
     capabilities = Capabilities(provides=frozenset({LEAVES_RESIDUAL}))
     settings = AdaCompSettings
 
-    def __init__(self, parameters: AdaCompSettings, context: Context) -> None:
+    def __init__(self, parameters: AdaCompSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         if parameters.bins is not None and len(parameters.bins) != len(self.layers or ()):
             raise ConfigError(

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from innet.codecs.layers import check_layers, chosen_layers, slices
-from innet.codecs.parts import Context, Floats, Ints, Selector
+from innet.codecs.parts import Floats, Ints, PartContext, Selector
 from innet.core.settings import Settings
 
 P = TypeVar("P", bound=Settings)
@@ -22,7 +22,7 @@ class LayeredSelector(Selector[P]):
             given, else those of the codec; None for one layer.
     """
 
-    def __init__(self, parameters: P, context: Context) -> None:
+    def __init__(self, parameters: P, context: PartContext) -> None:
         super().__init__(parameters, context)
         self.layers = chosen_layers(getattr(parameters, "layers", None), context.layers)
 

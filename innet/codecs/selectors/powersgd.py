@@ -20,9 +20,9 @@ from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     SAME_INDICES,
     Capabilities,
-    Context,
     Floats,
     Ints,
+    PartContext,
     SelectSteps,
     SparseValues,
     StepCounter,
@@ -39,7 +39,7 @@ _DEPENDENT = 1e-5  # of a column's length: what is left of it then is rounding
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class FactoredLayer:
     """A layer of the gradient as it is sent.
 
     Attributes:
@@ -73,7 +73,7 @@ class Layer:
         return np.concatenate([values, np.zeros(missing, np.float32)]) if missing else values
 
 
-def layers_of(shapes: Shapes | None, size: int, rank: int) -> list[Layer]:
+def layers_of(shapes: Shapes | None, size: int, rank: int) -> list[FactoredLayer]:
     """The layers of a gradient of ``size`` elements; one where their shapes are not known.
 
     A layer is sent as factors with this many columns if they have fewer elements than the layer.
@@ -84,7 +84,7 @@ def layers_of(shapes: Shapes | None, size: int, rank: int) -> list[Layer]:
     lengths = [size] if shapes is None else [math.prod(shape) for shape in shapes]
     starts = accumulate(lengths[:-1], initial=0)
     return [
-        Layer(start, length, rows, columns, rank if rank * (rows + columns) < length else 0)
+        FactoredLayer(start, length, rows, columns, rank if rank * (rows + columns) < length else 0)
         for start, length, (rows, columns) in zip(starts, lengths, cut, strict=True)
     ]
 
@@ -217,7 +217,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings])
     )
     settings = PowerSgdSettings
 
-    def __init__(self, parameters: PowerSgdSettings, context: Context) -> None:
+    def __init__(self, parameters: PowerSgdSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._basis: Floats | None = None  # the last sums of Q, one after the other
         self._lefts: list[Floats | None] = []  # P of each layer while an all-reduce runs
@@ -307,7 +307,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings])
         super().load_state_dict({"step": state["step"]})
         self._basis = basis
 
-    def _layers(self, size: int) -> list[Layer]:
+    def _layers(self, size: int) -> list[FactoredLayer]:
         return layers_of(self.layers, size, self.parameters.rank)
 
     def _length(self, size: int) -> int:
@@ -315,7 +315,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings])
         return sum(layer.coefficients for layer in self._layers(size) if layer.rank)
 
     def _left_factors(
-        self, x: Floats, layers: list[Layer], workers: int
+        self, x: Floats, layers: list[FactoredLayer], workers: int
     ) -> Generator[list[Segment], list[Ints], list[Floats | None]]:
         """P of each layer, shape (rank · rows,), None for what is sent as it is; two rounds."""
         kernels = self.context.kernels
@@ -344,7 +344,7 @@ class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings])
             start = stop
         return lefts
 
-    def _right_factors(self, layers: list[Layer]) -> list[tuple[Layer, Floats]]:
+    def _right_factors(self, layers: list[FactoredLayer]) -> list[tuple[FactoredLayer, Floats]]:
         """The layers that have factors, each with Q of the last all-reduce, shape (rank ·
         columns,).
         """

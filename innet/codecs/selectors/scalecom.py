@@ -17,10 +17,10 @@ from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     SAME_INDICES,
     Capabilities,
-    Context,
     Floats,
     Ints,
     Longs,
+    PartContext,
     SelectSteps,
     SelectSumSteps,
     SparseValues,
@@ -115,7 +115,7 @@ class ScaleCom(StepCounter[ScaleComSettings], LayeredSelector[ScaleComSettings])
     )
     settings = ScaleComSettings
 
-    def __init__(self, parameters: ScaleComSettings, context: Context) -> None:
+    def __init__(self, parameters: ScaleComSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._rates = parameters.rates
         if parameters.flops is not None:

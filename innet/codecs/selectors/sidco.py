@@ -21,9 +21,9 @@ from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
     Capabilities,
-    Context,
     Floats,
     Ints,
+    PartContext,
 )
 from innet.codecs.selectors.layered import LayeredSelector
 from innet.codecs.selectors.threshold import TINIEST, threshold_or_largest
@@ -182,7 +182,7 @@ class Sidco(LayeredSelector[SidcoSettings]):
     settings = SidcoSettings
     fits: ClassVar[tuple[Fit, Fit]]  # for the first stage, and for the others
 
-    def __init__(self, parameters: SidcoSettings, context: Context) -> None:
+    def __init__(self, parameters: SidcoSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._most = max(1, math.ceil(-math.log2(parameters.ratio)))
         layers = len(self.layers or (0,))

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from innet.codecs.parts import Context, Floats, Ints
+from innet.codecs.parts import Floats, Ints, PartContext
 from innet.codecs.selectors.gs_sgd import HeavyHitters, HeavySettings
 from innet.codecs.selectors.gtopk import largest_of_sum
 
@@ -42,7 +42,7 @@ class SketchedSgd(HeavyHitters):
     name = "sketched-sgd"
     settings = SketchedSgdSettings
 
-    def __init__(self, parameters: SketchedSgdSettings, context: Context) -> None:
+    def __init__(self, parameters: SketchedSgdSettings, context: PartContext) -> None:
         super().__init__(parameters, context)
         self._factor = parameters.candidates
 

@@ -49,7 +49,7 @@ from innet.core.errors import GradientError, InputError, StalledError, StateErro
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_int, require_int
 from innet.core.reduce_op import Segment, SizedSegment
-from innet.core.settings import default_program
+from innet.core.settings import MANY_SWITCHES_PROGRAM, default_program
 from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing
@@ -214,7 +214,9 @@ class Collective(NotCopyable):
                 "rack_codec out."
             )
         # Step 2: the plan of switches, links and workers.
-        name = program or ("tree" if has_racks else default_program(topology, workers))
+        name = program or (
+            MANY_SWITCHES_PROGRAM if has_racks else default_program(topology, workers)
+        )
         if has_racks and window is None:
             window = _half_of_the_slots(name, values_per_packet, thin=thin)
         request = Request(

@@ -44,6 +44,8 @@ MAX_WORKERS = 1 << 15  # of a job: three levels of switches with 32 below each
 BITMAP_BITS = 32  # of the header's bitmap: workers or switches directly below a switch
 MAX_WINDOW = 1 << 16  # values of the header's slot field
 MAX_PRIORITY = 7  # class selectors of IPv4's DSCP (RFC 2474)
+ONE_SWITCH_PROGRAM, MANY_SWITCHES_PROGRAM = "slots", "tree"
+"""What runs by default: on one switch, and on several."""
 LISTEN = "127.0.0.1:48879"  # of the switch service
 HOLD = 1e-3  # seconds; how long reordering holds a packet back at most
 TIMEOUT = 0.2  # seconds, on networks between processes
@@ -146,8 +148,9 @@ Codec: TypeAlias = Annotated[
 Program: TypeAlias = Annotated[
     str,
     Field(
-        description="The switches' P4 program; see `innet p4 list`. By default slots on one "
-        "switch, tree on a --topology of several and for more than 32 workers."
+        description="The switches' P4 program; see `innet p4 list`. By default "
+        f"{ONE_SWITCH_PROGRAM} on one switch, {MANY_SWITCHES_PROGRAM} on a --topology of several "
+        "and for more than 32 workers."
     ),
 ]
 SwitchEngine: TypeAlias = Annotated[
@@ -259,8 +262,10 @@ def default_program(topology: str | None, workers: int = 1) -> str:
         workers: number of workers of a job; more than one switch can name are spread over racks.
     """
     if topology is None:
-        return "slots" if workers <= BITMAP_BITS else "tree"
-    return "slots" if topology.partition(":")[0] == "star" else "tree"
+        one_switch = workers <= BITMAP_BITS
+    else:
+        one_switch = topology.partition(":")[0] == "star"
+    return ONE_SWITCH_PROGRAM if one_switch else MANY_SWITCHES_PROGRAM
 
 
 # ----------------------------------------------------------------------------
@@ -502,7 +507,7 @@ class ServiceSettings(Settings):
             description="A shipped P4 program: slots or harvest, on one switch; or tree, for more "
             "than 32 workers, on as many switches as each job needs."
         ),
-    ] = "slots"
+    ] = ONE_SWITCH_PROGRAM
     values_per_packet: ValuesPerPacket = 256
     key: Annotated[
         str | None,
@@ -515,7 +520,11 @@ class ServiceSettings(Settings):
     workers_max: Annotated[
         WorkerCount,
         Field(description="Workers that a job may have. By default 32, with program tree 1024."),
-    ] = Field(default_factory=lambda given: 1024 if given.get("program") == "tree" else BITMAP_BITS)
+    ] = Field(
+        default_factory=lambda given: (
+            1024 if given.get("program") == MANY_SWITCHES_PROGRAM else BITMAP_BITS
+        )
+    )
     window: Window = None
     transport: ServiceTransport = "auto"
     metrics: Annotated[

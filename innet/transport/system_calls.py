@@ -92,8 +92,8 @@ class FrameBuffers(NamedTuple):
         messages: (rows, 8): words of mmsghdr, with the row's buffers.
         data: (rows, stride) uint8, a row for each frame.
         length: (rows,) int32, bytes of each, filled in.
-        auxiliary: (rows, 5): words of the control message of each, a struct tpacket_auxdata: the
-            The VLAN tag that the kernel took off a frame is there.
+        auxiliary: (rows, 5): words of the control message of each, a struct tpacket_auxdata with
+            the VLAN tag that the kernel took off the frame.
     """
 
     messages: Words

@@ -40,7 +40,7 @@ from innet.core.errors import (
     StateError,
 )
 from innet.core.not_copyable import NotCopyable
-from innet.core.numbers import require_int
+from innet.core.numbers import FLOAT32_INFINITY, require_int
 from innet.core.reduce_op import Segment
 from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
@@ -60,8 +60,6 @@ from innet.transport.job_memory import DecodeOncePerHost
 from innet.transport.socket_loop import socket_loop
 from innet.transport.transports import HostTransport, provider_of
 from innet.wire import HeaderFlag
-
-_INFINITY = 0x7F800000  # the bits of infinity; those of a NaN are larger
 
 TIMING = network_timing()
 """Timeouts for real networks, whose hosts may wait longer for a processor than for packets."""
@@ -101,7 +99,7 @@ def _check_options(options: object) -> None:
         raise InputError(f"the options are {options!r}; give an innet.codecs.SumOptions.")
     stats: object = options.stats
     if stats is not None and not (
-        isinstance(stats, GradientStats) and 0 <= stats.magnitude < _INFINITY
+        isinstance(stats, GradientStats) and 0 <= stats.magnitude < FLOAT32_INFINITY
     ):
         raise InputError(
             f"the options' stats are {stats!r}; give the first of what Codec.examine returned for "

@@ -619,7 +619,7 @@ class Codec(NotCopyable):
             local = self._contribution(scaling, nonzero, shared, whole)
             represented = scaling.represented(local) if scaling.scale and gradient.size else None
             if not (scaling.scale and gradient.size):
-                total = Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
+                total = Total.zero()
                 break
             self._may_overflow = scaling.may_overflow
             try:

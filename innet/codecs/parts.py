@@ -236,6 +236,13 @@ class Total:
     indices: Ints | None = None
     sums: Floats | None = None
 
+    @classmethod
+    def zero(cls) -> Total:
+        """The sum where all elements of all workers are zero. Most quantizers know, and need no
+        carrier then; those with a scale of their own choice do not, and a carrier may.
+        """
+        return cls(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
+
     def dense(self, kernels: Kernels, size: int) -> Ints:
         """All integers as a dense array of that size.
 

@@ -1,4 +1,6 @@
-"""Type checks of numbers that callers pass, and durations as text. Nothing is rounded to fit."""
+"""Limits of number types, checks of numbers that callers pass, and durations as text. Nothing is
+rounded to fit.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,10 @@ from typing import TypeGuard
 
 from innet.core.errors import InnetError, InputError
 
+INT32_MAX = 2**31 - 1
+FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
+FLOAT32_INFINITY = 0x7F800000
+"""The bits of infinity as an integer; those of a NaN are larger."""
 _LISTED = 16  # numbers, or runs of numbers, in a sentence
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from innet.codecs.carriers.dense import sum_dense
 from innet.codecs.carriers.sketch_sizing import LhcSettings, SketchSizing, size_sketch
-from innet.codecs.carriers.support_size import SupportSize, SupportSizeCarrier, zero_total
+from innet.codecs.carriers.support_size import SupportSize, SupportSizeCarrier
 from innet.codecs.decode_once import current_decoding
 from innet.codecs.parts import (
     INT32,
@@ -67,7 +67,7 @@ class Lhc(SupportSizeCarrier[LhcSettings]):
     ) -> CarrySteps:
         size, support_size = contribution.size, self.support_size(contribution, answers, workers)
         if not support_size.summed:
-            return zero_total()
+            return Total.zero()
         chosen = self.sizing(support_size)
         listed = self._listed(contribution)
         least = min(size if chosen is None else chosen.words, size if listed is None else listed)

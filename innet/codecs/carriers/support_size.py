@@ -10,13 +10,11 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from innet.codecs.parts import Carrier, Contribution, Ints, PartContext, Selection, Total
+from innet.codecs.parts import Carrier, Contribution, Ints, PartContext, Selection
 from innet.core.errors import StateError
-from innet.core.numbers import is_int
+from innet.core.numbers import INT32_MAX, is_int
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
-
-_INT32_MAX = 2**31 - 1
 
 
 class SupportSizeSettings(Settings):
@@ -109,13 +107,6 @@ class SupportSizeCarrier(Carrier[S]):
         self._overlap, self._sketches = overlap, sketches
 
 
-def zero_total() -> Total:
-    """The sum where all elements of all workers are zero. Most quantizers know, and need no carrier
-    then; those with a scale of their own choice do not, and the support_size tells.
-    """
-    return Total(np.empty(0, np.int32), {"form": "zero"}, np.empty(0, np.int32))
-
-
 def _unit(size: int, workers: int) -> int:
     """Elements of a unit of counting: with it the sum of the workers' counts fits an int32."""
-    return max(1, -(-(size * workers) // (_INT32_MAX - workers)))
+    return max(1, -(-(size * workers) // (INT32_MAX - workers)))

@@ -18,7 +18,6 @@ from innet.codecs.carriers.support_size import (
     SupportSize,
     SupportSizeCarrier,
     SupportSizeSettings,
-    zero_total,
 )
 from innet.codecs.parts import (
     INT32,
@@ -79,7 +78,7 @@ class UnionCarrier(SupportSizeCarrier[UnionSettings]):
             return Total(summed, details, contribution.indices)
         support_size = self.support_size(contribution, answers, workers)
         if not support_size.summed:
-            return zero_total()
+            return Total.zero()
         words, shape = self.sizing(support_size)
         if words < support_size.size:
             return (yield from self._carry_union(contribution, support_size, shape, watch))

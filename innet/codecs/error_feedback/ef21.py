@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from innet.codecs.checks import check_selected
-from innet.codecs.error_feedback.residual import loaded
+from innet.codecs.error_feedback.residual import HARMLESS, loaded
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     Capabilities,
@@ -27,13 +27,8 @@ from innet.codecs.parts import (
     loaded_step,
 )
 from innet.core.errors import GradientError, StateError
+from innet.core.numbers import FLOAT32_INFINITY, FLOAT32_MAX
 from innet.core.settings import Settings
-
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
-_INFINITY = 0x7F800000  # its bits
-# Half the distance to the float32 that would follow the largest: what is smaller cannot push a
-# finite gradient beyond float32.
-_HARMLESS = 2.0**103
 
 
 class Ef21(ErrorFeedback[Settings]):
@@ -82,7 +77,7 @@ class Ef21(ErrorFeedback[Settings]):
                     f"the estimate of worker {self.context.worker} has {array.size} elements, the "
                     f"gradient {gradient.size}; use one codec for each tensor layout."
                 )
-        if self._reach >= _HARMLESS:
+        if self._reach >= HARMLESS:
             self._difference(gradient)
 
     def choose(self, selector: Selector[Any], gradient: Floats, workers: int) -> SelectSteps:
@@ -166,7 +161,7 @@ class Ef21(ErrorFeedback[Settings]):
         if self.estimate is None:
             return gradient.copy()
         difference, bits = self.context.kernels.add_scaled(gradient, self.estimate, -1.0)
-        if bits >= _INFINITY:
+        if bits >= FLOAT32_INFINITY:
             *_, bad = self.context.kernels.absmax_nnz(difference)
             raise GradientError(
                 f"the gradient of worker {self.context.worker} minus its estimate overflows "
@@ -180,4 +175,4 @@ def _sum(one: Floats, other: Floats) -> Floats:
     """The sum, at most float32's largest number: an infinite one would stay so for ever."""
     with np.errstate(over="ignore"):
         both: Floats = one + other
-    return np.clip(both, -_FLOAT32_MAX, _FLOAT32_MAX, out=both)
+    return np.clip(both, -FLOAT32_MAX, FLOAT32_MAX, out=both)

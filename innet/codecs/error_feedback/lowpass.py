@@ -25,10 +25,8 @@ from innet.codecs.parts import (
     SelectSumSteps,
     SparseValues,
 )
+from innet.core.numbers import FLOAT32_INFINITY, FLOAT32_MAX
 from innet.core.settings import Settings
-
-_INFINITY = 0x7F800000  # its bits; those of a NaN are larger
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class LowPassSettings(Settings):
@@ -116,7 +114,7 @@ class LowPass(Residual):
         taken, bits, largest = self.context.kernels.add_scaled_argmax(
             memory, gradient, float(self._beta), chunks
         )
-        if bits >= _INFINITY:
+        if bits >= FLOAT32_INFINITY:
             self._check_sum(gradient, memory)
         self.residual, self._gradient = memory, gradient
         indices, values = yield from self._selected(selector, gradient, memory, workers, largest)
@@ -155,7 +153,7 @@ class LowPass(Residual):
         """All of x stays in the memory, as ``residual`` does it."""
         if self._gradient is not None and self.residual is not None:
             self.residual, _ = self.context.kernels.add_scaled(self.residual, self._gradient, 1.0)
-            self._reach = _FLOAT32_MAX
+            self._reach = FLOAT32_MAX
         self._gradient = self._filtered = self._sent = None
 
     def commit(self, applied: Ints | None) -> None:

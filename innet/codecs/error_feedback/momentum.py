@@ -28,9 +28,9 @@ from innet.codecs.parts import (
     SelectSteps,
 )
 from innet.core.errors import GradientError, StateError
+from innet.core.numbers import FLOAT32_MAX
 from innet.core.settings import Settings
 
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _STRETCH = 1 << 16  # elements that go through all three steps before they leave the cache
 
 
@@ -99,7 +99,7 @@ class Momentum(Residual):
             self.residual = np.zeros(gradient.size, np.float32)
             self.velocity = np.zeros(gradient.size, np.float32)
         # From here on the gradient is in both, wherever the exchange may end.
-        self._reach = _FLOAT32_MAX
+        self._reach = FLOAT32_MAX
         fresh = self._clipped(gradient, workers)
         for start in range(0, fresh.size, _STRETCH):
             part = slice(start, start + _STRETCH)
@@ -130,7 +130,7 @@ class Momentum(Residual):
         if self._sent is not None and self.velocity is not None:
             indices, _ = self._sent
             self.velocity[slice(None) if indices is None else indices] = self._masked
-            self._reach = _FLOAT32_MAX
+            self._reach = FLOAT32_MAX
         super().rollback()
 
     def commit(self, applied: Ints | None) -> None:

@@ -22,12 +22,12 @@ from innet.codecs.parts import (
     SparseValues,
 )
 from innet.core.errors import GradientError, StateError
+from innet.core.numbers import FLOAT32_MAX
 from innet.core.settings import Settings
 
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Half the distance to the float32 that would follow the largest: what is smaller cannot push a
 # finite gradient over the edge.
-_HARMLESS = 2.0**103
+HARMLESS = 2.0**103
 
 
 class Residual(ErrorFeedback[Settings]):
@@ -62,7 +62,7 @@ class Residual(ErrorFeedback[Settings]):
                 f"the residual of worker {self.context.worker} has {self.residual.size} elements, "
                 f"the gradient {gradient.size}; use one codec for each tensor layout."
             )
-        if self._reach >= _HARMLESS:
+        if self._reach >= HARMLESS:
             self._check_sum(gradient, self.residual)
 
     def checks_finite(self, selector: Selector[Any]) -> bool:
@@ -86,7 +86,7 @@ class Residual(ErrorFeedback[Settings]):
             self.residual, self._sent = rest, (indices, values)
         else:
             self.residual, _ = self.context.kernels.add_scaled(residual, gradient, 1.0)
-            self._reach = _FLOAT32_MAX
+            self._reach = FLOAT32_MAX
             selected = yield from selector.choose(self.residual, workers)
             check_selected(selected, gradient.size, f"selector {selector.name!r}")
             indices, values = selected
@@ -99,7 +99,7 @@ class Residual(ErrorFeedback[Settings]):
             self.residual[index] = rest
         # The largest element was among the selected, so it is no smaller than what stays.
         known = INCLUDES_LARGEST in selector.capabilities.provides and selector.verbatim
-        self._reach = float(np.abs(values).max(initial=0)) if known else _FLOAT32_MAX
+        self._reach = float(np.abs(values).max(initial=0)) if known else FLOAT32_MAX
         return indices, values
 
     def set_sent(self, values: Floats) -> None:
@@ -107,7 +107,7 @@ class Residual(ErrorFeedback[Settings]):
             indices, before = self._sent
             index = slice(None) if indices is None else indices
             self.residual[index] = residual_of(before, values)
-            self._reach = _FLOAT32_MAX
+            self._reach = FLOAT32_MAX
 
     def rollback(self) -> None:
         """Put what was selected back: the gradient is in the residual, as if k had been 0."""
@@ -123,7 +123,7 @@ class Residual(ErrorFeedback[Settings]):
                 indices = np.arange(values.size, dtype=np.int32)
             lost = ~np.isin(indices, applied, assume_unique=True)
             self.residual[indices[lost]] = values[lost]
-            self._reach = _FLOAT32_MAX
+            self._reach = FLOAT32_MAX
         self._sent = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def residual_of(x: Floats, sent: Floats) -> Floats:
     """
     with np.errstate(over="ignore"):
         rest: Floats = x - sent
-    return np.clip(rest, -_FLOAT32_MAX, _FLOAT32_MAX, out=rest)
+    return np.clip(rest, -FLOAT32_MAX, FLOAT32_MAX, out=rest)
 
 
 def loaded(array: Any, what: str) -> Floats | None:

@@ -16,12 +16,10 @@ from innet.codecs.parts import (
     Scaling,
     Selection,
 )
+from innet.core.numbers import FLOAT32_MAX, INT32_MAX
 from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
-
-_INT32_MAX = 2**31 - 1
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class Fixed(Quantizer[Settings]):
@@ -55,7 +53,7 @@ class Fixed(Quantizer[Settings]):
     )
 
     def largest_integer(self, workers: int) -> int:
-        return _INT32_MAX // workers
+        return INT32_MAX // workers
 
     def announce(self, selection: Selection) -> list[Segment]:
         return [Segment(ReduceOp.MAX, np.array([selection.magnitude], np.int32))]
@@ -76,7 +74,7 @@ class FixedScaling(Scaling):
 
     def __init__(self, kernels: Kernels, largest: float, workers: int) -> None:
         self._kernels = kernels
-        bound = _INT32_MAX // workers
+        bound = INT32_MAX // workers
         self.scale = bound / largest if largest else 0.0
         self.step = largest / bound
         self.finite = always_finite(self.step)
@@ -97,4 +95,4 @@ class FixedScaling(Scaling):
 
 def always_finite(step: float) -> bool:
     """Whether every int32 times the step, a float64, is finite as a float32, -2**31 included."""
-    return 2.0**31 * step <= _FLOAT32_MAX
+    return 2.0**31 * step <= FLOAT32_MAX

@@ -23,11 +23,11 @@ from innet.codecs.parts import (
     StepCounter,
 )
 from innet.codecs.quantizers.fixed import always_finite
+from innet.core.numbers import INT32_MAX
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
-_INT32_MAX = 2**31 - 1
 _MOST_LEVELS = 2**20
 
 
@@ -86,7 +86,7 @@ class Qsgd(StepCounter[QsgdSettings], Quantizer[QsgdSettings]):
     )
 
     def largest_integer(self, workers: int) -> int:
-        return min(self.parameters.levels, _INT32_MAX // workers)
+        return min(self.parameters.levels, INT32_MAX // workers)
 
     def announce(self, selection: Selection) -> list[Segment]:
         return [Segment(ReduceOp.MAX, np.array([selection.magnitude], np.int32))]

@@ -28,6 +28,7 @@ from innet.codecs.parts import (
     StepCounter,
 )
 from innet.core.errors import InputError
+from innet.core.numbers import FLOAT32_MAX, INT32_MAX
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
@@ -35,8 +36,6 @@ from innet.kernels.layout.hadamard import MOST
 
 Doubles = NDArray[np.float64]
 
-_FLOAT32_MAX = np.finfo(np.float32).max
-_INT32_MAX = 2**31 - 1
 _LEAST_BLOCK = 16
 _ROOM = 2.0**30  # of 2**31, for the sum of the magnitudes of a block's integers
 
@@ -135,16 +134,16 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
     def _check_room(self, workers: int) -> None:
         bits, granularity = self.parameters.bits, self.parameters.granularity
         block = self.parameters.block
-        if workers <= _INT32_MAX // (block * granularity):
+        if workers <= INT32_MAX // (block * granularity):
             return
-        finest = _INT32_MAX // (block * workers)
-        longest = 1 << (_INT32_MAX // (granularity * workers)).bit_length() >> 1
+        finest = INT32_MAX // (block * workers)
+        longest = 1 << (INT32_MAX // (granularity * workers)).bit_length() >> 1
         instead = [f"granularity {finest}"] if finest >= 2**bits - 1 else []
         instead += [f"block {longest}"] if longest >= _LEAST_BLOCK else []
         choose = f"{' or '.join(instead)}, or less" if instead else "quantizer 'qsgd' or 'fixed'"
         raise InputError(
             f"quantizer 'thc' with block {block} and granularity {granularity} sums up to "
-            f"{_INT32_MAX // (block * granularity)} workers, not {workers}; choose {choose}."
+            f"{INT32_MAX // (block * granularity)} workers, not {workers}; choose {choose}."
         )
 
     def announce(self, selection: Selection) -> list[Segment]:
@@ -153,9 +152,9 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
         self._local_scales = np.sqrt(squares / _lengths(selection.values.size, block))
         # Rounded up, so that what is not zero does not become zero; it is no larger than the
         # largest value, but for rounding, so float32 has it.
-        rounded = np.minimum(self._local_scales, _FLOAT32_MAX).astype(np.float32)
+        rounded = np.minimum(self._local_scales, FLOAT32_MAX).astype(np.float32)
         short = rounded < self._local_scales
-        rounded[short] = np.nextafter(rounded[short], _FLOAT32_MAX)
+        rounded[short] = np.nextafter(rounded[short], FLOAT32_MAX)
         return [Segment(ReduceOp.MAX, rounded.view(np.int32))]
 
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
@@ -261,7 +260,7 @@ class ThcScaling(Scaling):
     def represented(self, contribution: Contribution) -> Floats:
         """What this worker's entries stand for, held within float32's range."""
         values = self._rotated_back(contribution.integers, 1)
-        return np.clip(values, -_FLOAT32_MAX, _FLOAT32_MAX, out=values)
+        return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX, out=values)
 
     def _rotated_back(self, integers: Ints, workers: int) -> Floats:
         lengths = _lengths(self._size, self._block)

@@ -30,11 +30,11 @@ from innet.codecs.parts import (
 from innet.codecs.quantizers.fixed import FixedScaling
 from innet.codecs.selectors.layered import LayeredSelector
 from innet.core.errors import StateError
+from innet.core.numbers import FLOAT32_MAX
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
-_FLOAT32_MAX = np.finfo(np.float32).max
 _DEPENDENT = 1e-5  # of a column's length: what is left of it then is rounding
 
 
@@ -103,7 +103,7 @@ def _cut(shape: Shape) -> tuple[int, int]:
 
 def held(numbers: NDArray[np.floating[Any]]) -> Floats:
     """As float32, and at most its largest finite number."""
-    return np.asarray(np.clip(numbers, -_FLOAT32_MAX, _FLOAT32_MAX), np.float32)
+    return np.asarray(np.clip(numbers, -FLOAT32_MAX, FLOAT32_MAX), np.float32)
 
 
 def orthonormal(columns: Floats, kernels: Kernels) -> Floats:

@@ -17,12 +17,12 @@ from innet.codecs.parts import (
     Selector,
     SparseValues,
 )
+from innet.core.numbers import FLOAT32_MAX
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
 TINIEST = float(np.finfo(np.float32).smallest_subnormal)
 """The lowest threshold: every element that is not zero reaches it."""
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class ThresholdSettings(Settings):
@@ -32,7 +32,7 @@ class ThresholdSettings(Settings):
         threshold: magnitude, above 0. Elements of at least this magnitude are selected.
     """
 
-    threshold: Annotated[float, Field(gt=0, le=_FLOAT32_MAX)] = 0.01
+    threshold: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = 0.01
 
 
 class Threshold(Selector[ThresholdSettings]):

@@ -14,6 +14,7 @@ import numpy as np
 
 from innet.codecs.checks import check_selected
 from innet.codecs.error_feedback.residual import HARMLESS, loaded
+from innet.codecs.optional_methods import ReplacesSum
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     Capabilities,
@@ -31,7 +32,7 @@ from innet.core.numbers import FLOAT32_INFINITY, FLOAT32_MAX
 from innet.core.settings import Settings
 
 
-class Ef21(ErrorFeedback[Settings]):
+class Ef21(ErrorFeedback[Settings], ReplacesSum):
     """Each worker has an estimate h of its gradient, 0 at first, and the sum H of all workers'.
 
         c = selected of (gradient - h)        h <- h + c        H <- H + sum of the workers' c

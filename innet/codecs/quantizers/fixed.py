@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from innet.codecs.optional_methods import Defers
 from innet.codecs.parts import (
     INT32,
     KEEPS_ZEROS,
@@ -63,7 +64,7 @@ class Fixed(Quantizer[Settings]):
         return FixedScaling(self.context.kernels, largest, workers)
 
 
-class FixedScaling(Scaling):
+class FixedScaling(Scaling, Defers):
     """One scale for all.
 
     Args:

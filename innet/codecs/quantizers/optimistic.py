@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from innet.codecs.optional_methods import RepeatsAfterOverflow
 from innet.codecs.parts import (
     INT32,
     KEEPS_ZEROS,
@@ -75,7 +76,7 @@ class Optimistic(Quantizer[OptimisticSettings]):
         return OptimisticScaling(self.context.kernels, largest, workers, self.parameters.headroom)
 
 
-class OptimisticScaling(FixedScaling):
+class OptimisticScaling(FixedScaling, RepeatsAfterOverflow):
     """A scale that leaves room for the sum of ``headroom`` workers, of ``workers``."""
 
     def __init__(self, kernels: Kernels, largest: float, workers: int, headroom: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from innet.codecs.layers import Layers, slices
+from innet.codecs.optional_methods import CountsBits, ObservesGradient
 from innet.codecs.parts import LEAVES_RESIDUAL, Capabilities, Floats, Ints, PartContext
 from innet.codecs.selectors.layered import LayeredSelector
 from innet.core.errors import ConfigError
@@ -37,7 +38,7 @@ class AdaCompSettings(Settings):
     bins: Annotated[tuple[Bin, ...], Field(strict=False)] | None = None
 
 
-class AdaComp(LayeredSelector[AdaCompSettings]):
+class AdaComp(LayeredSelector[AdaCompSettings], CountsBits, ObservesGradient):
     """AdaComp (Chen et al., AAAI 2018, arXiv 1712.02679).
 
     x is G, the sum of the residual and the gradient dW. H = G + (scale_factor - 1) · dW. The

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from innet.codecs.optional_methods import AppliesPart
 from innet.codecs.parts import Floats, Ints
 from innet.codecs.selectors.topk import TopK
 from innet.kernels import Kernels
 
 
-class GTopK(TopK):
+class GTopK(TopK, AppliesPart):
     """Every worker sends its k largest elements. The k largest elements of the sum are applied;
     among equal magnitudes the first. What workers sent for other coordinates returns to their
     residuals.

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from innet.codecs.error_feedback.residual import loaded
 from innet.codecs.layers import Layers, Shape, Shapes
+from innet.codecs.optional_methods import SendsCoefficients
 from innet.codecs.parts import (
     COEFFICIENTS,
     LEAVES_RESIDUAL,
@@ -167,7 +168,7 @@ class PowerSgdSettings(Settings):
     layers: Annotated[Layers, Field(strict=False, min_length=1)] = None
 
 
-class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings]):
+class PowerSgd(StepCounter[PowerSgdSettings], LayeredSelector[PowerSgdSettings], SendsCoefficients):
     """PowerSGD (Vogels, Karimireddy, Jaggi: PowerSGD: Practical low-rank gradient compression for
     distributed optimization, NeurIPS 2019, https://arxiv.org/abs/1905.13727).
 

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from innet.codecs.layers import Layers, slices
+from innet.codecs.optional_methods import ChoosesFromSum
 from innet.codecs.parts import (
     LEAVES_RESIDUAL,
     SAME_INDICES,
@@ -88,7 +89,7 @@ class _Division(NamedTuple):
     chosen: bool
 
 
-class ScaleCom(StepCounter[ScaleComSettings], LayeredSelector[ScaleComSettings]):
+class ScaleCom(StepCounter[ScaleComSettings], LayeredSelector[ScaleComSettings], ChoosesFromSum):
     """In all-reduce t of N workers, worker t mod N leads. It chooses indices from its own x, and
     all workers use them. If workers have left, N counts those who take part, in their order.
 

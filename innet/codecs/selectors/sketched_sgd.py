@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from innet.codecs.optional_methods import AppliesPart
 from innet.codecs.parts import Floats, Ints, PartContext
 from innet.codecs.selectors.gs_sgd import HeavyHitters, HeavySettings
 from innet.codecs.selectors.gtopk import largest_of_sum
@@ -30,7 +31,7 @@ class SketchedSgdSettings(HeavySettings):
     candidates: Annotated[int, Field(ge=1, le=1000)] = 4
 
 
-class SketchedSgd(HeavyHitters):
+class SketchedSgd(HeavyHitters, AppliesPart):
     """Sends the P·k coordinates with the largest estimates, and applies the k largest of their
     exact sums. The values sent for the others stay in the error feedback. In the paper that is
     momentum and error accumulation, both set to zero at the k coordinates.

@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from innet.codecs.optional_methods import SelectsFromSum
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -35,7 +36,7 @@ class ThresholdSettings(Settings):
     threshold: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = 0.01
 
 
-class Threshold(Selector[ThresholdSettings]):
+class Threshold(Selector[ThresholdSettings], SelectsFromSum):
     """Selects |x| >= threshold, or the largest element if none reaches the threshold.
 
     So at least one element of a gradient that is not zero is sent, and none of a gradient of zeros.

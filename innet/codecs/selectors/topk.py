@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from innet.codecs.optional_methods import SelectsFromSum
 from innet.codecs.parts import (
     INCLUDES_LARGEST,
     LEAVES_RESIDUAL,
@@ -49,7 +50,7 @@ def resolve_k(parameters: TopKSettings, size: int, ratio: float) -> int:
     return max(1, int(Fraction(str(given)) * size))
 
 
-class TopK(Selector[TopKSettings]):
+class TopK(Selector[TopKSettings], SelectsFromSum):
     """Exact top-k; among equal magnitudes the first elements.
 
     Each worker selects by itself, so the union of N workers' indices has up to N·k elements.

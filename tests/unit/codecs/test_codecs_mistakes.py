@@ -9,6 +9,7 @@ from support.lockstep import all_reduce
 import innet
 from innet.codecs import PARTS, build_codec
 from innet.codecs.carriers.dense import Dense
+from innet.codecs.optional_methods import ChoosesFromSum
 from innet.codecs.parts import (
     INT32,
     KEEPS_ZEROS,
@@ -88,7 +89,7 @@ class Asking(Outside):
     local = False
 
 
-class OfTheSum(First):
+class OfTheSum(First, ChoosesFromSum):
     """As a selector does that finds its places without the sum of gradient and memory."""
 
     def chunks_of_sum(self, size, workers):

@@ -8,7 +8,7 @@ from typing import Any
 from innet.allreduce.loop import Reduction, RoundResult, Vector, reduce_loop, run_loops
 from innet.allreduce.report import Rounds, comparison, counted, selections
 from innet.allreduce.sizes import BY_CODEC, combined, sized
-from innet.codecs import Codec, CodecSpec, ModelLayers, ExchangeOutcome, build_codec
+from innet.codecs import Codec, CodecSpec, ExchangeOutcome, ModelLayers, build_codec
 from innet.core.errors import StalledError
 from innet.core.reduce_op import Segment
 from innet.records import Report

@@ -161,7 +161,7 @@ def replay_captures(
 ) -> None:
     """Play captures through a program; write p3_out.pcap and so on, a capture for each port."""
     from innet.cli.switch_output import (
-        Progress,
+        ReplayProgress,
         inputs_of,
         queue_summary,
         replay_document,
@@ -178,7 +178,7 @@ def replay_captures(
     with Replay(inputs, folder) as replay:
         switch = Switch(loaded, chosen, priority_queues=priority_queues)
         control.run(switch)
-        with Progress(err, inputs) as progress:
+        with ReplayProgress(err, inputs) as progress:
             result = replay.run(switch, batch, progress, timed=timed)
     if as_json:
         say_json(replay_document(result, switch))

@@ -45,7 +45,7 @@ def inputs_of(captures: Sequence[Path], ports: Sequence[str]) -> list[Input]:
     return [Input(path, stated.get(path, everywhere)) for path in paths]
 
 
-class Progress:
+class ReplayProgress:
     """A bar on a terminal, nothing elsewhere; pass it as the ``progress`` of a replay."""
 
     def __init__(self, console: Console, inputs: Sequence[Input]) -> None:

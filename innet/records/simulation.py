@@ -165,7 +165,7 @@ class Sensitivity(Frozen):
     doubled: float
 
 
-class Samples(Frozen):
+class NetworkSamples(Frozen):
     """The network at equal distances of simulated time, during the first iteration.
 
     Attributes:
@@ -296,7 +296,7 @@ class SimulationRecord(Record):
     sensitivity: tuple[Sensitivity, ...] = ()
     report: Report
     background: tuple[BackgroundTraffic, ...] = ()
-    samples: Samples | None = None
+    samples: NetworkSamples | None = None
     baselines: dict[str, BaselineRun] = Field(default_factory=dict)
     wall_seconds: float
 

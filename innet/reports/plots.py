@@ -41,7 +41,7 @@ from innet.records import (
     units,
 )
 from innet.records.report import fabric_text
-from innet.records.simulation import BaselineRun, Iteration, Samples
+from innet.records.simulation import BaselineRun, Iteration, NetworkSamples
 from innet.records.sweep import of_baseline
 from innet.records.throughput import Point
 from innet.reports import tables
@@ -1079,7 +1079,7 @@ def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
     _draw_shares(axes, found, "share of workers and iterations")
 
 
-def _draw_samples(figure: FigureBase, samples: Samples, iteration: Iteration) -> None:
+def _draw_samples(figure: FigureBase, samples: NetworkSamples, iteration: Iteration) -> None:
     """Queues, links and slots over an iteration; what is 0 all the time is said in words."""
     origin, end = min(iteration.begin), max(iteration.end)
     factor, unit = _time_unit(end - origin)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.records.simulation import Samples
+from innet.records.simulation import NetworkSamples
 from innet.sim.network import SECOND, Network
 from innet.sim.simulation import LinkCounts, Simulation
 from innet.switch import Switch
@@ -73,7 +73,7 @@ class Sampler:
             self._stopped = False
             self._at(seconds)
 
-    def end(self) -> Samples | None:
+    def end(self) -> NetworkSamples | None:
         """Take no samples any more; those that were taken, None if there are fewer than two."""
         self._stopped = True
         if len(self._times) < 2:
@@ -83,7 +83,7 @@ class Sampler:
         taken = np.array(self._slots).reshape(len(self._times), -1)
         switches = list(self._counts)
         busiest = np.argsort(-taken.max(axis=0), kind="stable")[:_MOST_SHOWN]
-        return Samples(
+        return NetworkSamples(
             seconds=tuple(self._times),
             queue_bytes={
                 self._names[at]: tuple(depths[:, at].tolist())

@@ -25,8 +25,8 @@ from innet.records.simulation import (
     BaselineRun,
     Bucket,
     Iteration,
+    NetworkSamples,
     PerWorker,
-    Samples,
     Sensitivity,
     SimulationProgress,
     SimulationRecord,
@@ -273,7 +273,7 @@ class _SimulationRun:
         samples: of the network in the first iteration, if they were asked for.
     """
 
-    samples: Samples | None = None
+    samples: NetworkSamples | None = None
 
     def __init__(self, settings: SimulateSettings, network: Network) -> None:
         self.settings = settings
@@ -489,7 +489,7 @@ class _BucketNetwork:
         """Workers who were not left out."""
         return list(self._collective.present)
 
-    def end_samples(self) -> Samples | None:
+    def end_samples(self) -> NetworkSamples | None:
         """Sample the network no longer; what was sampled, if it was."""
         sampler, self._sampler = self._sampler, None
         return None if sampler is None else sampler.end()

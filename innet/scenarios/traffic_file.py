@@ -348,10 +348,12 @@ def _cables_of(shape: Shape) -> tuple[Cable, ...]:
     of their hosts, then the others of the tree, those nearest to hosts first, then those outside
     of it. So those of a leaf are for its hosts and the spines, and those of a spine by leaf.
     """
+    # Step 1: the switch of each host, and the ends of each link between switches.
     nodes = list(shape.root.descend())
     switch_of = {host: node.name for node in nodes for host in node.local_workers}
     links = [(child.name, node.name) for node in nodes for child in node.children]
     links += [(link.a.node, link.b.node) for link in shape.unused_links]
+    # Step 2: an order of the switches, from which the order of links and so all ports follow.
     with_hosts = [switch_of[host] for host in range(len(switch_of))]
     others = [node.name for node in sorted(nodes, key=lambda node: node.height)]
     names = dict.fromkeys(
@@ -364,6 +366,7 @@ def _cables_of(shape: Shape) -> tuple[Cable, ...]:
             f"a switch would need {max(used.values())} ports, and has {MAX_PORT}; give more "
             "switches, or fewer hosts."
         )
+    # Step 3: cables, which take the next free port at each end.
     next_port = {name: count(1) for name in names}
     cables = [Cable(name, next(next_port[name]), host) for host, name in enumerate(with_hosts)]
     near_first = (sorted(pair, key=place.__getitem__) for pair in links)

@@ -428,11 +428,6 @@ class StartJitter:
         self._distribution = validate(_JITTERS[name], settings, source=f"start jitter {name}")
         self._workers, self._key = workers, [seed, _JITTER_STREAM, job]
 
-    @property
-    def is_none(self) -> bool:
-        """Whether no worker begins later."""
-        return type(self._distribution) is _Together
-
     def seconds(self, iteration: int) -> NDArray[np.float64]:
         """Of each worker, shape (workers,); iterations count from 1."""
         rng = np.random.default_rng([*self._key, iteration])

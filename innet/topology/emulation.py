@@ -141,6 +141,8 @@ class EmulatedNetwork:
             for planned in rack.plan.switches:
                 for command in planned.commands:
                     self.switches[planned.name].command(command)
+        # A group of hosts for each job, numbered one after the other; a rack's workers are those of
+        # the first job once more, in a job of their own.
         self.job_workers = [
             [aggregation_of(job.aggregation).worker_end(job, host, timing) for host in job.workers]
             for job in plan.jobs
@@ -481,9 +483,12 @@ class EmulatedNetwork:
             group = simulation.launch(hosts[job], begins, self._job_servers[job])
             running[group] = job, at
 
+        # Step 1: each job that has a round begins its first one.
         for job, each in enumerate(left):
             if each:
                 launch(job, now + (starts or {}).get(job, 0.0))
+        # Step 2: time passes until a round is done; the job's next one begins then, while those of
+        # other jobs are under way.
         done: list[JobRound] = []
         while running:
             try:

@@ -7,7 +7,7 @@ them leaves.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from innet.core.numba_cache import njit
 from innet.sim.heap import push, replace_first
@@ -270,6 +270,17 @@ def _run_batch(state: Any, number: int) -> int:
     return int(failed)
 
 
+class BatchViews(NamedTuple):
+    """Of the packets that a switch gathers, shape (BATCH,) each: bytes that it carries, bytes that
+    it is longer on the wire, port, and time (ps).
+    """
+
+    lengths: Ints
+    extra: Ints
+    ports: Ints
+    times: Ints
+
+
 @njit(inline="always", nogil=True)
 def _finish_batch(state: Any, number: int) -> tuple[int, int]:
     """Run what a batch has begun, and send what leaves; why it stops, and which link or switch."""
@@ -289,7 +300,9 @@ def _finish_batch(state: Any, number: int) -> tuple[int, int]:
 
 
 @njit(inline="always", nogil=True)
-def _receive(state: Any, number: int, link: int, slot: Any, row: int, now: int) -> int:  # noqa: PLR0917 - by position
+def _receive(  # noqa: PLR0917 - by position
+    state: Any, number: int, batch: BatchViews, link: int, slot: Any, row: int, now: int
+) -> int:
     """Take the first packet of a link: into a queue if it is a flow's, or into the batch.
 
     Returns:
@@ -306,10 +319,8 @@ def _receive(state: Any, number: int, link: int, slot: Any, row: int, now: int) 
         program, at = program_at(state, number), switch.batch
         kept = bytes_view(program.data + at * state.stride, slot.carried)
         copy_bytes(kept, data_at(state, row, slot.carried), slot.carried)
-        signed_view(program.lengths, MANY)[at] = slot.carried
-        signed_view(program.extra, MANY)[at] = slot.length - slot.carried
-        signed_view(program.ports, MANY)[at] = wire.port
-        ints_view(program.times, MANY)[at] = now
+        batch.lengths[at], batch.extra[at] = slot.carried, slot.length - slot.carried
+        batch.ports[at], batch.times[at] = wire.port, now
         switch.batch = at + 1
     wire.head += 1
     return 0
@@ -335,7 +346,13 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
     Its packets of the program are gathered in a batch, which is run when something else comes in
     between, when it is full, and at the end of the window.
     """
-    switch, end = switch_at(state, number), state.end
+    switch, program, end = switch_at(state, number), program_at(state, number), state.end
+    batch = BatchViews(
+        signed_view(program.lengths, MANY),
+        signed_view(program.extra, MANY),
+        signed_view(program.ports, MANY),
+        ints_view(program.times, MANY),
+    )
     begin = 8 * share * state.heap_room
     times = ints_view(state.heap_times + begin, MANY)
     links = ints_view(state.heap_links + begin, MANY)
@@ -372,7 +389,7 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
             if why != 0:
                 return why, which
         else:
-            why = _receive(state, number, link, slot, row, now)
+            why = _receive(state, number, batch, link, slot, row, now)
             if why != 0:
                 return why, number
             size = _next_of_link(state, link, times, links, size)

@@ -188,7 +188,7 @@ def switches_of(network: Collective) -> tuple[str, str]:
     return nodes[0].name, next(node.name for node in reversed(nodes) if not node.children)
 
 
-@pytest.mark.parametrize("after", [2, 3, 5])
+@pytest.mark.parametrize("after", tiered([2, 3, 5], [3], "the same at another time"))
 @pytest.mark.parametrize("which", ["root", "leaf"])
 @pytest.mark.parametrize(("workers", "shape"), [(40, {}), (40, {"racks": 6, "depth": 3})], ids=str)
 def test_a_switch_that_restarts_in_mid_round(workers, shape, which, after):
@@ -207,7 +207,7 @@ def test_a_switch_that_restarts_in_mid_round(workers, shape, which, after):
         assert not switch.counters["TreeIngress.dropped"].packets[LOST_STATE]
 
 
-@pytest.mark.parametrize("after", [2, 3, 5])
+@pytest.mark.parametrize("after", tiered([2, 3, 5], [3], "the same at another time"))
 @pytest.mark.parametrize("which", ["root", "leaf"])
 @pytest.mark.parametrize(("workers", "shape"), [(40, {}), (40, {"racks": 6, "depth": 3})], ids=str)
 def test_a_switch_that_restarts_where_results_may_be_partial(workers, shape, which, after):
@@ -278,7 +278,10 @@ def test_the_compression_of_scalecom_does_not_depend_on_the_number_of_workers():
     assert sparse[64] < sparse[4] / 2  # that of independent choices does
 
 
-@pytest.mark.parametrize("codec", ["lhc", "scalecom", "topk", "thc", "dense"])
+@pytest.mark.parametrize(
+    "codec",
+    tiered(["lhc", "scalecom", "topk", "thc", "dense"], ["lhc", "scalecom"], "other codecs"),
+)
 def test_codecs_of_64_workers_over_a_bad_network(codec):
     network = Collective(
         workers=64, codec=codec, values_per_packet=64, window=8, faults=BAD, timing=PATIENT, seed=3

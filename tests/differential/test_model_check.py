@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.exploring import each_model
 from support.slot_model import Cell, Contribution, Explored, Model, Result, WrongSumError, explore
+from support.tiers import tiered
 
 from innet import programs
 from innet.core.reduce_op import ReduceOp, Segment
@@ -119,7 +120,7 @@ def get_cell(switch: Switch, index: int, workers: int) -> Cell:
     )
 
 
-@pytest.mark.parametrize("engine", ["jit", "interpret"])
+@pytest.mark.parametrize("engine", tiered(["jit", "interpret"], ["jit"], "the same compiled"))
 @each_model([*WAITING, *PARTIAL, *FORGETTING], name)
 def test_the_model_is_the_switch_program(model: Model, engine: str) -> None:
     switch = Switch.load(programs.find("slots", LAYOUT.values).json(), engine=engine)

@@ -18,6 +18,7 @@ import pytest
 from support import hashed_model
 from support.exploring import Explored, Part, Result, WrongSumError, each_model, explore
 from support.hashed_model import SERVER, Aggregator, Copy, HashedModel
+from support.tiers import tiered
 
 from innet.core.reduce_op import ReduceOp
 from innet.protocol import SlotRegisters
@@ -184,7 +185,7 @@ def sender(model: HashedModel, switch: int, packet: Part | Result) -> tuple[int,
     return first + 1, first, 0
 
 
-@pytest.mark.parametrize("engine", ["jit", "interpret"])
+@pytest.mark.parametrize("engine", tiered(["jit", "interpret"], ["jit"], "the same compiled"))
 @each_model(HASHED, name, larger=LARGER)
 def test_the_model_is_hashed(model: HashedModel, engine: str) -> None:
     explored(model)

@@ -35,6 +35,7 @@ from support.child_bits_model import (
     explored,
 )
 from support.exploring import BITS, each_model
+from support.tiers import tiered
 
 from innet import programs
 from innet.core.packets import PacketBatch
@@ -295,7 +296,7 @@ def parts(pairs: list[Pair]) -> Iterator[list[Pair]]:
         yield pairs[start : start + 2 * SLOTS]
 
 
-@pytest.mark.parametrize("engine", ["jit", "interpret"])
+@pytest.mark.parametrize("engine", tiered(["jit", "interpret"], ["jit"], "the same compiled"))
 @each_model(MODELS, lambda model: model.name, larger=LARGER)
 def test_the_model_is_the_program(model: ChildBits, engine: str) -> None:
     """Also where workers ask for partial results of a job that has none: they are not heard."""

@@ -54,15 +54,14 @@ def running(parent, word, deadline=60.0):
     raise AssertionError(f"no process with {word} within {deadline} s")
 
 
+@pytest.mark.repeats(
+    "workers and switches that die, named in test_mininet.py and test_mininet_cli.py"
+)
 @pytest.mark.parametrize(
     ("word", "said"),
     [
         ("worker1.json", "worker 1 on h2 was ended by SIGKILL"),
-        pytest.param(
-            "@s1-eth1",
-            "switch s1 was ended by SIGKILL",
-            marks=pytest.mark.repeats("the same with a worker; test_a_switch_that_dies_is_named"),
-        ),
+        ("@s1-eth1", "switch s1 was ended by SIGKILL"),
     ],
 )
 def test_a_death_is_told_and_everything_taken_down(word, said):

@@ -28,6 +28,7 @@ def cluster():
         yield running
 
 
+@pytest.mark.repeats("the sweeps by processes, in those of a cluster")
 def test_a_cluster_gives_the_records_of_a_serial_run(cluster, tmp_path):
     task = Task(sweep_points.all_reduce, sweep_points.PARAMETERS)
     axes = {"workers": [2, 3], "loss": [0, 0.01]}

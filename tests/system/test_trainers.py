@@ -122,13 +122,8 @@ def test_torchft_trains_as_a_loop_does(replicas, tmp_path):
 
 @pytest.mark.timeout(920)
 @pytest.mark.skipif(not installed("torchft"), reason="torchft is not installed")
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param("localsgd", marks=pytest.mark.repeats("the same with DiLoCo")),
-        "diloco",
-    ],
-)
+@pytest.mark.repeats("trainings by torchft, and workers of the service that die")
+@pytest.mark.parametrize("mode", ["localsgd", "diloco"])
 def test_torchft_goes_on_when_a_replica_dies_and_comes_back(replicas, tmp_path, mode):
     """It dies in the middle of a sync: that one counts for nobody, and the next ones are of the
     others. Its successor takes over their weights.

@@ -405,7 +405,10 @@ class TestEnds:
     """How the process ends when the world around it does."""
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-    @pytest.mark.parametrize("arguments", [["codecs"], ["codecs", "--json"], ["--version"]])
+    @pytest.mark.parametrize(
+        "arguments",
+        tiered([["codecs"], ["codecs", "--json"], ["--version"]], [["codecs"]], "another command"),
+    )
     def test_full_disk(self, arguments):
         with Path("/dev/full").open("w") as full:
             result = process(*arguments, stdout=full)
@@ -446,7 +449,9 @@ class TestEnds:
             main()
         assert capsys.readouterr().err.startswith(f"error: No such file or directory.\n{advice}")
 
-    @pytest.mark.parametrize("arguments", [["codecs"], ["codecs", "--json"]])
+    @pytest.mark.parametrize(
+        "arguments", tiered([["codecs"], ["codecs", "--json"]], [["codecs"]], "another command")
+    )
     def test_a_reader_that_has_gone(self, arguments):
         reader, writer = os.pipe()
         os.close(reader)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import gradients
 from support.lockstep import all_reduce, integer_oracle, sent_oracle
+from support.tiers import tiered
 
 from innet import kernels
 from innet.codecs import build_codec
@@ -29,7 +30,10 @@ def sparse(rng, size, items, count=1):
     return list(each)
 
 
-@pytest.mark.parametrize("selector", ["all", {"name": "topk", "ratio": 0.02}])
+@pytest.mark.parametrize(
+    "selector",
+    tiered(["all", {"name": "topk", "ratio": 0.02}], ["all"], "the same with all elements"),
+)
 @given(st.data())
 def test_a_stall_is_repaired_exactly(selector, data):
     job = data.draw(gradients.jobs(max_workers=8))

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from support.tiers import tiered
 from support.udp_switch import UdpSwitch, on_loopback
 
 import innet
@@ -41,7 +42,7 @@ def serving(plan):
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("codec", ["dense", "lhc"])
+@pytest.mark.parametrize("codec", tiered(["dense", "lhc"], ["lhc"], "the same with lhc"))
 def test_equal_to_the_collective_bit_for_bit(codec):
     plan = on_loopback(make_plan("hashed", 32, Request(workers=WORKERS, window=16)))
     rng = np.random.default_rng(1)

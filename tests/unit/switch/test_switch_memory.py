@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.tables import random_match, table_arguments, table_of
+from support.tiers import tiered
 
 import innet
 from innet.core.errors import ControlError
@@ -63,7 +64,14 @@ ARGUMENTS: list[list[tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("width", range(1, 200))
+@pytest.mark.parametrize(
+    "width",
+    tiered(
+        range(1, 200),
+        [width for width in range(1, 200) if width % 8 in {0, 1, 7}],
+        "the same around the ends of bytes",
+    ),
+)
 def test_registers(width: int) -> None:
     """No smaller array than one of bytes can be had."""
     cell = dtype_of(width).itemsize * word_count(width)
@@ -200,7 +208,11 @@ def check(
     ("shape", "apart"),
     [
         *((shape, False) for shape in SHAPES),
-        *((shape, True) for shape in ("lpm", "three masks", "range", "two ranges", "acl")),
+        *(
+            pytest.param(shape, True, marks=pytest.mark.repeats("the same side by side"))
+            for shape in ("lpm", "three masks", "range", "two ranges")
+        ),
+        ("acl", True),
     ],
 )
 def test_tables_of_all_shapes(shape: str, apart: bool, grown: Callable[[], int]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.state_fuzzer import StateFuzzer
 from support.switch_cases import PROGRAMS, program
+from support.tiers import tiered
 
 from innet import programs
 from innet.core.errors import InputError, UnsupportedError
@@ -53,7 +54,14 @@ def of(told, *kinds):
     return [each for each in told if each.kind in kinds]
 
 
-@pytest.mark.parametrize("name", INTERPRETED)
+@pytest.mark.parametrize(
+    "name",
+    tiered(
+        INTERPRETED,
+        [name for name in INTERPRETED if not name.startswith("fuzz_")],
+        "the same with the other programs",
+    ),
+)
 def test_tracing_changes_nothing(name, monkeypatch):
     monkeypatch.setattr(
         "innet.switch.interpreter.engine.MAX_LOOPS", 8

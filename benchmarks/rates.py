@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from matplotlib.axes import Axes
 
-from innet.claims.claim import Context, ReproduceOptions
+from innet.claims.claim import ClaimContext, ReproduceOptions
 from innet.claims.papers import paper_of
 from innet.claims.traffic import ElementRates, Lossless, WireRates
 from innet.experiments.comparison import Store
@@ -40,7 +40,7 @@ def main(
         raise typer.BadParameter(f"{preset!r} has no picture; choose of {', '.join(_KINDS)}.")
     paper = paper_of(preset)
     store = Store(plot.parent if plot else Path(), None)  # keeps trainings; there are none
-    context = Context(paper, ReproduceOptions(quick=quick), store)
+    context = ClaimContext(paper, ReproduceOptions(quick=quick), store)
     found = []
     for claim in paper.claims:
         if isinstance(claim.measure, _KINDS[preset]):

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 
 from innet.claims.claim import TIMES, Claim
 from innet.claims.papers import paper_of, papers
-from innet.claims.times import Timing, timing
+from innet.claims.times import TimeRatios, timing
 from innet.records import Finding
 from innet.reports.plots import hide_frame, new_figure, save, style
 
@@ -31,8 +31,8 @@ def main(
 ) -> None:
     """Simulate, print the tables, and draw."""
     for preset in presets or papers():
-        claims = [each for each in paper_of(preset).claims if isinstance(each.measure, Timing)]
-        found = [timing(each.measure) for each in claims if isinstance(each.measure, Timing)]
+        claims = [each for each in paper_of(preset).claims if isinstance(each.measure, TimeRatios)]
+        found = [timing(each.measure) for each in claims if isinstance(each.measure, TimeRatios)]
         for claim, finding in zip(claims, found, strict=True):
             print(f"\n### {preset}: {claim.claim}\n")
             print(f"Paper: {claim.paper_result}\n\nHere: {finding.measured}\n")
@@ -77,7 +77,7 @@ def draw(claims: list[Claim], findings: list[Finding], path: Path) -> None:
 
 def _panel(axes: Axes, claim: Claim, finding: Finding) -> None:
     measure = claim.measure
-    assert isinstance(measure, Timing)
+    assert isinstance(measure, TimeRatios)
     for number, series in enumerate(finding.series):
         look = style(number)
         axes.plot(series.x, series.y, marker="o", markersize=3.5, label=series.label, **look)

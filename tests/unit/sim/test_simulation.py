@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.l2 import Ether
 from support.capture_files import read_by_scapy
+from support.tiers import tiered
 from typer.testing import CliRunner
 
 import innet
@@ -427,7 +428,9 @@ class TestStarts:
             innet.Collective(workers=2).network.starts = {0: 1.0}
 
 
-@pytest.mark.parametrize("program", ["slots", "tree", "hashed"])
+@pytest.mark.parametrize(
+    "program", tiered(["slots", "tree", "hashed"], ["slots", "hashed"], "slots")
+)
 @pytest.mark.parametrize(
     ("faults", "counted"),
     [

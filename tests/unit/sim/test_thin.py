@@ -51,8 +51,8 @@ def simulated(program, values, options, network, *, thin):
     ("program", "values", "options"),
     [
         ("slots", 64, {}),
-        ("slots", 1024, {}),
-        ("tree", 64, {"racks": 2}),
+        pytest.param("slots", 1024, {}, marks=pytest.mark.repeats("slots-64")),
+        pytest.param("tree", 64, {"racks": 2}, marks=pytest.mark.repeats("three levels")),
         ("tree", 32, {"racks": 3, "depth": 3}),
         ("hashed", 64, {"racks": 2}),
         ("harvest", 64, {}),

@@ -24,8 +24,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = {"p4 compile": "p4c-bm2-ss", "bmv2": "simple_switch"}
 NEEDS_ROOT = ("innet net",)
-# Of those that build a network, which takes seconds, one runs in the first tier.
-A_NETWORK = "innet net --workers 4"
 
 # Which imports all that programs need, and forks them: four seconds, in each process of pytest.
 by_one_server = pytest.mark.xdist_group("forked")
@@ -87,10 +85,10 @@ def test_commands_take_what_they_are_given(monkeypatch):
 
 
 def one_of_each():
-    """The shortest line of each command; of those that build a network, one."""
+    """The shortest line of each command. Those that build a network have tests of their own."""
     shortest = {}
     for line in sorted((line for line in LINES if "--help" not in line), key=len):
-        if line == A_NETWORK or not on_a_network(line):
+        if not on_a_network(line):
             names = itertools.takewhile(
                 re.compile(r"[a-z][a-z0-9-]*").fullmatch, words_of(line)[1:3]
             )

@@ -38,9 +38,24 @@ _SHOWN: Mapping[str, tuple[Callable[[Any], Table | Group], Callable[..., Figure]
 }
 
 
+FORMATS = frozenset(_SHOWN)
+"""Formats of records that have a table."""
+
+
+def _shown(record: records.Record) -> tuple[Any, Any]:
+    found = _SHOWN.get(record.format)
+    if found is None:
+        raise InputError(f"there is no table of {record.format}; use --json.")
+    return found
+
+
 def table_of(record: records.Record) -> Table | Group:
-    """The record as a table, or as several."""
-    table, _ = _SHOWN[record.format]
+    """The record as a table, or as several.
+
+    Raises:
+        InputError: such records have no table.
+    """
+    table, _ = _shown(record)
     return table(record)
 
 
@@ -57,7 +72,7 @@ def draw(record: records.Record, path: str | Path, **options: Any) -> None:
             be written.
         MissingToolError: matplotlib is not installed.
     """
-    _, figure = _SHOWN[record.format]
+    _, figure = _shown(record)
     if figure is None:
         raise InputError(f"there is no plot of {record.format}, so {path} is not made; use --json.")
     plots.save(figure(record, **options), path)

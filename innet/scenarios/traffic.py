@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from innet._version import __version__
-from innet.core.errors import ControlError
+from innet.core.errors import ControlError, InputError
 from innet.records import (
     FlowTraffic,
     HostTraffic,
@@ -30,6 +30,8 @@ from innet.tools.files import open_program, read_commands
 
 _SLACK = 256
 """Bytes by which programs may make packets longer than those that hosts send."""
+_FIRST_LOOK = 1e-3  # seconds of simulated time; then after twice as many, and so on
+_MOST_HOPS = 1000  # of a packet: IPv4 has at most 255
 _END = 1e6  # seconds; a run without an end stops before, as nothing is under way
 
 
@@ -134,8 +136,29 @@ class TrafficRun:
         self.simulation.add_flows(scenario.flows)
 
     def run(self) -> None:
-        """Let time pass until the scenario's end, or until nothing will ever happen."""
-        self.simulation.run_until(self._scenario.seconds or _END)
+        """Let time pass until the scenario's end, or until nothing will ever happen.
+
+        Raises:
+            InputError: there is no end, and packets go round in circles.
+        """
+        if self._scenario.seconds is not None:
+            self.simulation.run_until(self._scenario.seconds)
+            return
+        # A loop of the program never ends by itself, so that it is looked for now and then.
+        reached = _FIRST_LOOK
+        while True:
+            self.simulation.run_until(reached)
+            if reached >= _END:
+                return
+            sent = sum(flow.sent for flow in self.simulation.flow_counts())
+            on_links = sum(link.packets for link in self.simulation.link_counts())
+            if on_links > max(sent, 1) * (_MOST_HOPS + len(self._scenario.cables)):
+                raise InputError(
+                    f"after {reached:g} s of simulated time {sent} packets were sent, and links "
+                    f"carried {on_links}: the program sends packets in circles. Say by seconds, "
+                    "before the file's first table, when to stop."
+                )
+            reached = min(2 * reached, _END)
 
     def results(self, captures: list[Path]) -> dict[str, Any]:
         """Fields of the record."""

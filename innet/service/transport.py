@@ -12,7 +12,7 @@ from innet.core.errors import MembershipError, StateError
 from innet.core.packets import PacketBatch
 from innet.transport.socket_loop import SocketTransport
 from innet.transport.transports import ServiceLink, TransportSession
-from innet.transport.udp import Watch
+from innet.transport.udp import Watch, is_compiled
 from innet.wire import Endpoint, PacketLayout
 
 _LONGEST_WAIT = 1.0
@@ -97,7 +97,7 @@ class ServiceTransport:
     @property
     def is_compiled(self) -> bool:
         """Whether the transport has a ``link`` for compiled code."""
-        return bool(getattr(self._link, "is_compiled", self._link is None))
+        return self._link is None or is_compiled(self._link)
 
     def link(self, head: NDArray[np.uint8]) -> Any:
         """See ``innet.transport.socket_loop``."""

@@ -55,7 +55,7 @@ from innet.transport.system_calls import (
     wait_readable,
     yield_processor,
 )
-from innet.transport.udp import SocketLink, Watch
+from innet.transport.udp import SocketLink, Watch, is_compiled
 
 _TURNS = 1024  # iterations before the return to Python, which then handles Ctrl-C
 _STOPPED = 1.0  # seconds late: this process was stopped, and the others perhaps with it
@@ -75,7 +75,7 @@ class SocketTransport(Transport, Protocol):
     """A transport over one UDP socket, or over rings in shared memory.
 
     Attributes:
-        is_compiled: True; a transport without it needs Python for each batch.
+        is_compiled: True; a class that does not say so itself needs Python for each batch.
     """
 
     is_compiled: bool
@@ -92,8 +92,7 @@ class SocketTransport(Transport, Protocol):
 
 def socket_loop(end: Host, transport: Transport) -> SocketLoop | None:
     """A loop if end and transport need no Python between batches, else None."""
-    is_compiled = getattr(transport, "is_compiled", False)
-    if isinstance(end, SlotClient) and end.runs_compiled and is_compiled:
+    if isinstance(end, SlotClient) and end.runs_compiled and is_compiled(transport):
         return SocketLoop(end, cast("SocketTransport", transport))
     return None
 

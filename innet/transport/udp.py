@@ -76,6 +76,14 @@ class Watch(NamedTuple):
     lasting: bool
 
 
+def is_compiled(transport: object) -> bool:
+    """Whether compiled code may send and receive in a transport's place, as its class says itself.
+
+    A class derived from such a one may do something else in its own ``send``.
+    """
+    return "is_compiled" in vars(type(transport)) and bool(getattr(transport, "is_compiled"))  # noqa: B009
+
+
 class UdpTransport:
     """Carries the frames of one host as UDP datagrams.
 

@@ -145,6 +145,11 @@ COMMANDS = ("codecs", "codecs topk", "doctor", "help", f"switch stf slots-32 {ST
             "switch bench slots-32 --packets 64", "p4 check slots-32 --stages")  # fmt: skip
 
 
+def test_each_kind_of_record_is_shown():
+    formats = {each.removeprefix("innet.") for each in reports.FORMATS}
+    assert formats <= SHOWN.keys() | {"simulation", "prediction"}
+
+
 @functools.cache
 def shown(name):
     return SHOWN[name]()

@@ -12,6 +12,7 @@ from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
 
 from innet.codecs import PARTS, QUANTIZERS, build_codec
 from innet.codecs.parts import Capabilities, Quantizer, Scaling
+from innet.codecs.presets import PRESETS
 from innet.core.errors import CompositionError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.registry import Registry
@@ -167,3 +168,10 @@ def test_one_that_declares_too_little_is_told_what(monkeypatch):
     monkeypatch.setitem(QUANTIZERS._loaded, "mute", Mute)
     with pytest.raises(CompositionError, match="the switch adds 32-bit integers"):
         build_codec("dense:quantizer=mute")
+
+
+def test_the_readme_counts_the_codecs():
+    said = re.findall(
+        r"(\d+) codecs", (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    )
+    assert said == [str(len(PRESETS.names()))] * len(said) != []

@@ -260,3 +260,19 @@ def test_flows_of_a_higher_priority_wait_for_one_packet_at_most(tmp_path):
     assert delays[0] > alone + 20 * packet
     with pytest.raises(InputError, match=r"priority 1, but .*priorities=2"):
         simulate_traffic(written(tmp_path, STAR + FLOW.format(0, 1, 9, 1, 1) + "priority = 1\n"))
+
+
+def test_packets_that_go_round_in_circles_end_a_run_without_an_end(tmp_path):
+    for name, port in (("s1", 2), ("s2", 1)):
+        entry = f"ForwardIngress.addresses ForwardIngress.forward 0x020000000002 => {port}\n"
+        written(tmp_path, f"table_add {entry}", f"{name}.commands")
+    links = (("host 0", "s1:1"), ("s1:2", "s2:1"), ("host 1", "s2:2"))
+    text = f"[topology]\nrate = {RATE}\n" + FLOW.format(0, 1, 1000, 1, 1e-6)
+    text += "".join(f'[[link]]\nends = ["{one}", "{other}"]\n' for one, other in links)
+    text += "".join(f'[switch.{name}]\ncommands = "{name}.commands"\n' for name in ("s1", "s2"))
+    with pytest.raises(InputError, match=r"1 packets were sent.* in circles\. Say by seconds"):
+        simulate_traffic(written(tmp_path, text), program=FORWARD["program"])
+    (flow,) = simulate_traffic(
+        written(tmp_path, "seconds = 1e-4\n" + text), program=FORWARD["program"]
+    ).flows
+    assert (flow.sent, flow.received) == (1, 0)

@@ -145,6 +145,7 @@ def test_a_shape_that_is_no_network(monkeypatch, shape, match):
         ("hashed", 4, {"topology": "leaf-spine"}),
         ("hashed", 8, {"topology": "fat-tree"}),
         ("hashed", 4, {"topology": "dumbbell"}),
+        *(("tree", 4, {"topology": name}) for name in TOPOLOGIES.names()),
     ],
     ids=str,
 )

@@ -463,3 +463,13 @@ def test_time_in_which_a_worker_was_stopped_does_not_count(monkeypatch) -> None:
         switch.send(answer[0, HEADERS:].tobytes())
         running.result()
     assert end.done
+
+
+def test_compiled_code_does_not_send_in_the_place_of_a_class_derived_from_one() -> None:
+    class Counted(UdpTransport):
+        """One that may do something else in ``send``."""
+
+    with link(True) as (transport, _):
+        assert socket_loop(new_worker(), transport) is not None
+        transport.__class__ = Counted
+        assert socket_loop(new_worker(), transport) is None

@@ -29,7 +29,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import innet
-from innet.codecs import PRESETS, build_codec
+from innet.codecs import PRESETS, SumOptions, build_codec
 from innet.codecs.build import spec_of_unit
 from innet.core.errors import (
     CompositionError,
@@ -903,8 +903,8 @@ def an_overflow_without_a_switch_repeats_the_round():
     reducer = GroupReducer(None, deadline=60.0)
     gradient = np.full(100, 1.0, np.float32)
     codec = build_codec(codec, seed=5, worker=reducer.worker)
-    total, report = reducer.all_reduce(gradient, codec)
-    np.testing.assert_allclose(total, gradient * RANKS, rtol=1e-6)
+    outcome, report = reducer.all_reduce(gradient, codec, SumOptions())
+    np.testing.assert_allclose(outcome.sum, gradient * RANKS, rtol=1e-6)
     assert report.details["overflows"] >= 1
     reducer.leave()
 

@@ -46,10 +46,10 @@ def test_a_key_is_the_same_wherever_it_was_written(saved):
 
 def test_the_key_that_a_rank_of_pytorch_is_given(saved):
     pytest.importorskip("torch")
-    from innet.torch.rendezvous import Settings  # noqa: PLC0415 - optional
+    from innet.torch.rendezvous import RendezvousSettings  # noqa: PLC0415 - optional
 
     environment = {"INNET_KEY_FILE": str(saved("key", "ä secret\n"))}
-    assert Settings.of(deadline=1.0, environment=environment).key == "ä secret"
+    assert RendezvousSettings.of(deadline=1.0, environment=environment).key == "ä secret"
 
 
 def test_commands_and_packet_tests(saved):

@@ -171,6 +171,7 @@ sys.exit(sum(os.waitpid(each, 0)[1] for each in ranks))
 """
 
 
+@pytest.mark.repeats("a worker that ends is named, as in test_comm_thread, with torchrun")
 def test_a_rank_that_ends_is_named_without_a_switch(tmp_path):
     done = run([sys.executable, "-c", DEAD, tmp_path / "store"], 120)
     assert done.returncode == 0, done.stderr

@@ -25,7 +25,10 @@ SCRIPT = Path(__file__).parents[1] / "support" / "ddp_pair.py"
 SECONDS = 150
 PATIENCE = 20.0  # of a case with a deadline of 2 s, on a machine that is busy
 
-pytestmark = pytest.mark.xdist_group("ddp")
+pytestmark = [
+    pytest.mark.xdist_group("ddp"),
+    pytest.mark.repeats("mistakes that test_comm_thread tells, with two ranks as processes"),
+]
 
 MISTAKES = {  # what rank 0 and rank 1 are told
     "no_switch": ["NetworkError: cannot reach a switch at {nowhere}"] * 2,

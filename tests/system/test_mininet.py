@@ -187,6 +187,7 @@ def test_a_training_is_that_in_memory_bit_for_bit(workers, codec, program, kind,
     assert trained.codec == expected.codec
 
 
+@pytest.mark.repeats("what the settings of a training do in memory")
 def test_a_training_leaves_the_test_set_alone_where_it_is_told_to(tmp_path):
     small = TrainSettings(epochs=1, batch_size=300, evaluate="validation", codecs=("exact",))
     when = datetime(2026, 1, 1, tzinfo=UTC)

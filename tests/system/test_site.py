@@ -26,7 +26,11 @@ TOOLS = ROOT / "docs" / "tools"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # The processes of xdist would each build it.
-pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.xdist_group("site"),
+    pytest.mark.timeout(600),
+    pytest.mark.repeats("what test_docs finds in the pages, in the site that is built of them"),
+]
 
 
 @pytest.fixture(scope="session")

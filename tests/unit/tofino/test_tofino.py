@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.switch_cases import program
+from support.tiers import tiered
 from typer.testing import CliRunner
 
 from innet import programs
@@ -209,7 +210,14 @@ def test_what_statements_on_whole_headers_read_and_write():
 # ── Shipped programs ──
 
 
-@pytest.mark.parametrize("name", sorted(programs.catalogue()))
+@pytest.mark.parametrize(
+    "name",
+    tiered(
+        sorted(programs.catalogue()),
+        [name for name in sorted(programs.catalogue()) if not name.endswith(("512", "1024"))],
+        "the same programs with more values",
+    ),
+)
 def test_shipped_programs_touch_an_array_once(name):
     found = estimate(programs.catalogue()[name].json(), name)
     assert found.used("register accesses per packet") == 1

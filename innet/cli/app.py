@@ -227,9 +227,18 @@ class _Group(_PlainFlags, TyperGroup):
                     raise InputError(
                         f"{option} is a command now: innet {self.name} {self.moved[option]}."
                     )
-            if args[:1] not in (["--help"], ["-h"]):
+            # Nothing typed yet may become a command's name, where a shell completes it.
+            if args[:1] not in (["--help"], ["-h"]) and (args or not ctx.resilient_parsing):
                 args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        found = super().shell_complete(ctx, incomplete)
+        if self.default is not None and incomplete.startswith("-"):
+            command: Any = self.get_command(ctx, self.default)
+            inner = type(ctx)(command, info_name=self.default, parent=ctx)
+            found += command.shell_complete(inner, incomplete)
+        return found
 
 
 _PARSES: dict[str, Any] = {

@@ -25,7 +25,9 @@ def _training(record: records.TrainingRecord) -> Group:
     return Group(tables.training_table(record), *tables.further_tables(record))
 
 
-_SHOWN: Mapping[str, tuple[Callable[[Any], Table | Group], Callable[..., Figure] | None]] = {
+_Shown = tuple[Callable[[Any], Table | Group], "Callable[..., Figure] | None"]
+
+_SHOWN: Mapping[str, _Shown] = {
     records.DEMO: (_demo, plots.demo_figure),
     records.JOBS: (tables.jobs_table, plots.jobs_figure),
     records.PREDICTION: (tables.prediction_table, None),
@@ -42,7 +44,7 @@ FORMATS = frozenset(_SHOWN)
 """Formats of records that have a table."""
 
 
-def _shown(record: records.Record) -> tuple[Any, Any]:
+def _shown(record: records.Record) -> _Shown:
     found = _SHOWN.get(record.format)
     if found is None:
         raise InputError(f"there is no table of {record.format}; use --json.")

@@ -144,21 +144,29 @@ class TrafficRun:
         if self._scenario.seconds is not None:
             self.simulation.run_until(self._scenario.seconds)
             return
-        # A loop of the program never ends by itself, so that it is looked for now and then.
-        reached = _FIRST_LOOK
+        # A loop of the program never ends by itself, so that it is looked for now and then: in
+        # packets that links carried for each that was sent or under way since the last look.
+        reached, before, alive, sent = _FIRST_LOOK, 0, 0, 0
+        hops = _MOST_HOPS + len(self._scenario.cables)
         while True:
             self.simulation.run_until(reached)
             if reached >= _END:
                 return
-            sent = sum(flow.sent for flow in self.simulation.flow_counts())
-            on_links = sum(link.packets for link in self.simulation.link_counts())
-            if on_links > max(sent, 1) * (_MOST_HOPS + len(self._scenario.cables)):
+            all_sent = sum(flow.sent for flow in self.simulation.flow_counts())
+            carried = sum(link.packets for link in self.simulation.link_counts())
+            if carried - before > max(all_sent - sent + alive, 1) * hops:
                 raise InputError(
-                    f"after {reached:g} s of simulated time {sent} packets were sent, and links "
-                    f"carried {on_links}: the program sends packets in circles. Say by seconds, "
-                    "before the file's first table, when to stop."
+                    f"after {reached:g} s of simulated time {all_sent} packets were sent, and "
+                    f"links carried {carried}: the program sends packets in circles. Say by "
+                    "seconds, before the file's first table, when to stop."
                 )
-            reached = min(2 * reached, _END)
+            reached, before, sent = min(2 * reached, _END), carried, all_sent
+            alive = self._under_way()
+
+    def _under_way(self) -> int:
+        """Packets on links and in queues."""
+        queues = (queue for each in self.simulation.managers() for queue in each.used_queues())
+        return self.simulation.under_way() + sum(queue.depth for queue in queues)
 
     def results(self, captures: list[Path]) -> dict[str, Any]:
         """Fields of the record."""
@@ -170,8 +178,7 @@ class TrafficRun:
         return {
             "fabric": simulation.fabric,
             "seconds": seconds,
-            "under_way": simulation.under_way()
-            + sum(queue.depth for each in simulation.managers() for queue in each.used_queues()),
+            "under_way": self._under_way(),
             "flows": tuple(map(_flow, scenario.flows, counts)),
             "hosts": tuple(self._host(host, counts) for host in range(scenario.hosts)),
             "switches": tuple(

@@ -272,6 +272,9 @@ def test_packets_that_go_round_in_circles_end_a_run_without_an_end(tmp_path):
     text += "".join(f'[switch.{name}]\ncommands = "{name}.commands"\n' for name in ("s1", "s2"))
     with pytest.raises(InputError, match=r"1 packets were sent.* in circles\. Say by seconds"):
         simulate_traffic(written(tmp_path, text), program=FORWARD["program"])
+    many = text + FLOW.format(1, 0, 1000, 20_000, 1e-6)  # of which none goes round
+    with pytest.raises(InputError, match=r"20001 packets were sent.* in circles"):
+        simulate_traffic(written(tmp_path, many), program=FORWARD["program"])
     (flow,) = simulate_traffic(
         written(tmp_path, "seconds = 1e-4\n" + text), program=FORWARD["program"]
     ).flows

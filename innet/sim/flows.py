@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError
 from innet.core.numbers import is_int, is_real
 from innet.sim.network import MOST_PRIORITIES, RESOLUTION, SECOND
-from innet.sim.state import STAMP_BYTES, STAMPED_PACKETS
+from innet.sim.state import SHORTEST_FRAME, STAMP_BYTES, STAMPED_PACKETS
 
 HEADERS = 42
 """Bytes of Ethernet's, IPv4's and UDP's headers."""
 UDP_PORT = 9  # discard (RFC 863): of both ends, by default
 _UDP = 17  # IPv4's protocol
 MOST_PAYLOAD = 0xFFFF - 28  # that UDP over IPv4 can say
-SHORTEST_FRAME, LONGEST_FRAME = 14, MOST_PAYLOAD + HEADERS  # of packets with bytes
+LONGEST_FRAME = MOST_PAYLOAD + HEADERS  # of packets with bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,8 +270,9 @@ def udp_frame(
     ports: tuple[int, int] = (UDP_PORT, UDP_PORT),
     traffic_class: int = 0,
     ttl: int = 64,
+    payload: bytes | None = None,
 ) -> bytes:
-    """A UDP packet over IPv4 and Ethernet, with a payload of zeros and without a UDP checksum.
+    """A UDP packet over IPv4 and Ethernet, without a UDP checksum.
 
     Args:
         source: host.
@@ -282,6 +283,7 @@ def udp_frame(
         ports: of UDP, likewise.
         traffic_class: DSCP and, in its two lowest bits, ECN.
         ttl: IPv4's.
+        payload: of ``size``; None: zeros.
     """
     sender, target = (
         mac_of(host) if given is None else given
@@ -305,7 +307,7 @@ def udp_frame(
         + checksum.to_bytes(2, "big")
         + head[12:]
         + struct.pack("!HHHH", *ports, 8 + size, 0)
-        + bytes(size)
+        + (bytes(size) if payload is None else payload)
     )
 
 

@@ -25,6 +25,7 @@ from innet.sim import messenger
 from innet.sim.links import blocked_by, draw, next_arrival, ring_room, transmit, wire_time, written
 from innet.sim.network import SECOND
 from innet.sim.state import (
+    CALLED,
     COMPILED,
     FLOW_STREAM,
     HOST_STREAM,
@@ -33,12 +34,16 @@ from innet.sim.state import (
     NEEDS_HOST,
     NEEDS_MESSAGES,
     NEEDS_RING,
+    NONE,
     PYTHON,
+    SCRIPTED,
+    SHORTEST_FRAME,
     STAMP_BYTES,
     STAMP_MARK,
     Records,
     bools_view,
     bytes_view,
+    calls_view,
     client_at,
     copy_bytes,
     data_at,
@@ -60,6 +65,7 @@ from innet.sim.state import (
     value_rows_view,
     words_view,
 )
+from innet.switch.inline import call_at
 from innet.switch.traffic_manager import FOREVER
 from innet.wire import HeaderFlag
 
@@ -141,6 +147,145 @@ def receive_packet(states: Records, host: int, length: int, now: int) -> int:
 def close_host(states: Records, host: int, now: int) -> None:
     """Python's host is done."""
     _close(states[0], host, now)
+
+
+# ------------------------------------------------------------------ hosts of scripts
+
+
+@njit(cache=True, nogil=True)
+def take_frames(  # noqa: PLR0917 - by position
+    states: Records,
+    host: int,
+    until: int,
+    frames: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    times: NDArray[np.int64],
+) -> int:
+    """Take what comes to a SCRIPTED host before ``until``, as far as there is room.
+
+    Packets of flows are counted, as at every host.
+
+    Args:
+        states: a STATE.
+        host: its number.
+        until: picoseconds, not after the end of the window that is open.
+        frames: the bytes of the packets, one after the other.
+        ends: (n,): where each one ends there.
+        times: (n,): when its last bit came; the host has not worked on it yet.
+
+    Returns:
+        how many were taken. There may be more if there was no room for a packet.
+    """
+    state = states[0]
+    here = host_at(state, host)
+    wire = link_at(state, here.down)
+    count = filled = 0
+    while next_arrival(state, here.down) < until:
+        row = wire.first + (wire.head & wire.mask)
+        slot = slot_at(state, row)
+        if slot.flow >= 0:
+            _arrive(state, row, slot.time)
+        else:
+            carried = slot.carried
+            if count == len(ends) or filled + carried > len(frames):
+                break
+            copy_bytes(frames[filled:], data_at(state, row, carried), carried)
+            filled += carried
+            ends[count], times[count] = filled, slot.time
+            count += 1
+            here.received += 1
+            here.bytes += carried
+        wire.head += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def put_frames(  # noqa: PLR0917 - by position
+    states: Records,
+    host: int,
+    frames: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    times: NDArray[np.int64],
+    first: int,
+) -> tuple[int, int]:
+    """Put a SCRIPTED host's packets onto its link, from number ``first`` on.
+
+    Args:
+        states: a STATE.
+        host: its number.
+        frames: the bytes of all packets, one after the other.
+        ends: (n,): where each one ends there.
+        times: (n,): when its first bit may leave; the host's work is over then.
+        first: the first that is still to be put.
+
+    Returns:
+        which one is next, and why it cannot be put, or 0 if all were.
+    """
+    state = states[0]
+    here = host_at(state, host)
+    for at in range(first, len(ends)):
+        lacks = blocked_by(state, here.up)
+        if lacks != 0:
+            return at, lacks
+        begin = ends[at - 1] if at > 0 else 0
+        carried = ends[at] - begin
+        row = transmit(state, here.up, carried, carried, -1, times[at])
+        copy_bytes(data_at(state, row, carried), frames[begin:], carried)
+        written(state, here.up, row)
+        here.sent += 1
+    return len(ends), 0
+
+
+@njit(cache=True, nogil=True)
+def draw_late(states: Records, host: int) -> int:
+    """By how much a host's next packet is late, picoseconds."""
+    state = states[0]
+    here = host_at(state, host)
+    here.drawn += 1
+    return int(here.jitter * draw(state.seed, host + HOST_STREAM, here.drawn - 1))
+
+
+# ------------------------------------------------------------------ hosts with a function
+
+
+@njit(cache=True, nogil=True)
+def _call_host(state: Any, host: int, row: int, now: int) -> int:
+    """Call a CALLED host's function for a packet in a slot, or for none if ``row`` is negative; why
+    it cannot be called now, or 0. NEEDS_HOST: it asks for packets that do not exist.
+    """
+    here = host_at(state, host)
+    call = calls_view(here.call, 1)[0]
+    if _room(state, host) < call.rows:
+        return NEEDS_RING
+    call.frame = call.length = 0
+    if row >= 0:
+        slot = slot_at(state, row)
+        call.frame, call.length = state.data + row * state.stride, slot.carried
+        now = _busy(state, host, here.receives, slot.length, now)
+        here.received += 1
+        here.bytes += slot.carried
+    call.time, call.sent, call.wake = now, 0, -1
+    here.start = here.timer = FOREVER
+    call_at(here.entry, here.call)
+    lengths = ints_view(call.lengths, call.rows)
+    if not 0 <= call.sent <= call.rows:
+        return NEEDS_HOST
+    for at in range(call.sent):
+        if not SHORTEST_FRAME <= lengths[at] <= call.stride:
+            return NEEDS_HOST
+    for at in range(call.sent):
+        length = lengths[at]
+        leaves = _departure(state, host, length, now)
+        kept = transmit(state, here.up, length, length, -1, leaves)
+        copied = bytes_view(call.out + at * call.stride, length)
+        copy_bytes(data_at(state, kept, length), copied, length)
+        written(state, here.up, kept)
+        here.sent += 1
+    if call.wake >= 0:
+        here.timer = max(call.wake, now + 1)
+    elif call.wake == -2 and here.is_open:
+        _close(state, host, now)
+    return 0
 
 
 # ------------------------------------------------------------------ clients
@@ -510,12 +655,16 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
             return why, which
     elif slot.flow >= 0:
         _arrive(state, row, now)
-    elif here.kind == PYTHON:
-        return NEEDS_HOST, host
     elif here.kind == COMPILED:
         if _room(state, host) < int_at(client.stats, _QUEUED) + 1:
             return NEEDS_RING, here.up
         _receive(state, host, row, now)
+    elif here.kind == CALLED:
+        why = _call_host(state, host, row, now)
+        if why != 0:
+            return why, host if why == NEEDS_HOST else here.up
+    elif here.kind != NONE:
+        return NEEDS_HOST, host
     else:
         _count_packet(state, host, row, now)
     wire.head += 1
@@ -526,8 +675,11 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
 def _on_own_event(state: Any, host: int, now: int) -> tuple[int, int]:
     """A host's start or timer: why it stops, and whom that is about."""
     here = host_at(state, host)
-    if here.kind == PYTHON:
+    if here.kind in {PYTHON, SCRIPTED}:
         return NEEDS_HOST, host
+    if here.kind == CALLED:
+        why = _call_host(state, host, -1, now)
+        return why, host if why == NEEDS_HOST else here.up
     if here.kind == MESSAGES:
         return _on_message_timer(state, host, now)
     if here.start == now:

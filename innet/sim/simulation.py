@@ -24,14 +24,21 @@ from innet.records import Fabric
 from innet.sim import windows
 from innet.sim.fabric import described, loads
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
-from innet.sim.hosts import close_host, plan_host_flows, receive_packet, send_frame
+from innet.sim.hosts import (
+    close_host,
+    plan_host_flows,
+    receive_packet,
+    send_frame,
+)
 from innet.sim.links import wire_time
 from innet.sim.messages import MessageGraph
 from innet.sim.messenger import PATHS, Messenger
 from innet.sim.network import MOST_RATE, SECOND, UNITS, Network, assumed_settings
+from innet.sim.scripts import CalledHost, ScriptedHost, ScriptPort
 from innet.sim.state import (
     BATCH,
     BYTE_ONE,
+    CALLED,
     CLIENT,
     COMPILED,
     DONE,
@@ -46,6 +53,7 @@ from innet.sim.state import (
     LINK,
     MESSAGES,
     NEEDS_HOST,
+    NEEDS_LEARNING,
     NEEDS_MESSAGES,
     NEEDS_PYTHON,
     NEEDS_RING,
@@ -56,6 +64,8 @@ from innet.sim.state import (
     PROGRAM,
     PYTHON,
     REACHED,
+    SCRIPTED,
+    SHORTEST_FRAME,
     SLOT,
     STATE,
     SWITCH,
@@ -65,7 +75,7 @@ from innet.sim.state import (
 )
 from innet.sim.transport import ReliableTransport
 from innet.switch import Switch
-from innet.switch.inline import InlineQueues, InlineQueueSwitch
+from innet.switch.inline import TRAFFIC_NOW, InlineQueues, InlineQueueSwitch
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
 from innet.wire import PacketLayout
 
@@ -80,11 +90,18 @@ TIMING = Timing(timeout=1e-3, min_timeout=1e-3)
 """Default timeouts of workers: a millisecond, as SwitchML has it (NSDI 2021, section 4)."""
 
 
+class PacketLimitError(StalledError):
+    """Links carried more packets than they may."""
+
+
+AnyHost = Host | ScriptedHost | CalledHost
+
+
 class Cable(NamedTuple):
     """A link between a switch's port and a host, or another switch's port.
 
     Attributes:
-        switch, port: one end.
+        switch, port: one end. A port below 0 is none: the program cannot reach it.
         host: number of the host at the other end; None for a switch.
         other, other_port: that switch and its port.
         rate: bits per second; None: the network's ``rate``, or ``trunk_rate`` between switches;
@@ -225,11 +242,13 @@ class Simulation:
         now: seconds.
         fabric: hosts, switches and links.
         assumed: settings of the network with assumed values.
+        most_packets: that links may carry in all; None: any number.
 
     Raises:
         InputError: an engine that does not run in compiled code.
     """
 
+    most_packets: int | None = None
     _is_ready = False  # what a second thread runs is compiled
 
     def __init__(
@@ -252,6 +271,7 @@ class Simulation:
         links, ways, self.fabric = _links(network, list(switches), cables)
         self._is_trunk = np.repeat([cable.host is None for cable in cables], 2)
         self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed)
+        self._learners: dict[int, Callable[[int], None]] = {}
         self._running: list[InlineQueueSwitch | None] = []
         self._received: list[PacketBatch] = []
         self._managers: list[TrafficManager] = []
@@ -291,7 +311,7 @@ class Simulation:
         self._trace: Callable[[NDArray[Any], NDArray[np.uint8]], None] | None = None
         self._added: list[int] = []  # when, of each flow
         self._outages: list[list[int]] = []
-        self._ends: dict[int, Host] = {}
+        self._ends: dict[int, AnyHost] = {}
         self._groups: dict[int, list[int]] = {}
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = itertools.count()
@@ -489,33 +509,47 @@ class Simulation:
         self._memory.keep("outages", outages)
         self._memory.state["outage_count"] = len(outages)
 
+    def learn(self, switch: int, learned: Callable[[int], None], lookahead: int) -> None:
+        """Let each digest of a switch be told at its time, when the switch has sent it.
+
+        Args:
+            switch: its number.
+            learned: is called with the time, picoseconds; it takes the switch's digests.
+            lookahead: picoseconds after that within which nobody answers.
+        """
+        state = self._memory.state
+        state["lookahead"] = min(int(state["lookahead"]), lookahead)
+        self._learners[switch] = learned
+        self._memory.switches["learns"][switch] = 1
+
     def run_until(self, seconds: float) -> None:
         """Let time pass up to a time, or until nothing will ever happen.
 
         Hosts that exchange something go on with it, but no caller learns that a group is done.
         """
-        until = _ticks(seconds)
-        if until <= self._last:
+        if _ticks(seconds) <= self._last:
             return
-        stop = self.launch({})
-        reached: list[int] = []
-        self._memory.groups["open"][stop] = 1
-        self._memory.state["completed"] -= 1
+        stop = self.launch_timer(seconds)
+        while self.wait() != stop:
+            pass
+
+    def launch_timer(self, seconds: float) -> int:
+        """Let time pass up to a time; returns the number by which ``wait`` tells that."""
+        until = _ticks(seconds)
+        stop = self.hold(self.launch({}))
 
         def reach() -> None:
-            reached.append(stop)
             self._memory.groups["open"][stop] = 0
             self._memory.groups["finished"][stop] = until
             self._memory.state["completed"] += 1
 
         heapq.heappush(self._schedule, (until, next(self._serial), reach))
-        while not reached:
-            self.wait()
+        return stop
 
     def run(
         self,
-        ends: Mapping[int, Host],
-        others: Mapping[int, Host] | None = None,
+        ends: Mapping[int, AnyHost],
+        others: Mapping[int, AnyHost] | None = None,
         starts: Mapping[int, float] | None = None,
     ) -> None:
         """Let time pass until all of ``ends`` have what they expect.
@@ -534,9 +568,9 @@ class Simulation:
 
     def launch(
         self,
-        ends: Mapping[int, Host],
+        ends: Mapping[int, AnyHost],
         starts: Mapping[int, float] | None = None,
-        others: Mapping[int, Host] | None = None,
+        others: Mapping[int, AnyHost] | None = None,
     ) -> int:
         """Let hosts begin an exchange; ``wait`` lets time pass.
 
@@ -558,7 +592,7 @@ class Simulation:
         for host, end in {**(others or {}), **ends}.items():
             here = memory.hosts[host]
             self._ends[host] = end
-            here["kind"] = COMPILED if _is_compiled(end) else PYTHON
+            here["kind"] = _kind_of(end)
             here["group"] = group
             here["start"] = here["timer"] = FOREVER
             here["is_open"] = host in ends and not end.done
@@ -569,6 +603,10 @@ class Simulation:
                 here["start"] = begins.get(host, self._last)
             if here["kind"] == COMPILED:
                 self._hand_over(host)
+            elif isinstance(end, CalledHost):
+                here["entry"], here["call"] = end.entry, address_of(end.call)
+            elif isinstance(end, ScriptedHost):
+                end.attach(ScriptPort(memory, host, self._handle))
         if memory.groups["open"][group] == 0:
             memory.state["completed"] += 1
         return group
@@ -628,6 +666,10 @@ class Simulation:
         self._memory.flows["next"][first : first + PATHS] = FOREVER
         plan_host_flows(self._memory.states, 0)
 
+    def open_hosts(self) -> list[int]:
+        """Hosts that expect more, as far as they were launched."""
+        return [host for host in self._ends if self._memory.hosts["is_open"][host]]
+
     @property
     def messenger(self) -> Messenger | None:
         """What has become of the messages that were launched last."""
@@ -645,13 +687,15 @@ class Simulation:
             while True:
                 state["limit"] = self._schedule[0][0] if self._schedule else FOREVER
                 why = self._run_windows()
+                if self.most_packets is not None:
+                    self._check_packets(self.most_packets)
                 if why == DONE:
                     break
                 if why == NEEDS_PYTHON:
                     self._handle_nodes()
                 elif why == IDLE and not self._schedule:
                     self._last = max(self._last, int(memory.state["begin"]))
-                    waiting = [host for host, end in self._ends.items() if not end.done]
+                    waiting = self.open_hosts()
                     raise StalledError(f"no packet is under way, but workers {waiting} wait.")
                 elif self._schedule and not memory.state["is_open"]:
                     self._do_next(idle=why == IDLE)
@@ -669,6 +713,22 @@ class Simulation:
             self._ends.pop(host, None)  # hosts that send messages have none
         self._last = max(self._last, int(memory.groups["finished"][done]))
         return done
+
+    def compile(self) -> None:
+        """Compile what lets time pass, where no kept code is; no time passes."""
+        windows.run(self._memory.states, 0)
+
+    def _check_packets(self, most: int) -> None:
+        if (carried := int(self._memory.links["packets"].sum())) > most:
+            raise PacketLimitError(
+                f"links carried {carried} packets, more than the limit of {most}."
+            )
+
+    def hold(self, group: int) -> int:
+        """Let a group without hosts that expect something not be done; returns its number."""
+        self._memory.groups["open"][group] += 1
+        self._memory.state["completed"] -= 1
+        return group
 
     def _free_group(self) -> int:
         groups = self._memory.groups
@@ -754,6 +814,13 @@ class Simulation:
             memory.switches["wanted"][which] = 0
         elif why == FULL_TRACE:
             self._take_trace()
+        elif why == NEEDS_LEARNING:
+            running = self._running[which]
+            assert running is not None, "it has sent a digest"
+            time = int(self._begun[which].traffic[TRAFFIC_NOW])
+            running.end()
+            self._learners[which](time)
+            self._put_program(which, running.begin())
         elif why == FAILED:
             raise InputError(
                 "a switch's program makes packets longer than those of the job."
@@ -816,10 +883,19 @@ class Simulation:
         """Handle a host's events of the window in Python."""
         memory, end = self._memory, self._ends[host]
         here = memory.hosts[host]
-        if here["kind"] == COMPILED:
-            self._retransmit(host)
-            return
         until = int(memory.state["end"])
+        if isinstance(end, ScriptedHost):
+            end.run_window(min(until, int(here["flow"])))  # its flows share its link
+            return
+        if isinstance(end, CalledHost):
+            raise InputError(
+                f"{end.name}'s function wants to send {int(end.call['sent'][0])} packets, of which "
+                f"one is shorter than {SHORTEST_FRAME} bytes or longer than "
+                f"{int(end.call['stride'][0])}, or more than {int(end.call['rows'][0])}."
+            )
+        if here["kind"] == COMPILED:
+            self._retransmit(host, end)
+            return
         while True:
             wire = memory.links[int(here["down"])]
             row = int(wire["first"] + (wire["head"] & wire["mask"]))
@@ -859,16 +935,16 @@ class Simulation:
         if end.done and here["is_open"]:
             close_host(self._memory.states, host, now)
 
-    def _retransmit(self, host: int) -> None:
+    def _retransmit(self, host: int, end: Host) -> None:
         """What a client does when a timer has expired that compiled code leaves to Python."""
-        end, here = self._ends[host], self._memory.hosts[host]
+        here = self._memory.hosts[host]
         now = int(here["timer"])
         self._take_up(host, end)
         here["timer"] = FOREVER
         self._send(host, end, now)
         self._hand_over(host)
 
-    def _take_up(self, host: int, end: Host) -> None:
+    def _take_up(self, host: int, end: AnyHost) -> None:
         """Update a client after compiled code has used its state."""
         assert isinstance(end, SlotClient), "others are not compiled"
         here = self._memory.hosts[host]
@@ -1089,6 +1165,13 @@ class Simulation:
         here = self._memory.hosts[host]
         return int(here["received"]), int(here["bytes"])
 
+    def host_counts(self, host: int) -> tuple[int, int, int]:
+        """Packets and bytes that a scripted host or one with a function received, and packets that
+        it sent.
+        """
+        here = self._memory.hosts[host]
+        return int(here["received"]), int(here["bytes"]), int(here["sent"])
+
     def switch_counts(self, switch: int) -> SwitchPackets:
         """What has happened at a switch, by its number."""
         memory = self._memory
@@ -1132,8 +1215,12 @@ def _ticks(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-def _is_compiled(end: Host) -> bool:
-    return isinstance(end, SlotClient) and end.runs_compiled
+def _kind_of(end: AnyHost) -> int:
+    if isinstance(end, ScriptedHost):
+        return SCRIPTED
+    if isinstance(end, CalledHost):
+        return CALLED
+    return COMPILED if isinstance(end, SlotClient) and end.runs_compiled else PYTHON
 
 
 def _links(
@@ -1154,7 +1241,8 @@ def _links(
         to["loss"] = back["loss"] = network.loss if cable.loss is None else cable.loss
         to["switch"], to["port"] = here, cable.port
         to["delay"] += pipeline
-        ways[here, cable.port] = 2 * index + 1
+        if cable.port >= 0:
+            ways[here, cable.port] = 2 * index + 1
         if cable.host is not None:
             back["switch"], back["port"] = -1, cable.host
         else:

@@ -32,10 +32,11 @@ DONE, IDLE, REACHED, NEEDS_PYTHON = range(1, 5)
 
 NOT_YET = -1
 FAILED, FULL_TRACE, NEEDS_WAITING, NEEDS_MESSAGES = range(1, 5)
-NEEDS_RING, NEEDS_SWITCH, NEEDS_HOST = range(5, 8)
+NEEDS_RING, NEEDS_SWITCH, NEEDS_HOST, NEEDS_LEARNING = range(5, 9)
 """Why a node stops. Its program failed; the trace is full; there is no room for packets of flows in
 a switch's queues; hosts that send messages need memory; a link's ring is full; a switch needs
-memory; a host has something for Python to do. NOT_YET: it has not begun the window."""
+memory; a host has something for Python to do; a switch has sent a digest. NOT_YET: it has not begun
+the window."""
 
 TOO_LONG = -1
 """A switch's failure: its program makes packets longer than those of the job."""
@@ -99,6 +100,8 @@ HOST = np.dtype(
         ("extra", "i8"),  # bytes by which they are longer on the wire
         ("free", "i8"),  # when it has done with what came before
         ("worked", "i8"),  # picoseconds that packets took of it
+        ("entry", "i8"),  # of a CALLED one: the address of its function,
+        ("call", "i8"),  # and that of the words that it is called with
         ("start", "i8"),  # when it begins; FOREVER: it has, or does not
         ("timer", "i8"),  # its next timer event; FOREVER for none
         ("flow", "i8"),  # when the next packet of its flows is due
@@ -116,9 +119,29 @@ HOST = np.dtype(
 )
 """A host: a worker, a server, or the end of flows."""
 
-NONE, COMPILED, PYTHON, MESSAGES = range(4)
+NONE, COMPILED, PYTHON, MESSAGES, SCRIPTED, CALLED = range(6)
 """Kinds of hosts: one that counts packets of the program, a client that runs here, one whose
-events Python handles, and one that sends messages (``innet.sim.messenger``)."""
+events Python handles, one that sends messages (``innet.sim.messenger``), one whose events of a
+window Python handles all at once, and one whose events a compiled function of the user's handles.
+"""
+
+CALL = np.dtype(
+    [
+        ("time", "i8"),  # picoseconds
+        ("frame", "i8"),  # the address of the packet that came, and its bytes; 0: none came
+        ("length", "i8"),
+        ("memory", "i8"),  # the host's own words: address, how many
+        ("words", "i8"),
+        ("out", "i8"),  # where packets to send go: address, how many there may be, bytes of each
+        ("rows", "i8"),
+        ("stride", "i8"),
+        ("lengths", "i8"),  # address of their lengths
+        ("sent", "i8"),  # what the function returns: how many packets,
+        ("wake", "i8"),  # and when it is to be called if nothing comes
+    ],
+    align=True,
+)
+"""What a CALLED host's function is called with."""
 
 SWITCH = np.dtype(
     [
@@ -135,6 +158,7 @@ SWITCH = np.dtype(
         ("unconnected", "i8"),  # packets that left by ports without a link
         ("dropped", "i8"),  # packets of the program at a switch without one
         ("queues", "i8"),  # words of a port in its traffic manager
+        ("learns", "i8"),  # somebody waits for its digests: Python takes each at its time
     ],
     align=True,
 )
@@ -190,6 +214,8 @@ FLOW = np.dtype(
 FRAME = np.dtype([("begin", "i8"), ("length", "i8")], align=True)
 """Where the bytes of a flow's packet lie, and how many they are."""
 
+SHORTEST_FRAME = 14
+"""Bytes of the shortest packet with bytes: Ethernet's header."""
 STAMP_BYTES = 16
 """Bytes of a stamp, at the end of a packet: ``STAMP_MARK`` (2), its flow (2), number (4), and when
 it was due to be sent (8), in picoseconds; in network byte order."""
@@ -367,7 +393,7 @@ flows_view, clients_view, programs_view = viewer(FLOW), viewer(CLIENT), viewer(P
 slots_view = viewer(SLOT)
 waiting_view, groups_view, outages_view = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
 faults_view, traces_view, frames_view = viewer(FAULTS), viewer(TRACE), viewer(FRAME)
-messengers_view = viewer(MESSENGER)
+messengers_view, calls_view = viewer(MESSENGER), viewer(CALL)
 
 
 # ------------------------------------------------------------------ where things are

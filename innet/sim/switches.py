@@ -16,6 +16,7 @@ from innet.sim.state import (
     BATCH,
     FAILED,
     MANY,
+    NEEDS_LEARNING,
     NEEDS_SWITCH,
     NEEDS_WAITING,
     TOO_LONG,
@@ -38,6 +39,7 @@ from innet.sim.state import (
     waiting_view,
 )
 from innet.switch.inline import (
+    TRAFFIC_DIGESTED,
     TRAFFIC_ENTRIES,
     InlineQueues,
     admit,
@@ -292,6 +294,8 @@ def _finish_batch(state: Any, number: int) -> tuple[int, int]:
                 return why, link
         if switch.wanted != 0:
             return NEEDS_SWITCH, number
+        if switch.learns and int_at(program_at(state, number).traffic, TRAFFIC_DIGESTED):
+            return NEEDS_LEARNING, number
         if not switch.is_running:
             return 0, 0
         failed = _run_batch(state, number)
@@ -340,6 +344,17 @@ def _next_of_link(state: Any, link: int, times: Ints, links: Ints, size: int) ->
 
 
 @njit(cache=True, inner=True, nogil=True)
+def _run_until(state: Any, number: int, batch: BatchViews, latest: int) -> int:
+    """Up to when a switch may run now: if it learns, its digests are to have the times of their
+    packets, so that one event happens after the other.
+    """
+    switch = switch_at(state, number)
+    if not switch.learns:
+        return latest
+    return int(batch.times[0]) if switch.batch > 0 else next_departure(state, number)
+
+
+@njit(cache=True, inner=True, nogil=True)
 def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
     """A switch's events of the window: why it stops, and which link or switch that is about.
 
@@ -369,7 +384,7 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
         if now >= end:
             if switch.batch == 0 and next_departure(state, number) >= end:
                 return 0, 0
-            switch.is_running, switch.until = 1, end - 1
+            switch.is_running, switch.until = 1, _run_until(state, number, batch, end - 1)
             continue
         # Step 3: flows share queues with the program, so that all before a packet of a flow has to
         # happen first.
@@ -378,10 +393,10 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
         row = wire.first + (wire.head & wire.mask)
         slot = slot_at(state, row)
         is_flow = departs < comes or slot.flow >= 0
-        if (is_flow and (switch.batch > 0 or next_departure(state, number) < now)) or (
-            switch.batch == BATCH
-        ):
-            switch.is_running, switch.until = 1, now - 1
+        if (
+            (is_flow or switch.learns) and (switch.batch > 0 or next_departure(state, number) < now)
+        ) or switch.batch == BATCH:
+            switch.is_running, switch.until = 1, _run_until(state, number, batch, now - 1)
             continue
         # Step 4: let it happen.
         if departs < comes:

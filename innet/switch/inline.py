@@ -29,6 +29,9 @@ _ELEMENTS, _ROWS, _COLUMNS = 2, 5, 6  # words of an array of two dimensions, see
 _CLOCK, _TIMES, _SERIAL, _UNTIL, _FILLED, _STRIDE = 11, 13, 15, 16, 18, 19
 #: The word of ``InlineQueues.traffic`` that says how many copies wait.
 TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
+#: How many words of digests it has, and the time of what happened last.
+TRAFFIC_DIGESTED = TRAFFIC_WORDS.index("digested")
+TRAFFIC_NOW = TRAFFIC_WORDS.index("now")
 
 
 class InlineProgram(NamedTuple):
@@ -82,7 +85,7 @@ def _call(context: Any, entry: Any, frame: Any) -> Any:  # noqa: ARG001 - as Num
     return types.int32(types.int64, types.int64), code
 
 
-_enter: Any = intrinsic(_call)
+call_at: Any = intrinsic(_call)
 
 
 @njit(cache=True, nogil=True, allocates=False)
@@ -110,7 +113,7 @@ def run_inline(program: InlineProgram, first: int, count: int, clock: int) -> tu
     frame[starts[FIRST]] = first
     frame[starts[CLOCK]] = clock
     frame[-1] = 0
-    failed = _enter(program.entry, frame.ctypes.data)
+    failed = call_at(program.entry, frame.ctypes.data)
     returned = starts[-1]
     return int(frame[returned]), int(frame[returned + 1]), int(failed)
 
@@ -218,7 +221,7 @@ def run_queues(
     frame[starts[_UNTIL]] = until
     frame[starts[_FILLED]] = 0
     frame[-1] = 0
-    failed = _enter(program.entry, frame.ctypes.data)
+    failed = call_at(program.entry, frame.ctypes.data)
     returned = starts[-1]
     following = int(frame[returned])
     program.received[0] = serial + following

@@ -1,0 +1,656 @@
+"""``Testbed``: a network of P4 switches and hosts in one Python file, in simulated time.
+
+    bed = Testbed("10g", seed=1)
+    s1 = bed.switch("s1", "calc.json", commands="calc.commands")
+    client, server = bed.host("h1"), bed.host("h2")
+    bed.link(client, s1, port=1)
+    bed.link(server, s1, port=2, rate="1g", delay=5e-6, loss=1e-3)
+
+    @client.run
+    async def ask():
+        client.send(request)
+        return await client.receive(timeout=1e-3)
+
+    bed.run()
+    assert ask.result() == expected
+
+A run is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from innet import programs
+from innet.core.errors import ControlError, InputError, StalledError, StateError
+from innet.core.numbers import is_int
+from innet.core.packets import MAX_PORT
+from innet.network import Faults
+from innet.sim import Network, network_of
+from innet.sim.captures import LinkCaptures
+from innet.sim.flows import LONGEST_FRAME, Flow, FlowCounts, PacketFlow
+from innet.sim.network import MOST_RATE, PRESETS, SECOND
+from innet.sim.simulation import Cable, FrameSize, LinkCounts, PacketLimitError, Simulation
+from innet.sim.state import SHORTEST_FRAME
+from innet.switch import Switch, ir
+from innet.testbed.compiled import CompiledHost
+from innet.testbed.controllers import BedController
+from innet.testbed.hosts import BedHost
+from innet.testbed.tasks import BedNode, HostTask, shown, ticks_of, waiting
+from innet.testbed.watchdog import OutOfTimeError, Watchdog
+from innet.tools.files import open_program, program_in, read_commands
+
+_SLACK = 256
+"""Bytes by which programs may make packets longer than those that hosts send."""
+
+
+class BedLink:
+    """A link between a host and a switch, or two switches; made by ``Testbed.link``."""
+
+    def __init__(self, bed: Testbed, number: int, a: str, b: str) -> None:
+        self._bed, self._number = bed, number
+        self.ends = a, b
+
+    def down(self, since: float, until: float) -> None:
+        """Let it lose all that is put onto it in a time, simulated seconds."""
+        if not since < until:
+            raise InputError(f"a link is down from {since!r} to {until!r} s; give a later end.")
+        self._bed._outages.append((self._number, since, until))
+        if (simulation := self._bed.simulation) is not None:
+            simulation.add_outage(self._number, since, until)
+
+    def counts(self) -> tuple[LinkCounts, LinkCounts]:
+        """What it carried from its first end to its second, and back."""
+        links = self._bed._simulated().link_counts()
+        to_switch, from_switch = links[2 * self._number : 2 * self._number + 2]
+        is_host = self._bed._cables[self._number].host is not None
+        pair = (to_switch, from_switch) if is_host else (from_switch, to_switch)
+        names = (self.ends, self.ends[::-1])
+        forward, back = (
+            each._replace(source=source, target=target)
+            for each, (source, target) in zip(pair, names, strict=True)
+        )
+        return forward, back
+
+
+class BedSwitch:
+    """A switch; made by ``Testbed.switch``.
+
+    Attributes:
+        name: of the switch.
+        model: the ``innet.Switch`` that runs the program: its tables, registers, counters.
+    """
+
+    def __init__(self, bed: Testbed, name: str, model: Switch | None, number: int) -> None:
+        self._bed, self.name, self._number = bed, name, number
+        self._model = model
+        self._ports: dict[int, str] = {}
+
+    @property
+    def model(self) -> Switch:
+        """The ``innet.Switch`` that runs the program.
+
+        Raises:
+            InputError: it has no program.
+        """
+        if self._model is None:
+            raise InputError(
+                f"switch {self.name} has no program and no tables; it forwards flows only."
+            )
+        return self._model
+
+    def command(self, line: str) -> str:
+        """Run a command of simple_switch_CLI now; returns what it prints.
+
+        Raises:
+            ControlError: it is refused.
+        """
+        return self.model.command(line)
+
+    def at(self, seconds: float, call: str | Callable[[Switch], Any]) -> None:
+        """Let something happen at the switch at a time, before the packets of that time.
+
+        Args:
+            seconds: simulated.
+            call: a command of simple_switch_CLI, or what is called with the ``innet.Switch``.
+        """
+        model = self.model
+        action = (lambda: model.command(call)) if isinstance(call, str) else (lambda: call(model))
+        self._bed.at(seconds, action)
+
+    def restart(self, seconds: float) -> None:
+        """Let registers, counters and meters be lost at a time; tables stay."""
+        self.at(seconds, _reset_state)
+
+    def controller(self, *, latency: float, port: int | None = None) -> Callable[[Any], HostTask]:
+        """A decorator of an ``async def`` with one argument, its ``BedController``.
+
+        Args:
+            latency: seconds from the switch to the controller, and back.
+            port: of the switch, for packets to and from the controller; None: none.
+
+        Raises:
+            InputError: a latency below a nanosecond, or a port that has a link.
+        """
+        bed, model = self._bed, self.model
+        ticks = ticks_of(latency, "a latency")
+        if ticks < 1000:
+            raise InputError(f"a latency is {latency!r} s; give at least 1e-9.")
+        bed._require_not_built("controller")
+        name = f"controller {len(bed._controllers) + 1} of {self.name}"
+        controller = BedController(name, model, bed._schedule, ticks, bed._frame_size)
+        cable = -1 if port is None else self._take_port(port, name)
+        number = bed._new_end(controller)
+        bed._cables.append(Cable(self.name, cable, number, rate=MOST_RATE, delay=latency, loss=0.0))
+        bed._controllers.append((self._number, controller))
+
+        def decorate(function: Any) -> HostTask:
+            return controller._begin(function, (controller,), serves=True)
+
+        return decorate
+
+    def _take_port(self, port: int | None, end: str) -> int:
+        if port is None:
+            port = next(free for free in itertools.count(1) if free not in self._ports)
+        if not is_int(port) or not 0 <= port <= MAX_PORT:
+            raise InputError(f"port {port!r} of switch {self.name}; ports are 0 to {MAX_PORT}.")
+        if port in self._ports:
+            raise InputError(
+                f"port {port} of switch {self.name} has two links, to {self._ports[port]} and to "
+                f"{end}; use another port."
+            )
+        self._ports[port] = end
+        return port
+
+
+class BedFlow:
+    """A flow of packets that a bed sends beside its hosts; made by ``Testbed.flow``."""
+
+    def __init__(self, bed: Testbed, number: int) -> None:
+        self._bed, self._number = bed, number
+
+    def counts(self) -> FlowCounts:
+        """What has become of its packets."""
+        return self._bed._simulated().flow_counts()[self._number]
+
+
+class Testbed:
+    """A network of switches and hosts in simulated time.
+
+    Args:
+        network: rates, delays and queues: a preset such as "10g", settings, a TOML file, or a
+            ``Network``.
+        seed: of losses, faults and the programs' random numbers.
+        frame_size: bytes of the longest frame that hosts send. Programs may add up to 256.
+        faults: what links do to packets, beside losing them.
+
+    Attributes:
+        network: as a ``Network``.
+        simulation: the links, hosts and queues; None until time passes.
+    """
+
+    def __init__(
+        self,
+        network: str | Path | Network | Mapping[str, Any] = "10g",
+        *,
+        seed: int = 0,
+        frame_size: int = 1514,
+        faults: Faults | None = None,
+    ) -> None:
+        self.network = network_of(network)
+        if not is_int(frame_size) or not SHORTEST_FRAME <= frame_size <= LONGEST_FRAME:
+            raise InputError(
+                f"frame_size is {frame_size!r}; give {SHORTEST_FRAME} to {LONGEST_FRAME} bytes."
+            )
+        self.simulation: Simulation | None = None
+        self._seed, self._frame_size, self._faults = seed, frame_size, faults
+        self._switches: dict[str, BedSwitch] = {}
+        self._hosts: dict[str, BedHost] = {}
+        self._programs: dict[str, ir.Program] = {}
+        self._compiled: dict[BedHost, tuple[CompiledHost, bool]] = {}
+        self._ends: list[BedHost] = []  # whose each host of the network is
+        self._cables: list[Cable] = []
+        self._links: list[BedLink] = []
+        self._controllers: list[tuple[int, BedController]] = []
+        self._flows: list[Flow | PacketFlow] = []
+        self._outages: list[tuple[int, float, float]] = []
+        self._scheduled: list[tuple[float, Callable[[], None]]] = []
+        self._captures: Path | None = None
+        self._now = 0.0
+
+    # ------------------------------------------------------------------ what there is
+
+    def switch(
+        self,
+        name: str,
+        program: str | Path | Mapping[str, Any] | ir.Program | None = None,
+        *,
+        commands: str | Path | Sequence[str] | None = None,
+    ) -> BedSwitch:
+        """A switch.
+
+        Args:
+            name: of the switch.
+            program: compiled P4 (BMv2 JSON): a file, its contents, or the name of one of innet's
+                programs; or a ``.p4``, which needs p4c. None: it forwards flows without bytes.
+            commands: for its tables: a file, or lines, as simple_switch_CLI has them.
+
+        Raises:
+            InputError, ProgramError: what cannot be used, or a name that exists.
+            ControlError: a command is refused; names file and line.
+            MissingToolError: p4c is not there.
+        """
+        self._require_not_built("switch")
+        self._check_name(name)
+        model = None
+        if program is not None:
+            model = Switch(
+                self._program(program),
+                "jit",
+                seed=self._seed + len(self._switches),
+                priority_queues=self.network.priorities,
+            )
+        switch = BedSwitch(self, name, model, len(self._switches))
+        self._switches[name] = switch
+        if commands is not None:
+            # After the network has set up the queues, so that commands may change them.
+            lines = _lines_of(commands)
+            self._scheduled.append((0.0, lambda: _run_commands(switch, commands, lines)))
+        return switch
+
+    def host(self, name: str, *, room: int = 1 << 16) -> BedHost:
+        """A host: 10.0.0.1 and 02:00:00:00:00:01 for the first one.
+
+        Args:
+            name: of the host.
+            room: frames that wait for its coroutines at most; what comes then is dropped.
+        """
+        self._require_not_built("host")
+        self._check_name(name)
+        host = BedHost(name, len(self._hosts) + 1, self._frame_size, room)
+        self._hosts[name] = host
+        return host
+
+    def link(
+        self,
+        a: BedHost | BedSwitch,
+        b: BedHost | BedSwitch,
+        *,
+        port: int | None = None,
+        ports: tuple[int, int] | None = None,
+        rate: float | str | None = None,
+        delay: float | None = None,
+        loss: float | None = None,
+    ) -> BedLink:
+        """A link, each way.
+
+        Args:
+            a: one end.
+            b: the other one; at least one of them is a switch.
+            port: of the switch, if the other end is a host; by default the first one that is free,
+                from 1 on.
+            ports: of ``a`` and ``b`` if both are switches.
+            rate: bits per second, or as presets have it ("25g"); by default the network's.
+            delay: seconds; likewise.
+            loss: probability; likewise.
+
+        Raises:
+            InputError: two hosts, a port that has a link, or a number that no link has.
+        """
+        self._require_not_built("link")
+        if isinstance(a, BedHost) and isinstance(b, BedHost):
+            raise InputError(
+                f"{a.name} and {b.name} are hosts; put a switch between them: at least one end of "
+                "a link is a switch."
+            )
+        for end in (a, b):
+            if (end.name, end) not in [*self._hosts.items(), *self._switches.items()]:
+                raise InputError(f"{end.name} is of another bed.")
+        settings = {"rate": _rate_of(rate), "delay": delay, "loss": loss}
+        stated: dict[str, Any] = {n: value for n, value in settings.items() if value is not None}
+        network_of(stated)  # checks the numbers
+        if isinstance(a, BedSwitch) and isinstance(b, BedSwitch):
+            if port is not None:
+                raise InputError("both ends are switches; give ports=(a's, b's).")
+            here, there = (None, None) if ports is None else ports
+            cable = Cable(
+                a.name, a._take_port(here, b.name), None, b.name, b._take_port(there, a.name)
+            )
+        else:
+            switch, host = (a, b) if isinstance(a, BedSwitch) else (b, a)
+            assert isinstance(switch, BedSwitch)
+            assert isinstance(host, BedHost)
+            if ports is not None:
+                raise InputError(f"{host.name} is a host and has no port; give port=.")
+            if host in self._compiled and host in self._ends:
+                raise InputError(f"{host.name} has a compiled function, and so one link only.")
+            number = self._new_end(host)
+            cable = Cable(switch.name, switch._take_port(port, host.name), number)
+        self._cables.append(cable._replace(**stated))
+        link = BedLink(self, len(self._cables) - 1, a.name, b.name)
+        self._links.append(link)
+        return link
+
+    def flow(self, source: BedHost, destination: BedHost, **settings: Any) -> BedFlow:
+        """Packets without bytes from a host to another, which switches forward by shortest paths.
+
+        Args:
+            source: whose they are.
+            destination: where they go.
+            settings: those of ``innet.sim.flows.Flow``: ``size=1000, rate=1e9, packets=10``.
+        """
+        here, there = self._number_of(source), self._number_of(destination)
+        return self._add_flow(Flow(source=here, destination=there, **settings))
+
+    def packets(self, source: BedHost, frames: bytes | Sequence[bytes], **settings: Any) -> BedFlow:
+        """Frames that a host sends at given times, for the switches' programs.
+
+        Args:
+            source: the host.
+            frames: one for all, or each.
+            settings: those of ``innet.sim.flows.PacketFlow``: ``interval=1e-6, packets=10``.
+        """
+        listed = (frames,) if isinstance(frames, bytes) else tuple(frames)
+        return self._add_flow(PacketFlow(source=self._number_of(source), frames=listed, **settings))
+
+    def compiled(
+        self, host: BedHost, *, memory: ArrayLike | int = 0, rows: int = 16, serves: bool = True
+    ) -> Callable[[Callable[..., tuple[int, int]]], CompiledHost]:
+        """A decorator of a function under Numba that plays a host; see ``CompiledHost``.
+
+        Args:
+            host: that has no coroutines.
+            memory: int64 words of the function's own: zeros of this number, or these.
+            rows: frames that a call sends at most.
+            serves: for ever; else ``run`` waits until it returns ``DONE``.
+        """
+        self._require_not_built("compiled host")
+        if self._ends.count(host) > 1:
+            raise InputError(f"{host.name} has a compiled function, and so one link only.")
+
+        def decorate(function: Callable[..., tuple[int, int]]) -> CompiledHost:
+            compiled = CompiledHost(host.name, function, memory, rows, self._frame_size)
+            self._compiled[host] = (compiled, serves)
+            return compiled
+
+        return decorate
+
+    def at(self, seconds: float, call: Callable[[], Any]) -> None:
+        """Let a function be called at a time, before the packets of that time."""
+        ticks_of(seconds, "a time")
+
+        def act() -> None:
+            self._now = seconds
+            call()
+
+        if self.simulation is None:
+            self._scheduled.append((seconds, act))
+        else:
+            self.simulation.at(seconds, act)
+
+    def capture(self, folder: str | Path) -> None:
+        """Write a pcap of each link in each direction to a folder, with times in nanoseconds."""
+        self._require_not_built("capture")
+        self._captures = Path(folder)
+
+    # ------------------------------------------------------------------ time
+
+    @property
+    def now(self) -> float:
+        """Simulated seconds."""
+        return self._now if self.simulation is None else max(self._now, self.simulation.now)
+
+    def run(
+        self,
+        until: float | None = None,
+        *,
+        wall_limit: float = 60.0,
+        step_limit: float = 10.0,
+        most_packets: int | None = None,
+    ) -> None:
+        """Let simulated time pass until every host's ``run`` has returned.
+
+        Without any, until nothing will ever happen. It may be called again, with new coroutines.
+
+        Args:
+            until: simulated seconds at which to stop at the latest.
+            wall_limit: real seconds.
+            step_limit: real seconds that a host may take without an ``await``.
+            most_packets: that links may carry in all.
+
+        Raises:
+            InputError: there is nothing to run, or no link of a host.
+            StalledError: nothing will ever happen, and hosts wait; or a limit was passed. It says
+                who waits for what.
+            Exception: what a coroutine raised, with a note that names it and the time.
+        """
+        nodes: list[BedNode] = [*self._hosts.values(), *(c for _, c in self._controllers)]
+        try:
+            simulation = self._build()
+            group = self._launch(simulation)
+            stop = None if until is None else simulation.launch_timer(until)
+            simulation.most_packets = most_packets
+            self._compile(simulation)
+            watchdog = Watchdog(wall_limit, step_limit, lambda: _progress(nodes))
+            try:
+                with watchdog:
+                    while simulation.wait() not in {group, stop}:
+                        pass
+            except OutOfTimeError:
+                raise StalledError(self._told(simulation, f"{watchdog.why}.", nodes)) from None
+            except PacketLimitError as error:
+                raise StalledError(self._told(simulation, str(error), nodes)) from None
+            except StalledError:
+                if waiting(nodes):
+                    why = "nothing will ever happen."
+                    raise StalledError(self._told(simulation, why, nodes)) from None
+        except BaseException:
+            self.close()
+            raise
+        self._settle(simulation, nodes)
+
+    def _compile(self, simulation: Simulation) -> None:
+        """Compile what is not yet, in nobody's time."""
+        simulation.compile()
+        for host in self._ends:
+            if host._ports:
+                host._ports[0].compile()
+                return
+
+    def _settle(self, simulation: Simulation, nodes: list[BedNode]) -> None:
+        """Let nodes have the time at which the run ended, and what compiled hosts have counted."""
+        for node in nodes:
+            node.ticks = max(node.ticks, round(simulation.now * SECOND))
+        for host in self._compiled:
+            counted = simulation.host_counts(self._ends.index(host))
+            host.received, host.received_bytes, host.sent = counted
+
+    def close(self) -> None:
+        """End all coroutines where they wait."""
+        for host in self._hosts.values():
+            host.close()
+        for _, controller in self._controllers:
+            controller.close()
+
+    def __enter__(self) -> Testbed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _told(self, simulation: Simulation, why: str, nodes: list[BedNode]) -> str:
+        """A stall, with who waits for what."""
+        time = shown(max(node.ticks for node in nodes))
+        carried = simulation.counts().packets
+        lines = [f"after {time} of simulated time: {why} Links carried {carried} packets."]
+        lines += waiting(nodes)
+        if len(lines) > 1:
+            lines.append("A coroutine that answers for ever is to be begun by @host.serve.")
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------ building
+
+    def _build(self) -> Simulation:
+        """The network, when time passes for the first time."""
+        if self.simulation is not None:
+            return self.simulation
+        self._check()
+        # Step 1: switches, links and queues.
+        room = self._frame_size + _SLACK
+        simulation = Simulation(
+            self.network,
+            FrameSize(room, room),
+            {name: switch._model for name, switch in self._switches.items()},
+            self._cables,
+            len(self._ends),
+            seed=self._seed,
+        )
+        if self._faults is not None:
+            wires = [n for n, cable in enumerate(self._cables) if cable.port >= 0]
+            simulation.set_faults(self._faults, wires)
+        for number, since, until in self._outages:
+            simulation.add_outage(number, since, until)
+        # Step 2: what happens at times, and who hears of it.
+        for seconds, call in self._scheduled:
+            if seconds > 0:
+                simulation.at(seconds, call)
+            else:
+                call()
+        if self._flows:
+            simulation.add_flows(self._flows)
+        for number, controller in self._controllers:
+            simulation.learn(number, controller.learn, controller.latency)
+        if self._captures is not None:
+            LinkCaptures(simulation, self._captures)
+        directory = {host.ip: host.mac for host in self._hosts.values()}
+        for host in self._hosts.values():
+            host._directory = directory
+        self.simulation = simulation
+        return simulation
+
+    def _check(self) -> None:
+        """Refuse what is no network."""
+        if not self._switches:
+            raise InputError("the bed is empty; add switches, hosts and links to it.")
+        if lost := [host.name for host in self._hosts.values() if host not in self._ends]:
+            raise InputError(f"host {lost[0]} has no link; link it to a switch.")
+        if not self._ends:
+            raise InputError("the bed has no hosts; add some, and link them to switches.")
+
+    def _launch(self, simulation: Simulation) -> int:
+        """Let hosts begin, or go on; returns the number of their group."""
+        ends: dict[int, Any] = {}
+        others: dict[int, Any] = {}
+        for number, end in enumerate(self._ends):
+            is_first = self._ends.index(end) == number
+            if is_first:
+                end._detach()
+            if end in self._compiled:
+                compiled, serves = self._compiled[end]
+                if end.tasks:
+                    raise InputError(f"{end.name} has coroutines and a compiled function.")
+                (others if serves else ends)[number] = compiled
+            else:
+                (ends if is_first and not end.done else others)[number] = end
+        if not ends and not self._flows and not any(end.tasks for end in self._ends):
+            raise InputError(
+                "nothing is to run: give a host a coroutine by @host.run, or the bed flows."
+            )
+        if ends:
+            return simulation.launch(ends, others=others)
+        # Nobody is waited for: until nothing happens any more.
+        group = simulation.launch({}, others=others)
+        return simulation.hold(group)
+
+    def _program(self, given: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
+        if isinstance(given, ir.Program):
+            return given
+        if isinstance(given, Mapping):
+            return program_in(dict(given), "the program")
+        name = str(given)
+        if name not in self._programs:
+            if name.endswith(".p4"):
+                document = programs.compile_p4(Path(name), p4c=programs.find_p4c())
+                self._programs[name] = program_in(document, name)
+            else:
+                self._programs[name] = open_program(given)
+        return self._programs[name]
+
+    def _add_flow(self, flow: Flow | PacketFlow) -> BedFlow:
+        self._flows.append(flow)
+        if self.simulation is not None:
+            self.simulation.add_flows([flow])
+        return BedFlow(self, len(self._flows) - 1)
+
+    def _new_end(self, host: BedHost) -> int:
+        self._ends.append(host)
+        host._numbers.append(len(self._ends) - 1)
+        return len(self._ends) - 1
+
+    def _number_of(self, host: BedHost) -> int:
+        if host not in self._ends:
+            raise InputError(f"{host.name} has no link yet; link it before it sends flows.")
+        return self._ends.index(host)
+
+    def _schedule(self, ticks: int, call: Callable[[], None]) -> None:
+        self._simulated().at(ticks / SECOND, call)
+
+    def _simulated(self) -> Simulation:
+        if self.simulation is None:
+            raise StateError("no time has passed yet: call run() first.")
+        return self.simulation
+
+    def _check_name(self, name: str) -> None:
+        if name in self._switches or name in self._hosts:
+            raise InputError(f"there is a {name} already; names are for one node each.")
+
+    def _require_not_built(self, what: str) -> None:
+        if self.simulation is not None:
+            raise StateError(f"time has passed: add every {what} before run().")
+
+
+def _progress(nodes: Iterable[BedNode]) -> tuple[str, int] | None:
+    """Which coroutine runs, and how far it is."""
+    for node in nodes:
+        if (task := node._current) is not None:
+            return str(task), node.steps
+    return None
+
+
+def _rate_of(rate: float | str | None) -> float | None:
+    if not isinstance(rate, str):
+        return rate
+    if rate in PRESETS:
+        return PRESETS[rate].rate
+    number, unit = rate[:-1], rate[-1:].lower()
+    try:
+        return float(number) * {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[unit]
+    except (ValueError, KeyError):
+        raise InputError(f"a link's rate is {rate!r}; give bits per second, or '25g'.") from None
+
+
+def _lines_of(commands: str | Path | Sequence[str]) -> Sequence[str]:
+    return read_commands(Path(commands)).lines if isinstance(commands, str | Path) else commands
+
+
+def _run_commands(
+    switch: BedSwitch, commands: str | Path | Sequence[str], lines: Sequence[str]
+) -> None:
+    place = commands if isinstance(commands, str | Path) else "commands"
+    for number, line in enumerate(lines, start=1):
+        try:
+            switch.command(line)
+        except ControlError as error:
+            raise type(error)(f"{place}:{number}, at switch {switch.name}: {error}") from None
+
+
+def _reset_state(switch: Switch) -> None:
+    switch.command("reset_state")
+
+
+__all__ = ["BedFlow", "BedLink", "BedSwitch", "Testbed"]

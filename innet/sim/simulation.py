@@ -666,6 +666,11 @@ class Simulation:
         self._memory.flows["next"][first : first + PATHS] = FOREVER
         plan_host_flows(self._memory.states, 0)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing will happen any more, but for what is scheduled; between events."""
+        return int(self._memory.nodes.min()) == FOREVER
+
     def open_hosts(self) -> list[int]:
         """Hosts that expect more, as far as they were launched."""
         return [host for host in self._ends if self._memory.hosts["is_open"][host]]
@@ -1084,6 +1089,11 @@ class Simulation:
         """Let packets of hosts leave at a rate, bits per second, evenly spaced."""
         for host in hosts:
             self._memory.hosts["pace"][host] = round(rate)
+
+    def set_frame(self, host: int, layout: PacketLayout) -> None:
+        """Let the frames of a host's client be those of a layout."""
+        here = self._memory.hosts[host]
+        here["carried"], here["extra"] = layout.frame_size, layout.wire_size - layout.frame_size
 
     def set_loss(self, cable: int, probability: float) -> None:
         """Let a cable lose packets with a probability, in both directions."""

@@ -21,26 +21,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from innet import programs
 from innet.core.errors import ControlError, InputError, StalledError, StateError
 from innet.core.numbers import is_int
 from innet.core.packets import MAX_PORT
 from innet.network import Faults
+from innet.scenarios.traffic_file import read_scenario
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
 from innet.sim.flows import LONGEST_FRAME, Flow, FlowCounts, PacketFlow
 from innet.sim.network import MOST_RATE, PRESETS, SECOND
 from innet.sim.simulation import Cable, FrameSize, LinkCounts, PacketLimitError, Simulation
 from innet.sim.state import SHORTEST_FRAME
-from innet.switch import Switch, ir
+from innet.switch import QueueState, Switch, ir
 from innet.testbed.compiled import CompiledHost
 from innet.testbed.controllers import BedController
 from innet.testbed.hosts import BedHost
+from innet.testbed.jobs import BedJob
 from innet.testbed.tasks import BedNode, HostTask, shown, ticks_of, waiting
 from innet.testbed.watchdog import OutOfTimeError, Watchdog
 from innet.tools.files import open_program, program_in, read_commands
@@ -68,8 +73,8 @@ class BedLink:
         """What it carried from its first end to its second, and back."""
         links = self._bed._simulated().link_counts()
         to_switch, from_switch = links[2 * self._number : 2 * self._number + 2]
-        is_host = self._bed._cables[self._number].host is not None
-        pair = (to_switch, from_switch) if is_host else (from_switch, to_switch)
+        first_is_switch = self.ends[0] == self._bed._cables[self._number].switch
+        pair = (from_switch, to_switch) if first_is_switch else (to_switch, from_switch)
         names = (self.ends, self.ends[::-1])
         forward, back = (
             each._replace(source=source, target=target)
@@ -83,12 +88,14 @@ class BedSwitch:
 
     Attributes:
         name: of the switch.
-        model: the ``innet.Switch`` that runs the program: its tables, registers, counters.
+        program: its file or name, "" if it has none or it was given by its contents.
     """
 
-    def __init__(self, bed: Testbed, name: str, model: Switch | None, number: int) -> None:
+    def __init__(
+        self, bed: Testbed, name: str, model: Switch | None, number: int, program: str
+    ) -> None:
         self._bed, self.name, self._number = bed, name, number
-        self._model = model
+        self._model, self.program = model, program
         self._ports: dict[int, str] = {}
 
     @property
@@ -122,6 +129,14 @@ class BedSwitch:
         model = self.model
         action = (lambda: model.command(call)) if isinstance(call, str) else (lambda: call(model))
         self._bed.at(seconds, action)
+
+    def queue(self, port: int, priority: int = 0) -> QueueState | None:
+        """What waits now in a port's egress queue; None if nothing ever did."""
+        manager = self._bed._simulated().managers()[self._number]
+        for queue in manager.used_queues():
+            if (queue.port, queue.priority) == (port, priority):
+                return queue
+        return None
 
     def restart(self, seconds: float) -> None:
         """Let registers, counters and meters be lost at a time; tables stay."""
@@ -219,11 +234,63 @@ class Testbed:
         self._controllers: list[tuple[int, BedController]] = []
         self._flows: list[Flow | PacketFlow] = []
         self._outages: list[tuple[int, float, float]] = []
-        self._scheduled: list[tuple[float, Callable[[], None]]] = []
+        self._scheduled: list[tuple[float, Callable[[], Any]]] = []
+        self._jobs: list[BedJob] = []
+        self._job_groups: dict[int, BedJob] = {}  # by the number of their exchange
         self._captures: Path | None = None
         self._now = 0.0
 
+    @classmethod
+    def read(cls, path: str | Path, *, seed: int | None = None) -> Testbed:
+        """The network of a traffic file (docs/simulation.md), with its flows.
+
+        Its hosts 0, 1, ... are h1, h2, ... here.
+
+        Args:
+            path: a TOML file.
+            seed: in the place of the file's.
+
+        Raises:
+            ConfigError: the file cannot be read, or something in it cannot be used.
+        """
+        scenario = read_scenario(path)
+        seed = scenario.seed or 0 if seed is None else seed
+        frame_size = max(1514, scenario.longest)
+        bed = cls(scenario.network, seed=seed, frame_size=frame_size, faults=scenario.faults)
+        for name, files in scenario.switches.items():
+            bed.switch(
+                name,
+                files.program,
+                commands=files.commands,
+                priority_queues=files.priority_queues,
+            )
+        hosts = [bed.host(f"h{number + 1}") for number in range(scenario.hosts)]
+        bed._ends, bed._cables = list(hosts), list(scenario.cables)
+        for number, cable in enumerate(scenario.cables):
+            other = cable.other if cable.host is None else hosts[cable.host].name
+            bed._switches[cable.switch]._ports[cable.port] = other
+            if cable.host is None:
+                bed._switches[other]._ports[cable.other_port] = cable.switch
+            bed._links.append(BedLink(bed, number, cable.switch, other))
+        bed._flows = list(scenario.flows)
+        return bed
+
     # ------------------------------------------------------------------ what there is
+
+    @property
+    def hosts(self) -> Mapping[str, BedHost]:
+        """Hosts by name."""
+        return MappingProxyType(self._hosts)
+
+    @property
+    def switches(self) -> Mapping[str, BedSwitch]:
+        """Switches by name."""
+        return MappingProxyType(self._switches)
+
+    @property
+    def links(self) -> Sequence[BedLink]:
+        """Links, in the order in which they were made."""
+        return tuple(self._links)
 
     def switch(
         self,
@@ -231,6 +298,7 @@ class Testbed:
         program: str | Path | Mapping[str, Any] | ir.Program | None = None,
         *,
         commands: str | Path | Sequence[str] | None = None,
+        priority_queues: int | None = None,
     ) -> BedSwitch:
         """A switch.
 
@@ -239,6 +307,7 @@ class Testbed:
             program: compiled P4 (BMv2 JSON): a file, its contents, or the name of one of innet's
                 programs; or a ``.p4``, which needs p4c. None: it forwards flows without bytes.
             commands: for its tables: a file, or lines, as simple_switch_CLI has them.
+            priority_queues: of each port; by default as many as the network has priorities.
 
         Raises:
             InputError, ProgramError: what cannot be used, or a name that exists.
@@ -253,9 +322,10 @@ class Testbed:
                 self._program(program),
                 "jit",
                 seed=self._seed + len(self._switches),
-                priority_queues=self.network.priorities,
+                priority_queues=priority_queues or self.network.priorities,
             )
-        switch = BedSwitch(self, name, model, len(self._switches))
+        source = str(program) if isinstance(program, str | Path) else ""
+        switch = BedSwitch(self, name, model, len(self._switches), source)
         self._switches[name] = switch
         if commands is not None:
             # After the network has set up the queues, so that commands may change them.
@@ -393,6 +463,72 @@ class Testbed:
         else:
             self.simulation.at(seconds, act)
 
+    def every(self, seconds: float, call: Callable[[], Any]) -> None:
+        """Let a function be called at 0, and again and again after a time, for measurements.
+
+        It is no reason for a run to go on: it ends when nothing else will happen.
+        """
+        if ticks_of(seconds, "an interval") < 1:
+            raise InputError("an interval is 0; give seconds above 0.")
+        calls = itertools.count(1)
+
+        def act() -> None:
+            call()
+            if self._now == 0 or not self._simulated().is_quiet:
+                self.at(next(calls) * seconds, act)
+
+        self.at(0.0, act)
+
+    def job(
+        self,
+        switch: BedSwitch,
+        hosts: Sequence[BedHost],
+        gradients: Sequence[NDArray[np.float32]],
+        *,
+        codec: Any = "dense",
+        start: float = 0.0,
+    ) -> BedJob:
+        """An all-reduce by innet's own workers at hosts, which have no coroutines.
+
+        Args:
+            switch: that runs one of innet's programs for one switch, by name, such as "slots-64".
+            hosts: worker i is linked to port i + 1 of the switch.
+            gradients: float32, of each of them, with as many elements.
+            codec: a preset's name, or its settings.
+            start: simulated seconds.
+
+        Raises:
+            InputError: another program, or a host at another port.
+        """
+        self._require_not_built("job")
+        if self._jobs:
+            raise InputError("a bed has one job for now; add other traffic as flows or hosts.")
+        for port, host in enumerate(hosts, start=1):
+            if switch._ports.get(port) != host.name:
+                raise InputError(
+                    f"worker {port - 1} is {host.name}, which is not at port {port} of "
+                    f"{switch.name}; link workers to ports 1, 2, ... in their order."
+                )
+        job = BedJob(
+            switch.program,
+            self.network,
+            hosts,
+            gradients,
+            codec=codec,
+            start=start,
+            number=1,
+            seed=self._seed,
+        )
+        if job.plan.layout.frame_size > self._frame_size:
+            raise InputError(
+                f"the job's frames have {job.plan.layout.frame_size} bytes; make the bed with "
+                f"frame_size={job.plan.layout.frame_size}."
+            )
+        for line in job.commands():
+            self._scheduled.append((0.0, partial(switch.command, line)))
+        self._jobs.append(job)
+        return job
+
     def capture(self, folder: str | Path) -> None:
         """Write a pcap of each link in each direction to a folder, with times in nanoseconds."""
         self._require_not_built("capture")
@@ -432,20 +568,21 @@ class Testbed:
         nodes: list[BedNode] = [*self._hosts.values(), *(c for _, c in self._controllers)]
         try:
             simulation = self._build()
-            group = self._launch(simulation)
+            groups = self._launch(simulation)
             stop = None if until is None else simulation.launch_timer(until)
             simulation.most_packets = most_packets
             self._compile(simulation)
             watchdog = Watchdog(wall_limit, step_limit, lambda: _progress(nodes))
             try:
                 with watchdog:
-                    while simulation.wait() not in {group, stop}:
-                        pass
+                    self._wait(simulation, groups, stop)
             except OutOfTimeError:
                 raise StalledError(self._told(simulation, f"{watchdog.why}.", nodes)) from None
             except PacketLimitError as error:
                 raise StalledError(self._told(simulation, str(error), nodes)) from None
-            except StalledError:
+            except StalledError as error:
+                if self._job_groups:
+                    raise StalledError(self._told(simulation, str(error), nodes)) from None
                 if waiting(nodes):
                     why = "nothing will ever happen."
                     raise StalledError(self._told(simulation, why, nodes)) from None
@@ -453,6 +590,22 @@ class Testbed:
             self.close()
             raise
         self._settle(simulation, nodes)
+
+    def _wait(self, simulation: Simulation, groups: set[int], stop: int | None) -> None:
+        """Let time pass until all groups and jobs are done, or the time ``stop`` has come."""
+        numbers = {host: number for number, host in enumerate(self._ends)}
+        for job in self._jobs:
+            if job.finished is None and not job.is_begun:
+                self._job_groups[job.begin(simulation, numbers)] = job
+        while groups or self._job_groups:
+            done = simulation.wait()
+            if done == stop:
+                return
+            groups.discard(done)
+            if done in self._job_groups:
+                job = self._job_groups.pop(done)
+                if (following := job.go_on(simulation, numbers)) is not None:
+                    self._job_groups[following] = job
 
     def _compile(self, simulation: Simulation) -> None:
         """Compile what is not yet, in nobody's time."""
@@ -515,6 +668,7 @@ class Testbed:
             simulation.set_faults(self._faults, wires)
         for number, since, until in self._outages:
             simulation.add_outage(number, since, until)
+        self.simulation = simulation
         # Step 2: what happens at times, and who hears of it.
         for seconds, call in self._scheduled:
             if seconds > 0:
@@ -530,7 +684,6 @@ class Testbed:
         directory = {host.ip: host.mac for host in self._hosts.values()}
         for host in self._hosts.values():
             host._directory = directory
-        self.simulation = simulation
         return simulation
 
     def _check(self) -> None:
@@ -542,30 +695,32 @@ class Testbed:
         if not self._ends:
             raise InputError("the bed has no hosts; add some, and link them to switches.")
 
-    def _launch(self, simulation: Simulation) -> int:
-        """Let hosts begin, or go on; returns the number of their group."""
+    def _launch(self, simulation: Simulation) -> set[int]:
+        """Let hosts begin, or go on; returns the numbers of the groups that are waited for."""
         ends: dict[int, Any] = {}
         others: dict[int, Any] = {}
+        working = {host for job in self._jobs for host in job.hosts}
         for number, end in enumerate(self._ends):
+            if end in self._compiled or end in working:
+                if end.tasks:
+                    what = "a worker of a job" if end in working else "a compiled function"
+                    raise InputError(f"{end.name} has coroutines and {what}; it can have one.")
+                if end in self._compiled:
+                    compiled, serves = self._compiled[end]
+                    (others if serves else ends)[number] = compiled
+                continue
             is_first = self._ends.index(end) == number
             if is_first:
                 end._detach()
-            if end in self._compiled:
-                compiled, serves = self._compiled[end]
-                if end.tasks:
-                    raise InputError(f"{end.name} has coroutines and a compiled function.")
-                (others if serves else ends)[number] = compiled
-            else:
-                (ends if is_first and not end.done else others)[number] = end
-        if not ends and not self._flows and not any(end.tasks for end in self._ends):
+            (ends if is_first and not end.done else others)[number] = end
+        if not (ends or self._flows or self._jobs or any(end.tasks for end in self._ends)):
             raise InputError(
                 "nothing is to run: give a host a coroutine by @host.run, or the bed flows."
             )
-        if ends:
-            return simulation.launch(ends, others=others)
-        # Nobody is waited for: until nothing happens any more.
-        group = simulation.launch({}, others=others)
-        return simulation.hold(group)
+        group = simulation.launch(ends, others=others)
+        if not ends and not self._jobs:
+            simulation.hold(group)  # nobody is waited for: until nothing happens any more
+        return {group}
 
     def _program(self, given: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
         if isinstance(given, ir.Program):

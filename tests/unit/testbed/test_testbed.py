@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import innet
 from innet.core.errors import ControlError, InputError, StalledError, StateError, UnknownNameError
 from innet.network import Faults
+from innet.scenarios.traffic import TrafficRun
+from innet.scenarios.traffic_file import read_scenario
 from innet.sim import Testbed as Bed
 from innet.sim.flows import udp_frame
 from innet.sim.network import SECOND
@@ -280,6 +283,114 @@ def test_a_compiled_host_ends_the_run_and_has_timers():
     bed.run()
     assert tick.memory.tolist() == [0, 2_000_000]
     assert (NEVER, DONE) == (-1, -2)
+
+
+def test_queues_are_measured_again_and_again():
+    bed, router, a, b = star()
+    bed.link(bed.host("h3"), router)
+    seen = []
+    bed.packets(a, REQUEST + bytes(1000), interval=1e-9, packets=50)
+    bed.packets(bed.hosts["h3"], REQUEST + bytes(1000), interval=1e-9, packets=50)
+    bed.every(5e-6, lambda: seen.append((bed.now, router.queue(2))))
+    bed.run()
+    depths = [0 if queue is None else queue.depth for _, queue in seen]
+    assert max(depths) > 30
+    assert [time for time, _ in seen[:3]] == [0.0, 5e-6, 1e-5]
+    assert seen[-1][0] < 2e-4
+    assert b.received == 100
+
+
+def test_a_traffic_file_is_the_same_network(tmp_path):
+    (tmp_path / "routes").write_text("\n".join(routes(3)))
+    path = tmp_path / "traffic.toml"
+    path.write_text(
+        f"""
+        seed = 4
+        [topology]
+        preset = "10g"
+        loss = 0.1
+        [[link]]
+        ends = ["host 0", "s1:1"]
+        [[link]]
+        ends = ["host 1", "s1:2"]
+        rate = 1e9
+        [[link]]
+        ends = ["host 2", "s1:3"]
+        [switch.s1]
+        program = "{L3}"
+        commands = "routes"
+        [[flow]]
+        source = 0
+        destination = 1
+        size = 500
+        packets = 200
+        rate = 2e9
+        [[flow]]
+        source = 2
+        destination = 1
+        size = 100
+        packets = 200
+        interval = 3e-6
+        poisson = true
+        """
+    )
+    run = TrafficRun(read_scenario(path), seed=4)
+    run.run()
+    bed = Bed.read(path)
+    bed.run()
+    assert bed.simulation.link_counts() == run.simulation.link_counts()
+    assert list(bed.hosts) == ["h1", "h2", "h3"]
+    arrived, stamps = (
+        bed.hosts["h2"].received,
+        [flow.received for flow in run.simulation.flow_counts()],
+    )
+    assert 0 < arrived == sum(stamps) < 400
+
+
+def test_a_job_of_innet_beside_others():
+    gradients = [np.random.default_rng(n).normal(size=3000).astype(np.float32) for n in range(3)]
+    bed = Bed("10g:loss=1e-3", seed=2)
+    switch = bed.switch("s1", "slots-32")
+    hosts = [bed.host(f"h{n}") for n in range(1, 6)]
+    for port, host in enumerate(hosts, start=1):
+        bed.link(host, switch, port=port)
+    job = bed.job(switch, hosts[:3], gradients, codec="exact", start=1e-5)
+    flow = bed.flow(hosts[3], hosts[0], size=1000, interval=1e-6, packets=300)
+
+    @hosts[4].run
+    async def wait():
+        await hosts[4].sleep(1e-3)
+
+    bed.run()
+    total = np.sum(np.array(gradients, np.float64), axis=0).astype(np.float32)
+    assert (job.result() == total).all()
+    assert job.finished > 1e-5
+    assert flow.counts().received > 290
+
+    alone = Bed("10g", seed=2)
+    switch = alone.switch("s1", "slots-32")
+    hosts = [alone.host(f"h{n}") for n in range(1, 4)]
+    for host in hosts:
+        alone.link(host, switch)
+    job = alone.job(switch, hosts, gradients)
+    alone.run()
+    _, report = innet.all_reduce(gradients, network="10g", values_per_packet=32)
+    assert job.finished == report.simulated.seconds
+    hosts[0].serve(_forever)
+    with pytest.raises(InputError, match="coroutines and a worker"):
+        alone.run()
+
+
+async def _forever():
+    raise AssertionError("it is not begun")
+
+
+def test_jobs_that_cannot_be():
+    bed, router, a, b = star()
+    with pytest.raises(InputError, match="needs a switch with one of innet's programs"):
+        bed.job(router, [a, b], [np.zeros(4, np.float32)] * 2)
+    with pytest.raises(InputError, match="worker 0 is h2, which is not at port 1 of s1"):
+        bed.job(router, [b, a], [np.zeros(4, np.float32)] * 2)
 
 
 # ------------------------------------------------------------------ controllers

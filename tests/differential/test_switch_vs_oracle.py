@@ -129,7 +129,7 @@ def test_random_traffic(engine: str, values: int, workers: int) -> None:
     first=st.sampled_from([0, 1000, 2**31 - 20, 2**32 - 13, 2**32 + 7]),
     sizes=st.lists(st.integers(0, 50), max_size=5),
 )
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", tiered(ENGINES, ["jit"], "the same compiled"))
 def test_any_traffic_at_any_point_of_the_sequence(
     engine: str, seed: int, workers: int, first: int, sizes: list[int]
 ) -> None:

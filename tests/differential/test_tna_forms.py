@@ -49,7 +49,7 @@ def random_packets(rng: np.random.Generator, job: Job, chunks: int, layout: Pack
     return [(port, resealed(layout, data)) for port, data in traffic(rng, [layout], job, chunks)]
 
 
-@pytest.mark.parametrize("seed", seeds(12, 3))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_loss_repeats_reordering_partial_results_and_mangled_packets(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(int(rng.integers(1, 7)))
@@ -168,8 +168,8 @@ def test_the_bench_finds_mistakes(file: str, right: str, wrong: str, tmp_path: P
     ("shape", "seed", "loses_registers"),
     tiered(
         [({"racks": 2}, 3, False), ({"racks": 2}, 4, True), ({"depth": 3}, 4, True)],
-        [({"depth": 3}, 4, True)],
-        "the same with more levels",
+        [({"racks": 2}, 4, True)],
+        "the same with two levels, of which registers are lost",
     ),
 )
 def test_switches_of_a_tree_in_a_bad_network(
@@ -205,7 +205,7 @@ def harvests(job: Job, seed: int = 0) -> BesideHarvest:
     return BesideHarvest(TnaHarvest(seed, SLOT_BITS=10), v1model, 64, [job])
 
 
-@pytest.mark.parametrize("seed", seeds(6, 2))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_64_values_in_pairs_in_several_passes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     job = job_of(int(rng.integers(1, 7)))
@@ -274,7 +274,7 @@ def interleaved(
     both.compare_state()
 
 
-@pytest.mark.parametrize("seed", seeds(4, 2))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_256_values_with_others_between_the_passes(seed: int) -> None:
     """Loss, repeats, reordering, partial results, mangled packets; a slot that is used again."""
     rng = np.random.default_rng(seed)

@@ -34,7 +34,7 @@ def test_there_are_recordings():
     tiered(
         [(name, engine) for name in NAMES for engine in ("interpret", "jit")],
         [
-            *((name, "jit") for name in NAMES),
+            *((name, "jit") for name in NAMES if "-1024-" not in name),
             *((name, "interpret") for name in NAMES if "-32-" in name),
         ],
         "the same interpreted with 32 values, and compiled",

@@ -149,11 +149,14 @@ def test_examples_name_what_there_is():
 
 
 def in_first_tier():
-    """The first example of each page, and all that extend innet: nothing else does so."""
+    """The first example of each page, and all that extend innet: nothing else does so. Sweeps and
+    training with PyTorch have tests of their own.
+    """
     pages = {}
     for example in EXAMPLES:
         pages.setdefault(example.id.rpartition("-")[0], example)
-    return [*pages.values(), *(each for each in EXAMPLES if each.id.startswith("extending-"))]
+    first = [page for name, page in pages.items() if name not in {"pytorch", "sweeps"}]
+    return [*first, *(each for each in EXAMPLES if each.id.startswith("extending-"))]
 
 
 ANOTHER = pytest.mark.repeats("another example of the page, and the tests of what it shows")

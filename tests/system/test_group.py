@@ -1,4 +1,4 @@
-"""The process group ``innet`` and the memory of codecs, in two and three processes.
+"""The process group ``innet`` and the memory of codecs, in two processes.
 
 Every collective over tensors of every form, callbacks, hooks around innet's, and that nothing of a
 gradient is lost.
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.rank_checks import hold_checks, names_of_checks
+from support.tiers import tiered
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -20,19 +21,13 @@ SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many processes
 
 
-def repeats(ranks):
-    return pytest.mark.repeats(f"the same with {ranks} ranks")
-
-
-@pytest.mark.parametrize(
-    ("script", "ranks"),
-    [
-        ("group_checks", 3),
-        pytest.param("group_checks", 2, marks=repeats(3)),
-        ("memory_checks", 2),
-        pytest.param("memory_checks", 3, marks=repeats(2)),
-    ],
-)
-def test_checks(script, ranks, tmp_path):
-    path = SUPPORT / f"{script}.py"
-    hold_checks(path, tmp_path, ranks, names_of_checks(path), timeout=280)
+@pytest.mark.timeout(620)
+@pytest.mark.parametrize("ranks", tiered([2, 3], [2], "the same with two ranks"))
+def test_checks(ranks, tmp_path):
+    names = [
+        name
+        for script in ("group_checks", "memory_checks")
+        for name in names_of_checks(SUPPORT / f"{script}.py")
+    ]
+    script = SUPPORT / "group_and_memory_checks.py"
+    hold_checks(script, tmp_path, ranks, names, timeout=600)

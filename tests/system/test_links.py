@@ -54,6 +54,7 @@ def test_packets_that_the_kernel_loses_are_sent_again(capsys):
 
 
 @pytest.mark.mininet
+@pytest.mark.repeats("sums of the service and of gloo, in the benchmark of links")
 def test_nobody_is_faster_than_the_links(capsys, tmp_path):
     pytest.importorskip("torch")
     if missing := _missing():

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from support import fork_server
-from support.mininet import EITHER_KIND, missing, needs_mininet
+from support.mininet import EITHER_KIND, KINDS, missing, needs_mininet
 
 from innet.core.errors import ControlError, InputError, StalledError, UnknownNameError
 
@@ -33,7 +33,8 @@ def run_cli(arguments, lines, folder):
     return fork_server.run(command, folder, "\n".join([*lines, "exit", ""]), timeout=120)
 
 
-@pytest.mark.parametrize("kind", EITHER_KIND)
+@pytest.mark.repeats("what is shown of a switch where a worker stops, by a command")
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
     # 300 values of 64 a packet: after the handshake's chunk, five of them in four slots.
     arguments = ["--topology", "tree", "--workers", "2", "--size", "300", "--window", "4"]
@@ -89,6 +90,10 @@ def test_a_worker_that_stops_is_who_is_waited_for(kind):
             assert next(iter(table.columns[-1].cells)) == "1"
             assert next(iter(table.columns[-2].cells)) == "0, 2"
             assert table.row_count <= 4
+            assert "0, 2" in cells(show(net, ["slots", "s1"]))
+            assert "SlotsIngress.pool.chunk" in cells(show(net, ["registers", "s1"]))
+            assert "00000005" in cells(show(net, ["registers", "s1", "worker_bitmap"]))
+            assert "SlotsIngress.admission.admission" in cells(show(net, ["tables", "s1"]))
             refused(net)
             inject(net)
             assert counted(show(net, ["counters", "s1"]))
@@ -99,6 +104,10 @@ def inject(net):
     code = "import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); "
     code += 's.bind(("h1-eth0", 0)); s.send(bytes(60))'
     net.hosts[0].cmd(f"{sys.executable} -c '{code}'; sleep 0.3")
+
+
+def cells(table):
+    return " ".join(cell for column in table.columns for cell in column.cells)
 
 
 def counted(table):

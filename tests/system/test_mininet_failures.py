@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.mininet import EITHER_KIND, children, missing, needs_mininet
+from support.mininet import EITHER_KIND, KINDS, children, missing, needs_mininet
 
 import innet
 from innet.cli import app
@@ -159,14 +159,9 @@ def test_the_others_go_on_without_a_worker_that_is_late(monkeypatch, kind):
     assert left == {1: "worker 1 on h2 was late by 2 s or more."}
 
 
-@pytest.mark.parametrize("kind", EITHER_KIND)
-@pytest.mark.parametrize(
-    "late",
-    [
-        pytest.param([1], marks=pytest.mark.repeats("the same with a rack"), id="a worker"),
-        pytest.param([2, 3], id="a rack"),
-    ],
-)
+@pytest.mark.repeats("workers that are late, with one switch and in test_networks_partial.py")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("late", [[1], [2, 3]], ids=["a worker", "a rack"])
 def test_switches_of_a_tree_name_who_is_late_in_other_racks(monkeypatch, late, kind):
     chosen = {"workers": 6, "racks": 3, "size": 20_000, "program": "tree", "switch": kind}
     left = without(monkeypatch, late, signal.SIGSTOP, **chosen)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.mininet import EITHER_KIND, missing, needs_mininet
+from support.mininet import EITHER_KIND, KINDS, missing, needs_mininet
 
 import innet
 from innet.cli import app
@@ -31,7 +31,7 @@ pytestmark = [
 ]
 
 
-smaller = pytest.mark.repeats("the same on a smaller network of three levels")
+smaller = pytest.mark.repeats("the same on a smaller network of two levels")
 
 
 def settings(**chosen):
@@ -51,16 +51,12 @@ def hold_to_memory(chosen, results):
         assert result.report.max_abs_error == report.max_abs_error
 
 
-@pytest.mark.parametrize("kind", EITHER_KIND)
+@smaller
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("shape", "codec"),
     [
-        pytest.param(
-            {"workers": 4, "topology": "fat-tree", "ports": 4},
-            "dense",
-            marks=smaller,
-            id="fat-tree",
-        ),
+        pytest.param({"workers": 4, "topology": "fat-tree", "ports": 4}, "dense", id="fat-tree"),
         pytest.param({"workers": 3, "racks": 3, "depth": 3}, "lhc", id="three levels"),
     ],
 )
@@ -75,7 +71,7 @@ def test_three_levels_are_equal_to_memory_under_loss(kind, shape, codec):
 
 
 @smaller
-@pytest.mark.parametrize("kind", EITHER_KIND)
+@pytest.mark.parametrize("kind", KINDS)
 def test_more_workers_than_a_switch_names(kind):
     chosen = settings(workers=40, switch=kind, size=3000, give_up=90.0)
     assert len(chosen.plan().switches) == 3

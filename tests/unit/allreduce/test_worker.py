@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from support.tiers import tiered
 from support.udp_switch import Leader, UdpSwitch, on_loopback
 
 import innet
@@ -24,6 +25,8 @@ from innet.wire import Endpoint, PacketLayout
 
 WORKERS = 2
 CODECS = ("topk", "scalecom")
+ORDINARY = ["dense", "topk", "scalecom"]
+ANOTHER = "the same with another codec"
 LOSSY = Faults(loss=0.1, duplicate=0.1, reorder=0.1, hold=1e-3, tick=1e-4)
 QUICK = Timing(timeout=0.05, max_timeout=0.2, give_up=20.0)
 # Long enough for a switch and workers that wait for a processor, since all of them must have been
@@ -76,8 +79,14 @@ def test_integers_of_dense_sums_are_kept_on_request(plan, keep):
 OVERWRITTEN = {"dense": True, "lhc": False, "topk": True, "powersgd": False}
 
 
-@pytest.mark.parametrize("codec", OVERWRITTEN)
-@pytest.mark.parametrize("factor", [0.5, 1 / 3])
+@pytest.mark.parametrize(
+    ("factor", "codec"),
+    tiered(
+        [(factor, codec) for factor in (0.5, 1 / 3) for codec in OVERWRITTEN],
+        [(0.5, "dense"), (0.5, "topk"), (0.5, "powersgd"), (1 / 3, "dense")],
+        "the same with another codec that is not multiplied on the way",
+    ),
+)
 def test_means_over_the_gradients_have_the_same_bits(plan, codec, factor):
     """What may be done on the way is done for dense sums with powers of two, even if packets are
     sent again, and where a sum is decoded from few elements; the caller learns what is left to do.
@@ -170,8 +179,15 @@ def test_what_may_be_needed_again_is_not_overwritten(plan):
             assert [x.tolist() for x in given] == [[3] * 700, [2] * 700]
 
 
-@pytest.mark.parametrize("faults", [None, LOSSY], ids=["clean", "lossy"])
-@pytest.mark.parametrize("codec", ["dense", "lhc", "scalecom"])
+@pytest.mark.parametrize(
+    ("codec", "faults"),
+    tiered(
+        [(codec, faults) for codec in ("dense", "lhc", "scalecom") for faults in (None, LOSSY)],
+        [("dense", None), ("scalecom", LOSSY)],
+        "the same with another codec, with faults or without",
+    ),
+    ids=lambda value: {None: "clean", LOSSY: "lossy"}.get(value, value),
+)
 def test_equal_to_the_collective_bit_for_bit(plan, codec, faults):
     reference = innet.Collective(
         workers=WORKERS, codec=codec, values_per_packet=32, engine="interpret", seed=3
@@ -217,7 +233,7 @@ def test_who_is_missing_is_named(plan):
 GOING_ON = Timing(timeout=0.02, max_timeout=0.1, give_up=10.0, partial_after=2.0)
 
 
-@pytest.mark.parametrize("codec", ["dense", "topk", "scalecom"])
+@pytest.mark.parametrize("codec", tiered(ORDINARY, ["topk"], ANOTHER))
 def test_the_others_go_on_without_whoever_is_late(codec):
     """As a collective does: the same sums, the same workers left out, and no gradient lost."""
     plan = on_loopback(make_plan("slots", 32, Request(workers=3, window=16)))
@@ -402,7 +418,7 @@ def test_gradients_are_checked(plan):
             pair[1].all_reduce(np.array([np.nan], np.float32))
 
 
-@pytest.mark.parametrize("codec", ["dense", "topk", "scalecom"])
+@pytest.mark.parametrize("codec", tiered(ORDINARY, ["topk"], ANOTHER))
 def test_a_gradient_that_is_refused_is_as_if_it_had_not_been_given(plan, codec):
     reference = innet.Collective(workers=WORKERS, codec=codec, values_per_packet=32, seed=3)
     bad = gradients()[1]

@@ -496,7 +496,7 @@ class TestEnds:
                 for imported in ("numpy", "numba", "innet.allreduce.collective", "")
                 for number in (signal.SIGINT, signal.SIGTERM)
             ],
-            [("numba", signal.SIGINT), ("", signal.SIGINT), ("", signal.SIGTERM)],
+            [("numba", signal.SIGINT), ("", signal.SIGTERM)],
             "the same while something else is imported",
         ),
     )

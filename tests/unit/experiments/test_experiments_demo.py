@@ -150,6 +150,7 @@ def test_a_batch_larger_than_a_shard_is_told(tmp_path: Path) -> None:
         demo.run(settings, tmp_path, created=CREATED, make=OracleSumming)
 
 
+@pytest.mark.repeats("that the ways stay near each other, with all iterations")
 def test_default_settings_reach_the_promised_accuracy(tmp_path: Path) -> None:
     result = demo.run(DemoSettings(networks=()), tmp_path, created=CREATED, make=OracleSumming)
     plain, dense, topk = (run.final_score for run in result.record.runs)

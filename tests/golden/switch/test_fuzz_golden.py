@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import fuzz, fuzz_recording
+from support.tiers import tiered
 
 from innet.switch.frontend.loader import fingerprint
 
@@ -40,8 +41,22 @@ def test_the_recording_is_of_this_program(name):
     assert [handle for each in trace.handles for handle in each].count(None) < 60
 
 
-@pytest.mark.parametrize("engine", ["interpret", "jit"])
-@pytest.mark.parametrize("name", fuzz.NAMES)
+#: Programs of what the engines are compared by nowhere else: tests/differential/ compares them over
+#: random traffic of jit_*, switch_* and queue_*, which have the features of the others.
+COMPILED = ["counters", "empty", "ends", "for", "loops", "negative", "priorities", "signed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    tiered(
+        [(name, engine) for name in fuzz.NAMES for engine in ("interpret", "jit")],
+        [
+            *((name, "interpret") for name in fuzz.NAMES),
+            *((f"fuzz_{name}", "jit") for name in COMPILED),
+        ],
+        "the same interpreted, and both engines with programs of the same features",
+    ),
+)
 def test_equals_the_recording(name, engine):
     case, trace, _ = fuzz_recording.read(recording(name))
     fuzz.compare(case, trace, engine)

@@ -102,7 +102,9 @@ def test_engines_agree(codec):
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 def test_packet_sizes_and_framings(values, framing):
     inputs = gradients(2, 2000)
-    _, report = all_reduce(inputs, values_per_packet=values, framing=framing)
+    # To compile the largest program takes longest, and test_golden.py does so in the second tier.
+    engine = "interpret" if values == 1024 else "jit"
+    _, report = all_reduce(inputs, values_per_packet=values, framing=framing, engine=engine)
     assert report.exact
     frame = (42 if framing == "udp" else 14) + 32 + 4 * values
     assert report.values_per_packet == values

@@ -96,9 +96,7 @@ MIXED = [(ReduceOp.SUM, 130), (ReduceOp.OR, 1), (ReduceOp.MAX, 37), (ReduceOp.SU
 BAD = Faults(loss=0.1, duplicate=0.1, reorder=0.2, hold=0.05, jitter=1e-3, tick=1e-4)
 
 
-@pytest.mark.parametrize(
-    "workers", tiered([1, 2, 3, 8, 32], [1, 3], "other numbers of workers")
-)
+@pytest.mark.parametrize("workers", tiered([1, 2, 3, 8, 32], [1, 3], "other numbers of workers"))
 @pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])
 def test_exact_for_any_number_of_workers(workers: int, faults: Faults | None) -> None:
     rng = np.random.default_rng(workers)

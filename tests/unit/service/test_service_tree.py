@@ -16,6 +16,7 @@ from support.service import (
     wait_until_empty,
     where,
 )
+from support.tiers import tiered
 
 import innet
 from innet import programs
@@ -45,7 +46,7 @@ def gradients(workers=WORKERS, size=300, seed=1):
     return [rng.laplace(size=size).astype(np.float32) for _ in range(workers)]
 
 
-@pytest.mark.parametrize("codec", ["dense", "lhc"])
+@pytest.mark.parametrize("codec", tiered(["dense", "lhc"], ["lhc"], "the same with another codec"))
 def test_seventy_workers_are_summed_as_in_memory(service, stack, codec):
     expected, in_memory = innet.all_reduce(
         gradients(), codec=codec, program="tree", racks=3, values_per_packet=32, seed=3

@@ -143,7 +143,7 @@ def test_a_reference_that_does_not_learn_itself_shows_nothing():
         "subject": "frozen, exact",
         "reference": "frozen",
         "max_score_drop": 1.0,
-        "epochs": 2,
+        "epochs": 1,
     }
     assert validate(Variants, settings).finding(FULL).holds is True
     found = validate(Variants, {**settings, "learns": 5.0}).finding(FULL)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.json_expressions import constant, field, operation
+from support.tiers import tiered
 
 from innet.core.errors import ProgramError
 from innet.switch import Switch
@@ -73,14 +74,18 @@ def chosen(count):
 
 @pytest.mark.parametrize(
     ("make", "count"),
-    [
-        (concatenated, 120),
-        (summed, 245),
-        (signed, 245),
-        (united, 480),
-        (any_of, 480),
-        (chosen, 480),
-    ],
+    tiered(
+        [
+            (concatenated, 120),
+            (summed, 245),
+            (signed, 245),
+            (united, 480),
+            (any_of, 480),
+            (chosen, 480),
+        ],
+        [(concatenated, 120), (summed, 245), (any_of, 480), (chosen, 480)],
+        "the same with another operator",
+    ),
     ids=lambda each: getattr(each, "__name__", each),
 )
 def test_as_deep_as_simple_switch_reads(make, count):

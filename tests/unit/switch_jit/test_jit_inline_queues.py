@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.engines import agree_on_time
 from support.state_fuzzer import StateFuzzer
+from support.tiers import tiered
 
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
@@ -33,7 +34,14 @@ def one_event(program: InlineQueues, first: int, count: int) -> tuple[int, int, 
     return 1, *run_queues(program, first, first, departure)
 
 
-@pytest.mark.parametrize("name", ["fuzz_clone", "jit_copies", "fuzz_digests", "jit_runs"])
+@pytest.mark.parametrize(
+    "name",
+    tiered(
+        ["fuzz_clone", "jit_copies", "fuzz_digests", "jit_runs"],
+        ["fuzz_clone", "jit_copies", "jit_runs"],
+        "the same with copies",
+    ),
+)
 @pytest.mark.parametrize("bit_rates", [False, True])
 def test_event_by_event(name: str, bit_rates: bool) -> None:
     program = load_program(PROGRAMS / f"{name}.json")

@@ -399,6 +399,24 @@ def functional_collectives_and_those_of_autograd(group):
 
 
 @check
+def what_is_compiled_calls_the_group(group):
+    net = torch.nn.Linear(4, 2)
+    model = torch.compile(DistributedDataParallel(net, process_group=group), backend="eager")
+    for _ in range(3):  # the second forward begins with a collective of DDP's
+        model(torch.ones(3, 4)).sum().backward()
+    assert net.weight.grad.tolist() == [[9.0] * 4] * 2
+
+    @torch.compile(backend="eager")
+    def summed(x):
+        y = 2 * x
+        dist.all_reduce(y, group=group)
+        dist.barrier(group=group)
+        return y + 1
+
+    assert summed(torch.ones(2)).tolist() == [2.0 * dist.get_world_size() + 1] * 2
+
+
+@check
 def objects_and_point_to_point_in_batches(group):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     found = [None] * ranks

@@ -117,33 +117,6 @@ def test_several_machines(tmp_path):
     assert sum("epoch 3" in out for out, _ in said) == 1
 
 
-COMPILED = """
-import torch, innet.torch
-from torch import distributed as dist
-
-dist.init_process_group("innet", store=dist.HashStore(), rank=0, world_size=1)
-net = torch.nn.Linear(4, 2)
-model = torch.compile(torch.nn.parallel.DistributedDataParallel(net), backend="eager")
-for _ in range(3):  # the second forward begins with a collective of DDP's
-    model(torch.ones(3, 4)).sum().backward()
-
-@torch.compile(backend="eager")
-def summed(x):
-    y = 2 * x
-    dist.all_reduce(y)
-    dist.barrier()
-    return y + 1
-
-print(net.weight.grad.tolist(), summed(torch.ones(2)).tolist())
-"""
-
-
-def test_what_is_compiled_calls_the_group():
-    done = run([sys.executable, "-c", COMPILED], 120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == f"{[[9.0] * 4] * 2} {[3.0, 3.0]}"
-
-
 DEAD = """
 import os, sys, numpy as np
 from torch import distributed as dist

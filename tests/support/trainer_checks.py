@@ -166,6 +166,36 @@ def accelerate_trains_as_a_loop_does():
         ModelHook(CompressionHook("dense"), seed=5)
 
 
+@check
+def accelerate_accumulates_and_clips_as_without_the_hook():
+    from accelerate import Accelerator
+
+    from innet.torch.accelerate import CommHookKwargs
+
+    def losses(*handlers):
+        accelerator = Accelerator(
+            cpu=True, gradient_accumulation_steps=2, mixed_precision="bf16",
+            kwargs_handlers=list(handlers),
+        )  # fmt: skip
+        tiny = Tiny()
+        optimizer = sgd(tiny)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        model, optimizer, schedule = accelerator.prepare(tiny, optimizer, schedule)
+        for batch in [*loader(), *loader()]:
+            with accelerator.accumulate(model):
+                accelerator.backward(model(**batch)["loss"])
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), 0.5)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+        for handler in handlers:
+            handler.hook.close()
+        return tiny.losses
+
+    assert losses(CommHookKwargs("exact", OPTIONS)) == losses()
+
+
 # ---------------------------------------------------------------- Transformers
 
 
@@ -214,6 +244,38 @@ def transformers_trains_as_a_loop_does():
         made.train(resume_from_checkpoint=str(saved))
 
 
+@check
+def transformers_accumulates_clips_and_evaluates_as_without_the_hook():
+    from transformers import Trainer, TrainingArguments
+
+    from innet.torch.transformers import CommHookMixin
+
+    class Unshuffled(Trainer):
+        def get_train_dataloader(self):
+            return loader()
+
+    class WithHook(CommHookMixin, Unshuffled):
+        pass
+
+    def losses(kind, **options):
+        arguments = TrainingArguments(
+            output_dir=str(FOLDER / "options"), use_cpu=True, ddp_backend="gloo", bf16=True,
+            max_grad_norm=0.5, gradient_accumulation_steps=2, eval_strategy="epoch",
+            ddp_find_unused_parameters=False, num_train_epochs=2, report_to="none",
+            disable_tqdm=True, save_strategy="no", logging_strategy="no",
+            dataloader_pin_memory=False, label_names=["y"],
+        )  # fmt: skip
+        tiny = Tiny()
+        made = kind(tiny, arguments, train_dataset=Rows(), eval_dataset=Rows(), **options)
+        made.train()
+        made.evaluate()
+        if options:
+            made.comm_hook.hook.close()
+        return tiny.losses
+
+    assert losses(WithHook, comm_hook="exact", comm_hook_options=OPTIONS) == losses(Unshuffled)
+
+
 # ---------------------------------------------------------------- Lightning
 
 
@@ -258,6 +320,45 @@ def lightning_trains_as_a_loop_does():
     fails_everywhere(lambda: fitted(CommHookStrategy(failing_hook())))
     with pytest.raises(InputError, match="two hooks"):
         CommHookStrategy("topk", ddp_comm_hook=ddp_hook)
+
+
+@check
+def lightning_accumulates_clips_and_validates_as_without_the_hook():
+    import lightning
+    from lightning.pytorch.callbacks import StochasticWeightAveraging
+
+    from innet.torch.lightning import CommHookStrategy
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.tiny = Tiny()
+
+        def training_step(self, batch, _):
+            return self.tiny(**batch)["loss"]
+
+        def validation_step(self, batch, _):
+            self.log("loss", self.tiny(**batch)["loss"], sync_dist=True)
+
+        def configure_optimizers(self):
+            return sgd(self)
+
+    def losses(strategy):
+        module = Module()
+        trainer = lightning.Trainer(
+            strategy=strategy, accelerator="cpu", devices=2, max_epochs=3, logger=False,
+            accumulate_grad_batches=2, gradient_clip_val=0.5, precision="bf16-mixed",
+            callbacks=[StochasticWeightAveraging(0.05, swa_epoch_start=1)],
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+            use_distributed_sampler=False, default_root_dir=FOLDER,
+        )  # fmt: skip
+        trainer.fit(module, loader(), loader())
+        trainer.validate(module, loader(), verbose=False)
+        trainer.fit_loop.max_epochs = 4
+        trainer.fit(module, loader(), loader())
+        return module.tiny.losses
+
+    assert losses(CommHookStrategy("exact", OPTIONS)) == losses("ddp")
 
 
 def run_rank(names: list[str]) -> int:

@@ -54,7 +54,18 @@ def test_trainers_train_as_a_loop_does(tmp_path):
 
     All in one run: it takes longer to start two processes than to make the checks.
     """
-    names = [name for name in CHECKS if installed(name)]
+    hold_checks(tmp_path, [name for name in CHECKS if name.endswith("_as_a_loop_does")])
+
+
+@pytest.mark.repeats("the trainings of trainers, with more of their options")
+@pytest.mark.timeout(620)
+def test_trainers_with_the_hook_train_as_without_it(tmp_path):
+    """Steps that accumulate, clip and evaluate, in bfloat16: exact sums of two are gloo's."""
+    hold_checks(tmp_path, [name for name in CHECKS if name.endswith("_as_without_the_hook")])
+
+
+def hold_checks(tmp_path, names):
+    names = [name for name in names if installed(name)]
     if not names:
         pytest.skip("neither accelerate, transformers nor lightning is installed")
     done = python(SCRIPT, tmp_path, *names)

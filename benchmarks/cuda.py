@@ -1,6 +1,11 @@
 """Gradient bytes per second through the CUDA kernels, as a fraction of the GPU's bandwidth.
 
     python -m benchmarks.cuda [--size 100000000] [--json]
+    python -m benchmarks.cuda --check [--sizes 0,1,31,33,1000000,100000000] --output cuda.json
+
+With ``--check`` it first compares each kernel's results with those of the naive kernels, and from
+``NAIVE`` elements on with those of the CPU's, which are equal to them (``tests/unit/kernels``): bit
+for bit, of arrays that are copied to the GPU. Both are then written to a file of JSON.
 
 Arrays lie on the GPU and stay there. The bandwidth is that of a STREAM triad (a = b + s·c;
 McCalpin, IEEE TCCA newsletter, December 1995) on the GPU, measured in the same run. A step's
@@ -9,7 +14,10 @@ roofline is that bandwidth divided by how often it must move each gradient byte.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,10 +25,13 @@ import typer
 
 from benchmarks.codecs import DENSITY, RATIO, Step, best
 from benchmarks.common import Row, show
+from benchmarks.cuda_cases import calls, same
 from innet import kernels
 from innet.core.errors import MissingToolError
 from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
 
+NAIVE = 1000
+SIZES = "0,1,31,33,1000000,100000000"
 TRIAD_SIZE = 1 << 26  # float64: three arrays of 512 MiB
 CELLS_PER_ITEM = 1.3  # of the sketch
 Timed = tuple[str, int, Step]
@@ -28,8 +39,12 @@ Timed = tuple[str, int, Step]
 
 def main(
     size: Annotated[int, typer.Option(help="Elements of the gradient.")] = 100_000_000,
+    *,
     repeats: Annotated[int, typer.Option(help="The best of so many.")] = 7,
     as_json: Annotated[bool, typer.Option("--json")] = False,
+    check: Annotated[bool, typer.Option(help="Compare results first.")] = False,
+    sizes: Annotated[str, typer.Option(help="Elements of what is compared.")] = SIZES,
+    output: Annotated[Path, typer.Option(help="Where --check writes.")] = Path("cuda.json"),
 ) -> None:
     """Measure, and print fractions first; without a GPU, say so."""
     try:
@@ -39,6 +54,16 @@ def main(
         return
     from innet.kernels.cuda.device import SIMULATED  # noqa: PLC0415 - numba-cuda is optional
 
+    found: dict[str, Any] = {"gpu": "simulated" if SIMULATED else gpu_name()}
+    if check:
+        found["compared"] = [each for n in sizes.split(",") for each in compared(gpu, int(n))]
+        wrong = [each for each in found["compared"] if not each["same"]]
+        print(f"{len(found['compared'])} results were compared, and {len(wrong)} differ.")
+        for each in wrong:
+            print(f"  {each['kernel']} of {each['size']:,} elements: {each['said']}")
+        output.write_text(json.dumps(found, indent=1))
+        if SIMULATED or wrong:
+            raise typer.Exit(bool(wrong))
     if SIMULATED:
         print("There is no GPU to measure: numba-cuda's simulator is on, whose times mean nothing.")
         return
@@ -49,8 +74,29 @@ def main(
         remark = f"{rate / bandwidth:.3g} of bandwidth, roofline 1/{moves}"
         rows.append(Row(name, rate / 1e9, "GB/s", remark, moves * rate / bandwidth))
     rows.append(Row("STREAM triad", bandwidth / 1e9, "GB/s", "the bandwidth", 1.0))
+    if check:
+        found |= {"size": size, "rates": [asdict(row) for row in rows]}
+        output.write_text(json.dumps(found, indent=1))
     title = f"CUDA kernels, {size:,} float32, {gpu_name()}"
     show(title, "of its roofline", rows, as_json)
+
+
+def compared(gpu: Any, size: int) -> Iterator[dict[str, Any]]:
+    """For each kernel, whether its result is that of the naive kernel or of the CPU's."""
+    name = "reference" if size < NAIVE else "cpu"
+    other = kernels.get(name)
+    for kernel, call in calls(size, np.random.default_rng(size)):
+        try:
+            is_same, said = same(call(gpu), call(other)), "other bits"
+        except Exception as error:
+            is_same, said = False, f"{type(error).__name__}: {error}"
+        yield {
+            "kernel": kernel,
+            "size": size,
+            "other": name,
+            "same": is_same,
+            "said": "" if is_same else said,
+        }
 
 
 def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:

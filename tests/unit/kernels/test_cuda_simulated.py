@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -33,6 +34,29 @@ def test_the_kernels_pass_their_tests_in_the_simulator(request):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
+
+
+@pytest.mark.repeats("the kernels' tests in the simulator, by the check for a GPU")
+def test_the_check_for_a_gpu_compares_every_kernel(tmp_path):
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    found = tmp_path / "cuda.json"
+    options = ["--check", "--sizes", "0,1,31", "--output", str(found)]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.cuda", *options],
+        cwd=TESTS.parent,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    compared = json.loads(found.read_text())["compared"]
+    names = {name for name in vars(kernels.Kernels) if not name.startswith("_")}
+    assert {(each["kernel"], each["size"]) for each in compared} == {
+        (name, size) for name in names for size in (0, 1, 31)
+    }
+    assert all(each["same"] for each in compared)
 
 
 def test_without_numba_cuda_the_error_says_how_to_get_it(monkeypatch):

@@ -28,14 +28,14 @@ from innet.switch.frontend.loader import load_program
 from innet.switch.ir.check import check_references
 from innet.switch.state.ageing import AgeingMonitor, IdleTimeout
 from innet.switch.state.tables import BYTES, PACKETS, RuntimeEntry
+from innet.switch.trace import Event
 from innet.switch.traffic_manager import FOREVER, TrafficManager
 
 if TYPE_CHECKING:
     from innet.switch.inline import InlineQueueSwitch, InlineSwitch
-    from innet.switch.interpreter.engine import InterpretEngine
     from innet.switch.interpreter.packet_log import PacketLog, Prepare
-    from innet.switch.interpreter.tracing import Trace
-    from innet.switch.trace import Event
+    from innet.switch.jit import JitEngine
+    from innet.switch.recording import Recording
 
 
 class CounterCells(NamedTuple):
@@ -169,6 +169,62 @@ def _nanosecond(time: int) -> int:
     return int(_nanoseconds([time])[0])
 
 
+def _is_recording_compiled(program: ir.Program) -> bool:
+    """Whether the machine code that records is on this machine already."""
+    from innet.switch.jit import cache  # noqa: PLC0415 - as engines are imported
+
+    return cache.load(program, recording=True) is not None
+
+
+class _Interpreted:
+    """Tells what happens to packets that it interprets."""
+
+    def __init__(self, program: ir.Program, state: SwitchState) -> None:
+        # Imported when asked for, as engines are.
+        from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
+        from innet.switch.interpreter.tracing import Trace  # noqa: PLC0415
+
+        if reasons := InterpretEngine.unsupported(program):
+            raise UnsupportedError(refusal("interpret", reasons))
+        self._trace = Trace(program)
+        self.engine: Engine = InterpretEngine(program, state, self._trace)
+
+    def take(self) -> list[Event]:
+        """The events since the last call."""
+        return self._trace.take()
+
+
+class _Recorded:
+    """The same of packets that machine code runs and records."""
+
+    def __init__(self, program: ir.Program, state: SwitchState) -> None:
+        from innet.switch.jit import JitEngine  # noqa: PLC0415 - as above
+        from innet.switch.recording import Decoder, MemoryRecorder  # noqa: PLC0415
+
+        if reasons := JitEngine.unsupported(program):
+            raise UnsupportedError(refusal("jit", reasons))
+        self._recorder, self._decoder = MemoryRecorder(state), Decoder(program)
+        self.engine: JitEngine = JitEngine(program, state, self._recorder)
+
+    def take(self) -> list[Event]:
+        """The events since the last call, at most as many as the interpreter keeps."""
+        from innet.switch.interpreter import tracing  # noqa: PLC0415 - as above
+
+        told = self._recorder.recording(self._decoder).events()
+        if (left_out := len(told) - tracing.MOST_EVENTS) > 0:
+            told[tracing.MOST_EVENTS :] = [Event("cut", {"left_out": left_out})]
+        return told
+
+    def forget(self) -> None:
+        """Let the next recording begin here."""
+        self._recorder.recording(self._decoder)
+        self._first = self.engine.received
+
+    def recording(self) -> Recording:
+        """What was recorded since then."""
+        return self._recorder.recording(self._decoder, self._first)
+
+
 class Switch(NotCopyable):
     """A programmable switch that runs a compiled P4 program.
 
@@ -207,7 +263,7 @@ class Switch(NotCopyable):
         self.registers = Registers(self.state)
         self.counters = CounterArrays(self.state)
         self._engine = kind(program, self.state)
-        self._tracer: tuple[InterpretEngine, Trace] | None = None
+        self._tracer: _Interpreted | _Recorded | None = None
 
     @classmethod
     def load(
@@ -281,6 +337,20 @@ class Switch(NotCopyable):
         Raises:
             InputError: as ``process``.
         """
+        if times is not None:
+            self._require_untraced()
+        else:
+            self._require_nothing_waits()
+        return self._run(self._engine, batch, times, until)
+
+    def _run(
+        self,
+        engine: Engine,
+        batch: PacketBatch,
+        times: Sequence[int] | NDArray[np.int64] | None,
+        until: int | None,
+    ) -> PacketBatch:
+        """Let an engine run packets, in whose queues no others wait."""
         ports = batch.port
         if len(batch) and not 0 <= int(ports.min()) <= int(ports.max()) <= MAX_PORT:
             raise InputError(
@@ -288,11 +358,10 @@ class Switch(NotCopyable):
                 f"ports 0..{MAX_PORT}"
             )
         if times is not None:
-            return self._process_timed(batch, times, until)
+            return self._run_timed(engine, batch, times, until)
         if until is not None:
             raise InputError("until= needs times= as well; for what waits alone, call run_until()")
-        self._require_nothing_waits()
-        return self._engine.process(batch)
+        return engine.process(batch)
 
     def _require_nothing_waits(self) -> None:
         """For calls without times."""
@@ -303,8 +372,20 @@ class Switch(NotCopyable):
                 f"would pass them by; {leave} lets them leave first"
             )
 
-    def _process_timed(
-        self, batch: PacketBatch, times: Sequence[int] | NDArray[np.int64], until: int | None
+    def _require_untraced(self) -> None:
+        """For calls with times."""
+        if self._traced_waiting:
+            raise InputError(
+                f"{self._traced_waiting} packets that were traced wait in the switch's egress "
+                "queues, where others cannot meet them; trace_until() lets them leave first"
+            )
+
+    def _run_timed(
+        self,
+        engine: Engine,
+        batch: PacketBatch,
+        times: Sequence[int] | NDArray[np.int64],
+        until: int | None,
     ) -> PacketBatch:
         now = self.traffic_manager.now
         arrivals = _nanoseconds(times)
@@ -314,12 +395,7 @@ class Switch(NotCopyable):
         start, last = (arrivals[0], arrivals[-1]) if len(arrivals) else (now, now)
         if start < now or end < last or (arrivals[1:] < arrivals[:-1]).any():
             raise _backward(now, arrivals, end)
-        if self._traced_waiting:
-            raise InputError(
-                f"{self._traced_waiting} packets that were traced wait in the switch's egress "
-                "queues, where others cannot meet them; trace_until() lets them leave first"
-            )
-        return self._engine.process_timed(batch, arrivals, end)
+        return engine.process_timed(batch, arrivals, end)
 
     def run_until(self, until: int | None = None) -> PacketBatch:
         """Let what waits in the egress queues leave, up to a time in nanoseconds.
@@ -329,7 +405,8 @@ class Switch(NotCopyable):
         Raises:
             InputError: a time that is no whole number, or before what has happened.
         """
-        return self._process_timed(PacketBatch.empty(), np.zeros(0, np.int64), until)
+        self._require_untraced()
+        return self._run_timed(self._engine, PacketBatch.empty(), np.zeros(0, np.int64), until)
 
     @property
     def waiting(self) -> int:
@@ -340,13 +417,13 @@ class Switch(NotCopyable):
 
     @property
     def _traced_waiting(self) -> int:
-        return 0 if self._tracer is None else self._tracer[0].waiting
+        return 0 if self._tracer is None else self._tracer.engine.waiting
 
     @property
     def next_departure(self) -> int | None:
         """When the next of them leaves, in nanoseconds; None when nothing waits."""
-        if self._tracer is not None and self._tracer[0].waiting:
-            return self._tracer[0].next_departure
+        if self._tracer is not None and self._tracer.engine.waiting:
+            return self._tracer.engine.next_departure
         return self._engine.next_departure
 
     def inline(self, packets: PacketBatch) -> InlineSwitch | None:
@@ -360,8 +437,9 @@ class Switch(NotCopyable):
     def trace(self, port: int, data: bytes, *, time: int | None = None) -> list[Event]:
         """Run one packet and tell everything that happens to it and to what it causes, in order.
 
-        The interpreter runs it, whatever the switch's engine, on the switch's own tables, registers
-        and counters. ``str()`` of an event is a line for people.
+        The interpreter runs it on the switch's own tables, registers and counters; under the engine
+        jit machine code that records does, if it is on this machine already (``record``). Both tell
+        the same. ``str()`` of an event is a line for people.
 
         Args:
             port: where the packet arrives.
@@ -383,10 +461,10 @@ class Switch(NotCopyable):
         if time is not None:
             return self._trace_timed(packet, time)
         self._require_nothing_waits()
-        engine, trace = self._tracing()
-        trace.take()  # a packet that was interrupted may have left events
-        engine.process(packet)
-        return trace.take()
+        tracer = self._tracing()
+        tracer.take()  # a packet that was interrupted may have left events
+        tracer.engine.process(packet)
+        return tracer.take()
 
     def trace_until(self, until: int | None = None) -> list[Event]:
         """Let traced packets leave the egress queues, up to a time in nanoseconds; tells the same.
@@ -400,31 +478,67 @@ class Switch(NotCopyable):
 
     def _trace_timed(self, packet: PacketBatch, until: int | None) -> list[Event]:
         """Run the packet, if there is one, at ``until``, and what leaves until then."""
+        self._require_traced_alone()
+        end = FOREVER if until is None else _nanosecond(until)
+        arrivals = np.full(len(packet), end, np.int64)
+        if end < self.traffic_manager.now:
+            raise _backward(self.traffic_manager.now, arrivals, end)
+        tracer = self._tracing()
+        tracer.take()
+        tracer.engine.process_timed(packet, arrivals, end)
+        return tracer.take()
+
+    def _require_traced_alone(self) -> None:
+        """For calls with times whose packets are traced or recorded."""
         if self._engine.waiting:
             raise InputError(
                 f"{self._engine.waiting} packets wait in the switch's egress queues that are not "
                 "traced, where a traced one cannot meet them; run_until() lets them leave first"
             )
-        end = FOREVER if until is None else _nanosecond(until)
-        arrivals = np.full(len(packet), end, np.int64)
-        if end < self.traffic_manager.now:
-            raise _backward(self.traffic_manager.now, arrivals, end)
-        engine, trace = self._tracing()
-        trace.take()
-        engine.process_timed(packet, arrivals, end)
-        return trace.take()
 
-    def _tracing(self) -> tuple[InterpretEngine, Trace]:
+    def _tracing(self) -> _Interpreted | _Recorded:
         if self._tracer is None:
-            # Imported when asked for, as engines are.
-            from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
-            from innet.switch.interpreter.tracing import Trace  # noqa: PLC0415
-
-            if reasons := InterpretEngine.unsupported(self.program):
-                raise UnsupportedError(refusal("interpret", reasons))
-            trace = Trace(self.program)
-            self._tracer = (InterpretEngine(self.program, self.state, trace), trace)
+            is_recorded = self.engine_name == "jit" and _is_recording_compiled(self.program)
+            kind = _Recorded if is_recorded else _Interpreted
+            self._tracer = kind(self.program, self.state)
         return self._tracer
+
+    def record(
+        self,
+        batch: PacketBatch,
+        *,
+        times: Sequence[int] | NDArray[np.int64] | None = None,
+        until: int | None = None,
+    ) -> tuple[PacketBatch, Recording]:
+        """``process_batch``, and everything that happens to the packets, at machine code's speed.
+
+        A build of the program that records runs them. It is compiled at the first call, which takes
+        about twice as long as the program itself, and kept on this machine.
+
+        Args:
+            batch: in arrival order.
+            times: as for ``process``.
+            until: as for ``process``.
+
+        Returns:
+            What leaves, and the recording. In this packets have their number in the call; what an
+            earlier call left in the egress queues has a negative one.
+
+        Raises:
+            InputError: as ``process_batch``; other packets wait in the egress queues, where these
+                could not meet them.
+            UnsupportedError: the program uses something that cannot be compiled.
+        """
+        if not isinstance(self._tracer, _Recorded):
+            self._require_untraced()
+            self._tracer = _Recorded(self.program, self.state)
+        if times is not None:
+            self._require_traced_alone()
+        else:
+            self._require_nothing_waits()
+        self._tracer.forget()
+        left = self._run(self._tracer.engine, batch, times, until)
+        return left, self._tracer.recording()
 
     def log_packets(
         self,

@@ -67,6 +67,9 @@ FORMATS = {
 MARKED_TO_DROP = "marked to drop"
 """The reason of a drop that the program asked for."""
 
+COLORS = {0: "green", 1: "yellow", 2: "red"}
+"""Names of colors of meters; further colors are numbers."""
+
 _MAC_NAME = re.compile(r"mac|addr|eth|src|dst|source|dest|sha|tha|sender|target", re.IGNORECASE)
 _TIME_NAME = re.compile(r"time|stamp", re.IGNORECASE)
 

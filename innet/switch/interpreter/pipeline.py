@@ -27,15 +27,11 @@ from innet.switch.interpreter.packet_log import PacketLog
 from innet.switch.ir.text import Text
 from innet.switch.state.hashes import uniform
 from innet.switch.state.tables import BYTES, PACKETS, ProfileRef, RuntimeEntry, TableState, Target
-from innet.switch.trace import notation
+from innet.switch.trace import COLORS, notation
 
 Step = Callable[[Packet], int | None]
 """Runs a primitive; a jump returns the position of the next primitive."""
 Run = Callable[[Packet], None]
-
-
-_COLORS = {0: "green", 1: "yellow", 2: "red"}
-"""Names of colors in traces; further colors are numbers."""
 
 
 class FailedAssertionError(Exception):
@@ -244,7 +240,7 @@ class ActionCompiler:
                     log.line("debug", f"Executing meter {name}[{index}]")
                 color = meter.execute(index, packet.ingress_length, state.clock)
                 if trace is not None:
-                    trace("meter", meter=name, index=index, color=_COLORS.get(color, str(color)))
+                    trace("meter", meter=name, index=index, color=COLORS.get(color, str(color)))
                 store(packet, color)
                 if log is not None and not direct:
                     log.metered(meter.array, index, color)

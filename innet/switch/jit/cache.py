@@ -116,14 +116,18 @@ def _environment() -> str:
     return digest.hexdigest()
 
 
-def module_path(program: ir.Program, queued: bool | None = None) -> Path:
+def module_path(
+    program: ir.Program, queued: bool | None = None, *, recording: bool = False
+) -> Path:
     """The path of the emitted module of a program in the current environment.
 
     ``queued``: its form with queues between ingress and egress; by default that of calls without
-    times, which has them where packets come by again.
+    times, which has them where packets come by again. ``recording``: the build that records events,
+    which has queues.
     """
     queued = needs_queue(program) if queued is None else queued
-    form = f"{_environment()} {program.fingerprint}{' queued' if queued else ''}"
+    build = " recording" if recording else " queued" if queued else ""
+    form = f"{_environment()} {program.fingerprint}{build}"
     key = hashlib.sha256(form.encode()).hexdigest()
     return directory() / f"innet_switch_{key[:32]}.py"
 
@@ -131,9 +135,11 @@ def module_path(program: ir.Program, queued: bool | None = None) -> Path:
 _loaded: dict[Path, NativeProgram] = {}
 
 
-def load(program: ir.Program, queued: bool | None = None) -> NativeProgram | None:
+def load(
+    program: ir.Program, queued: bool | None = None, *, recording: bool = False
+) -> NativeProgram | None:
     """A program that was compiled before; None if it was not, or the file is damaged."""
-    path = module_path(program, queued)
+    path = module_path(program, queued, recording=recording)
     if path not in _loaded:
         source, code = _read(path), _read(path.with_suffix(".code"))
         if source is None or code is None:
@@ -143,10 +149,15 @@ def load(program: ir.Program, queued: bool | None = None) -> NativeProgram | Non
 
 
 def store(
-    program: ir.Program, source: str, compiled: MachineCode, queued: bool | None = None
+    program: ir.Program,
+    source: str,
+    compiled: MachineCode,
+    queued: bool | None = None,
+    *,
+    recording: bool = False,
 ) -> NativeProgram:
     """Store a program for other processes and load it into this one."""
-    path = module_path(program, queued)
+    path = module_path(program, queued, recording=recording)
     _write(path, source.encode())
     _write(path.with_suffix(".code"), serialize(compiled))
     _loaded[path] = NativeProgram(compiled)

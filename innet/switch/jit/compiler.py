@@ -36,14 +36,14 @@ def reasons_against(program: ir.Program) -> list[str]:
     return []
 
 
-def source_of(program: ir.Program, queued: bool | None = None) -> str:
-    """The module that a program becomes; ``queued`` as in ``cache.module_path``.
+def source_of(program: ir.Program, queued: bool | None = None, *, recording: bool = False) -> str:
+    """The module that a program becomes; the arguments as in ``cache.module_path``.
 
     Raises:
         UnsupportedError: it uses something that the emitter does not have.
     """
     queued = needs_queue(program) if queued is None else queued
-    return _emitted(_ByFingerprint(program), queued).source
+    return _emitted(_ByFingerprint(program), queued or recording, recording).source
 
 
 def compile_source(source: str, path: Path) -> MachineCode:
@@ -79,8 +79,8 @@ class _ByFingerprint:
 
 
 @lru_cache(maxsize=4)
-def _emitted(identity: _ByFingerprint, queued: bool) -> Emitted:
-    emitted = emit(identity.program, allocate_registers(identity.program), queued)
+def _emitted(identity: _ByFingerprint, queued: bool, recording: bool) -> Emitted:
+    emitted = emit(identity.program, allocate_registers(identity.program), queued, recording)
     try:
         ast.parse(emitted.source)
     except (SyntaxError, RecursionError, MemoryError) as error:

@@ -53,6 +53,7 @@ from innet.switch.jit.traits import (
 
 if TYPE_CHECKING:
     from innet.switch.inline import InlineProgram, InlineQueues
+    from innet.switch.jit.queued import Recorder
 
 #: Argument of the plain form: the time, after output buffers and statistics.
 _CLOCK = 9
@@ -67,16 +68,25 @@ class JitEngine:
     The emitted source is a file (``source_path``), so that tracebacks and profilers show it.
     The first compilation of a program takes seconds; the result is cached on disk.
 
+    Args:
+        program: what it runs.
+        state: of the switch.
+        recorder: takes the records of what happens to packets; by default nothing is recorded. A
+            recording build is another one, which is compiled when it is asked for.
+
     Raises:
         InputError: NUMBA_DISABLE_JIT is set.
         UnsupportedError: the program uses constructs that the engine lacks; all are named.
     """
 
-    def __init__(self, program: ir.Program, state: SwitchState) -> None:
+    def __init__(
+        self, program: ir.Program, state: SwitchState, recorder: Recorder | None = None
+    ) -> None:
         if reasons := self.unsupported(program):
             raise UnsupportedError(refusal("jit", reasons))
-        self.source_path = cache.module_path(program)
+        self.source_path = cache.module_path(program, recording=recorder is not None)
         self._program = program
+        self._recorder = recorder
         self._statistics = np.zeros(len(STATISTICS), np.int64)
         # At most one is None: the form that no call has needed yet.
         self._plain: _PlainProgram | None = None
@@ -103,7 +113,7 @@ class JitEngine:
         self._replicas = replica_arrays(state.replication)
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(program, state)
-        if needs_queue(program):
+        if recorder is not None or needs_queue(program):
             self._with_queues()
         else:
             self._plain = _PlainProgram(_native(program, queued=False), self._statistics)
@@ -170,6 +180,11 @@ class JitEngine:
             return queued.run(received, _extra(batch), times, until, self._room)
 
     @property
+    def received(self) -> int:
+        """Packets so far of the form with queues; the next one is recorded by this number."""
+        return 0 if self._queued is None else int(self._queued.received[0])
+
+    @property
     def waiting(self) -> int:
         """The number of copies that wait for egress."""
         return 0 if self._queued is None else self._queued.waiting
@@ -187,8 +202,9 @@ class JitEngine:
     def _with_queues(self) -> QueuedProgram:
         """The form with queues, compiled at its first use."""
         if self._queued is None:
-            native = _native(self._program, queued=True)
-            self._queued = QueuedProgram(native, self._state, self._statistics)
+            recorder = self._recorder
+            native = _native(self._program, queued=True, recording=recorder is not None)
+            self._queued = QueuedProgram(native, self._state, self._statistics, recorder)
             self._generation = -1  # its frame lacks the control plane's state
         return self._queued
 
@@ -455,19 +471,20 @@ class _PlainProgram:
         return PacketBatch.concatenate(parts)
 
 
-def _native(program: ir.Program, *, queued: bool) -> NativeProgram:
+def _native(program: ir.Program, *, queued: bool, recording: bool = False) -> NativeProgram:
     """One form of a program, from the cache or compiled; only one process compiles it."""
-    if (found := cache.load(program, queued)) is not None:
+    if (found := cache.load(program, queued, recording=recording)) is not None:
         return found
     # Imported when needed, since importing Numba takes longer than loading a cached program.
     from innet.switch.jit import compiler  # noqa: PLC0415
 
-    source = compiler.source_of(program, queued)
-    path = cache.module_path(program, queued)
+    source = compiler.source_of(program, queued, recording=recording)
+    path = cache.module_path(program, queued, recording=recording)
     with process_lock(path.with_suffix(".lock")):
-        if (found := cache.load(program, queued)) is not None:
+        if (found := cache.load(program, queued, recording=recording)) is not None:
             return found
-        return cache.store(program, source, compiler.compile_source(source, path), queued)
+        compiled = compiler.compile_source(source, path)
+        return cache.store(program, source, compiled, queued, recording=recording)
 
 
 def _value_sets(program: ir.Program, state: SwitchState) -> list[NDArray[np.int64]]:

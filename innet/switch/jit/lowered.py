@@ -345,6 +345,19 @@ class Goto:
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """In a recording build: a record (``records``) of a kind at a site of the program.
+
+    ``words`` has the number of words of each value; without them each value describes itself.
+    """
+
+    kind: int
+    site: Expression
+    values: tuple[Expression, ...]
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Blocks:
     """Control flow that nested ``If`` cannot express: blocks that each end in ``Goto``."""
 
@@ -376,6 +389,7 @@ Statement = (
     | Stop
     | Goto
     | Blocks
+    | Record
 )
 Body = tuple[Statement, ...]
 

@@ -7,7 +7,7 @@ what it lacks; ``QueuedProgram`` allocates it and calls again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,21 @@ _FIRST_SLOTS, _FIRST_ENTRIES, _FIRST_SPAN = 16, 32, 256
 _NO_TIMES = np.zeros(1, np.int64)
 
 
+class Recorder(Protocol):
+    """Takes records (``records``) of what happens to packets.
+
+    Attributes:
+        buffer: shape (``records.BUFFER_WORDS``,), int64: where emitted code writes them; the last
+            word counts those that found no room.
+    """
+
+    buffer: NDArray[np.int64]
+
+    def take(self, count: int) -> None:
+        """The first ``count`` words of the buffer were written, and may be overwritten next."""
+        ...
+
+
 class QueuedProgram:
     """A compiled program with queues, and the packets that wait in them.
 
@@ -49,6 +64,7 @@ class QueuedProgram:
         native: the program.
         state: of its switch.
         statistics: the array of emitted code's counters.
+        recorder: of a recording build.
 
     Attributes:
         frame: the arguments of its function.
@@ -59,13 +75,18 @@ class QueuedProgram:
     """
 
     def __init__(
-        self, native: NativeProgram, state: SwitchState, statistics: NDArray[np.int64]
+        self,
+        native: NativeProgram,
+        state: SwitchState,
+        statistics: NDArray[np.int64],
+        recorder: Recorder | None = None,
     ) -> None:
         self._digests = np.zeros(2 * digest_room(state.program), np.int64)
         self.frame = native.frame()
         self._growth = native.compiled.growth
         self._row = native.compiled.row
         self._state = state
+        self._recorder = recorder
         self.buffers = BufferPool(self.frame, OUT, timed=True)
         self._estimate = SizeEstimate()
         self.received = np.zeros(1, np.int64)  # packets of all calls
@@ -132,7 +153,9 @@ class QueuedProgram:
             given = _NO_TIMES if times is None else times
             numbers = [serial, limit, int(timed), produced, width]
             self.frame.put(CLOCK, [clock, room, given, longer, *numbers])
-            first, produced, wanted, needed = cast("list[int]", self.frame.call({}))
+            first, produced, wanted, needed, *more = cast("list[int]", self.frame.call({}))
+            if self._recorder is not None:
+                self._recorder.take(*more)
             if wanted:
                 out = self.make_room(wanted, needed, room, out, produced)
             elif (segment := next(segments, None)) is not None:
@@ -197,6 +220,8 @@ class QueuedProgram:
                 self._digests,
             )
             values: list[Value] = [self._span, *arrays, self._state.traffic_manager.queues]
+            if self._recorder is not None:
+                values.append(self._recorder.buffer)
             self.frame.put(_PERSISTENT, values)
             self._moved = False
 

@@ -25,8 +25,8 @@ NO_SESSION, NONE = -2, -1
 #: Words of an entry of ``waiting`` and of ``origins`` (``runtime.queue``).
 ENTRY_WORDS, ORIGIN_WORDS = 8, 2
 #: Why a program with queues stopped early: it needs more slots, entries or output rows, longer
-#: slots and rows, or more space for digests.
-NEED_SLOTS, NEED_ENTRIES, NEED_ROWS, NEED_BYTES, NEED_DIGESTS = range(1, 6)
+#: slots and rows, more space for digests, or for the records of a recording build.
+NEED_SLOTS, NEED_ENTRIES, NEED_ROWS, NEED_BYTES, NEED_DIGESTS, NEED_RECORDS = range(1, 7)
 
 #: CRCs with the table as argument, since the control plane may change it.
 CUSTOM_CRCS = ("crc8_custom", "crc16_custom", "crc32_custom", "crc64_custom")

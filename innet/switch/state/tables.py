@@ -404,6 +404,14 @@ class TableState:
             for key, every in zip(self.table.keys, self._every, strict=True)
         )
 
+    def handles_by_row(self) -> list[int]:
+        """The handles of entries by their rows in ``columns``; 0 where there is none."""
+        rows = self.columns.rows()
+        handles = np.zeros(int(rows.max(initial=0)) + 1, np.int64)
+        indices = self.columns.indices_of(rows)
+        handles[rows] = self.columns.versions_of(indices) << _INDEX_BITS | indices
+        return [int(each) for each in handles.tolist()]
+
     def _handle(self, row: int) -> int:
         index = self.columns.index_of(row)
         return self.columns.version(index) << _INDEX_BITS | index

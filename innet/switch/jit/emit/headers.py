@@ -17,6 +17,7 @@ from innet.switch.jit.emit.expressions import Expressions, literal
 from innet.switch.jit.emit.layout import ArrayVariable
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lowered import START, WIDTH
+from innet.switch.jit.records import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +323,8 @@ def emit_extract_varbit(
     emit_loads(writer, expressions, header)
     writer.line(f"{expressions.layout.name(header, ir.VALID)} = True")
     writer.line(f"at += {kind.width // 8} + ({bits} >> 3)")
+    start = f"at - {kind.width // 8} - ({bits} >> 3)"
+    writer.note(Kind.EXTRACT, header, start, bits)
 
 
 def _length(value: Value) -> str:

@@ -13,6 +13,7 @@ from innet.switch.jit.emit import arithmetic
 from innet.switch.jit.emit.arithmetic import Value
 from innet.switch.jit.emit.expressions import Expressions, index_variable, row_variable
 from innet.switch.jit.emit.writer import Writer
+from innet.switch.jit.records import Kind
 from innet.switch.jit.tables.prefixes import sample_step
 from innet.switch.state.entries import (
     KeyPiece,
@@ -24,6 +25,7 @@ from innet.switch.state.entries import (
     key_words,
     row_actions,
     tables_sharing_profile,
+    word_count,
 )
 
 # Arrays of a table by the names of their arguments.
@@ -52,6 +54,7 @@ def emit_lookup(writer: Writer, expressions: Expressions, index: int) -> None:
         _find(writer, expressions, index, row)
     else:
         writer.line(f"{row} = 0")
+        writer.note(Kind.MISS, index)
     if table.kind is not ir.TableKind.SIMPLE:
         _refer(writer, expressions, index)
 
@@ -114,6 +117,8 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
         case _:
             found = f"find_exact(t{index}_keys, t{index}_rows, t{index}_seed, {key})"
     writer.line(f"{row} = {found}")
+    if writer.recording:
+        _note(writer, expressions, index, row)
     # What belongs to the entry: its index among counters, meters and ages, and these.
     if has_direct(table):
         moved = f"get(t{index}_indices, {row}) if len(t{index}_indices)"
@@ -123,9 +128,29 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             cell = f"{index_variable(index)} * 2"
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, {expressions.length})")
+            cells = (f"get(t{index}_counters, {cell}{more})" for more in ("", " + 1"))
+            writer.note(Kind.DIRECT_COUNTER, index, index_variable(index), *cells)
     if table.support_timeout and table.keys:
         with writer.block(f"if {row} != 0:"):
             writer.line(f"put(t{index}_hits, {index_variable(index)}, {expressions.hit_time})")
+
+
+def _note(writer: Writer, expressions: Expressions, index: int, row: str) -> None:
+    """The record of what a look-up found, with the key as the packet has it."""
+    words: list[str] = []
+    for number, key in enumerate(expressions.program.tables[index].keys):
+        value = _key_value(expressions, key, masked=False)
+        count = word_count(key.width)
+        if count == 1:
+            words.append(value.text)
+            continue
+        name = f"t{index}_told{number}"
+        writer.line(f"{name} = {value.at(64 * count)}")
+        words += [f"word({name}, {64 * i})" for i in reversed(range(count))]
+    with writer.block(f"if {row} != 0:"):
+        writer.note(Kind.HIT, index, row, *words)
+    with writer.block("else:"):
+        writer.note(Kind.MISS, index, *words)
 
 
 def _find_in_boxes(index: int, fields: list[Value], packing: KeyWords, words: list[str]) -> str:
@@ -192,7 +217,7 @@ def _piece(fields: list[Value], piece: KeyPiece) -> str:
     return f"word({field.at(field.bits)}, {piece.skipped})"
 
 
-def _key_value(expressions: Expressions, key: ir.TableKey) -> Value:
+def _key_value(expressions: Expressions, key: ir.TableKey, *, masked: bool = True) -> Value:
     """A key field as an unsigned number: 0 where its header is invalid."""
     header = key.field.header
     metadata = expressions.program.headers[header].metadata
@@ -202,7 +227,7 @@ def _key_value(expressions: Expressions, key: ir.TableKey) -> Value:
     both = ir.DataOperator.AND
     every = arithmetic.constant((1 << key.width) - 1)
     value = arithmetic.binary(both, expressions.data(key.field), every)
-    if key.mask is not None:
+    if key.mask is not None and masked:
         value = arithmetic.binary(both, value, arithmetic.constant(key.mask))
     if not metadata:
         valid_name = expressions.layout.name(header, ir.VALID)

@@ -19,6 +19,7 @@ from innet.switch.jit.lower.actions import LEARN_LIST, MAX_LENGTH, REQUESTS
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import STATES_VISITED
 from innet.switch.jit.lowered import START, WIDTH
+from innet.switch.jit.records import MARKED, Kind, drop_site, flag_words
 from innet.switch.jit.traits import digest_words
 from innet.switch.state.replication import MAX_REPLICATION_PORT
 from innet.switch.traffic_manager import MAX_PRIORITIES
@@ -130,6 +131,8 @@ class PacketLoop(ABC):
         self.statements.body(self.lowered.verify)
         error = self.program.standard.checksum_error
         assert error is not None
+        correct = f"1 if {self.expressions.field_text(error)} == 0 else 0"
+        self.writer.note(Kind.CHECKSUMS, correct)
         with self.writer.block(f"if {self.expressions.field_text(error)} != 0:"):
             self.count("checksum_errors")
 
@@ -212,6 +215,8 @@ class PacketLoop(ABC):
                     text = self.expressions.data(reference).at(64 * words)
                     line(f"{name}(digests, digested + {offset}, {text})")
                     offset += words
+                cells = (f"get(digests, digested + {each})" for each in range(1, size))
+                self.writer.note(Kind.DIGEST, number, *cells)
                 line(f"digested += {size}")
             word = "elif"
 
@@ -259,6 +264,7 @@ class PacketLoop(ABC):
         spec = self.expressions.field_text(self.program.standard.egress_spec)
         with self.writer.block(f"if {spec} == {self.program.drop_port}:"):
             self.count("dropped_egress")
+            self.writer.note(Kind.DROP, drop_site(MARKED, "dropped_egress"))
             self.writer.line("continue")
         self.statements.pipeline(self.lowered.update)
         self.statements.drop_failed(self.lowered.update, "dropped_egress")
@@ -283,6 +289,22 @@ class PacketLoop(ABC):
         with self.writer.block("if size > at:"):
             line("copy(out, to, data, base + at, size - at)")
             line("to += size - at")
+        if self.writer.recording:
+            self._note_deparsed()
+
+    def _note_deparsed(self) -> None:
+        """The record of the deparser: which headers it wrote, how much came behind, and all."""
+        order = self.program.deparser.order
+        flags = [
+            "True" if self.program.headers[each].metadata else self.layout.name(each, ir.VALID)
+            for each in order
+        ]
+        words = [
+            " | ".join(f"((1 if {flags[i]} else 0) << {i - each.start})" for i in each)
+            for each in flag_words(len(order))
+        ]
+        self.writer.note(Kind.DEPARSE, 0, *words, "size - at")
+        self.writer.note_bytes("out", "start", "to - start")
 
     def send(self, origin: str) -> None:
         """Send the bytes in ``out``; ``origin`` is the index of the received packet in the
@@ -295,6 +317,7 @@ class PacketLoop(ABC):
         line("out_length[produced] = sent")
         line("out_port[produced] = leaves")
         line(f"out_origin[produced] = {origin}")
+        self.writer.note(Kind.SENT, 0, "leaves", "sent")
         line("produced += 1")
         self.count("packets_out")
         self.count("bytes_out", "sent")

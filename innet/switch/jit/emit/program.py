@@ -42,6 +42,7 @@ from innet.switch.jit.emit.statements import Statements
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import MAX_LENGTH
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
+from innet.switch.jit.lower.notes import SILENT, Recorder
 from innet.switch.jit.lower.program import lower_program
 from innet.switch.jit.lower.vectorize import reroll
 from innet.switch.jit.lowered import WIDTH
@@ -52,6 +53,9 @@ from innet.switch.jit.runtime import (
     lookups,
     queue,
     wide,
+)
+from innet.switch.jit.runtime import (
+    recording as recording_runtime,
 )
 from innet.switch.jit.traits import searched_tables, uses_digests, uses_random
 
@@ -70,7 +74,7 @@ class Emitted:
 
 
 def argument_types(
-    program: ir.Program, groups: Iterable[Any], queued: bool
+    program: ir.Program, groups: Iterable[Any], queued: bool, recording: bool = False
 ) -> list[tuple[str, str]]:
     """(name, Numba type) of the emitted function's arguments, in order.
 
@@ -94,6 +98,8 @@ def argument_types(
         arguments += [("stride", "int64"), ("span", "int64"), ("traffic", "int64[::1]")]
         arguments += [("pool", "int64[::1]"), ("store", "uint8[::1]")]
         arguments += [(name, "int64[::1]") for name in ("waiting", "origins", "digests", "queues")]
+    if recording:
+        arguments.append(("events", "int64[::1]"))
     arguments += [("priorities", "int64")]
     names = ["group_start", "replica_port", "replica_rid", *(["sessions"] if queued else [])]
     arguments += [(name, "int64[::1]") for name in names]
@@ -112,33 +118,42 @@ def argument_types(
     return arguments
 
 
-def emit(program: ir.Program, groups: tuple[Any, ...], queued: bool) -> Emitted:
+def emit(
+    program: ir.Program, groups: tuple[Any, ...], queued: bool, recording: bool = False
+) -> Emitted:
     """The module of a program against which ``compiler.structural_reasons`` says nothing.
 
     Args:
         program: to be emitted.
         groups: the ``RegisterGroup``s of the switch's state, for their shapes.
         queued: packets wait in queues between ingress and egress.
+        recording: it records what happens to packets (``records``); it has queues then.
 
     Raises:
         UnsupportedError: arithmetic that needs more than 64 bits.
     """
-    rolled = lowered.Regions(*(reroll(program, body) for body in lower_program(program).bodies))
-    return _ModuleWriter(program, rolled, groups, queued).emit()
+    bodies = lower_program(program, Recorder(program) if recording else SILENT).bodies
+    rolled = lowered.Regions(*(reroll(program, body) for body in bodies))
+    return _ModuleWriter(program, rolled, groups, queued, recording).emit()
 
 
 class _ModuleWriter:
     """Analyzes a lowered program, then writes its module."""
 
     def __init__(
-        self, program: ir.Program, rolled: lowered.Regions, groups: tuple[Any, ...], queued: bool
+        self,
+        program: ir.Program,
+        rolled: lowered.Regions,
+        groups: tuple[Any, ...],
+        queued: bool,
+        recording: bool,
     ) -> None:
         self.program = program
         self.groups = groups
         self.bodies = rolled.bodies
-        self.writer = Writer()
+        self.writer = Writer(recording=recording)
         # Which fields need a variable, and where fields and registers are.
-        passthrough = passthrough_runs(program, self.bodies)
+        passthrough = {} if recording else passthrough_runs(program, self.bodies)
         copied = {
             ir.FieldRef(header, field)
             for header, runs in passthrough.items()
@@ -146,6 +161,8 @@ class _ModuleWriter:
             for field in range(first, last + 1)
         }
         live = live_fields(program, self.bodies, copied)
+        if recording:  # each change is told
+            live.update(*map(program.fields_of, range(len(program.headers))))
         self.layout = VariableLayout(program, self.bodies, live, passthrough)
         registers = RegisterLayout(program, tuple(tuple(group.registers) for group in groups))
         find_overflowing_fields(self.bodies, self.layout, registers)
@@ -164,7 +181,8 @@ class _ModuleWriter:
 
     def emit(self) -> Emitted:
         """The module."""
-        arguments = argument_types(self.program, self.groups, self.queue is not None)
+        queued, recording = self.queue is not None, self.writer.recording
+        arguments = argument_types(self.program, self.groups, queued, recording)
         self._functions([name for name, _ in arguments])
         self._drop_unused_scratch()
         body = self.writer.source()
@@ -219,6 +237,8 @@ class _ModuleWriter:
         returned = [("i", "int64"), ("produced", "int64")]
         if self.queue:
             returned += [("wanted", "int64"), ("needed", "int64")]
+        if self.writer.recording:
+            returned += [("recorded", "int64")]
         if uses_digests(self.program) and not self.queue:
             returned.append(("digests[:digested]", "int64[::1]"))
         return returned
@@ -432,7 +452,7 @@ _OPTIONS = (
     "no_cfunc_wrapper=True, pipeline_class=StraightPipeline"
 )
 #: Where emitted code imports from.
-_MODULES = (codegen, core, externs, hashes, lookups, queue, wide)
+_MODULES = (codegen, core, externs, hashes, lookups, queue, recording_runtime, wide)
 
 
 def _imports(body: str) -> list[str]:

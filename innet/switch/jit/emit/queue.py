@@ -60,6 +60,15 @@ from innet.switch.jit.lower.actions import (
 )
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
+from innet.switch.jit.records import (
+    HAND_OVER_WORDS,
+    LOOPED,
+    MARKED,
+    NO_QUEUE,
+    NO_TIME,
+    Kind,
+    drop_site,
+)
 from innet.switch.jit.runtime import queue
 from innet.switch.jit.traits import digest_room
 from innet.switch.traffic_manager import TRAFFIC_WORDS
@@ -100,6 +109,8 @@ class QueueLoop(PacketLoop):
             line(f"{name} = get(traffic, {position})")
         line("i = first")
         line("produced = filled")
+        if self.writer.recording:
+            line("recorded = zero")
         line("wanted = needed = zero")
         line("held = clone_slot = loaded = int64(-1)")
         line("slot = row = base = size = beyond = number = arrived = origin = entry = zero")
@@ -149,6 +160,10 @@ class QueueLoop(PacketLoop):
             with self.writer.block(f"if digested + {room} > len(digests):"):
                 line("wanted = int64(NEED_DIGESTS)")
                 line("break")
+        if self.writer.recording:
+            with self.writer.block(f"if recorded > {HAND_OVER_WORDS}:"):
+                line("wanted = int64(NEED_RECORDS)")
+                line("break")
         line("wanted = shortage(")
         line("    spare, len(waiting) - entries * ENTRY_WORDS, (room + 1) * ENTRY_WORDS,")
         line("    len(out_length) - produced, needed, span, out_stride")
@@ -185,7 +200,12 @@ class QueueLoop(PacketLoop):
             self.set_ingress_timestamp()
         with self.writer.block("if turn != CLONE:"):
             self.set_packet_length()
+        if self.writer.recording:
+            self._note_arrival()
         self.parse()
+        if self.writer.recording:
+            with self.writer.block(f"if parser_error != {self.program.errors['NoError']}:"):
+                self.writer.note(Kind.PARSER_ERROR, 0, "parser_error")
         self.zero_arrays_of_absent_headers()
         # A clone is the packet as it was received, without ingress.
         if self.clones_ingress:
@@ -195,16 +215,53 @@ class QueueLoop(PacketLoop):
             with self.writer.block("else:"):
                 self._main_ingress()
                 line(f"cloned = 1 if {HAS_SESSION} else 0")
+                self._note_session()
                 self._end_ingress(f"cloned == 0 and {self._is_dropped()}")
         else:
             self._main_ingress()
             self._end_ingress(self._is_dropped())
+
+    # ── Records ──
+
+    def _instance_type(self) -> str:
+        """Source of the instance type of the packet in hand."""
+        reference = self.program.standard.instance_type
+        return "zero" if reference is None else self.expressions.field_text(reference)
+
+    def _note_arrival(self) -> None:
+        """A packet enters ingress, or its bytes are parsed again for a clone."""
+        with self.writer.block("if turn != CLONE:"):
+            time = f"now if timed != 0 else {NO_TIME}"
+            packet = (self._instance_type(), "arrived", "size", "number", time)
+            self.writer.note(Kind.INGRESS, 0, *packet)
+            self.writer.note_bytes("data", "base", "size")
+        with self.writer.block("else:"):
+            self.writer.note(Kind.PARSE_CLONE, 0, "size")
+
+    def _note_session(self) -> None:
+        """The session of a clone that the packet asked for."""
+        if not self.writer.recording:
+            return
+        with self.writer.block(f"if {CLONE_SESSION.name} >= 0:"):
+            with self.writer.block(f"if {HAS_SESSION}:"):
+                self.writer.note(Kind.CLONE, 0, CLONE_SESSION.name)
+            with self.writer.block("else:"):
+                self.writer.note(Kind.UNKNOWN_SESSION, 0, CLONE_SESSION.name)
+
+    def _note_departure(self) -> None:
+        """A copy leaves its queue for egress."""
+        waited = f"now - entry_word(waiting, entries, ENQUEUED) if timed != 0 else {NO_TIME}"
+        time = f"now if timed != 0 else {NO_TIME}"
+        copy = (self._instance_type(), "leaves", "number", time, waited, "depth_after")
+        self.writer.note(Kind.EGRESS, 0, *copy)
 
     def _end_ingress(self, ended: str) -> None:
         """Save the packet in its slot, unless its processing is complete (``ended``)."""
         line = self.writer.line
         with self.writer.block(f"if {ended}:"):
             self.count("dropped_ingress")
+            self.writer.note(Kind.DECIDED)
+            self.writer.note(Kind.DROP, drop_site(MARKED, "dropped_ingress"))
         with self.writer.block("else:"):
             self._save_packet()
             line("loaded = slot")
@@ -305,13 +362,16 @@ class QueueLoop(PacketLoop):
                 self.rows.release("clone_slot")
                 line("clone_slot = int64(-1)")
                 self.rows.use_slot("slot")
+        self.writer.note(Kind.DECIDED)
         word = "if"
         if self.uses(RESUBMIT_LIST):
-            with self.writer.block("if resubmit != 0:"), self.rows.limit_loops("dropped_ingress"):
-                self.count("resubmitted")
-                self.rows.take("again_slot", AGAIN)
-                line("copy(store, again_slot * span, data, base, size)")
-                self.rows.reenter("resubmit", InstanceType.RESUBMITTED, PACKET)
+            with self.writer.block("if resubmit != 0:"):
+                self.writer.note(Kind.RESUBMIT)
+                with self.rows.limit_loops("dropped_ingress"):
+                    self.count("resubmitted")
+                    self.rows.take("again_slot", AGAIN)
+                    line("copy(store, again_slot * span, data, base, size)")
+                    self.rows.reenter("resubmit", InstanceType.RESUBMITTED, PACKET)
             word = "elif"
         if standard.mcast_grp is not None:
             with self.writer.block(f"{word} group != 0:"):
@@ -321,6 +381,7 @@ class QueueLoop(PacketLoop):
             word = "elif"
         with self.writer.block(f"{word} leaves == {self.program.drop_port}:"):
             self.count("dropped_ingress")
+            self.writer.note(Kind.DROP, drop_site(MARKED, "dropped_ingress"))
         with self.writer.block("else:"):
             self.rows.put(PACKET, standard.instance_type, InstanceType.NORMAL)
             self.rows.enqueue("slot", PACKET, "leaves", "int64(-1)")
@@ -331,6 +392,8 @@ class QueueLoop(PacketLoop):
         line = self.writer.line
         line("work = int64(NEXT)")
         self._dequeue()
+        if self.writer.recording:
+            self._note_departure()
         self.set_egress_metadata(queued=True)
         line("# egress")
         self.expressions.hit_time = "enqueued"  # as in simple_switch
@@ -344,6 +407,8 @@ class QueueLoop(PacketLoop):
             line("mark_congestion(")
             line("    out, start, to - start, queues, queue_of(leaves, priorities, priority)")
             line(")")
+            self.writer.note(Kind.MARKED_BYTES)
+            self.writer.note_bytes("out", "start", "to - start")
         if self.uses(RECIRCULATE_LIST):
             self._recirculate()
         line("put(out_time, produced, now)")
@@ -406,6 +471,7 @@ class QueueLoop(PacketLoop):
         return [each for each in self.row.variables if each.name in changed]
 
     def _clone_egress(self) -> None:
+        self._note_session()
         with self.writer.block(f"if {HAS_SESSION}:"), self.rows.limit_loops():
             self.rows.take("clone_slot", CLONE)
             self.writer.line("copy(store, clone_slot * span, data, base, size)")
@@ -421,6 +487,7 @@ class QueueLoop(PacketLoop):
     def _recirculate(self) -> None:
         line = self.writer.line
         with self.writer.block(f"if {RECIRCULATE_LIST.name} != 0:"):
+            self.writer.note(Kind.RECIRCULATE)
             with self.rows.limit_loops("dropped_egress"):
                 self.count("recirculated")
                 emit_save(self.writer, SCRATCH, self.rows.field_list_variables)
@@ -510,6 +577,7 @@ class Rows:
             self.loop.count("looped")
             if otherwise is not None:
                 self.loop.count(otherwise)
+                self.writer.note(Kind.DROP, drop_site(LOOPED, otherwise))
         with self.writer.block("else:"):
             self.writer.line("put(origins, origin + LOOPS, get(origins, origin + LOOPS) + 1)")
             yield
@@ -577,9 +645,14 @@ class Rows:
         self.loop.find_copies(group)
         with self.writer.block("if copies == 0:"):
             self.loop.count("unknown_groups")
+            self.writer.note(Kind.UNKNOWN_GROUP, 0, group)
+        if self.writer.recording:
+            with self.writer.block("else:"):
+                self.writer.note(Kind.MULTICAST, 0, group, "copies")
         with self.writer.block("for copy_number in range(first_copy, last_copy):"):
             line("copy_port = get(replica_port, copy_number)")
             line("copy_rid = get(replica_rid, copy_number)")
+            self.writer.note(Kind.REPLICA, 0, "copy_port", "copy_rid")
             self.enqueue(slot, row, "copy_port", "copy_rid")
 
     def enqueue(self, slot: str, row: str, port: str, rid: str) -> None:
@@ -593,13 +666,30 @@ class Rows:
             length = f"get(pool, {row} + SIZE) + get(pool, {row} + BEYOND)"
         else:
             length = f"get(pool, {row} + {length_column})"
+        call = "entries, made = enqueue("
+        if self.writer.recording:
+            self.writer.line(f"copy_priority = {priority}")
+            priority = "copy_priority"
+            call = "entries, made, copy_depth, copy_leaves = enqueue_and_tell("
         for text in (
-            "entries, made = enqueue(",
+            call,
             "    waiting, entries, made, queues, priorities, timed, now, statistics, pool,",
             f"    int64(ROW), {slot}, {port}, {rid}, {priority}, {length}",
             ")",
         ):
             self.writer.line(text)
+        if self.writer.recording:
+            self._note_enqueued(port)
+
+    def _note_enqueued(self, port: str) -> None:
+        """What became of a copy for a port."""
+        where = (port, "copy_priority", "copy_depth")
+        with self.writer.block("if copy_depth < 0:"):
+            self.writer.note(Kind.DROP, drop_site(NO_QUEUE, "dropped_ingress"))
+        with self.writer.block("elif copy_leaves < 0:"):
+            self.writer.note(Kind.QUEUE_FULL, 0, *where)
+        with self.writer.block("elif timed != 0:"):
+            self.writer.note(Kind.ENQUEUE, 0, *where, "copy_leaves - now")
 
     def clear_varbits_of_absent(self, row: str) -> None:
         """``emit_clear_varbits`` of a row, where the packet itself goes on."""

@@ -15,13 +15,15 @@ from innet.switch import ir
 from innet.switch.ir.tree import rebuild, walk
 from innet.switch.jit import lowered
 from innet.switch.jit.emit import arithmetic
-from innet.switch.jit.emit.expressions import Expressions, Value, literal, truncated
+from innet.switch.jit.emit.expressions import Expressions, Value, affine, literal, truncated
 from innet.switch.jit.emit.headers import emit_extract_varbit, emit_loads
 from innet.switch.jit.emit.layout import VariableLayout
 from innet.switch.jit.emit.lookups import emit_lookup
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import EXITED, FAILED, JUMPS, may_fail
+from innet.switch.jit.records import FAILED_ASSERTION, Kind, drop_site
 from innet.switch.jit.traits import STATISTICS
+from innet.switch.state.entries import word_count
 
 #: More bytes than any packet has, and few enough that arithmetic with it does not overflow.
 _HUGE = 1 << 62
@@ -76,6 +78,7 @@ class Statements:
             with self.writer.block(f"if {FAILED}:"):
                 self.count("failed_assertions")
                 self.count(dropped)
+                self.writer.note(Kind.DROP, drop_site(FAILED_ASSERTION, dropped))
                 self.writer.line("continue")
 
     def count(self, name: str, by: str = "1") -> None:
@@ -129,6 +132,8 @@ class Statements:
                 line(f"{self.block_variables[-1]} = {block}")
             case lowered.Stop():
                 line("break")
+            case lowered.Record():
+                self._record(statement)
             case _:
                 self._parser_statement(statement)
 
@@ -145,6 +150,7 @@ class Statements:
                 emit_loads(self.writer, self.expressions, header)
                 line(f"{self.layout.name(header, ir.VALID)} = True")
                 line(f"at += {size}")
+                self.writer.note(Kind.EXTRACT, header, f"at - {size}", "0")
             case lowered.ExtractVarbit():
                 emit_extract_varbit(self.writer, self.expressions, statement)
             case lowered.RequireBytes(size):
@@ -220,18 +226,67 @@ class Statements:
         index = self.expressions.data(statement.index)
         if isinstance(statement, lowered.LoadCell) and not self._is_live(statement.target):
             return
-        with self._in_bounds(index, self.program.registers[register].size) as cell:
+        outside = (Kind.REGISTER_OUT, affine(register, stride) if stride else register)
+        with self._in_bounds(index, self.program.registers[register].size, outside) as cell:
             if isinstance(statement, lowered.LoadCell):
-                self._store(statement.target, registers.read(register, stride, cell))
+                read = registers.read(register, stride, cell)
+                self._store(statement.target, read)
+                if self.writer.recording:
+                    self._note_register(statement, cell, read)
             else:
                 value = self.expressions.data(statement.value)
+                before = registers.read(register, stride, cell)
+                was = self._kept(before) if self.writer.recording else before
                 self.writer.line(registers.write(register, stride, cell, value))
+                if self.writer.recording:
+                    self._note_register(statement, cell, was, before)
+
+    # ── Records ──
+
+    def _record(self, record: lowered.Record) -> None:
+        site = self.expressions.data(record.site)
+        place: int | str = site.low if site.is_constant else site.text
+        words: list[str] = []
+        values = [self.expressions.data(each) for each in record.values]
+        if record.words:
+            for value, count in zip(values, record.words, strict=True):
+                words += self._words(value, count)
+        else:
+            for value in values:
+                count = value.bits // 64
+                words += [str(2 * count + (value.low < 0)), *self._words(value, count)]
+        self.writer.note(record.kind, place, *words)
+
+    def _words(self, value: Value, count: int) -> list[str]:
+        """Sources of ``count`` words of a value, the most significant first."""
+        if count == 1:
+            return [value.text]
+        name = self.writer.fresh(f"noted_{count}")
+        self.writer.line(f"{name} = {value.at(64 * count)}")
+        return [f"word({name}, {64 * i})" for i in reversed(range(count))]
+
+    def _kept(self, value: Value) -> Value:
+        """A variable with a value as it is now."""
+        name = self.writer.fresh(f"cell_was_{value.bits}")
+        self.writer.line(f"{name} = {value.at(value.bits)}")
+        return arithmetic.variable(name, value.low, value.high)
+
+    def _note_register(
+        self, statement: lowered.LoadCell | lowered.StoreCell, cell: str, *values: Value
+    ) -> None:
+        register = statement.register
+        count = word_count(self.program.registers[register].width)
+        words = [each for value in values for each in self._words(value, count)]
+        kind = Kind.REGISTER_READ if isinstance(statement, lowered.LoadCell) else None
+        place = affine(register, statement.stride) if statement.stride else register
+        self.writer.note(kind or Kind.REGISTER_WRITE, place, cell, *words)
 
     @contextmanager
-    def _in_bounds(self, index: Value, size: int) -> Iterator[str]:
+    def _in_bounds(self, index: Value, size: int, outside: tuple[Kind, int | str]) -> Iterator[str]:
         """A block for an access that does nothing out of bounds; yields the source of the index.
 
-        There is no check where the range of ``index`` says that it is in bounds.
+        There is no check where the range of ``index`` says that it is in bounds. ``outside``: kind
+        and site of the record of an index that is not.
         """
         if index.low >= 0 and index.high < size:
             yield index.text
@@ -239,6 +294,9 @@ class Statements:
         name = self._named(index.text, "index")
         with self.writer.block(f"if {_inside(name, index, size)}:"):
             yield name
+        if self.writer.recording:
+            with self.writer.block("else:"):
+                self.writer.note(*outside, name)
 
     def _named(self, text: str, stem: str) -> str:
         """A variable that holds ``text``, which is a variable itself where it can be."""
@@ -249,19 +307,23 @@ class Statements:
         return name
 
     def _count(self, counter: int, index: Value) -> None:
-        with self._in_bounds(index, self.program.counters[counter].size) as cell:
+        outside = (Kind.COUNTER_OUT, counter)
+        with self._in_bounds(index, self.program.counters[counter].size, outside) as cell:
             name = self._named(cell, "index")
             self.writer.line(f"bump(c{counter}, {name} * 2, 1)")
             self.writer.line(f"bump(c{counter}, {name} * 2 + 1, {self.expressions.length})")
+            cells = (f"get(c{counter}, {name} * 2{more})" for more in ("", " + 1"))
+            self.writer.note(Kind.COUNTER, counter, name, *cells)
 
     def _execute_meter(self, target: Any, meter: int, index: Value) -> None:
         array = self.program.meters[meter]
         amount = self.expressions.length if array.bytes else "1"
-        with self._in_bounds(index, array.size) as cell:
+        with self._in_bounds(index, array.size, (Kind.METER_OUT, meter)) as cell:
             color = self.writer.fresh("color")
             arrays = f"m{meter}_rates, m{meter}_cells"
             call = f"execute_meter({arrays}, {array.rates}, {cell}, {amount}, clock)"
             self.writer.line(f"{color} = {call}")
+            self.writer.note(Kind.METER, meter, cell, color)
             if self._is_live(target):
                 self._store(target, Value(color, 0, array.rates))
 
@@ -314,7 +376,7 @@ class Statements:
     def _loop(self, loop: lowered.Loop) -> None:
         """A run. Where all register accesses share one index, it is checked once, before."""
         shared = self._shared_index(loop)
-        if shared is None:
+        if shared is None or self.writer.recording:  # an index out of bounds is told each time
             self._plain_loop(loop)
             return
         node, size = shared

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from innet.switch.jit.records import head, head_text
+
 
 class Writer:
-    """Collects source; ``fresh`` makes names that occur once."""
+    """Collects source; ``fresh`` makes names that occur once.
 
-    def __init__(self) -> None:
+    Args:
+        recording: whether ``note`` writes anything.
+    """
+
+    def __init__(self, *, recording: bool = False) -> None:
+        self.recording = recording
         self.lines: list[str] = []
         self.depth = 0
         self.loop_counts: set[int] = set()
@@ -45,6 +52,18 @@ class Writer:
         number = self._numbers.get(stem, 0)
         self._numbers[stem] = number + 1
         return f"{stem}_{number}"
+
+    def note(self, kind: int, site: int | str = 0, *words: str) -> None:
+        """In a recording build: append a record to ``events``. ``words`` are int64 each."""
+        if not self.recording:
+            return
+        first = str(head(kind, site)) if isinstance(site, int) else head_text(kind, site)
+        self.line(f"recorded = note(events, recorded, {', '.join((first, *words))})")
+
+    def note_bytes(self, data: str, start: str, size: str) -> None:
+        """Append bytes to a record."""
+        if self.recording:
+            self.line(f"recorded = note_bytes(events, recorded, {data}, {start}, {size})")
 
     def source(self) -> str:
         return "\n".join(self.lines) + "\n"

@@ -25,6 +25,8 @@ from innet.switch.jit.lower.headers import (
     remove_header,
     shift,
 )
+from innet.switch.jit.lower.notes import SILENT, Notes
+from innet.switch.jit.records import Kind, log_messages
 
 # Any: lowered expressions stand where the program's own types name only the program's.
 
@@ -54,7 +56,9 @@ _UINT32 = (1 << 32) - 1
 _UINT64 = (1 << 64) - 1
 
 
-def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -> lowered.Body:
+def lower_action(
+    program: ir.Program, action: ir.Action, arguments: Arguments, notes: Notes = SILENT
+) -> lowered.Body:
     """The statements of one action at one place of the program."""
     primitives = action.primitives
     end = len(primitives)
@@ -81,14 +85,16 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
         if isinstance(primitive, ir.Jump):
             return jump_back
         if isinstance(primitive, ir.JumpIfZero):
-            if len(bodies) == 1:
+            if len(bodies) == 1 and not notes.is_recording:
                 return ()
             resolver = Resolver(program, arguments)
             value = resolver.resolve(primitive.condition)
+            if len(bodies) == 1:
+                return tuple(resolver.prelude)  # what it reads is told
             condition = value.operand if isinstance(value, ir.BoolToData) else ir.DataToBool(value)
             zero = (*jump_back, *bodies[1])
             return (*resolver.prelude, lowered.If(condition, bodies[0], zero))
-        return lower_primitive(program, primitive, arguments)
+        return lower_primitive(program, primitive, arguments, notes)
 
     # The primitives are a graph of steps: jumps become nested ifs and loops, or numbered blocks.
     body = structure_loops(0 if primitives else None, successors, write, _stop_failed)
@@ -100,6 +106,18 @@ def lower_action(program: ir.Program, action: ir.Action, arguments: Arguments) -
     if not any(isinstance(primitive, ir.Jump | ir.JumpIfZero) for primitive in primitives):
         return (*_without_flag(body), lowered.Stop())
     return (*body, lowered.If(lowered.BoolVariable(EXITED), (lowered.Stop(),), ()))
+
+
+#: Primitives that request something: the record, and the variables with its values.
+_REQUESTED: dict[type, tuple[Kind, tuple[Any, ...]]] = {
+    ir.Clone: (Kind.REQUEST_CLONE, (CLONE_SESSION, CLONE_LIST)),
+    ir.Resubmit: (Kind.REQUEST_RESUBMIT, (RESUBMIT_LIST,)),
+    ir.Recirculate: (Kind.REQUEST_RECIRCULATE, (RECIRCULATE_LIST,)),
+    ir.Digest: (Kind.REQUEST_DIGEST, (LEARN_LIST,)),
+    ir.Truncate: (Kind.REQUEST_TRUNCATE, (MAX_LENGTH,)),
+    ir.MarkToDrop: (Kind.REQUEST_DROP, ()),
+    ir.Exit: (Kind.REQUEST_EXIT, ()),
+}
 
 
 def _stop_failed(loop: lowered.Body) -> lowered.Body:
@@ -123,12 +141,49 @@ def may_fail(body: lowered.Body) -> bool:
 
 
 def lower_primitive(
-    program: ir.Program, primitive: ir.Primitive, arguments: Arguments
+    program: ir.Program, primitive: ir.Primitive, arguments: Arguments, notes: Notes = SILENT
 ) -> lowered.Body:
     """The statements of one primitive that is no jump."""
     resolver = Resolver(program, arguments)
     body = _lower_plain(resolver, primitive)
+    if notes.is_recording:
+        body = _told(resolver, primitive, body, notes)
     return (*resolver.prelude, *body)
+
+
+def _told(
+    resolver: Resolver, primitive: ir.Primitive, body: lowered.Body, notes: Notes
+) -> lowered.Body:
+    """``body`` of a primitive with records: what it requests, and what it changes."""
+    match primitive:
+        case ir.LogMessage(_, values):
+            number = log_messages(resolver.program).index(primitive)
+            return notes.note(Kind.LOG, number, [resolver.resolve(each) for each in values])
+        case ir.Assert():
+            return body  # one that fails is told by the drop
+        case ir.AddHeader():
+            body = tuple(map(_valid_first, body))
+    kind, values = _REQUESTED.get(type(primitive), (None, ()))
+    if kind is None:
+        return notes.changes(body)
+    told = notes.note(kind, 0, values, [1] * len(values))
+    if isinstance(primitive, ir.MarkToDrop):  # which changes fields as well
+        changed = notes.changes(body)
+        return (*told, *changed)
+    return (*body, *told)
+
+
+def _valid_first(statement: Any) -> Any:
+    """``add_header`` with what it makes valid or invalid before it sets fields, which makes no
+    difference and is the order of records.
+    """
+    if not isinstance(statement, lowered.If):
+        return statement
+    if any(isinstance(each, lowered.If) for each in statement.then):  # one header of several
+        ways = [tuple(map(_valid_first, way)) for way in (statement.then, statement.otherwise)]
+        return lowered.If(statement.condition, *ways)
+    then = sorted(statement.then, key=lambda each: not isinstance(each, lowered.SetValid))
+    return lowered.If(statement.condition, tuple(then), statement.otherwise)
 
 
 def _lower_plain(  # noqa: PLR0911, PLR0912 - one branch per primitive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,24 +12,33 @@ from innet.switch.ir.simplify import simplify
 from innet.switch.jit import lowered
 from innet.switch.jit.lower.actions import lower_action, lower_primitive
 from innet.switch.jit.lower.control_flow import structure
-from innet.switch.jit.lower.expressions import Resolver, logical
+from innet.switch.jit.lower.expressions import Arguments, Resolver, logical
 from innet.switch.jit.lower.headers import extract_next, only_member
+from innet.switch.jit.lower.notes import SILENT, Notes
+from innet.switch.jit.records import Kind, parameter_words
 from innet.switch.jit.traits import constant_action
-from innet.switch.state.entries import WORD, argument_column, value_set_words
+from innet.switch.state.entries import WORD, argument_column, value_set_words, word_count
 
+#: How many bytes the parser has taken.
+_POSITION: Any = lowered.IntVariable("at", 0, lowered.LAST_BIT)
 #: How many states the parser has entered, where it has a cycle.
 STATES_VISITED: Any = lowered.IntVariable("states_visited", 0, MAX_PARSER_STATES + 1)
 
 
-def lower_program(program: ir.Program) -> lowered.Regions:
-    """A program against which ``compiler.structural_reasons`` says nothing, lowered."""
-    program = simplify(program)
+def lower_program(program: ir.Program, notes: Notes = SILENT) -> lowered.Regions:
+    """A program against which ``compiler.structural_reasons`` says nothing, lowered.
+
+    ``notes`` adds the records of a recording build, in which each primitive stays what it is.
+    """
+    if not notes.is_recording:
+        program = simplify(program)
+    updates = notes.changes(_lower_updates(program))
     return lowered.Regions(
-        parser=_lower_parser(program),
+        parser=_lower_parser(program, notes),
         verify=_lower_verification(program),
-        ingress=_lower_pipeline(program, program.ingress),
-        egress=_lower_pipeline(program, program.egress),
-        update=(*_lower_updates(program), *_lower_deparser(program)),
+        ingress=_lower_pipeline(program, program.ingress, notes),
+        egress=_lower_pipeline(program, program.egress, notes),
+        update=(*updates, *_lower_deparser(program, notes)),
     )
 
 
@@ -41,7 +50,7 @@ def no_arguments(index: int) -> lowered.Expression:
 # ── Parser ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lower_parser(program: ir.Program) -> lowered.Body:
+def _lower_parser(program: ir.Program, notes: Notes) -> lowered.Body:
     states = program.parser.states
 
     def successors(state: int) -> tuple[int | None, ...]:
@@ -49,19 +58,45 @@ def _lower_parser(program: ir.Program) -> lowered.Body:
         return (*(following for _, following in branches), states[state].default)
 
     def write(state: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
-        statements: list[lowered.Statement] = []
+        statements = list(notes.note(Kind.STATE, state, (_POSITION,), (1,)))
         for operation in states[state].operations:
-            statements.extend(_lower_operation(program, operation))
-        chain = bodies[-1]
+            statements.extend(_lower_operation(program, operation, notes))
         resolver = Resolver(program, no_arguments)
         branches = select_branches(resolver, states[state])
-        for (condition, _), body in zip(reversed(branches), reversed(bodies[:-1]), strict=True):
-            chain = (lowered.If(condition, body, chain),)
-        if branches:
+        chosen = _selections(resolver, state, notes)
+        chain = (*chosen(states[state].default), *bodies[-1])
+        for (condition, following), body in zip(
+            reversed(branches), reversed(bodies[:-1]), strict=True
+        ):
+            chain = (lowered.If(condition, (*chosen(following), *body), chain),)
+        if branches or notes.is_recording:
             statements.extend((*resolver.prelude, *chain))
         return tuple(statements)
 
     return structure(program.parser.initial, successors, write, _count_states(program))
+
+
+def _selections(
+    resolver: Resolver, state: int, notes: Notes
+) -> Callable[[int | None], lowered.Body]:
+    """The record of a transition from a state to another."""
+    if not notes.is_recording:
+        return lambda _: ()
+    states = resolver.program.parser.states
+    parts = states[state].key
+    key = [_whole_part(_key_part(resolver, part), part.width) for part in parts]
+    words = [word_count(part.width) for part in parts]
+
+    def chosen(following: int | None) -> lowered.Body:
+        place = 0 if following is None else following + 1
+        return notes.note(Kind.SELECT, state * (len(states) + 1) + place, key, words)
+
+    return chosen
+
+
+def _whole_part(source: Any, width: int) -> Any:
+    """A part of a key as a number without a sign."""
+    return ir.Binary(ir.DataOperator.AND, source, ir.Const((1 << width) - 1))
 
 
 def _count_states(program: ir.Program) -> lowered.Body:
@@ -72,18 +107,20 @@ def _count_states(program: ir.Program) -> lowered.Body:
     return (lowered.SetInteger(STATES_VISITED, more), lowered.If(late, (timeout,), ()))
 
 
-def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> lowered.Body:
+def _lower_operation(
+    program: ir.Program, operation: ir.ParserOperation, notes: Notes
+) -> lowered.Body:
     resolver = Resolver(program, no_arguments)
     match operation:
         case ir.Extract():
-            return _lower_extract(program, operation)
+            return _lower_extract(program, operation, notes)
         case ir.SetFromLookahead(target, ir.Lookahead(offset, width)):
             need = lowered.RequireBytes(ir.Const((width + 7) // 8))
             field = program.field(target)
             ahead: Any = lowered.Peek(offset, width)
             if field.signed and field.width == width:
                 ahead = ir.Binary(ir.DataOperator.TWO_COMP_MOD, ahead, ir.Const(width))
-            return (need, lowered.SetInteger(target, ahead))
+            return (need, *notes.changes((lowered.SetInteger(target, ahead),)))
         case ir.Verify(condition, error):
             failed = ir.Not(resolver.resolve(condition))
             fail = lowered.ParserError(resolver.resolve(error))
@@ -92,10 +129,10 @@ def _lower_operation(program: ir.Program, operation: ir.ParserOperation) -> lowe
             body = _lower_advance(program, resolver.resolve(bits))
             return (*resolver.prelude, *body)
         case _:
-            return lower_primitive(program, operation, no_arguments)
+            return lower_primitive(program, operation, no_arguments, notes)
 
 
-def _lower_extract(program: ir.Program, operation: ir.Extract) -> lowered.Body:
+def _lower_extract(program: ir.Program, operation: ir.Extract, notes: Notes) -> lowered.Body:
     resolver = Resolver(program, no_arguments)
     bits = ir.Const(0) if operation.length is None else resolver.resolve(operation.length)
 
@@ -104,7 +141,7 @@ def _lower_extract(program: ir.Program, operation: ir.Extract) -> lowered.Body:
         taken = (
             lowered.ExtractHeader(header, checked) if fixed else lowered.ExtractVarbit(header, bits)
         )
-        return (taken, *only_member(program, header))
+        return (taken, *notes.changes(only_member(program, header)))
 
     if isinstance(operation.target, ir.HeaderRef):
         return (*resolver.prelude, *extract(operation.target.header, False))
@@ -223,20 +260,37 @@ def _or(pieces: Sequence[Any]) -> Any:
 # ── Pipelines ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lower_pipeline(program: ir.Program, pipeline: ir.Pipeline) -> lowered.Body:
+def _lower_pipeline(program: ir.Program, pipeline: ir.Pipeline, notes: Notes) -> lowered.Body:
     def write(node: ir.Node, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
         if node.kind is ir.NodeKind.CONDITIONAL:
             if len(bodies) == 1:
-                return ()
+                if not notes.is_recording:
+                    return ()
+                bodies = ((), ())  # only what is told differs
             resolver = Resolver(program, no_arguments)
             condition = resolver.resolve(program.conditionals[node.index].condition)
-            return (*resolver.prelude, lowered.If(condition, bodies[0], bodies[1]))
+            told = [notes.note(Kind.IF, 2 * node.index + result) for result in (1, 0)]
+            ways = [(*each, *body) for each, body in zip(told, bodies, strict=True)]
+            return (*resolver.prelude, lowered.If(condition, ways[0], ways[1]))
         if node.kind is ir.NodeKind.ACTION_CALL:
-            action = program.actions[program.action_calls[node.index].action]
-            return lower_action(program, action, no_arguments)
-        return _lower_table(program, node.index, bodies)
+            number = program.action_calls[node.index].action
+            return _run_action(program, number, no_arguments, notes)
+        return _lower_table(program, node.index, bodies, notes)
 
     return structure(pipeline.initial, partial(_successors, program), write)
+
+
+def _run_action(
+    program: ir.Program, number: int, arguments: Arguments, notes: Notes
+) -> lowered.Body:
+    """An action of the program, and the record of its start."""
+    action = program.actions[number]
+    told: lowered.Body = ()
+    if notes.is_recording:
+        values = [arguments(i) for i in range(len(action.parameters))]
+        words = [parameter_words(each) for each in action.parameters]
+        told = notes.note(Kind.ACTION, number, values, words)
+    return (*told, *lower_action(program, action, arguments, notes))
 
 
 def _successors(program: ir.Program, node: ir.Node) -> tuple[ir.Node | None, ...]:
@@ -265,22 +319,26 @@ def _groups(table: ir.Table) -> dict[ir.Node | None, list[int]]:
     return groups
 
 
-def _lower_table(program: ir.Program, index: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
+def _lower_table(
+    program: ir.Program, index: int, bodies: tuple[lowered.Body, ...], notes: Notes
+) -> lowered.Body:
     table = program.tables[index]
     # A table that p4c made for a call of an action is that action.
     if fixed := constant_action(table):
         values = fixed.arguments
-        return lower_action(program, program.actions[fixed.action], lambda i: ir.Const(values[i]))
+        told = notes.note(Kind.MISS, index)
+        return (
+            *told,
+            *_run_action(program, fixed.action, lambda i: ir.Const(values[i]), notes),
+        )
     # The row that the key hits, then the body of its action.
     actions = tuple(
-        lower_action(
-            program, program.actions[action], partial(_argument, index, program.actions[action])
-        )
+        _run_action(program, action, partial(_argument, index, program.actions[action]), notes)
         for action in table.actions
     )
     statements: lowered.Body = (
         lowered.Lookup(index),
-        *_direct_meter(program, index),
+        *_direct_meter(program, index, notes),
         lowered.Dispatch(index, actions),
     )
     # What comes next depends on nothing, on a hit, or on the action that ran.
@@ -296,7 +354,7 @@ def _lower_table(program: ir.Program, index: int, bodies: tuple[lowered.Body, ..
     return (*statements, *chain)
 
 
-def _direct_meter(program: ir.Program, index: int) -> lowered.Body:
+def _direct_meter(program: ir.Program, index: int, notes: Notes) -> lowered.Body:
     """The entry's meter runs on a hit, before its action."""
     meter = program.tables[index].meter
     if meter is None or not program.tables[index].keys:
@@ -304,7 +362,7 @@ def _direct_meter(program: ir.Program, index: int) -> lowered.Body:
     result = program.meters[meter].result
     assert result is not None, "the loader refuses a direct meter without one"
     execute = lowered.MeterPacket(result, meter, lowered.EntryIndex(index))
-    return (lowered.If(lowered.Hit(index), (execute,), ()),)
+    return (lowered.If(lowered.Hit(index), notes.changes((execute,)), ()),)
 
 
 def _argument(table: int, action: ir.Action, parameter: int) -> lowered.Expression:
@@ -344,10 +402,10 @@ def _lower_updates(program: ir.Program) -> lowered.Body:
     return tuple(statements)
 
 
-def _lower_deparser(program: ir.Program) -> lowered.Body:
+def _lower_deparser(program: ir.Program, notes: Notes) -> lowered.Body:
     """What the deparser does before it emits headers."""
     operations = ir.Action(DEPARSER, (), program.deparser.operations)
-    return lower_action(program, operations, no_arguments)
+    return lower_action(program, operations, no_arguments, notes)
 
 
 def _guarded(program: ir.Program, checksum: ir.Checksum, inner: lowered.Statement) -> lowered.Body:

@@ -21,6 +21,7 @@ from innet.switch.jit.traits import (
     NEED_BYTES,
     NEED_DIGESTS,
     NEED_ENTRIES,
+    NEED_RECORDS,
     NEED_ROWS,
     NEED_SLOTS,
     NO_SESSION,
@@ -51,6 +52,7 @@ __all__ = [  # what emitted code may import
     "LENGTH",
     "LOOPS",
     "NEED_DIGESTS",
+    "NEED_RECORDS",
     "NEXT",
     "NUMBER",
     "ORIGIN",
@@ -65,6 +67,7 @@ __all__ = [  # what emitted code may import
     "clock_of",
     "due",
     "enqueue",
+    "enqueue_and_tell",
     "enter_later",
     "entry_port",
     "entry_priority",
@@ -290,6 +293,59 @@ def class_priority(given: int, queues: Any, store: Any, start: int, size: int) -
 
 
 @inlined
+def enqueue_and_tell(  # noqa: PLR0917 - called by emitted code only
+    waiting: Any,
+    count: int,
+    made: int,
+    queues: Any,
+    priorities: int,
+    timed: int,
+    now: int,
+    statistics: Any,
+    pool: Any,
+    width: int,
+    slot: int,
+    port: int,
+    rid: int,
+    priority: int,
+    length: int,
+) -> Any:
+    """Enqueue a copy; returns the number of waiting copies, and of copies so far; how many waited
+    before it in its queue, -1 if there is no such queue; and when it leaves, -1 if it does not.
+
+    Without times the copy bypasses its queue and is due at once.
+    """
+    if priority >= priorities:
+        statistics[_DROPPED_INGRESS] += 1
+        return count, made, -1, -1
+    depth = 0
+    departure = now
+    planned = 0
+    congested = 0
+    length = max(length, 0)
+    if timed != 0:
+        queue = queue_of(port, priorities, priority)
+        depth = get(queues, queue)
+        congested = 1 if _is_congested(queues, queue) else 0
+        departure = _admit(queues, queue, now, length)
+        if departure < 0:
+            statistics[_DROPPED_QUEUE] += 1
+            return count, made, depth, -1
+        planned = get(queues, queue + PRECEDED)
+    row = slot * width
+    put(pool, row + REFERENCES, get(pool, row + REFERENCES) + 1)
+    rank = ((priorities - 1 - priority) << _RANK_BITS) | made
+    entry = _rise(waiting, count, departure, rank)
+    put(waiting, entry + SLOT, slot)
+    put(waiting, entry + WAY, (rid + 1) << 32 | port)
+    put(waiting, entry + ENQUEUED, now)
+    put(waiting, entry + DEPTH, depth)
+    put(waiting, entry + LENGTH, 2 * length + congested)
+    put(waiting, entry + PLANNED, planned)
+    return count + 1, made + 1, depth, departure
+
+
+@inlined
 def enqueue(  # noqa: PLR0917 - called by emitted code only
     waiting: Any,
     count: int,
@@ -307,38 +363,25 @@ def enqueue(  # noqa: PLR0917 - called by emitted code only
     priority: int,
     length: int,
 ) -> Any:
-    """Enqueue a copy; returns the number of waiting copies, and of copies so far.
-
-    Without times the copy bypasses its queue and is due at once.
-    """
-    if priority >= priorities:
-        statistics[_DROPPED_INGRESS] += 1
-        return count, made
-    depth = 0
-    departure = now
-    planned = 0
-    congested = 0
-    length = max(length, 0)
-    if timed != 0:
-        queue = queue_of(port, priorities, priority)
-        depth = get(queues, queue)
-        congested = 1 if _is_congested(queues, queue) else 0
-        departure = _admit(queues, queue, now, length)
-        if departure < 0:
-            statistics[_DROPPED_QUEUE] += 1
-            return count, made
-        planned = get(queues, queue + PRECEDED)
-    row = slot * width
-    put(pool, row + REFERENCES, get(pool, row + REFERENCES) + 1)
-    rank = ((priorities - 1 - priority) << _RANK_BITS) | made
-    entry = _rise(waiting, count, departure, rank)
-    put(waiting, entry + SLOT, slot)
-    put(waiting, entry + WAY, (rid + 1) << 32 | port)
-    put(waiting, entry + ENQUEUED, now)
-    put(waiting, entry + DEPTH, depth)
-    put(waiting, entry + LENGTH, 2 * length + congested)
-    put(waiting, entry + PLANNED, planned)
-    return count + 1, made + 1
+    """``enqueue_and_tell``; returns the number of waiting copies, and of copies so far."""
+    count, made, _, _ = enqueue_and_tell(
+        waiting,
+        count,
+        made,
+        queues,
+        priorities,
+        timed,
+        now,
+        statistics,
+        pool,
+        width,
+        slot,
+        port,
+        rid,
+        priority,
+        length,
+    )
+    return count, made
 
 
 @inlined

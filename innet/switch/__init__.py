@@ -5,8 +5,8 @@ in; ``ir`` is the typed form of a program, which two engines run: one that inter
 packet, and one that compiles it.
 
 Tools use what is exported here, ``ir`` (with ``ir.text`` and ``ir.tree``), ``trace`` and
-``inspect`` alone. Compiled code that runs switches in its own loop uses ``inline``, and the words
-of ``traffic_manager``.
+``inspect`` alone, and what ``Switch.record`` returns (``recording``). Compiled code that runs
+switches in its own loop uses ``inline``, and the words of ``traffic_manager``.
 """
 
 from __future__ import annotations

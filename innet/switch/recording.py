@@ -152,7 +152,7 @@ class Chunk(NamedTuple):
 
 
 class MemoryRecorder:
-    """A ``jit.queued.Recorder`` that keeps everything.
+    """A ``jit.queued.RecordSink`` that keeps everything.
 
     Args:
         state: of the switch, for the handles of entries.
@@ -167,7 +167,7 @@ class MemoryRecorder:
         self._handles: Handles = []
 
     def take(self, count: int) -> None:
-        """See ``Recorder.take``."""
+        """See ``RecordSink.take``."""
         self._lost += int(self.buffer[-1])
         self.buffer[-1] = 0
         if count:

@@ -22,6 +22,9 @@ A program becomes one Python function that runs a batch of packets, and that Num
 ``runtime/``               functions for emitted code: ``core`` (bytes, arrays, integers),
                            ``lookups``, ``hashes``, ``externs`` (meters, random), ``queue``,
                            ``wide`` integers
+``records``                what a recording build writes of each event; ``lower/notes`` and
+                           ``Writer.note`` put it between the statements, ``runtime/recording``
+                           writes it, ``innet.switch.recording`` reads it
 ``traits``                 properties of a program that the engine and the emitter share
 ``engine``                 runs batches through machine code; ``queued`` does so with egress queues
                            and sweeps for idle entries, ``innet.switch.inline`` from other compiled

@@ -53,7 +53,7 @@ from innet.switch.jit.traits import (
 
 if TYPE_CHECKING:
     from innet.switch.inline import InlineProgram, InlineQueues
-    from innet.switch.jit.queued import Recorder
+    from innet.switch.jit.queued import RecordSink
 
 #: Argument of the plain form: the time, after output buffers and statistics.
 _CLOCK = 9
@@ -80,7 +80,7 @@ class JitEngine:
     """
 
     def __init__(
-        self, program: ir.Program, state: SwitchState, recorder: Recorder | None = None
+        self, program: ir.Program, state: SwitchState, recorder: RecordSink | None = None
     ) -> None:
         if reasons := self.unsupported(program):
             raise UnsupportedError(refusal("jit", reasons))

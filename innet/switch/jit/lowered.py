@@ -345,7 +345,7 @@ class Goto:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Note:
     """In a recording build: a record (``records``) of a kind at a site of the program.
 
     ``words`` has the number of words of each value; without them each value describes itself.
@@ -389,7 +389,7 @@ Statement = (
     | Stop
     | Goto
     | Blocks
-    | Record
+    | Note
 )
 Body = tuple[Statement, ...]
 

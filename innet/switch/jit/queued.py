@@ -42,7 +42,7 @@ _FIRST_SLOTS, _FIRST_ENTRIES, _FIRST_SPAN = 16, 32, 256
 _NO_TIMES = np.zeros(1, np.int64)
 
 
-class Recorder(Protocol):
+class RecordSink(Protocol):
     """Takes records (``records``) of what happens to packets.
 
     Attributes:
@@ -79,7 +79,7 @@ class QueuedProgram:
         native: NativeProgram,
         state: SwitchState,
         statistics: NDArray[np.int64],
-        recorder: Recorder | None = None,
+        recorder: RecordSink | None = None,
     ) -> None:
         self._digests = np.zeros(2 * digest_room(state.program), np.int64)
         self.frame = native.frame()

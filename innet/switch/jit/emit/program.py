@@ -42,7 +42,7 @@ from innet.switch.jit.emit.statements import Statements
 from innet.switch.jit.emit.writer import Writer
 from innet.switch.jit.lower.actions import MAX_LENGTH
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
-from innet.switch.jit.lower.notes import SILENT, Recorder
+from innet.switch.jit.lower.notes import SILENT, RecordNotes
 from innet.switch.jit.lower.program import lower_program
 from innet.switch.jit.lower.vectorize import reroll
 from innet.switch.jit.lowered import WIDTH
@@ -132,7 +132,7 @@ def emit(
     Raises:
         UnsupportedError: arithmetic that needs more than 64 bits.
     """
-    bodies = lower_program(program, Recorder(program) if recording else SILENT).bodies
+    bodies = lower_program(program, RecordNotes(program) if recording else SILENT).bodies
     rolled = lowered.Regions(*(reroll(program, body) for body in bodies))
     return _ModuleWriter(program, rolled, groups, queued, recording).emit()
 

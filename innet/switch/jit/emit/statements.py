@@ -132,7 +132,7 @@ class Statements:
                 line(f"{self.block_variables[-1]} = {block}")
             case lowered.Stop():
                 line("break")
-            case lowered.Record():
+            case lowered.Note():
                 self._record(statement)
             case _:
                 self._parser_statement(statement)
@@ -243,7 +243,7 @@ class Statements:
 
     # ── Records ──
 
-    def _record(self, record: lowered.Record) -> None:
+    def _record(self, record: lowered.Note) -> None:
         site = self.expressions.data(record.site)
         place: int | str = site.low if site.is_constant else site.text
         words: list[str] = []

@@ -26,7 +26,7 @@ class Notes:
 
     def note(
         self,
-        kind: Kind,  # noqa: ARG002 - of Recorder
+        kind: Kind,  # noqa: ARG002 - of RecordNotes
         site: int = 0,  # noqa: ARG002
         values: Sequence[Any] = (),  # noqa: ARG002
         words: Sequence[int] = (),  # noqa: ARG002
@@ -42,7 +42,7 @@ class Notes:
 SILENT = Notes()
 
 
-class Recorder(Notes):
+class RecordNotes(Notes):
     """Adds records.
 
     Args:
@@ -60,7 +60,7 @@ class Recorder(Notes):
         self, kind: Kind, site: int = 0, values: Sequence[Any] = (), words: Sequence[int] = ()
     ) -> lowered.Body:
         """See ``Notes.note``."""
-        return (lowered.Record(int(kind), ir.Const(site), tuple(values), tuple(words)),)
+        return (lowered.Note(int(kind), ir.Const(site), tuple(values), tuple(words)),)
 
     def changes(self, body: lowered.Body) -> lowered.Body:
         """See ``Notes.changes``. Changes of validity come first, then fields in their order."""

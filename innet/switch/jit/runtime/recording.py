@@ -10,11 +10,13 @@ from numba.extending import intrinsic
 
 from innet.switch.jit.runtime.core import copy, data_of, get, inlined, put
 
+kinds: Any = types
+
 __all__ = ["note", "note_bytes"]  # what emitted code may import
 
 
 def _note(_typing: Any, array: Any, _recorded: Any, *words: Any) -> Any:
-    row = types.StarArgTuple.from_types([types.int64] * len(words))
+    row = kinds.StarArgTuple.from_types([types.int64] * len(words))
     signature = types.int64(array, types.int64, row)
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -26,7 +26,14 @@ from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import RendezvousSettings, join_group
-from innet.torch.tensors import DTYPES, kernels_for, to_arrays, to_tensors, torch
+from innet.torch.tensors import (
+    DTYPES,
+    kernels_for,
+    premultiplier,
+    to_arrays,
+    to_tensors,
+    torch,
+)
 
 try:
     from torch.distributed.fsdp import FSDPModule
@@ -282,7 +289,9 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
         """
         del async_op  # complete on return
         mean = op == dist.ReduceOp.AVG
-        if not mean and op != dist.ReduceOp.SUM:
+        if op == dist.ReduceOp.PREMUL_SUM:  # of set_gradient_divide_factor
+            input_tensor = input_tensor * premultiplier(op)
+        elif not mean and op != dist.ReduceOp.SUM:
             raise InputError(f"a switch sums, it cannot do {op}; leave factors of gradients out.")
         if dist.get_world_size(group) != self._comm_thread.workers:
             raise InputError(

@@ -34,8 +34,6 @@ COLLECTIVES = {
             "recv",
             "recv_anysource",
             "reduce",
-            "reduce_scatter",
-            "_reduce_scatter_base",
             "scatter",
             "send",
         )
@@ -43,7 +41,6 @@ COLLECTIVES = {
     # What PyTorch 2.13 calls them.
     "all_gather_single": "_allgather_base",
     "all_to_all_single": "alltoall_base",
-    "reduce_scatter_single": "_reduce_scatter_base",
 }
 """Methods of a process group that gloo runs, and gloo's names of them."""
 
@@ -52,10 +49,17 @@ _POINT_TO_POINT = ("recv", "recv_anysource", "send")  # which not all ranks of a
 COALESCED = {
     "allgather_into_tensor_coalesced": "_allgather_base",
     "all_gather_single_coalesced": "_allgather_base",
-    "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
-    "reduce_scatter_single_coalesced": "_reduce_scatter_base",
 }
 """Those of lists of outputs and inputs, and what gloo runs for each pair."""
+
+SCATTERED = (
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor_coalesced",
+    "reduce_scatter_single_coalesced",
+)
+"""Those whose sums are scattered; gloo sums all of them on all ranks, too."""
 
 GATHERED = ("gather_into_tensor", "gather_single")
 """Those of PyTorch 2.14 that gather into one tensor."""
@@ -105,6 +109,45 @@ def run_each(
     pairs = zip(outputs, inputs, strict=True)
     works = [run(gloo, name, *pair, *options) for pair in pairs]
     return GlooWork(works, [], gloo.callbacks)
+
+
+def reduce_scatter(gloo: Gloo, outputs: Any, inputs: Any, options: Any = None) -> GlooWork:
+    """Sum on all ranks, of which each takes its part. The work of gloo's own reduce-scatter cannot
+    tell whether it is complete, and has no future.
+
+    Args:
+        gloo: what runs it.
+        outputs: a tensor, or a list of them, of the sums.
+        inputs: for each, what is summed for all ranks: a tensor, or a list of one for each rank.
+        options: PyTorch's, of a reduce-scatter.
+
+    Raises:
+        InputError: a sum and its place do not have the same number of elements.
+    """
+    if isinstance(outputs, torch.Tensor):
+        outputs, inputs = [outputs], [inputs]
+    rank, size = gloo.backend.rank(), gloo.backend.size()
+    sums = torch.distributed.AllreduceOptions()
+    if options is not None:
+        sums.reduceOp, sums.timeout = options.reduceOp, options.timeout
+    works, copies = [], []
+    for output, given in zip(outputs, inputs, strict=True):
+        check_writable(output)
+        parts = given if isinstance(given, (list, tuple)) else [given]
+        flat = torch.cat([plain_copy(part).view(-1) for part in parts])
+        if len(parts) == size:
+            lengths = [part.numel() for part in parts]
+        else:
+            lengths = [flat.numel() // size] * size
+        if sum(lengths) != flat.numel() or lengths[rank] != output.numel():
+            raise InputError(
+                f"a reduce-scatter of {flat.numel()} elements over {size} ranks into a tensor of "
+                f"{output.numel()} on rank {rank}; each rank takes its part of the input."
+            )
+        works.append(gloo.backend.allreduce([flat], sums))
+        start = sum(lengths[:rank])
+        copies.append((output, flat[start : start + lengths[rank]].view(output.shape)))
+    return GlooWork(works, copies, gloo.callbacks, results=list(outputs))
 
 
 def gather_into(gloo: Gloo, output: torch.Tensor, tensor: torch.Tensor, options: Any) -> GlooWork:
@@ -188,6 +231,7 @@ class GlooWork(Work):
         callbacks: of the group.
         is_counted: all ranks of the group have this work, so it has a number among theirs; without
             one it has no future.
+        results: the tensors that are its result, if gloo does not list them.
     """
 
     def __init__(
@@ -197,10 +241,13 @@ class GlooWork(Work):
         callbacks: CallbackThreads,
         *,
         is_counted: bool = True,
+        results: list[torch.Tensor] | None = None,
     ) -> None:
         super().__init__()
+        self.is_counted = is_counted
         self._works = works
         self._copies = copies
+        self._results = results
         self._callbacks = callbacks
         self._origin = callbacks.begin() if is_counted else None
         self._lock = threading.Lock()
@@ -233,7 +280,7 @@ class GlooWork(Work):
 
     def result(self) -> list[torch.Tensor]:
         self._copy()
-        return [tensor for work in self._works for tensor in self._given(work.result())]
+        return self._given([work.result() for work in self._works])
 
     def get_future(self) -> Any:
         """Of the tensors that were given, as gloo lists them; not to send and to receive."""
@@ -253,7 +300,7 @@ class GlooWork(Work):
     def _complete(self, done: Any) -> None:
         assert self._future is not None
         try:
-            values = [each for future in done.value() for each in self._given(future.value())]
+            values = self._given([future.value() for future in done.value()])
             self._copy()
         except BaseException as error:
             self._future.fail(error)
@@ -262,6 +309,8 @@ class GlooWork(Work):
 
     def _given(self, values: Any) -> list[torch.Tensor]:
         """The caller's tensors, flat, for those of gloo."""
+        if self._results is not None:
+            return self._results
         given = {copy.data_ptr(): tensor for tensor, copy in self._copies}
         return [given.get(value.data_ptr(), value) for value in _flat(values)]
 
@@ -281,12 +330,17 @@ def method(name: str) -> Callable[..., Any]:
     """The method of a process group that runs this collective by its ``_gloo``."""
 
     def collective(self: Any, *arguments: Any, **options: Any) -> Any:
+        return self.began(begun(self._gloo, *arguments, **options))
+
+    def begun(gloo: Gloo, *arguments: Any, **options: Any) -> GlooWork:
+        if name in SCATTERED:
+            return reduce_scatter(gloo, *arguments, **options)
         if name in GATHERED:
-            return gather_into(self._gloo, *arguments, **options)
+            return gather_into(gloo, *arguments, **options)
         if name in COALESCED:
             outputs, inputs, *rest = (*arguments, *options.values())
-            return run_each(self._gloo, COALESCED[name], outputs, inputs, tuple(rest))
-        return run(self._gloo, COLLECTIVES[name], *arguments, **options)
+            return run_each(gloo, COALESCED[name], outputs, inputs, tuple(rest))
+        return run(gloo, COLLECTIVES[name], *arguments, **options)
 
     collective.__name__ = name
     return collective

@@ -12,9 +12,9 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.future import SettableFuture
 from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import RendezvousSettings, join_store
-from innet.torch.tensors import DTYPES, memory_of, torch
+from innet.torch.tensors import DTYPES, memory_of, premultiplier, torch
 
 dist = torch.distributed
 PrefixStore = torch.distributed.distributed_c10d.PrefixStore
@@ -41,10 +41,10 @@ DEFAULT_CODEC = "exact"
 class SwitchGroup(dist.ProcessGroup):
     """Ranks that are workers of one job at a switch.
 
-    A separate thread runs all-reduces with SUM or AVG of float32, float16 and bfloat16 over the
-    switch, in order. Their codec is ``INNET_CODEC``; by default ``exact``, whose sum is correctly
-    rounded. gloo runs all-reduces with a NaN or an infinity. Callbacks of their futures run in
-    other threads, and may begin all-reduces and wait for them.
+    A separate thread runs all-reduces with SUM, AVG or PREMUL_SUM of float32, float16 and bfloat16
+    over the switch, in order. Their codec is ``INNET_CODEC``; by default ``exact``, whose sum is
+    correctly rounded. gloo runs all-reduces with a NaN or an infinity. Callbacks of their futures
+    run in other threads, and may begin all-reduces and wait for them.
 
     Args:
         store: a store for this group only.
@@ -85,6 +85,7 @@ class SwitchGroup(dist.ProcessGroup):
         threads = CallbackThreads() if self._comm_thread is None else self._comm_thread.callbacks
         self._gloo = gloo.Gloo(backend, threads)
         self._for_infinite: Any = None
+        self._coalesced: list[Any] | None = None
         self._register_backend(
             torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo.backend
         )
@@ -98,31 +99,35 @@ class SwitchGroup(dist.ProcessGroup):
         """Compute a sum or mean in place on all ranks; see the class."""
         del timeout  # the group's
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        operation = _operation(options)
-        if self._comm_thread is None or not _all_fit(tensors, operation):
-            options = _options(operation, self._timeout)
-            return gloo.run(self._gloo, "allreduce", tensors, options)
-        return self._submit(tensors, operation)
+        return self._all_reduce("allreduce", tensors, _operation(options))
 
     def allreduce_coalesced(self, tensors: Any, options: Any = None) -> Any:
         """Reduce several tensors."""
-        operation = _operation(options)
-        if self._comm_thread is None or not _all_fit(tensors, operation):
-            given = [] if options is None else [options]
-            return gloo.run(self._gloo, "allreduce_coalesced", list(tensors), *given)
-        return self._submit(list(tensors), operation)
+        return self._all_reduce("allreduce_coalesced", list(tensors), _operation(options))
 
-    def _submit(self, tensors: list[torch.Tensor], operation: Any) -> SwitchWork:
-        assert self._comm_thread is not None
+    def _all_reduce(self, name: str, tensors: list[torch.Tensor], operation: _Operation) -> Any:
+        # An all-reduce of no tensors would never complete.
+        if not (tensors and operation.is_sum and all(_is_codable(each) for each in tensors)):
+            return self._by_gloo(name, tensors, operation.given)
+        if self._comm_thread is None or not all(each.numel() for each in tensors):
+            if operation.factor != 1:
+                for tensor in tensors:
+                    gloo.write(tensor, gloo.plain_copy(tensor) * operation.factor)
+            return self._by_gloo(name, tensors, operation.kind)
         for tensor in tensors:
             gloo.check_writable(tensor)
         work = SwitchWork(tensors, self._comm_thread.callbacks)
         for number, tensor in enumerate(tensors):
-            name = f"{work.origin.name}, tensor {number}"
-            self._comm_thread.put(_AllReduce(self, name, tensor, operation, work))
-        return work
+            its_name = f"{work.origin.name}, tensor {number}"
+            self._comm_thread.put(_AllReduce(self, its_name, tensor, operation, work))
+        return self.began(work)
 
-    def reduce_infinite(self, tensor: torch.Tensor, operation: Any) -> None:
+    def _by_gloo(self, name: str, tensors: list[torch.Tensor], operation: Any) -> Any:
+        of = dist.AllreduceOptions if name == "allreduce" else dist.AllreduceCoalescedOptions
+        options = _options(operation, self._timeout, of)
+        return self.began(gloo.run(self._gloo, name, tensors, options))
+
+    def reduce_infinite(self, tensor: torch.Tensor, operation: _Operation) -> None:
         """All-reduce values that are infinite or NaN, over gloo.
 
         It runs in the communication thread and has separate connections: other threads use those of
@@ -131,10 +136,32 @@ class SwitchGroup(dist.ProcessGroup):
         if self._for_infinite is None:
             self._for_infinite = self._make_gloo("gloo for infinite values")
         total = gloo.plain_copy(tensor)
+        if operation.factor != 1:
+            total *= operation.factor
         self._for_infinite.allreduce([total], _options(dist.ReduceOp.SUM, self._timeout)).wait()
-        if operation == dist.ReduceOp.AVG:
+        if operation.kind == dist.ReduceOp.AVG:
             total /= self.size()
         gloo.write(tensor, total)
+
+    # ------------------------------------------------------------------ several as one
+
+    def _start_coalescing(self, device: Any = None) -> None:
+        """Collectives that begin from here on are one work; they begin at once."""
+        del device
+        self._coalesced = []
+
+    def _end_coalescing(self, device: Any = None) -> Any:
+        """The work of those that began since ``_start_coalescing``."""
+        del device
+        works, self._coalesced = self._coalesced or [], None
+        is_counted = all(getattr(work, "is_counted", True) for work in works)
+        return gloo.GlooWork(works, [], self._gloo.callbacks, is_counted=is_counted)
+
+    def began(self, work: Any) -> Any:
+        """Note a work that has begun; returns it."""
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
 
     def _make_gloo(self, name: str) -> Any:
         return dist.ProcessGroupGloo(
@@ -250,7 +277,7 @@ class _AllReduce:
         group: SwitchGroup,
         name: str,
         tensor: torch.Tensor,
-        operation: Any,
+        operation: _Operation,
         work: SwitchWork,
     ) -> None:
         self.name = name
@@ -259,9 +286,10 @@ class _AllReduce:
         # The sum takes the tensor's place anyway.
         size = group.size()
         # A mean is a sum divided: the same as multiplied where the factor is exact.
-        exact = operation == dist.ReduceOp.AVG and size & (size - 1) == 0
+        is_mean = operation.kind == dist.ReduceOp.AVG
+        exact = is_mean and size & (size - 1) == 0
         self.options = SumOptions(factor=1 / size if exact else 1.0, overwrite=True)
-        self._divides = operation == dist.ReduceOp.AVG and not exact
+        self._divides = is_mean and not exact
         self._group = group
         self._tensor = tensor
         self._operation = operation
@@ -270,11 +298,13 @@ class _AllReduce:
     @property
     def fingerprint(self) -> str:
         shape = tuple(self._tensor.shape)
-        return f"{self._operation} of {self._tensor.dtype} of shape {shape}"
+        return f"{self._operation.kind} of {self._tensor.dtype} of shape {shape}"
 
     def load(self) -> Vector:
         # The tensor's own memory, where it is float32 in one piece.
         floats = self._tensor.detach().to(torch.float32).resolve_neg()
+        if self._operation.factor != 1:
+            floats = floats * self._operation.factor
         return memory_of(floats.contiguous())
 
     def set_result(self, total: Vector, factor: float, report: Report) -> None:
@@ -300,7 +330,7 @@ class _AllReduce:
 # PyTorch could call gloo itself, but it holds the GIL while it calls a group that is a Python
 # class. A gloo thread that has ended an earlier collective may need the GIL to release tensors
 # while it holds the lock that the call waits for: a deadlock.
-BY_GLOO = (*gloo.COLLECTIVES, *gloo.COALESCED, *gloo.GATHERED)
+BY_GLOO = (*gloo.COLLECTIVES, *gloo.COALESCED, *gloo.SCATTERED, *gloo.GATHERED)
 """Methods of the group that gloo runs."""
 for _name in BY_GLOO:
     setattr(SwitchGroup, _name, gloo.method(_name))
@@ -346,32 +376,41 @@ def stateless_codec(name: str | None = None) -> str:
     return name
 
 
-def _all_fit(tensors: Sequence[torch.Tensor], operation: Any) -> bool:
-    # An all-reduce of no tensors would never complete.
-    return len(tensors) > 0 and all(_fits(each, operation) for each in tensors)
+def _is_codable(tensor: torch.Tensor) -> bool:
+    is_dense = tensor.layout == torch.strided and tensor.device.type == "cpu"
+    return is_dense and tensor.dtype in DTYPES
 
 
-def _fits(tensor: torch.Tensor, operation: Any) -> bool:
-    return (
-        operation in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
-        and tensor.dtype in DTYPES
-        and tensor.layout == torch.strided
-        and tensor.device.type == "cpu"
-        and tensor.numel() > 0
-    )
+class _Operation(NamedTuple):
+    """What an all-reduce does.
 
-
-def _operation(options: Any) -> Any:
-    """The operation of options, or the argument itself, or the default; a constant of ReduceOp if
-    it equals one.
+    Attributes:
+        given: PyTorch's operation.
+        kind: that, or SUM if it is a sum of tensors that are multiplied by a factor before.
+        factor: that factor, of PREMUL_SUM, which each rank may have its own of.
     """
+
+    given: Any
+    kind: Any
+    factor: float = 1.0
+
+    @property
+    def is_sum(self) -> bool:
+        return self.kind in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+
+
+def _operation(options: Any) -> _Operation:
+    """The operation of options, or the argument itself, or the default."""
     given = dist.ReduceOp.SUM if options is None else getattr(options, "reduceOp", options)
+    if given == dist.ReduceOp.PREMUL_SUM:
+        return _Operation(given, dist.ReduceOp.SUM, premultiplier(given))
+    # A constant of ReduceOp, if it equals one.
     constants = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
-    return next((each for each in constants if given == each), given)
+    return _Operation(given, next((each for each in constants if given == each), given))
 
 
-def _options(operation: Any, timeout: timedelta) -> Any:
-    options = dist.AllreduceOptions()
+def _options(operation: Any, timeout: timedelta, of: Any = dist.AllreduceOptions) -> Any:
+    options = of()
     options.reduceOp = operation
     options.timeout = timeout
     return options

@@ -31,6 +31,7 @@ __all__ = [
     "gradient_of",
     "kernels_for",
     "memory_of",
+    "premultiplier",
     "tensor",
     "to_arrays",
     "to_tensors",
@@ -79,6 +80,18 @@ class _TensorMemory:
             "shape": (tensor.numel(),),
             "data": (tensor.data_ptr(), False),
         }
+
+
+def premultiplier(operation: Any) -> float:
+    """The factor of a PREMUL_SUM of PyTorch, by which each rank's tensor is multiplied before.
+
+    Raises:
+        InputError: it has none.
+    """
+    state = operation.__getstate__()
+    if not isinstance(state, tuple):  # the constant
+        raise InputError("PREMUL_SUM is without a factor; torch.distributed makes one with it.")
+    return float(state[1])
 
 
 def to_tensors(state: Any) -> Any:

@@ -733,6 +733,64 @@ def shards_of_a_model():
         SwitchReduceScatter.attach(Net())
 
 
+def with_divide_factor(net):
+    for module in (net.first, net.second, net):
+        module.set_gradient_divide_factor(2.0 * RANKS)
+
+
+SETTINGS = {  # of FSDP2, and what it makes of gradients; those that this PyTorch has
+    "set_gradient_divide_factor": (with_divide_factor, 0.5),
+    "set_force_sum_reduction_for_comms": (
+        lambda net: [
+            each.set_force_sum_reduction_for_comms(True) for each in (net.first, net.second, net)
+        ],
+        1.0,
+    ),
+    "set_separate_reduce_scatter_group": (
+        lambda net: net.set_separate_reduce_scatter_group(True),
+        1.0,
+    ),
+    "set_reduce_scatter_max_input_buffers": (
+        lambda net: net.set_reduce_scatter_max_input_buffers(1),
+        1.0,
+    ),
+    "set_reduce_scatter_unused_params": (
+        lambda net: net.set_reduce_scatter_unused_params(True),
+        1.0,
+    ),
+}
+REFUSED = {  # by PyTorch, where a reduce-scatter of one's own is attached
+    "set_allocate_memory_from_process_group_for_comm": [True],
+    "set_symm_mem_for_comm": [],
+}
+
+
+@check
+def settings_of_shards():
+    def gradients_with(change):
+        torch.manual_seed(7)
+        net = Net()
+        net.gain = torch.nn.Parameter(net.gain.detach().reshape(1))
+        for module in (net.first, net.second, net):
+            fully_shard(module)
+        attached = SwitchReduceScatter.attach(net, "exact", deadline=60.0, seed=5)
+        change(net)
+        loss_of(net, 0).backward()
+        found = [each.grad.full_tensor() for each in net.parameters()]
+        for name, arguments in REFUSED.items():
+            if hasattr(net, name):
+                with pytest.raises((AssertionError, RuntimeError), match="custom"):
+                    getattr(net, name)(*arguments)
+        attached[0].close()
+        return found
+
+    plain = gradients_with(lambda net: None)
+    for name, (change, factor) in SETTINGS.items():
+        if hasattr(fully_shard(torch.nn.Linear(2, 2)), name):
+            for one, other in zip(gradients_with(change), plain, strict=True):
+                torch.testing.assert_close(one, other * factor, rtol=1e-6, atol=1e-9)
+
+
 @check
 def replicas_of_shards():
     """Hybrid sharding with innet's all-reduce over the replicas, beside PyTorch's own."""

@@ -293,7 +293,7 @@ def test_all_collectives_of_a_group_are_its_own():
         name
         for name in dir(group)
         if hasattr(gloo, name) and "-> c10d::Work" in (getattr(group, name).__doc__ or "")
-    } - {"_end_coalescing"}
+    }
     assert {"allreduce", "barrier", "send"} < collectives
     assert collectives <= set(vars(SwitchGroup))
 
@@ -311,8 +311,6 @@ WITHOUT_TENSORS = {
     "register_post_hook", "register_pre_hook", "set_timeout", "shutdown", "size", "split_group",
     "supports_reconfigure", "supports_window", "unbox", "unregister_abort_hook",
     "unregister_post_hook", "unregister_pre_hook", "use_pg_for_symm_mem_rendezvous",
-    # Of back ends with coalescing; the collectives that are coalesced are the group's own.
-    "_end_coalescing", "_start_coalescing",
 }  # fmt: skip
 
 

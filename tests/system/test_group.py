@@ -30,4 +30,11 @@ def test_checks(ranks, tmp_path):
         for name in names_of_checks(SUPPORT / f"{script}.py")
     ]
     script = SUPPORT / "group_and_memory_checks.py"
-    hold_checks(script, tmp_path, ranks, names, timeout=600)
+    hold_checks(script, tmp_path, ranks, [*names, "some_cases"], timeout=600)
+
+
+@pytest.mark.repeats("some of its cases")
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_battery(ranks, tmp_path):
+    """Every collective of PyTorch with every setting, beside gloo."""
+    hold_checks(SUPPORT / "battery_checks.py", tmp_path, ranks, ["all_cases"], timeout=280)

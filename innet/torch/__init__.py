@@ -1,6 +1,7 @@
 """innet for PyTorch. Only this package imports PyTorch; ``pip install 'innet[torch]'``.
 
-The import registers the back end: ``torch.distributed.init_process_group("innet")``.
+The import registers the back end: ``torch.distributed.init_process_group("innet")``. PyTorch 2.14
+and newer find it without the import, by innet's entry point ``torch.distributed.backends``.
 """
 
 from __future__ import annotations
@@ -46,8 +47,13 @@ def _create(*arguments: Any) -> Any:
     return create(*arguments)
 
 
-if torch.distributed.is_available() and not hasattr(torch.distributed.Backend, "INNET"):
-    torch.distributed.Backend.register_backend("innet", _create, devices=["cpu"])
+def register_backend() -> None:
+    """Register the back end "innet", once. The import of this package does it, too."""
+    if torch.distributed.is_available() and not hasattr(torch.distributed.Backend, "INNET"):
+        torch.distributed.Backend.register_backend("innet", _create, devices=["cpu"])
+
+
+register_backend()
 
 
 def __dir__() -> list[str]:

@@ -38,7 +38,7 @@ from innet.torch.tensors import (
 try:
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
-except ImportError:  # PyTorch before 2.8 lacks this interface
+except ImportError:  # PyTorch before 2.9 lacks this interface
     FSDPModule = ReduceScatter = object  # type: ignore[assignment,misc]
 
 Vector = NDArray[np.float32]
@@ -375,7 +375,7 @@ def _join(
 ) -> tuple[list[Any], CommThread]:
     """The sharded modules of a model, and the thread that reduces their gradients."""
     if ReduceScatter is object:
-        raise InputError("this PyTorch has no hooks for fully_shard; 2.8 or newer has them.")
+        raise InputError("this PyTorch has no hooks for fully_shard; 2.9 or newer has them.")
     modules = [each for each in model.modules() if isinstance(each, FSDPModule)]
     if not modules:
         raise InputError(

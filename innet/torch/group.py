@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.codecs import SumOptions, build_codec
-from innet.core.errors import CompositionError
+from innet.core.errors import CompositionError, InputError
 from innet.records import Report
 from innet.torch import gloo
 from innet.torch.callbacks import CallbackThreads
@@ -38,6 +38,8 @@ Vector = NDArray[np.float32]
 DEFAULT_CODEC = "exact"
 
 
+# A ``Backend`` in Python (PyTorch 2.14) would not do: of its works and futures callers get what
+# PyTorch makes in C++, whose ``then`` runs a callback wherever the work ends.
 class SwitchGroup(dist.ProcessGroup):
     """Ranks that are workers of one job at a switch.
 
@@ -169,6 +171,15 @@ class SwitchGroup(dist.ProcessGroup):
         )
 
     # ------------------------------------------------------------------ the end
+
+    supports_reconfigure = False  # of PyTorch 2.14
+
+    def reconfigure(self, options: Any = None) -> Any:
+        """Refused: a job at the switch has the workers that it began with."""
+        del options
+        raise InputError(
+            "a process group of innet cannot take other ranks; destroy it, and make a new one."
+        )
 
     def shutdown(self) -> None:
         """Leave the job. ``destroy_process_group`` calls it."""

@@ -6,7 +6,11 @@ import importlib
 import inspect
 import math
 import re
+import subprocess
+import sys
 import threading
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +46,9 @@ from innet.torch.bucket_reduction import (  # noqa: E402
 from innet.torch.callbacks import CallbackThreads  # noqa: E402
 from innet.torch.future import SettableFuture  # noqa: E402
 from innet.torch.group import BY_GLOO, SwitchGroup, stateless_codec  # noqa: E402
-from innet.torch.tensors import DTYPES  # noqa: E402
+from innet.torch.tensors import DTYPES, premultiplier  # noqa: E402
+
+ROOT = Path(__file__).parents[3]
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.lists(st.integers(1, 100), min_size=1))
@@ -314,6 +320,11 @@ WITHOUT_TENSORS = {
 }  # fmt: skip
 
 
+def test_a_group_keeps_its_ranks():
+    with pytest.raises(InputError, match="cannot take other ranks"):
+        SwitchGroup.reconfigure(None)
+
+
 def test_every_call_that_moves_tensors_has_a_handler():
     """A new PyTorch may have new names, which would go to gloo without the group's guard."""
     names = {name for name in dir(torch.distributed.ProcessGroup) if not name.startswith("__")}
@@ -346,6 +357,40 @@ def test_the_package_has_no_other_names():
     with pytest.raises(AttributeError, match="no attribute 'hook'"):
         _ = innet.torch.hook
     assert torch.distributed.Backend.INNET == "innet"
+
+
+def test_the_back_end_is_an_entry_point():
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    module, name = described["torch.distributed.backends"]["innet"].split(":")
+    getattr(importlib.import_module(module), name)()  # a second time, which changes nothing
+    assert torch.distributed.Backend.INNET == "innet"
+
+
+WITHOUT_IMPORT = """
+from torch import distributed as dist
+
+dist.init_process_group("innet", store=dist.HashStore(), rank=0, world_size=1)
+print(type(dist.group.WORLD).__name__)
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.distributed.Backend, "_ensure_backend_registered"),
+    reason="PyTorch before 2.14 has no entry points of back ends",
+)
+def test_pytorch_finds_the_back_end_without_an_import():
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_IMPORT]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert said.stdout.split() == ["SwitchGroup"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_factor_of_a_sum_is_known(dtype):
+    dist = torch.distributed
+    for factor in (0.25, torch.tensor([0.25], dtype=dtype)):
+        assert premultiplier(dist._make_nccl_premul_sum(factor)) == 0.25
+    with pytest.raises(InputError, match="without a factor"):
+        premultiplier(dist.ReduceOp.PREMUL_SUM)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

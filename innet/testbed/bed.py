@@ -30,7 +30,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from innet import programs
-from innet.core.errors import ControlError, InputError, StalledError, StateError
+from innet.core.errors import (
+    ControlError,
+    InputError,
+    StalledError,
+    StateError,
+    UnknownNameError,
+)
 from innet.core.numbers import is_int
 from innet.core.packets import MAX_PORT
 from innet.network import Faults
@@ -48,10 +54,14 @@ from innet.testbed.hosts import BedHost
 from innet.testbed.jobs import BedJob
 from innet.testbed.tasks import BedNode, HostTask, shown, ticks_of, waiting
 from innet.testbed.watchdog import OutOfTimeError, Watchdog
-from innet.tools.files import open_program, program_in, read_commands
+from innet.tools.files import open_document, program_in, read_commands
 
 _SLACK = 256
 """Bytes by which programs may make packets longer than those that hosts send."""
+
+
+Frames = Mapping[str, Sequence[tuple[float, bytes]]]
+"""What hosts send, by name: (seconds, frame)."""
 
 
 class BedLink:
@@ -60,6 +70,18 @@ class BedLink:
     def __init__(self, bed: Testbed, number: int, a: str, b: str) -> None:
         self._bed, self._number = bed, number
         self.ends = a, b
+
+    @property
+    def ports(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Its ends: names, and ports; those of a host are its links, from 0 on."""
+        cable = self._bed._cables[self._number]
+        here = cable.switch, cable.port
+        if cable.host is None:
+            there = cable.other, cable.other_port
+        else:
+            host = self._bed._ends[cable.host]
+            there = host.name, host._numbers.index(cable.host)
+        return (here, there) if self.ends[0] == cable.switch else (there, here)
 
     def down(self, since: float, until: float) -> None:
         """Let it lose all that is put onto it in a time, simulated seconds."""
@@ -89,6 +111,8 @@ class BedSwitch:
     Attributes:
         name: of the switch.
         program: its file or name, "" if it has none or it was given by its contents.
+        document: the JSON of its program; None if it has none, or it was given as ``ir.Program``.
+        commands: lines that were given for its tables.
     """
 
     def __init__(
@@ -96,6 +120,8 @@ class BedSwitch:
     ) -> None:
         self._bed, self.name, self._number = bed, name, number
         self._model, self.program = model, program
+        self.document: Mapping[str, Any] | None = None
+        self.commands: tuple[str, ...] = ()
         self._ports: dict[int, str] = {}
 
     @property
@@ -226,7 +252,7 @@ class Testbed:
         self._seed, self._frame_size, self._faults = seed, frame_size, faults
         self._switches: dict[str, BedSwitch] = {}
         self._hosts: dict[str, BedHost] = {}
-        self._programs: dict[str, ir.Program] = {}
+        self._programs: dict[str | int, ir.Program] = {}
         self._compiled: dict[BedHost, tuple[CompiledHost, bool]] = {}
         self._ends: list[BedHost] = []  # whose each host of the network is
         self._cables: list[Cable] = []
@@ -265,7 +291,9 @@ class Testbed:
                 priority_queues=files.priority_queues,
             )
         hosts = [bed.host(f"h{number + 1}") for number in range(scenario.hosts)]
-        bed._ends, bed._cables = list(hosts), list(scenario.cables)
+        for host in hosts:
+            bed._new_end(host)
+        bed._cables = list(scenario.cables)
         for number, cable in enumerate(scenario.cables):
             other = cable.other if cable.host is None else hosts[cable.host].name
             bed._switches[cable.switch]._ports[cable.port] = other
@@ -317,19 +345,21 @@ class Testbed:
         self._require_not_built("switch")
         self._check_name(name)
         model = None
+        document = None if isinstance(program, ir.Program | None) else _document(program)
         if program is not None:
             model = Switch(
-                self._program(program),
+                program if isinstance(program, ir.Program) else self._loaded(program, document),
                 "jit",
                 seed=self._seed + len(self._switches),
                 priority_queues=priority_queues or self.network.priorities,
             )
         source = str(program) if isinstance(program, str | Path) else ""
         switch = BedSwitch(self, name, model, len(self._switches), source)
+        switch.document = document
         self._switches[name] = switch
         if commands is not None:
             # After the network has set up the queues, so that commands may change them.
-            lines = _lines_of(commands)
+            lines = switch.commands = _lines_of(commands)
             self._scheduled.append((0.0, lambda: _run_commands(switch, commands, lines)))
         return switch
 
@@ -623,6 +653,26 @@ class Testbed:
             counted = simulation.host_counts(self._ends.index(host))
             host.received, host.received_bytes, host.sent = counted
 
+    def play(self, frames: Frames) -> dict[str, list[bytes]]:
+        """Let hosts send frames at given times, and run; ``innet.mininet.play`` does so in Mininet.
+
+        Args:
+            frames: by a host's name: when it sends, simulated seconds, and what.
+
+        Returns:
+            what came to each host, by name, in order.
+        """
+        for name, listed in frames.items():
+            if name not in self._hosts:
+                raise UnknownNameError("host", name, self._hosts)
+            for seconds, frame in listed:
+                self._hosts[name].send(frame, at=seconds)
+        found: dict[str, list[bytes]] = {name: [] for name in self._hosts}
+        for name, host in self._hosts.items():
+            host.serve(partial(_collect, host, found[name]))
+        self.run()
+        return found
+
     def close(self) -> None:
         """End all coroutines where they wait."""
         for host in self._hosts.values():
@@ -722,19 +772,14 @@ class Testbed:
             simulation.hold(group)  # nobody is waited for: until nothing happens any more
         return {group}
 
-    def _program(self, given: str | Path | Mapping[str, Any] | ir.Program) -> ir.Program:
-        if isinstance(given, ir.Program):
-            return given
-        if isinstance(given, Mapping):
-            return program_in(dict(given), "the program")
-        name = str(given)
-        if name not in self._programs:
-            if name.endswith(".p4"):
-                document = programs.compile_p4(Path(name), p4c=programs.find_p4c())
-                self._programs[name] = program_in(document, name)
-            else:
-                self._programs[name] = open_program(given)
-        return self._programs[name]
+    def _loaded(self, given: Any, document: Mapping[str, Any] | None) -> ir.Program:
+        """A program, loaded once for all switches that have the same."""
+        assert document is not None, "it is no ir.Program"
+        name = "the program" if isinstance(given, Mapping) else str(given)
+        key = id(given) if isinstance(given, Mapping) else name
+        if key not in self._programs:
+            self._programs[key] = program_in(dict(document), name)
+        return self._programs[key]
 
     def _add_flow(self, flow: Flow | PacketFlow) -> BedFlow:
         self._flows.append(flow)
@@ -769,6 +814,11 @@ class Testbed:
             raise StateError(f"time has passed: add every {what} before run().")
 
 
+async def _collect(host: BedHost, found: list[bytes]) -> None:
+    while True:
+        found.append(await host.receive())
+
+
 def _progress(nodes: Iterable[BedNode]) -> tuple[str, int] | None:
     """Which coroutine runs, and how far it is."""
     for node in nodes:
@@ -789,8 +839,19 @@ def _rate_of(rate: float | str | None) -> float | None:
         raise InputError(f"a link's rate is {rate!r}; give bits per second, or '25g'.") from None
 
 
-def _lines_of(commands: str | Path | Sequence[str]) -> Sequence[str]:
-    return read_commands(Path(commands)).lines if isinstance(commands, str | Path) else commands
+def _lines_of(commands: str | Path | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(commands, str | Path):
+        return read_commands(Path(commands)).lines
+    return tuple(commands)
+
+
+def _document(program: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The JSON of a program, compiled if need be."""
+    if isinstance(program, Mapping):
+        return program
+    if str(program).endswith(".p4"):
+        return programs.compile_p4(Path(program), p4c=programs.find_p4c())
+    return open_document(program)
 
 
 def _run_commands(

@@ -214,7 +214,8 @@ class BedNode:
         if not inspect.iscoroutinefunction(function):
             name = getattr(function, "__name__", repr(function))
             raise InputError(f"{name} of {self.name} is no coroutine; write async def {name}.")
-        task = HostTask(self, lambda: function(*arguments), function.__name__, serves=serves)
+        name = getattr(function, "__name__", "a coroutine")
+        task = HostTask(self, lambda: function(*arguments), name, serves=serves)
         self._tasks.append(task)
         self._left += not serves
         self.wake_at(self.ticks, task)

@@ -75,6 +75,7 @@ class ScriptPort:
         handle: does what a link needs before it can take more packets.
 
     Attributes:
+        number: of the host.
         receives, sends: picoseconds that a packet takes of the host.
         byte: 1/65,536 picoseconds that a byte takes of it, both ways.
         jitter: picoseconds by which a packet is late at most.
@@ -82,7 +83,7 @@ class ScriptPort:
     """
 
     def __init__(self, memory: Any, host: int, handle: Callable[[int, int], None]) -> None:
-        self._memory, self._number, self._handle = memory, host, handle
+        self._memory, self.number, self._handle = memory, host, handle
         here = memory.hosts[host]
         self.receives, self.sends = int(here["receives"]), int(here["sends"])
         self.byte, self.jitter = int(here["byte"]), int(here["jitter"])
@@ -97,7 +98,7 @@ class ScriptPort:
         """The packets that come before ``until``: when their last bits have, and their bytes."""
         taken: list[tuple[int, bytes]] = []
         frames, ends, times = self._frames, self._ends, self._times
-        states, host = self._memory.states, self._number
+        states, host = self._memory.states, self.number
         while count := take_frames(states, host, until, frames, ends, times):
             stops = ends[:count].tolist()
             data = frames[: stops[-1]].tobytes()
@@ -115,7 +116,7 @@ class ScriptPort:
         leaves = np.array(times, np.int64)
         first = 0
         while True:
-            first, why = put_frames(self._memory.states, self._number, data, ends, leaves, first)
+            first, why = put_frames(self._memory.states, self.number, data, ends, leaves, first)
             if why == 0:
                 return
             self._handle(why, self._up)
@@ -140,7 +141,7 @@ class ScriptPort:
 
     def late(self) -> int:
         """By how many picoseconds the next packet is late in the host, drawn at random."""
-        return int(draw_late(self._memory.states, self._number))
+        return int(draw_late(self._memory.states, self.number))
 
     def wire_time(self, length: int, rate: int) -> int:
         """Picoseconds that a frame takes at a rate, bits per second."""
@@ -149,4 +150,4 @@ class ScriptPort:
     def close(self, now: int) -> None:
         """The network need not wait for this host any more."""
         if self._here["is_open"]:
-            close_host(self._memory.states, self._number, now)
+            close_host(self._memory.states, self.number, now)

@@ -277,6 +277,7 @@ class BedHost(BedNode, ScriptedHost):
 
     def attach(self, ports: ScriptPort) -> None:
         self._ports.append(ports)
+        self._ports.sort(key=_number_of)  # in the order in which its links were made
         self._out.append(([], []))
 
     def run_window(self, until: int) -> None:
@@ -383,6 +384,10 @@ class BedHost(BedNode, ScriptedHost):
                 f"{self.name}.send is called when it is not {self.name}'s turn: call it in a "
                 f"coroutine of {self.name}."
             )
+
+
+def _number_of(port: ScriptPort) -> int:
+    return port.number
 
 
 def _time_of(arrival: tuple[int, bytes]) -> int:

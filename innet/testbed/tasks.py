@@ -21,14 +21,15 @@ _LONGEST = 1e6  # seconds of a wait
 
 
 def ticks_of(seconds: float, what: str) -> int:
-    """Seconds as picoseconds.
+    """Seconds as picoseconds. More than 0 is at least one: who waits for the rest of a time,
+    which floats round, then does not wait for ever.
 
     Raises:
         InputError: no time from 0 to 1e6 s; ``what`` names it.
     """
     if not is_real(seconds) or not 0 <= seconds <= _LONGEST:
         raise InputError(f"{what} is {seconds!r}; give seconds, from 0 to {_LONGEST:g}.")
-    return round(seconds * SECOND)
+    return max(round(seconds * SECOND), int(seconds > 0))
 
 
 def shown(ticks: int) -> str:

@@ -195,18 +195,23 @@ def test_hosts_with_two_links_and_switches_with_two_between_them():
 
     @a.run
     async def send():
-        a.send(REQUEST)
-        a.send(REQUEST, link=1)
+        a.send(REQUEST[:-1] + b"0")
+        a.send(REQUEST[:-1] + b"1", link=1)
 
     @b.run
     async def count():
         for _ in range(2):
             frame = await b.receive()
-            seen.append((frame[22], b.ticks))
+            seen.append((frame[22], frame[-1:], b.ticks))
 
     bed.run()
-    (one, soon), (two, late) = seen
-    assert (one, two) == (63, 62)  # the second way has two switches
+    (one, first, soon), (two, second, late) = seen
+    assert (one, two, first, second) == (
+        63,
+        62,
+        b"1",
+        b"0",
+    )  # the first link's way has two switches
     assert late > soon
     assert [link.packets for link in bed.simulation.link_counts()][:4] == [1, 0, 1, 0]
 

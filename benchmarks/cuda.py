@@ -5,7 +5,8 @@
 
 With ``--check`` it first compares each kernel's results with those of the naive kernels, and from
 ``NAIVE`` elements on with those of the CPU's, which are equal to them (``tests/unit/kernels``): bit
-for bit, of arrays that are copied to the GPU. Both are then written to a file of JSON.
+for bit, of arrays that are copied to the GPU. After it has measured, gradients on the GPU are
+summed (``benchmarks/cuda_sums.py``). All is written to a file of JSON.
 
 Arrays lie on the GPU and stay there. The bandwidth is that of a STREAM triad (a = b + s·c;
 McCalpin, IEEE TCCA newsletter, December 1995) on the GPU, measured in the same run. A step's
@@ -15,6 +16,8 @@ roofline is that bandwidth divided by how often it must move each gradient byte.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -32,6 +35,7 @@ from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
 
 NAIVE = 1000
 SIZES = "0,1,31,33,1000000,100000000"
+SUM_SECONDS = 100
 TRIAD_SIZE = 1 << 26  # float64: three arrays of 512 MiB
 CELLS_PER_ITEM = 1.3  # of the sketch
 Timed = tuple[str, int, Step]
@@ -77,6 +81,8 @@ def main(
     if check:
         found |= {"size": size, "rates": [asdict(row) for row in rows]}
         output.write_text(json.dumps(found, indent=1))
+        found["sums"] = [each for way in ("switch", "nccl") for each in summed(way)]
+        output.write_text(json.dumps(found, indent=1))
     title = f"CUDA kernels, {size:,} float32, {gpu_name()}"
     show(title, "of its roofline", rows, as_json)
 
@@ -97,6 +103,21 @@ def compared(gpu: Any, size: int) -> Iterator[dict[str, Any]]:
             "same": is_same,
             "said": "" if is_same else said,
         }
+
+
+def summed(way: str) -> list[dict[str, Any]]:
+    """What ``benchmarks.cuda_sums`` finds, in a process of its own; or why it does not end."""
+    command = [sys.executable, "-m", "benchmarks.cuda_sums", way]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own
+            command, capture_output=True, text=True, timeout=SUM_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return [{"way": way, "error": f"no end after {SUM_SECONDS} s"}]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode:
+        lines.append({"way": way, "error": done.stderr[-2000:]})
+    return lines
 
 
 def steps(gpu: Any, size: int, rng: np.random.Generator) -> Iterator[Timed]:

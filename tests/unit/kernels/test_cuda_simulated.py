@@ -59,6 +59,25 @@ def test_the_check_for_a_gpu_compares_every_kernel(tmp_path):
     assert all(each["same"] for each in compared)
 
 
+@pytest.mark.repeats("the checks of DistributedDataParallel, by the check for a GPU")
+def test_the_check_for_a_gpu_sums_gradients():
+    """Without one, on the CPU."""
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.cuda_sums", "switch", "cpu"],
+        cwd=TESTS.parent,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["codec"] for each in found] == ["exact", "dense", "topk", "lhc"]
+    assert found[0]["exact"]
+    assert all(each["on_device"] for each in found)
+
+
 def test_without_numba_cuda_the_error_says_how_to_get_it(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(gpu, "find_spec", lambda name: None if name == "numba_cuda" else find(name))

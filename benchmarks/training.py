@@ -28,7 +28,7 @@ from innet.core.errors import DivergedError
 from innet.core.settings import CodecDescription, TrainSettings
 from innet.experiments.comparison import Store, methods
 from innet.experiments.models.model import MODELS, model_of
-from innet.experiments.training import SumMethod
+from innet.experiments.summing import SumMethod
 from innet.records import TRAIN, ReproductionRecord, TrainingRecord, merge
 from innet.reports.registry import draw
 from innet.reports.tables import cells, methods_of, verdict

@@ -13,7 +13,8 @@ from innet.allreduce import report
 from innet.codecs import CodecSpec, ExchangeOutcome, build_codec
 from innet.core.reduce_op import combine
 from innet.experiments.models.model import Data, Model, Vector, data_of, model_of
-from innet.experiments.training import Reducer, TrainingSchedule, one_thread, plain_sum, train
+from innet.experiments.summing import Reducer, plain_sum
+from innet.experiments.training import TrainingSchedule, one_thread, train
 from innet.records import Step
 
 

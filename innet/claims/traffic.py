@@ -38,7 +38,7 @@ from innet.codecs import CodecSpec
 from innet.core.errors import InputError
 from innet.core.settings import CodecDescription, WorkerCount
 from innet.experiments.models.model import Data, Model
-from innet.experiments.training import by_type, make_collective
+from innet.experiments.summing import by_type, make_collective
 from innet.records import Finding, Report
 
 _STEPS = 24  # of trainings without a network; the second half counts
@@ -424,7 +424,7 @@ class ElementRates(OfflineMeasure):
                     f"the paper of the codec {self.codec!r} counts no other bits than those on the "
                     "wire; choose adacomp."
                 )
-            found, elements = by_type(model, bits, self.workers)
+            found, elements = by_type(model.shapes, bits, self.workers)
             dense.update(elements)
             for kind, each in found.items():
                 sent[kind] = sent.get(kind, 0) + each

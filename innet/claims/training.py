@@ -15,7 +15,8 @@ from innet.core.errors import DivergedError
 from innet.core.settings import CodecDescription, Decay, Settings, TrainSettings, WorkerCount
 from innet.experiments.comparison import methods
 from innet.experiments.models.model import model_of
-from innet.experiments.training import TrainingSchedule, one_thread, plain_sum, train
+from innet.experiments.summing import plain_sum
+from innet.experiments.training import TrainingSchedule, one_thread, train
 from innet.records import Finding, Metric, Run, Series
 from innet.records.units import plural
 

@@ -19,16 +19,14 @@ from innet.codecs import ModelLayers, build_codec
 from innet.core.errors import ConfigError, DivergedError, InputError
 from innet.core.files import atomic_write
 from innet.core.local_sgd import LocalSgd
-from innet.core.settings import CodecDescription, TrainSettings
+from innet.core.settings import TrainSettings
 from innet.experiments.models.model import Data, Model, data_of, model_of
-from innet.experiments.simulated_time import RINGS, described, networks_of
+from innet.experiments.simulated_time import described, networks_of
+from innet.experiments.summing import MakeAllReducer, SumMethod, make_collective, sum_methods
 from innet.experiments.training import (
     ADAM_RATE,
-    MakeAllReducer,
-    SumMethod,
     TrainingSchedule,
     Trial,
-    make_collective,
     one_thread,
     run_method,
     shards,
@@ -44,46 +42,23 @@ RECORD, PLOT = "train.json", "train.png"  # file names in the output folder
 
 
 def methods(settings: TrainSettings, layers: ModelLayers | None = None) -> list[SumMethod]:
-    """Plain sums, each codec by its preset's name or its description if it has none, and baselines.
+    """``sum_methods`` of these settings, whose optimizer they fit.
 
     Args:
         settings: see ``TrainSettings``.
-        layers: of the model; codecs with parameters for each layer cannot be built without.
+        layers: of the model.
 
     Raises:
-        UnknownNameError, ConfigError, CompositionError: a codec that cannot be built, or is given
-            twice, as a baseline may not be either.
+        UnknownNameError, ConfigError, CompositionError: as ``sum_methods``.
     """
-    baselines = settings.baselines
-    if twice := {name for name in baselines if baselines.count(name) > 1}:
-        raise ConfigError(f"the baseline {min(twice)} is given twice; give each once.")
-    found = [SumMethod("plain", "plain float32", None)]
-    specs: list[object] = []
-    presets = [_name(description) for description in settings.codecs]
-    for description in settings.codecs:
-        built = build_codec(description, seed=settings.seed, layers=layers)
-        if built.spec in specs:
-            raise ConfigError(f"the codec {built.describe()} is given twice; give each once.")
-        specs.append(built.spec)
-        name = _name(description)
-        only = presets.count(name) == 1 or description in (name, {"preset": name})
-        if not (name and only) or built.by_layer():
-            name = built.describe()  # no preset's name, or one preset with different parameters
-        # Lin et al. move momentum from the optimizer into the error feedback; it must not be used
-        # twice.
-        codec_momentum = built.momentum
-        if codec_momentum is None:
+    found = sum_methods(settings.codecs, settings.baselines, seed=settings.seed, layers=layers)
+    for method in found:
+        if method.codec_momentum and settings.optimizer != "sgd":
             raise ConfigError(
-                f"the codec {built.describe()} has the momentum of some layers, and a training can "
-                "leave it out of the optimizer for all or for none; give all layers momentum."
+                f"the codec {method.title} has the momentum of SGD, and cannot stand beside "
+                f"the optimizer {settings.optimizer}; leave one of them out."
             )
-        if codec_momentum and settings.optimizer == "adam":
-            raise ConfigError(
-                f"the codec {built.describe()} has the momentum of SGD, and cannot stand beside "
-                "the optimizer adam; leave one of them out."
-            )
-        found.append(SumMethod(name, name, description, codec_momentum))
-    return found + [SumMethod(name, RINGS[name].title, None, False, name) for name in baselines]
+    return found
 
 
 def run(
@@ -237,12 +212,6 @@ def run_seed(method: SumMethod, trial: Trial) -> Run:
     done, _ = run_method(named, trial)
     kept = {**done.settings, "method": method.title, "seed": trial.seed}
     return done.model_copy(update={"settings": kept})
-
-
-def _name(description: CodecDescription) -> str:
-    """The preset's name; "" if parts or parameters are given."""
-    preset = description if isinstance(description, str) else description.get("preset", "")
-    return "" if ":" in str(preset) else str(preset)
 
 
 # ----------------------------------------------------------------------------

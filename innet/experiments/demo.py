@@ -16,16 +16,8 @@ from innet.core.pcap import write_pcap
 from innet.core.settings import DemoSettings
 from innet.experiments.models.model import data_of, model_of
 from innet.experiments.simulated_time import described, networks_of
-from innet.experiments.training import (
-    Frame,
-    MakeAllReducer,
-    SumMethod,
-    TrainingSchedule,
-    Trial,
-    make_collective,
-    one_thread,
-    run_method,
-)
+from innet.experiments.summing import Frame, MakeAllReducer, SumMethod, make_collective
+from innet.experiments.training import TrainingSchedule, Trial, one_thread, run_method
 from innet.records import DEMO, Watcher
 from innet.reports.outputs import Draw, Result, folder_for, record_of, saved
 

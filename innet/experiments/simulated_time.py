@@ -215,14 +215,17 @@ class Timer:
                 self._encode = elements * settings.encode_time
                 self._decode = elements * settings.decode_time
 
-    def add(self, step: Step, found: Mapping[str, NetworkCost]) -> Step:
+    def add(self, step: Step, found: Mapping[str, NetworkCost], passes: int = 1) -> Step:
         """The step, with the simulated seconds from the beginning to its end.
 
         Args:
-            step: what was trained.
+            step: what was trained. Of scope "none", nothing was coded.
             found: what its all-reduce took, by network.
+            passes: how many gradients each worker has computed for it.
         """
-        encode, decode, compute = self._encode, self._decode, self._compute
+        encode, decode, compute = self._encode, self._decode, passes * self._compute
+        if step.scope == "none":
+            encode = decode = 0.0
         if self._stragglers is not None and found:
             factors = self._stragglers.factors(step.iteration)
             compute = float(np.max(compute * factors + self._stragglers.pauses(step.iteration)))

@@ -8,40 +8,34 @@ from __future__ import annotations
 
 import importlib
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from innet.codecs.checks import check_array
 from innet.core.errors import DivergedError, InputError
 from innet.core.local_sgd import LocalSgd
-from innet.core.reduce_op import Segment
-from innet.core.settings import (
-    CodecDescription,
-    Decay,
-    SimulatedTrainingSettings,
-    TrainingSettings,
-    TrainSettings,
-)
+from innet.core.settings import Decay, TrainingSettings, TrainSettings
 from innet.experiments.models.model import Data, Model, Samples, Vector
-from innet.experiments.simulated_time import RINGS, NetworkCost, TimedNetwork, TimedRing, Timer
+from innet.experiments.summing import (
+    Frame,
+    MakeAllReducer,
+    Reducer,
+    SummedRun,
+    SumMethod,
+    plain_sum,
+)
 from innet.records import Progress, Report, Run, Step, Watcher
 from innet.sim.network import Network
-
-if TYPE_CHECKING:
-    from innet.allreduce.collective import Collective
-    from innet.allreduce.loop import RoundResult
 
 ADAM_RATE = 0.001
 """Adam's learning rate where none is given."""
 _BETAS, _EPSILON = (0.9, 0.999), np.float32(1e-8)  # of Adam, as in its paper and in PyTorch
 EVALUATIONS = 10  # of a training at least, if it has as many iterations
 
-Reducer = Callable[[list[Vector]], tuple[Vector, Report | None]]
 Found = TypeVar("Found")  # the gradients of all workers, or of one
 
 
@@ -84,14 +78,6 @@ class TrainingSchedule:
             return rate
         share = (iteration - 1) / self.iterations
         return rate * (1 + math.cos(math.pi * share)) / 2
-
-
-def plain_sum(gradients: list[Vector]) -> tuple[Vector, None]:
-    """The baseline: a float32 sum in the order of the workers, without a network."""
-    total = gradients[0].copy()
-    for each in gradients[1:]:
-        total += each
-    return total, None
 
 
 def train(
@@ -416,41 +402,6 @@ def batches(
 # ----------------------------------------------------------------------------
 # One run of a training, with one method of summing gradients.
 
-Frame = tuple[float, int, bytes]  # virtual time in seconds, switch port, bytes
-
-
-class AllReducer(Protocol):
-    """The part of ``innet.allreduce.collective.Collective`` that a training uses."""
-
-    def all_reduce(self, gradients: Sequence[Vector]) -> tuple[Vector, Report]:
-        """The float32 sum of the workers' gradients, and its report."""
-
-    def record_packets(self) -> AbstractContextManager[list[Frame]]:
-        """Yield a list, to which packets are added while the context is open."""
-
-
-MakeAllReducer = Callable[..., AllReducer]
-
-
-@dataclass(frozen=True, slots=True)
-class SumMethod:
-    """One way to sum gradients.
-
-    Attributes:
-        name: the run's key in the record.
-        title: its name for display.
-        codec: None for plain float32 sums without a network.
-        codec_momentum: the codec has momentum, so the optimizer must have none.
-        baseline: a name of ``innet.experiments.simulated_time.RINGS``, whose sums these are; "" for
-            plain float32 sums, or a codec's.
-    """
-
-    name: str
-    title: str
-    codec: CodecDescription | None
-    codec_momentum: bool = False
-    baseline: str = ""
-
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -477,132 +428,6 @@ class Trial:
     networks: Mapping[str, Network] = field(default_factory=dict)
 
 
-class NetworkReducer:
-    """A reducer that sends packets. It keeps those of its first all-reduce.
-
-    The gradients are summed without simulated time, and their words once more on each network that
-    has one.
-
-    Attributes:
-        frames: the packets, both directions.
-        codec: description of the codec, from the first report.
-        taken: what the last all-reduce took in simulated time, by network.
-        counted: what the codec's paper counts for it: bits by layer, of all workers together; None
-            for layers, or for all, of which it counts bytes on the wire.
-    """
-
-    def __init__(self, codec: CodecDescription, trial: Trial) -> None:
-        # Numba, which these bring, takes long to import.
-        from innet.allreduce.collective import Collective  # noqa: PLC0415
-        from innet.allreduce.warm_up import compile_repairs  # noqa: PLC0415
-
-        settings = trial.settings
-        self.frames: list[Frame] = []
-        self.codec = ""
-        self.taken: dict[str, NetworkCost] = {}
-        self.counted: Sequence[int | None] | None = None
-        arguments: dict[str, Any] = {
-            "workers": settings.workers,
-            "codec": codec,
-            "layers": trial.model.shapes,
-            "values_per_packet": settings.values_per_packet,
-            "engine": settings.engine,
-            "seed": trial.seed,
-        }
-        if isinstance(settings, SimulatedTrainingSettings):
-            arguments["window"] = settings.window
-        local = trial.schedule.local_sgd
-        if isinstance(settings, TrainSettings) and local is not None and local.rack is not None:
-            arguments |= {"racks": settings.racks, "rack_codec": settings.rack_codec}
-        # Numba compiles at the first call. This call with other numbers and another object keeps
-        # that time out of the first iteration, and leaves no residual.
-        rng = np.random.default_rng(trial.seed)
-        samples = [
-            rng.standard_normal(trial.model.size, np.float32) for _ in range(settings.workers)
-        ]
-        first = trial.make(**arguments)
-        if isinstance(first, Collective):
-            for name, network in trial.networks.items():
-                first.on_round = TimedNetwork(name, first.plan, network, trial.seed).repeat
-        first.all_reduce(samples)
-        if "rack_codec" in arguments:
-            _with_racks(first).all_reduce(samples, scope="rack")
-        compile_repairs(codec)
-        self._collective = trial.make(**arguments)
-        self._timed: dict[str, TimedNetwork] = {}
-        self._rounds: list[tuple[Mapping[int, list[Segment]], RoundResult]] = []
-        if trial.networks:
-            if not isinstance(self._collective, Collective):
-                raise InputError(
-                    f"a {type(self._collective).__name__} has no rounds to repeat on the networks "
-                    f"{', '.join(trial.networks)}; leave the networks out."
-                )
-            self._collective.on_round = self._keep
-            self._timed = {
-                name: TimedNetwork(name, self._collective.plan, network, trial.seed)
-                for name, network in trial.networks.items()
-            }
-
-    def _keep(self, segments: Mapping[int, list[Segment]], result: RoundResult) -> None:
-        """Keep a round for the networks. Meanwhile the time of the all-reduce is measured."""
-        if not all(timed.knows(segments) for timed in self._timed.values()):
-            segments = {
-                worker: [replace(each, words=each.words.copy()) for each in them]
-                for worker, them in segments.items()
-            }
-            words = {
-                worker: [each.copy() for each in them] for worker, them in result.words.items()
-            }
-            result = replace(result, words=words)
-        self._rounds.append((segments, result))
-
-    def __call__(self, gradients: list[Vector]) -> tuple[Vector, Report]:
-        self._rounds.clear()
-        total, report = self._sum(gradients)
-        for timed in self._timed.values():
-            for segments, result in self._rounds:
-                timed.repeat(segments, result)
-        self.taken = {name: timed.take() for name, timed in self._timed.items()}
-        self.counted = report.details.get("counted_bits")
-        return total, report
-
-    def average(
-        self, vectors: list[Vector], scope: Literal["job", "rack"]
-    ) -> tuple[list[tuple[Sequence[int], Vector]], Report]:
-        """See ``Averager``."""
-        if scope == "job":
-            total, report = self(vectors)
-            return [(range(len(vectors)), total)], report
-        collective = _with_racks(self._collective)
-        sums, report = collective.all_reduce(vectors, scope="rack")
-        self.counted = None  # what papers count is of their codec, not of the racks'
-        return list(zip(collective.racks, sums, strict=True)), report
-
-    def _sum(self, gradients: list[Vector]) -> tuple[Vector, Report]:
-        if self.frames:
-            return self._collective.all_reduce(gradients)
-        with self._collective.record_packets() as frames:
-            total, report = self._collective.all_reduce(gradients)
-        self.frames = frames
-        self.codec = report.codec
-        return total, report
-
-
-def _with_racks(reducer: AllReducer) -> Collective:
-    """What sums within racks as well.
-
-    Raises:
-        InputError: an object of one's own, which is no ``Collective``.
-    """
-    from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
-
-    if not isinstance(reducer, Collective):
-        raise InputError(
-            f"a {type(reducer).__name__} has no sums within racks; leave K1 of local_sgd out."
-        )
-    return reducer
-
-
 def run_method(method: SumMethod, trial: Trial) -> tuple[Run, list[Frame]]:
     """One run, and the packets of its first all-reduce, if it sends any."""
 
@@ -619,49 +444,30 @@ def run_method(method: SumMethod, trial: Trial) -> tuple[Run, list[Frame]]:
         )
 
     # Step 1: what sums the gradients: the network, a ring's arithmetic, or plain float32 sums.
-    network = None
     if method.codec is not None:
         tell(note="preparing the switch program and the codec (compiled once, then kept)")
-        network = NetworkReducer(method.codec, trial)
     schedule = replace(trial.schedule, momentum=0.0) if method.codec_momentum else trial.schedule
-    elements, baseline = trial.model.size, method.baseline
-    if schedule.local_sgd is None:
-        reduce: Reducer = network or (RINGS[baseline].sum if baseline else plain_sum)
-        training = train(schedule, trial.model, trial.data, reduce, trial.seed)
+    local = schedule.local_sgd
+    summed = SummedRun(
+        method,
+        trial.settings,
+        trial.model.shapes,
+        metric=trial.model.metric,
+        seed=trial.seed,
+        networks=trial.networks,
+        make=trial.make,
+        by_rack=local is not None and local.rack is not None,
+    )
+    network = summed.network
+    if local is None:
+        training = train(schedule, trial.model, trial.data, summed.reduce, trial.seed)
     else:
         average = network.average if network else PlainAverager(racks_of(trial.settings))
         training = train_local(schedule, trial.model, trial.data, average, trial.seed)
-    # Step 2: the training, each step with its simulated time. A ring's does not depend on values.
-    ring = TimedRing(trial.settings, trial.networks, elements, baseline, trial.seed)
-    timer = Timer(trial.settings, elements, has_codec=bool(network or baseline), seed=trial.seed)
-    begun = time.perf_counter()
-    steps = []
-    elements_of: dict[str, int] = {}
+    # Step 2: the training, each step with its simulated time.
     for trained in training:
-        step = timer.add(trained, network.taken if network else ring.take())
-        if network and network.counted and step.scope == "job":
-            bits, elements_of = by_type(trial.model, network.counted, trial.settings.workers)
-            step = step.model_copy(update={"counted_bits": bits})
-        steps.append(step)
-        tell(step)
-    # Step 3: the run, as records have it.
-    about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}
-    if baseline:
-        about["baseline"] = baseline
-    done = Run(
-        name=method.name,
-        title=method.title,
-        codec=network.codec if network else "",
-        elements=trial.model.size,
-        metric=trial.model.metric,
-        settings=about,
-        steps=tuple(steps),
-        counted_elements=elements_of,
-        # Nobody who sums in memory waits for the ring that is simulated beside it.
-        wall_seconds=time.perf_counter() - begun - ring.took,
-        simulated=timer.times,
-    )
-    return done, network.frames if network else []
+        tell(summed.add(trained))
+    return summed.done(), network.frames if network else []
 
 
 def racks_of(settings: TrainingSettings) -> list[Sequence[int]]:
@@ -671,33 +477,6 @@ def racks_of(settings: TrainingSettings) -> list[Sequence[int]]:
     racks = settings.racks if isinstance(settings, TrainSettings) else None
     root = shape("tree", settings.workers, {"racks": racks, "depth": None, "ports": None}).root
     return [node.local_workers for node, _ in root.with_parents() if node.local_workers]
-
-
-def by_type(
-    model: Model, counted: Sequence[int | None], workers: int
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Bits that were counted, and elements of all workers that they stand for, by type of layer.
-
-    Args:
-        model: whose layers.
-        counted: bits of each layer, all workers together; None where they were not counted.
-        workers: how many.
-    """
-    bits: dict[str, int] = {}
-    elements: dict[str, int] = {}
-    for kind, shape, sent in zip(model.layer_types, model.shapes.values(), counted, strict=True):
-        if sent is not None:
-            bits[kind] = bits.get(kind, 0) + sent
-            elements[kind] = elements.get(kind, 0) + workers * math.prod(shape)
-    return bits, elements
-
-
-def make_collective(**arguments: Any) -> AllReducer:
-    """The built-in switch with ``slots.p4``; more than 32 workers are spread over a tree."""
-    from innet.allreduce.collective import Collective  # noqa: PLC0415 - it brings Numba
-
-    made: AllReducer = Collective(**arguments)
-    return made
 
 
 def one_thread() -> AbstractContextManager[Any]:

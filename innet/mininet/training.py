@@ -14,7 +14,8 @@ from innet.core.errors import InputError
 from innet.core.settings import TrainSettings
 from innet.experiments.comparison import make_trial, methods, run_seed, with_recipe
 from innet.experiments.models.model import data_of, model_of
-from innet.experiments.training import SumMethod, Trial, one_thread
+from innet.experiments.summing import SumMethod
+from innet.experiments.training import Trial, one_thread
 from innet.mininet.allreduce import combined_counts, packets
 from innet.mininet.network import make_folder, network, temporary_folder
 from innet.mininet.settings import NetSettings

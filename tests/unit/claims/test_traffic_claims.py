@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from fractions import Fraction
 
 import numpy as np
@@ -22,8 +21,8 @@ from innet.claims.traffic import (
 from innet.claims.training import Variants
 from innet.core.errors import InputError
 from innet.core.settings import validate
-from innet.experiments.models.model import model_of
-from innet.experiments.training import by_type
+from innet.experiments.models.model import layer_type
+from innet.experiments.summing import by_type
 
 QUICK = ClaimContext(paper_of("lhc"), ReproduceOptions(quick=True), None)
 FULL = ClaimContext(paper_of("lhc"), ReproduceOptions(seeds=1), None)
@@ -76,9 +75,9 @@ def test_rates_on_the_wire():
 
 def test_types_of_layers_and_what_is_counted_of_them():
     shapes = {"conv.weight": (2, 3, 3, 4), "lstm.weight_hh": (10, 20), "dense": (5, 8), "b": (6,)}
-    model = dataclasses.replace(model_of("digits-cnn"), shapes=shapes)
-    assert model.layer_types == ("convolution", "recurrent", "matrix", "vector")
-    bits, elements = by_type(model, (24, None, 16, 0), 2)
+    kinds = ["convolution", "recurrent", "matrix", "vector"]
+    assert [layer_type(*each) for each in shapes.items()] == kinds
+    bits, elements = by_type(shapes, (24, None, 16, 0), 2)
     assert bits == {"convolution": 24, "matrix": 16, "vector": 0}
     assert elements == {"convolution": 144, "matrix": 80, "vector": 12}
 

@@ -13,7 +13,7 @@ from innet.codecs.optional_methods import ObservesGradient
 from innet.codecs.selectors.scalecom import rate_of
 from innet.core.errors import ConfigError, InputError, StateError
 from innet.experiments.models import digits_cnn
-from innet.experiments.training import NetworkReducer, TrainingSchedule, Trial
+from innet.experiments.summing import NetworkReducer
 
 SHAPES = ((3, 3, 4, 5), (40, 30), (30,))
 SIZES = tuple(math.prod(shape) for shape in SHAPES)
@@ -88,9 +88,8 @@ def test_training_tells_the_networks_layers():
         def all_reduce(self, gradients):
             return gradients[0], None
 
-    schedule = TrainingSchedule(2, iterations=1, batch_size=1, learning_rate=0.1, momentum=0.0)
-    trial = Trial(settings, schedule, 0, digits_cnn.model(), None, AllReducer, print)
-    NetworkReducer("scalecom", trial)
+    shapes = digits_cnn.model().shapes
+    NetworkReducer("scalecom", settings, shapes, seed=0, networks={}, make=AllReducer)
     assert list(made[0]["layers"].items()) == list(digits_cnn.SHAPES.items())
 
 

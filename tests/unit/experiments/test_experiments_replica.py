@@ -10,7 +10,8 @@ import pytest
 
 from innet.core.errors import InputError
 from innet.experiments.models.digits_cnn import model as digits
-from innet.experiments.training import TrainingSchedule, one_thread, plain_sum, train, train_replica
+from innet.experiments.summing import plain_sum
+from innet.experiments.training import TrainingSchedule, one_thread, train, train_replica
 from innet.records import Report, Seconds
 
 WORKERS = 3

@@ -14,13 +14,13 @@ from innet.core.errors import ConfigError, InputError
 from innet.core.local_sgd import LocalSgd
 from innet.experiments.models import digits_cnn
 from innet.experiments.models.model import MODELS, data_of, model_of
+from innet.experiments.summing import plain_sum
 from innet.experiments.training import (
     Data,
     PlainAverager,
     Samples,
     TrainingSchedule,
     batches,
-    plain_sum,
     shards,
     steps_per_epoch,
     train,

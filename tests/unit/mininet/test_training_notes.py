@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from innet.cli.app import app
 from innet.core.settings import TrainSettings
 from innet.experiments import training as in_memory
+from innet.experiments.summing import SumMethod
 from innet.mininet import training
 from innet.mininet.settings import NetSettings
 from innet.records import Step
@@ -23,7 +24,7 @@ def without_mininet(monkeypatch):
 
     def fail_with(growth, score):
         def on_network(settings, chosen, trial, method, inspect):
-            run, _ = in_memory.run_method(in_memory.SumMethod("plain", "plain", None), trial)
+            run, _ = in_memory.run_method(SumMethod("plain", "plain", None), trial)
             first = run.steps[0].model_dump()
             steps = [
                 Step(**first | {"iteration": n, "loss": 2.3 * growth**n, "score": score})

@@ -27,6 +27,7 @@ from innet.cli.output import err, out, say_json
 from innet.core.errors import InnetError, InputError, MissingToolError
 from innet.core.settings import (
     DemoSettings,
+    EmulationSettings,
     SimulateSettings,
     ThroughputSettings,
     TrainSettings,
@@ -429,6 +430,11 @@ def _command(record: Record) -> str:
             )
         case TrainingRecord(format="innet.demo"):
             line = command_line("innet demo", DemoSettings, given)
+        case TrainingRecord() if "model" not in given:  # a script's own
+            usual = EmulationSettings().model_dump(mode="json")
+            own = {name: each for name, each in given.items() if each != usual.get(name, each)}
+            called = ", ".join(f"{name}={each!r}" for name, each in own.items())
+            line = f"innet.EmulatedTraining({called})"
         case TrainingRecord():
             line = command_line("innet train", TrainSettings, given)
         case ReproductionRecord():

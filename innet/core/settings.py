@@ -547,6 +547,17 @@ Straggler: TypeAlias = Annotated[
         "lognormal:sigma=0.1 or fixed:worker=0,factor=2."
     ),
 ]
+Framework: TypeAlias = Annotated[
+    str | None,
+    Field(description="What computes gradients: numpy or torch; by default the model's."),
+]
+Codecs: TypeAlias = Annotated[
+    tuple[Codec, ...],
+    Field(min_length=1, strict=False, description="Codecs, all different."),
+]
+Seeds: TypeAlias = Annotated[
+    int, Field(ge=1, le=1000, description="Number of seeds, from --seed on.")
+]
 Pauses: TypeAlias = Annotated[
     tuple[str, ...],
     Field(
@@ -561,10 +572,6 @@ class TrainingSettings(RunSettings):
     """Settings of all trainings. Each worker has one shard of the samples."""
 
     engine: SwitchEngine = "jit"
-    framework: Annotated[
-        str | None,
-        Field(description="What computes gradients: numpy or torch; by default the model's."),
-    ] = None
 
 
 class SimulatedTrainingSettings(TrainingSettings):
@@ -616,6 +623,7 @@ class DemoSettings(SimulatedTrainingSettings):
 
     panel: ClassVar[str] = "Training"
 
+    framework: Framework = None
     batch_size: BatchSize = 16
     learning_rate: LearningRate = 0.05
     momentum: Momentum = 0.9
@@ -653,10 +661,8 @@ class TrainSettings(SimulatedTrainingSettings):
             "docs-gpt, or a model of your own: docs/training.md lists and explains them."
         ),
     ] = "digits-cnn"
-    codecs: Annotated[
-        tuple[Codec, ...],
-        Field(min_length=1, strict=False, description="Codecs, all different."),
-    ] = ("topk",)
+    framework: Framework = None
+    codecs: Codecs = ("topk",)
     batch_size: BatchSize | None = None
     learning_rate: LearningRate | None = None
     momentum: Momentum | None = None
@@ -675,9 +681,7 @@ class TrainSettings(SimulatedTrainingSettings):
             description="Passes over the samples; by default as many as the model's recipe has.",
         ),
     ] = None
-    repeats: Annotated[
-        int, Field(ge=1, le=1000, description="Number of seeds, from --seed on.")
-    ] = 1
+    repeats: Seeds = 1
     schedule: Annotated[
         Literal["short", "long"],
         Field(
@@ -734,6 +738,14 @@ class TrainSettings(SimulatedTrainingSettings):
                 "what a single sum takes."
             )
         return self
+
+
+class EmulationSettings(SimulatedTrainingSettings):
+    """A training of one's own script; see ``innet.EmulatedTraining``."""
+
+    codecs: Codecs = ("dense", "topk")
+    networks: SimulatedNetworks = Field(default=("100g",), strict=False)
+    seeds: Seeds = 1
 
 
 class SimulateSettings(CodecSettings, NetworkSettings):

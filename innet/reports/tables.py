@@ -15,6 +15,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from innet.core.settings import CODEC_TIME, COMPUTE_TIME
 from innet.records import (
     Fabric,
     Finding,
@@ -439,6 +440,31 @@ def simulated_table(record: TrainingRecord) -> Table:
     return table
 
 
+_MOMENTS = 8  # rows of scores over simulated time
+
+
+def scores_table(record: TrainingRecord) -> Table:
+    """The scores over simulated time, on each network, at equally distant moments."""
+    methods = methods_of(record)
+    metric = methods[0].metric
+    rows: list[tuple[str, ...]] = []
+    for network in record.networks:
+        points = [each.scores_over_time(network) for each in methods]
+        end = max((found[-1][0] for found in points if found), default=0.0)
+        rows.append((network, *[""] * len(methods)))
+        for moment in (end * number / _MOMENTS for number in range(1, _MOMENTS + 1)):
+            # What was evaluated last until then
+            known = [[scores for seconds, scores in each if seconds <= moment] for each in points]
+            cells = [spread_of_scores(each[-1], metric) if each else _NOT_SENT for each in known]
+            rows.append((f"  {duration(moment)}", *cells))
+    return ready_table(
+        ("", *(each.title for each in methods)),
+        rows,
+        title=f"{metric.name.capitalize()} over simulated time",
+        caption="As evaluated last until then. ±: standard deviation over the seeds.",
+    )
+
+
 def _simulated_cells(method: MethodRuns, network: str, target: Target | None) -> list[str]:
     parts = method.simulated(network)
     steps = sum(len(run.steps) for run in method.runs)
@@ -485,12 +511,14 @@ def _assumptions(
     if isinstance(compute, float):
         slower = settings.get("straggler", "none")
         late = "" if slower == "none" else f", and longer for stragglers ({slower})"
-        said.append(f"Computing takes {duration(compute)} (a setting){late}.")
+        given = "assumed" if compute == COMPUTE_TIME else "a setting"
+        said.append(f"Computing takes {duration(compute)} ({given}){late}.")
     encode, decode = settings.get("encode_time"), settings.get("decode_time")
     if settings.get("codec_times") == "measured":
         said.append("Codecs take what they take on this machine.")
     elif isinstance(encode, float) and isinstance(decode, float):
-        said.append(f"Codecs take {encode * 1e9:g} and {decode * 1e9:g} ns per element (settings).")
+        given = "assumed" if encode == decode == CODEC_TIME else "settings"
+        said.append(f"Codecs take {encode * 1e9:g} and {decode * 1e9:g} ns per element ({given}).")
     if fabric := training_fabric(record):
         said.append(f"{fabric}.")
     if any(run.simulated for each in methods if not each.measured for run in each.runs):
@@ -534,6 +562,12 @@ def training_table(record: TrainingRecord) -> Table:
     methods = methods_of(record)
     last = int(record.settings.get("iterations_per_epoch", 1))
     part = "validation set" if record.settings.get("evaluate") == "validation" else "test set"
+    scores, latest = f"Scores on the {part}.", "the last epoch's batches"
+    if "iterations" in record.settings:
+        scores, latest = (
+            "Scores as the script measured them.",
+            f"the last {plural(last, 'iteration')}",
+        )
     chance = record.settings.get("chance")
     rows = [
         (f"{each.title} *" if each.failure(chance) else each.title, *cells(each, last))
@@ -545,10 +579,10 @@ def training_table(record: TrainingRecord) -> Table:
         rows,
         title=title(record, methods),
         caption=(
-            f"Scores on the {part}. Loss: mean of the last epoch's batches. ±: standard deviation "
-            "over the seeds. Bytes: by each worker in one run, headers included. Ratio: how many "
-            "times fewer than float32 in packets of as many values. Exact: integer sums that equal "
-            "the oracle's. *: diverged, or no better than chance."
+            f"{scores} Loss: mean of {latest}. ±: standard deviation over the seeds. Bytes: by "
+            "each worker in one run, headers included. Ratio: how many times fewer than float32 in "
+            "packets of as many values. Exact: integer sums that equal the oracle's. *: diverged, "
+            "or no better than chance."
         ),
     )
 
@@ -576,6 +610,8 @@ def further_tables(record: TrainingRecord) -> Iterator[Table]:
     """Those of simulated time and of papers' own counting, where a record has them."""
     if record.networks:
         yield simulated_table(record)
+        if any(each.scores() for each in methods_of(record)):
+            yield scores_table(record)
     if any(run.counted_elements for run in record.runs):
         yield counted_table(record)
 
@@ -646,13 +682,16 @@ def spread(
 
 
 def title(record: TrainingRecord, methods: Sequence[MethodRuns]) -> str:
-    """Title of a training's table: model, workers, epochs and seeds."""
+    """Title of a training's table: model, workers, epochs or iterations, and seeds."""
     settings = record.settings
+    length = f"epochs: {settings.get('epochs')}"
+    if "iterations" in settings:  # of a script, which may know no epochs
+        length = plural(settings["iterations"], "iteration")
     seeds = max(len(method.runs) for method in methods)
     local = settings.get("local_sgd")
     return (
         f"{settings.get('title', 'a CNN learns handwritten digits')}: "
-        f"{plural(settings.get('workers'), 'worker')}, epochs: {settings.get('epochs')}, "
+        f"{plural(settings.get('workers'), 'worker')}, {length}, "
         f"seeds: {seeds}" + ("" if local is None else f", local SGD {local}")
     )
 

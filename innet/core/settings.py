@@ -667,10 +667,10 @@ class TrainSettings(SimulatedTrainingSettings):
     learning_rate: LearningRate | None = None
     momentum: Momentum | None = None
     optimizer: Annotated[
-        Literal["sgd", "adam"],
+        str,
         Field(
-            description="sgd, with the model's momentum; or adam (0.9, 0.999, 1e-8), by default "
-            "with learning rate 0.001."
+            description="sgd, with the model's momentum; adam (0.9, 0.999, 1e-8), by default with "
+            "learning rate 0.001; or one of PyTorch's, as in adamw:weight_decay=0.1."
         ),
     ] = "sgd"
     epochs: Annotated[
@@ -712,13 +712,16 @@ class TrainSettings(SimulatedTrainingSettings):
 
     @model_validator(mode="after")
     def _check_optimizer(self) -> Self:
-        """Adam has its own moments."""
-        if self.optimizer == "adam" and self.momentum is not None:
+        """Other optimizers than SGD have their own moments."""
+        if self.optimizer != "sgd" and self.momentum is not None:
             raise ValueError(
-                "momentum with optimizer adam, which has its own; leave one of them out."
+                f"momentum with optimizer {self.optimizer}, which has its own; leave one of them "
+                "out."
             )
-        if self.optimizer == "adam" and self.local_sgd is not None:
-            raise ValueError("local_sgd with optimizer adam: it is of SGD; leave one of them out.")
+        if self.optimizer != "sgd" and self.local_sgd is not None:
+            raise ValueError(
+                f"local_sgd with optimizer {self.optimizer}: it is of SGD; leave one of them out."
+            )
         return self
 
     @model_validator(mode="after")

@@ -24,10 +24,10 @@ from innet.experiments.models.model import Data, Model, data_of, model_of
 from innet.experiments.simulated_time import described, networks_of
 from innet.experiments.summing import MakeAllReducer, SumMethod, make_collective, sum_methods
 from innet.experiments.training import (
-    ADAM_RATE,
     TrainingSchedule,
     Trial,
     one_thread,
+    optimizer_rate,
     run_method,
     shards,
     steps_per_epoch,
@@ -144,10 +144,15 @@ def _named(method: SumMethod, trial: Trial) -> Run:
 
 
 def with_recipe(settings: TrainSettings, model: Model) -> TrainSettings:
-    """The settings, completed by the model's recipe."""
+    """The settings, completed by the model's recipe.
+
+    Raises:
+        UnknownNameError, ConfigError, MissingToolError: as ``optimizer_rate``.
+    """
     recipe = model.recipe_for(settings.schedule)
-    if settings.optimizer == "adam":  # recipes are of SGD
-        recipe = replace(recipe, learning_rate=ADAM_RATE, momentum=0.0)
+    if settings.optimizer != "sgd":  # recipes are of SGD
+        rate = optimizer_rate(settings.optimizer)
+        recipe = replace(recipe, learning_rate=rate, momentum=0.0)
     return settings.model_copy(
         update={
             key: getattr(recipe, key)

@@ -333,7 +333,8 @@ class EmulatedRun:
         Raises:
             InputError: a batch that cannot be divided, or no loss; or the batches are not those of
                 another run of this seed.
-            StateError: no model is attached, or parameters were unfrozen since.
+            StateError: no model is attached, parameters were unfrozen since, or a schedule gave
+                the optimizer momentum again that a codec has.
             DivergedError: the loss is not finite. The run is left out of the record.
         """
         workers, _ = self._attached()

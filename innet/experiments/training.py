@@ -31,8 +31,7 @@ from innet.experiments.summing import (
 from innet.records import Progress, Report, Run, Step, Watcher
 from innet.sim.network import Network
 
-ADAM_RATE = 0.001
-"""Adam's learning rate where none is given."""
+_OF_NUMPY = ("sgd", "adam")  # optimizers that need no PyTorch
 _BETAS, _EPSILON = (0.9, 0.999), np.float32(1e-8)  # of Adam, as in its paper and in PyTorch
 EVALUATIONS = 10  # of a training at least, if it has as many iterations
 
@@ -49,8 +48,8 @@ class TrainingSchedule:
         batch_size: samples per worker and iteration.
         learning_rate: for the mean of the workers' gradients.
         momentum: v ← momentum · v + mean; parameters ← parameters − learning_rate · v.
-        optimizer: "sgd", or "adam" (Kingma and Ba, ICLR 2015, without weight decay), for which
-            ``momentum`` does not count.
+        optimizer: "sgd"; "adam" (Kingma and Ba, ICLR 2015, without weight decay); or one of
+            ``torch.optim``, such as "adamw:weight_decay=0.1". ``momentum`` counts for "sgd" alone.
         decay: "constant", or "cosine": iteration i of n has learning_rate · (1 + cos(π i / n)) / 2,
             i from 0 (Loshchilov and Hutter, ICLR 2017, without restarts).
         warmup: iterations in which the learning rate rises linearly to that of ``decay``, as
@@ -67,7 +66,7 @@ class TrainingSchedule:
     decay: Decay = "constant"
     warmup: int = 0
     local_sgd: LocalSgd | None = None
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: str = "sgd"
 
     def rate(self, iteration: int) -> float:
         """The learning rate of an iteration, counted from 1."""
@@ -251,6 +250,11 @@ def _train(
     """The loop of both, with ``gradients`` of all workers or of one, summed by ``reduce``."""
     for_parameters, for_batches = np.random.default_rng(seed).spawn(2)
     parameters = _initial(model, for_parameters)
+    flat = None
+    if schedule.optimizer not in _OF_NUMPY:
+        from innet.torch.optimizers import FlatOptimizer  # noqa: PLC0415 - PyTorch may be missing
+
+        flat = FlatOptimizer(schedule.optimizer, parameters, model.shapes, schedule.learning_rate)
     velocity, second = np.zeros_like(parameters), np.zeros_like(parameters)
     parts = shards(data.train, schedule.workers)
     epoch = steps_per_epoch(parts, schedule.batch_size)
@@ -261,7 +265,9 @@ def _train(
             loss, found = gradients(parameters, next(stream))
         _check_finite(loss, "loss of", iteration, schedule.learning_rate)
         total, report = reduce(found)
-        if schedule.optimizer == "adam":
+        if flat is not None:
+            flat.step(total / np.float32(schedule.workers), schedule.rate(iteration))
+        elif schedule.optimizer == "adam":
             _adam_step(schedule, parameters, (velocity, second), total, iteration)
         else:
             _sgd_step(schedule, parameters, velocity, total, schedule.rate(iteration))
@@ -298,6 +304,20 @@ def _adam_step(
         for moment, beta in zip(moments, _BETAS, strict=True)
     )
     parameters -= np.float32(schedule.rate(iteration)) * first / (np.sqrt(second) + _EPSILON)
+
+
+def optimizer_rate(optimizer: str) -> float:
+    """The learning rate of an optimizer other than SGD where none is given.
+
+    Raises:
+        UnknownNameError, ConfigError: no such optimizer, or setting of it.
+        MissingToolError: it is one of PyTorch's, which is not installed.
+    """
+    if optimizer in _OF_NUMPY:
+        return 0.001  # Adam's, as in its paper
+    from innet.torch.optimizers import default_rate  # noqa: PLC0415 - PyTorch may be missing
+
+    return default_rate(optimizer)
 
 
 def _is_evaluated(iteration: int, epoch: int, schedule: TrainingSchedule) -> bool:

@@ -144,6 +144,7 @@ class EmulatedWorkers:
         self.shapes = {name: tuple(each.shape) for name, each in self._parameters.items()}
         size = sum(each.numel() for each in self._parameters.values())
         self._gradients = np.zeros((workers, size), np.float32)
+        self._without_momentum: torch.optim.Optimizer | None = None
         self._found: set[str] = set()  # parameters to which some worker has a gradient
 
     def digest(self) -> bytes:
@@ -253,7 +254,17 @@ class EmulatedWorkers:
         self._gradients[worker] += gradient.cpu().numpy()
 
     def take(self) -> list[NDArray[np.float32]]:
-        """The workers' gradients, shape (elements,) each, valid until the next ``accumulate``."""
+        """The workers' gradients, shape (elements,) each, valid until the next ``accumulate``.
+
+        Raises:
+            StateError: the optimizer has momentum again, which the codec has.
+        """
+        optimizer = self._without_momentum
+        if optimizer is not None and any(each["momentum"] for each in optimizer.param_groups):
+            raise StateError(
+                "the optimizer has momentum again, beside that of the codec; a schedule such as "
+                "OneCycleLR takes cycle_momentum=False."
+            )
         return list(self._gradients)
 
     def give(self, mean: NDArray[np.float32], scaler: Any = None) -> None:
@@ -285,7 +296,7 @@ class EmulatedWorkers:
         return None if finite.all() else int(np.argmin(finite))
 
     def take_momentum(self, optimizer: torch.optim.Optimizer | None, codec: str) -> None:
-        """Take the momentum out of an optimizer, as the codec has it.
+        """Take the momentum out of an optimizer, as the codec has it; ``take`` sees it stay out.
 
         Raises:
             InputError: the optimizer is not SGD, or not known.
@@ -298,6 +309,7 @@ class EmulatedWorkers:
             )
         for group in optimizer.param_groups:
             group.update(momentum=0.0, nesterov=False, dampening=0.0)
+        self._without_momentum = optimizer
 
     def check_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Refuse an optimizer of another model.

@@ -380,6 +380,9 @@ class TestRuns:
         run.attach(model, optimizer)
         (group,) = optimizer.param_groups
         assert (group["momentum"], group["nesterov"], group["lr"]) == (0.0, False, 0.1)
+        torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=9)
+        with pytest.raises(StateError, match="cycle_momentum=False"):
+            run.backward(mean_square(model), INPUTS, TARGETS)
         for optimizer in (None, torch.optim.AdamW(model.parameters())):
             *_, run = emulated(codecs="dgc")
             with pytest.raises(InputError, match=r"attach a torch\.optim\.SGD"):

@@ -10,7 +10,7 @@ import pytest
 from support.records import a_report
 
 import innet.experiments
-from innet.core.errors import ConfigError, InputError
+from innet.core.errors import ConfigError, InputError, UnknownNameError
 from innet.core.local_sgd import LocalSgd
 from innet.experiments.models import digits_cnn
 from innet.experiments.models.model import MODELS, data_of, model_of
@@ -338,12 +338,33 @@ def test_adam_is_pytorchs(digits: Data) -> None:
         ({"momentum": 0.5}, "momentum with optimizer adam"),
         ({"local_sgd": "4"}, "local_sgd with optimizer adam"),
         ({"codecs": ["dgc"]}, "has the momentum of SGD, and cannot stand beside"),
-        ({"optimizer": "adamw"}, "optimizer = 'adamw' cannot be used; allowed is 'sgd' or 'adam'"),
+        ({"optimizer": "adamw:lr=1"}, "give lr as learning_rate instead"),
+        ({"optimizer": "adamw:decay=1"}, "optimizer adamw: unknown key 'decay'. Known: amsgrad, b"),
+        ({"optimizer": "adamw", "codecs": ["dgc"]}, "beside the optimizer adamw"),
+        ({"optimizer": "muon"}, "optimizer 'muon' cannot be used"),
     ],
 )
 def test_what_adam_cannot_have_is_refused(more, match) -> None:
     with pytest.raises(ConfigError, match=match):
         innet.experiments.train(**{"optimizer": "adam", "epochs": 1, **more})
+
+
+def test_optimizers_that_do_not_exist_are_listed() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(UnknownNameError, match=r"adamv.*adamw"):
+        innet.experiments.train(optimizer="adamv", epochs=1)
+
+
+@pytest.mark.parametrize("name", ["sgd:momentum=0.9", "adam:eps=1e-8"])
+def test_pytorchs_optimizers_step_as_those_of_numpy(digits: Data, name: str) -> None:
+    """The two that there are twice."""
+    pytest.importorskip("torch")
+    other = TrainingSchedule(2, 6, 8, 0.01, 0.9, optimizer=name.partition(":")[0], decay="cosine")
+    losses = [
+        [step.loss for step in train(each, MODEL, digits, plain_sum, seed=3)]
+        for each in (replace(other, optimizer=name), other)
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_adam_has_a_learning_rate_of_its_own() -> None:

@@ -11,7 +11,7 @@ import importlib.util
 from pathlib import Path
 
 PUBLIC = {
-    "innet": "All-reduces, simulations and sweeps.",
+    "innet": "All-reduces, trainings, simulations and sweeps.",
     "innet.allreduce.worker": "One worker of a job, over a transport.",
     "innet.network": "Faults, hosts, and the event loop in virtual time.",
     "innet.codecs": "Codecs by name or by parts.",
@@ -24,6 +24,7 @@ PUBLIC = {
     "innet.sim": "Networks in simulated time.",
     "innet.torch": "The process group and the hooks for PyTorch.",
     "innet.experiments": "Trainings from Python.",
+    "innet.experiments.emulation": "A training script of one's own.",
     "innet.records": "What runs leave behind.",
     "innet.core.reduce_op": "What a switch does with words.",
     "innet.core.packets": "Batches of packets.",

@@ -18,6 +18,8 @@ from innet.records import schema
 from innet.service.statistics import Collector
 
 ROOT = Path(__file__).parents[2]
+# Parts of others, or of no command.
+OF_PYTHON = ("EmulationSettings", "FaultSettings", "OutageSettings")
 # The commands whose settings a model declares; each takes such a file by --config.
 COMMANDS = {
     "AllReduceSettings": "innet allreduce",
@@ -165,7 +167,7 @@ def _configuration() -> Iterator[str]:
         if isinstance(each, type) and issubclass(each, Settings) and each is not Settings
     ]
     used = [each for each in models if each.__name__ in COMMANDS]
-    parts = [each for each in models if each.__name__ in ("FaultSettings", "OutageSettings")]
+    parts = [each for each in models if each.__name__ in OF_PYTHON]
     for model in used:
         yield f"## {COMMANDS[model.__name__]}\n"
         yield from _model(model)

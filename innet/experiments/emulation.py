@@ -32,6 +32,8 @@ from innet.torch.emulated_workers import EmulatedWorkers, LossOf, WorkerBatches,
 if TYPE_CHECKING:
     from innet.torch.tensors import torch
 
+__all__ = ["EmulatedRun", "EmulatedTraining"]
+
 RECORD, PLOT = "emulation.json", "emulation.png"  # file names in the output folder
 _SAME_LOSS = 1e-3  # of itself; kernels of a GPU may add in another order each time
 
@@ -137,14 +139,15 @@ class EmulatedTraining:
         first: dict[str, Run] = {}
         for run in self._runs:
             before = first.setdefault(run.settings["method"], run)
-            if _scored(run) != _scored(before):
+            if (len(run.steps), _scored(run)) != (len(before.steps), _scored(before)):
                 raise InputError(
-                    f"{run.title} has {len(run.steps)} iterations with scores after {_scored(run)} "
-                    f"(0: none), but {before.title} {len(before.steps)} and {_scored(before)}; "
+                    f"{run.title}, has {plural(len(run.steps), 'iteration')} and "
+                    f"{plural(len(_scored(run)), 'score')}, but {before.title}, "
+                    f"{len(before.steps)} and {len(_scored(before))}, or at other iterations; "
                     "train and score all seeds of a codec alike, so that they have a mean."
                 )
         settings, shared = self._shared.settings, self._shared
-        scored = [step.iteration for step in self._runs[-1].steps if step.score is not None]
+        scored = _scored(self._runs[-1])
         about = settings.model_dump(mode="json") | described(shared.networks)
         about |= {
             "title": shared.title,
@@ -191,8 +194,8 @@ class EmulatedTraining:
 
 
 def _scored(run: Run) -> list[int]:
-    """Iterations with a score, and the last one."""
-    return [step.iteration for step in run.steps if step.score is not None] or [0]
+    """Iterations with a score."""
+    return [step.iteration for step in run.steps if step.score is not None]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import re
 from collections import namedtuple
@@ -10,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch")
 
 import innet  # noqa: E402 - after importorskip
 from innet import EmulatedTraining  # noqa: E402
+from innet.cli.app import app  # noqa: E402
 from innet.core.errors import (  # noqa: E402
     CompositionError,
     ConfigError,
@@ -353,6 +356,11 @@ class TestRuns:
         assert "0.1 and 0.1 ns per element (assumed)" in shown
         assert TrainingRecord.load(tmp_path / "emulation.json") == record
         assert (tmp_path / "emulation.png").stat().st_size > 10_000
+        page = tmp_path / "page.html"
+        words = ["report", str(tmp_path / "emulation.json"), "--html", str(page)]
+        assert CliRunner().invoke(app, words).exit_code == 0
+        called = "innet.EmulatedTraining(workers=3, networks=['25g', '1g'], compute=0.001,"
+        assert called in html.unescape(page.read_text())
         again = emulated(**options)
         for run in again:
             train(run)

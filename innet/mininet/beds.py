@@ -23,7 +23,6 @@ from innet.testbed import Testbed
 from innet.testbed.bed import Frames
 
 _ALL = 0x0003  # ETH_P_ALL
-_OUTGOING = 4  # PACKET_OUTGOING: what this host sent
 _LONGEST = 1 << 16
 
 
@@ -96,7 +95,7 @@ def play(
         for number, (seconds, frame) in enumerate(listed)
     )
     with temporary_folder() as folder, network(BedTopo(bed, folder, switch)) as net:
-        sockets = {name: _sockets(net.get(name)) for name in bed.hosts}
+        sockets = {name: sockets_of(net.get(name)) for name in bed.hosts}
         try:
             return _exchange(sockets, [each[2:] for each in order], gap, quiet, deadline)
         finally:
@@ -105,7 +104,7 @@ def play(
                     each.close()
 
 
-def _sockets(host: Any) -> list[socket.socket]:
+def sockets_of(host: Any) -> list[socket.socket]:
     """A socket for all frames of each interface of a host, whose kernel answers none of them."""
     found = []
     for name in host.intfNames():
@@ -143,7 +142,7 @@ def _exchange(
         wait = max(0.0, due - now) if following < len(order) else 0.05
         for ready in select.select(list(owners), [], [], wait)[0]:
             frame, address = ready.recvfrom(_LONGEST)
-            if address[2] != _OUTGOING:
+            if address[2] != socket.PACKET_OUTGOING:
                 found[owners[ready]].append(frame)
                 last = time.monotonic()
     return found

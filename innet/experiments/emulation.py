@@ -88,9 +88,17 @@ class EmulatedTraining:
         title: str = "",
         **settings: Any,
     ) -> None:
+        given: Any = codecs
+        many = given if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+        if classes := [each.__name__ for each in many if isinstance(each, type)]:
+            raise ConfigError(
+                f"the codec {classes[0]} is a class; give it a name, such as "
+                f"innet.codecs.SELECTORS.register('mine', {classes[0]}), and name it in a codec: "
+                "'topk:selector=mine'."
+            )
         asked = {
             "workers": workers,
-            "codecs": (codecs,) if isinstance(codecs, str | Mapping) else codecs,
+            "codecs": many,
             "networks": (networks,) if isinstance(networks, str) else networks,
             "seeds": seeds,
             **settings,
@@ -341,6 +349,11 @@ class EmulatedRun:
             DivergedError: the loss is not finite. The run is left out of the record.
         """
         workers, _ = self._attached()
+        if not callable(loss_of):
+            raise InputError(
+                f"backward got a {type(loss_of).__name__}; expected is a function of a worker's "
+                "part of the batch, such as lambda x, y: loss_of(model(x), y), and then the batch."
+            )
         count = self._shared.settings.workers
         parts = split(batch, count) if batches is None else _given(batches, count, batch)
         loss = workers.accumulate(loss_of, parts, scaler)

@@ -58,8 +58,13 @@ def split(batch: tuple[Any, ...], workers: int) -> WorkerBatches:
         InputError: nothing in the batch can be divided, or there are several numbers of samples.
     """
     sizes = set(_lengths(batch))
-    if len(sizes) != 1 or not max(sizes):
-        found = ", ".join(map(str, sorted(sizes))) or "no tensor"
+    if not sizes:
+        raise InputError(
+            "no tensor of the batch has samples to divide; pass the batch behind the function that "
+            "computes the loss."
+        )
+    if len(sizes) != 1 or sizes == {0}:
+        found = ", ".join(map(str, sorted(sizes)))
         raise InputError(
             f"a batch with {found} samples in its parts; all tensors must have as many in their "
             "first dimension, and one at least. Where another dimension has the samples, give "

@@ -313,7 +313,8 @@ class TestSplit:
         ("batch", "said"),
         [
             ((torch.zeros(3), torch.zeros(4)), "a batch with 3, 4 samples in its parts"),
-            ((1.0, "mean"), "a batch with no tensor samples"),
+            ((1.0, "mean"), "no tensor of the batch has samples"),
+            ((), "no tensor of the batch has samples"),
             ((torch.zeros(0, 3),), "a batch with 0 samples"),
         ],
     )
@@ -470,6 +471,12 @@ class TestRefused:
         with pytest.raises(InputError, match="expected is the mean loss of its samples"):
             run.backward(wrong, INPUTS)
 
+    def test_a_loss_in_place_of_its_function(self):
+        run, model = first(), net()
+        run.attach(model)
+        with pytest.raises(InputError, match="backward got a Tensor; expected is a function"):
+            run.backward(model(INPUTS).mean(), INPUTS)
+
     @pytest.mark.parametrize(
         ("score", "error", "said"),
         [
@@ -531,6 +538,8 @@ class TestRefused:
     def test_codecs_are_checked_before_anything_is_trained(self):
         with pytest.raises(UnknownNameError, match="topq"):
             emulated(codecs="topq")
+        with pytest.raises(ConfigError, match="the codec Mine is a class; give it a name"):
+            emulated(codecs=["dense", type("Mine", (), {})])
         run = first(codecs={"preset": "scalecom", "selector": {"rates": [2, 3]}})
         with pytest.raises((CompositionError, InputError, ConfigError), match="layers"):
             run.attach(net())

@@ -182,6 +182,32 @@ def _graph(
     )
 
 
+def transfers(
+    source: Sequence[int], destination: Sequence[int], size: Sequence[int], start: Sequence[float]
+) -> MessageGraph:
+    """Messages that wait for none: of so many bytes each, and not before ``start``, seconds.
+
+    Raises:
+        InputError: a size or a time that no message has.
+    """
+    bytes_, seconds = np.asarray(size, np.int64), np.asarray(start, np.float64)
+    if (bytes_ < 1).any() or not ((seconds >= 0) & (seconds < 1e6)).all():
+        raise InputError("a message has 1 byte or more, and starts from 0 to 1e6 seconds.")
+    none, zeros = np.zeros(0, np.int64), np.zeros(len(bytes_), np.int64)
+    return _graph(
+        np.asarray(source, np.int64),
+        np.asarray(destination, np.int64),
+        bytes_,
+        none,
+        none,
+        delay=zeros,
+        earliest=np.rint(seconds * SECOND).astype(np.int64),
+        offset=zeros,
+        elements=zeros,
+        reduces=np.zeros(len(bytes_), np.bool_),
+    )
+
+
 # ------------------------------------------------------------------ collectives
 
 

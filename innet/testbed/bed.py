@@ -44,9 +44,11 @@ from innet.scenarios.traffic_file import read_scenario
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
 from innet.sim.flows import LONGEST_FRAME, Flow, FlowCounts, PacketFlow
+from innet.sim.messages import transfers
 from innet.sim.network import MOST_RATE, PRESETS, SECOND
 from innet.sim.simulation import Cable, FrameSize, LinkCounts, PacketLimitError, Simulation
 from innet.sim.state import SHORTEST_FRAME
+from innet.sim.transport import ReliableTransport, transport_of
 from innet.switch import QueueState, Switch, ir
 from innet.testbed.compiled import CompiledHost
 from innet.testbed.controllers import BedController
@@ -220,6 +222,20 @@ class BedFlow:
         return self._bed._simulated().flow_counts()[self._number]
 
 
+class BedTransfer:
+    """Bytes that a host sends reliably; made by ``Testbed.transfer``."""
+
+    def __init__(self, bed: Testbed, number: int) -> None:
+        self._bed, self._number = bed, number
+
+    @property
+    def finished(self) -> float | None:
+        """When the last byte was delivered, simulated seconds; None until then."""
+        messenger = self._bed._simulated().messenger
+        time = -1 if messenger is None else int(messenger.delivered[self._number])
+        return None if time < 0 else time / SECOND
+
+
 class Testbed:
     """A network of switches and hosts in simulated time.
 
@@ -229,6 +245,7 @@ class Testbed:
         seed: of losses, faults and the programs' random numbers.
         frame_size: bytes of the longest frame that hosts send. Programs may add up to 256.
         faults: what links do to packets, beside losing them.
+        transport: of all ``transfer``: "tcp", "dctcp" or "roce", with or without settings.
 
     Attributes:
         network: as a ``Network``.
@@ -242,8 +259,10 @@ class Testbed:
         seed: int = 0,
         frame_size: int = 1514,
         faults: Faults | None = None,
+        transport: str | ReliableTransport | Mapping[str, Any] = "tcp",
     ) -> None:
         self.network = network_of(network)
+        self._transport = transport_of(transport)
         if not is_int(frame_size) or not SHORTEST_FRAME <= frame_size <= LONGEST_FRAME:
             raise InputError(
                 f"frame_size is {frame_size!r}; give {SHORTEST_FRAME} to {LONGEST_FRAME} bytes."
@@ -261,6 +280,7 @@ class Testbed:
         self._flows: list[Flow | PacketFlow] = []
         self._outages: list[tuple[int, float, float]] = []
         self._scheduled: list[tuple[float, Callable[[], Any]]] = []
+        self._transfers: list[tuple[int, int, int, float]] = []
         self._jobs: list[BedJob] = []
         self._job_groups: dict[int, BedJob] = {}  # by the number of their exchange
         self._captures: Path | None = None
@@ -458,6 +478,26 @@ class Testbed:
         listed = (frames,) if isinstance(frames, bytes) else tuple(frames)
         return self._add_flow(PacketFlow(source=self._number_of(source), frames=listed, **settings))
 
+    def transfer(
+        self, source: BedHost, destination: BedHost, size: int, *, start: float = 0.0
+    ) -> BedTransfer:
+        """Bytes that a host sends by the bed's ``transport``; switches forward them as flows.
+
+        Args:
+            source: the host; it has no coroutines, nor has the destination.
+            destination: where they go.
+            size: bytes.
+            start: simulated seconds.
+
+        Raises:
+            InputError: a host without a link, or a size or time that no transfer has.
+        """
+        self._require_not_built("transfer")
+        ends = self._number_of(source), self._number_of(destination)
+        transfers([0], [1], [size], [start])  # checks the numbers
+        self._transfers.append((*ends, size, start))
+        return BedTransfer(self, len(self._transfers) - 1)
+
     def compiled(
         self, host: BedHost, *, memory: ArrayLike | int = 0, rows: int = 16, serves: bool = True
     ) -> Callable[[Callable[..., tuple[int, int]]], CompiledHost]:
@@ -627,6 +667,9 @@ class Testbed:
         for job in self._jobs:
             if job.finished is None and not job.is_begun:
                 self._job_groups[job.begin(simulation, numbers)] = job
+        if self._transfers and simulation.messenger is None:
+            columns = zip(*self._transfers, strict=True)
+            groups.add(simulation.launch_messages(transfers(*columns), self._transport))
         while groups or self._job_groups:
             done = simulation.wait()
             if done == stop:
@@ -750,10 +793,13 @@ class Testbed:
         ends: dict[int, Any] = {}
         others: dict[int, Any] = {}
         working = {host for job in self._jobs for host in job.hosts}
+        working |= {
+            self._ends[n] for source, target, *_ in self._transfers for n in (source, target)
+        }
         for number, end in enumerate(self._ends):
             if end in self._compiled or end in working:
                 if end.tasks:
-                    what = "a worker of a job" if end in working else "a compiled function"
+                    what = "a job or transfers" if end in working else "a compiled function"
                     raise InputError(f"{end.name} has coroutines and {what}; it can have one.")
                 if end in self._compiled:
                     compiled, serves = self._compiled[end]
@@ -763,12 +809,13 @@ class Testbed:
             if is_first:
                 end._detach()
             (ends if is_first and not end.done else others)[number] = end
-        if not (ends or self._flows or self._jobs or any(end.tasks for end in self._ends)):
+        beside = self._flows or self._jobs or self._transfers
+        if not (ends or beside or any(end.tasks for end in self._ends)):
             raise InputError(
                 "nothing is to run: give a host a coroutine by @host.run, or the bed flows."
             )
         group = simulation.launch(ends, others=others)
-        if not ends and not self._jobs:
+        if not (ends or self._jobs or self._transfers):
             simulation.hold(group)  # nobody is waited for: until nothing happens any more
         return {group}
 

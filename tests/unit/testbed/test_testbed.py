@@ -382,12 +382,31 @@ def test_a_job_of_innet_beside_others():
     _, report = innet.all_reduce(gradients, network="10g", values_per_packet=32)
     assert job.finished == report.simulated.seconds
     hosts[0].serve(_forever)
-    with pytest.raises(InputError, match="coroutines and a worker"):
+    with pytest.raises(InputError, match="coroutines and a job"):
         alone.run()
 
 
 async def _forever():
     raise AssertionError("it is not begun")
+
+
+def test_transfers_beside_coroutines():
+    bed, _, a, b, c, d = star(4, "1g")
+    sent = [bed.transfer(a, b, 1_000_000), bed.transfer(a, b, 1000, start=0.1)]
+
+    @c.run
+    async def ask():
+        c.send(REQUEST[:30] + bytes([10, 0, 0, 4]) + REQUEST[34:])  # its checksum is wrong
+        return await c.receive(timeout=1e-3)
+
+    bed.run()
+    assert ask.result() is None
+    assert 8e-3 < sent[0].finished < 12e-3
+    assert 0.1 < sent[1].finished == bed.now
+    assert d.received == 0
+    a.serve(_forever)
+    with pytest.raises(InputError, match="coroutines and a job or transfers"):
+        bed.run()
 
 
 def test_jobs_that_cannot_be():

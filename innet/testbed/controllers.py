@@ -14,7 +14,7 @@ from innet.core.errors import InnetError, InputError, UnknownNameError
 from innet.sim.network import SECOND
 from innet.sim.scripts import ScriptPort
 from innet.switch import Switch
-from innet.testbed.hosts import BedHost, Inbox
+from innet.testbed.hosts import BedHost, BedInbox
 from innet.testbed.tasks import HostTask, suspended
 
 _DIGESTS = 1 << 16  # that wait for a task at most
@@ -109,7 +109,7 @@ class BedController(BedHost):
     ) -> None:
         super().__init__(name, 0, longest, _DIGESTS)
         self._switch, self._schedule, self.latency = switch, schedule, latency
-        self._learned: dict[str, Inbox] = {}
+        self._learned: dict[str, BedInbox] = {}
         self._lists = {each.name: each for each in switch.program.learn_lists}
 
     # ------------------------------------------------------------------ what comes
@@ -147,9 +147,9 @@ class BedController(BedHost):
             assert found is not None, "there is no time-out"
             yield found
 
-    def _inbox_of(self, name: str) -> Inbox:
+    def _inbox_of(self, name: str) -> BedInbox:
         if name not in self._learned:
-            self._learned[name] = Inbox(self, _DIGESTS)
+            self._learned[name] = BedInbox(self, _DIGESTS)
         return self._learned[name]
 
     def learn(self, time: int) -> None:

@@ -11,7 +11,7 @@ from innet.core.errors import InputError, StateError
 from innet.sim.flows import LONGEST_FRAME, udp_frame
 from innet.sim.scripts import ScriptedHost, ScriptPort
 from innet.sim.state import BYTE_ONE, SHORTEST_FRAME
-from innet.testbed.tasks import FOREVER, BedNode, HostTask, Timer, suspended, ticks_of
+from innet.testbed.tasks import FOREVER, BedNode, HostTask, BedTimer, suspended, ticks_of
 
 _IPV4, _UDP = b"\x08\x00\x45", 17  # without options
 _HEADERS = 42  # bytes of Ethernet, IPv4 without options, and UDP
@@ -27,10 +27,10 @@ class _Reader:
 
     def __init__(self, task: HostTask, match: Match | None) -> None:
         self.task, self.match = task, match
-        self.timer: Timer | None = None
+        self.timer: BedTimer | None = None
 
 
-class Inbox:
+class BedInbox:
     """What has come, and the tasks that wait for more; in order.
 
     Args:
@@ -112,7 +112,7 @@ class BedSocket:
 
     def __init__(self, host: BedHost, port: int, room: int) -> None:
         self._host, self.port = host, port
-        self._inbox = Inbox(host, room)
+        self._inbox = BedInbox(host, room)
 
     @property
     def dropped(self) -> int:
@@ -177,7 +177,7 @@ class BedHost(BedNode, ScriptedHost):
         high, low = divmod(number, 256)
         self.ip, self.mac = f"10.0.{high}.{low}", f"02:00:00:00:{high:02x}:{low:02x}"
         self._longest = longest
-        self._inbox = Inbox(self, room)
+        self._inbox = BedInbox(self, room)
         self._sockets: dict[int, BedSocket] = {}
         self._directory: Mapping[str, str] = {}
         self._ports: list[ScriptPort] = []

@@ -137,7 +137,7 @@ class HostTask:
         return f"{self.name} of {self.node.name}"
 
 
-class Timer:
+class BedTimer:
     """A call at a time, which may be cancelled until then."""
 
     __slots__ = ("call",)
@@ -165,7 +165,7 @@ class BedNode:
         self._current: HostTask | None = None
         self._tasks: list[HostTask] = []
         self._left = 0  # tasks that the network waits for
-        self._timers: list[tuple[int, int, Timer]] = []
+        self._timers: list[tuple[int, int, BedTimer]] = []
         self._serial = itertools.count()
 
     @property
@@ -240,7 +240,7 @@ class BedNode:
         self.wake_at(until, self.current)
         await suspended
 
-    def at(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def at(self, seconds: float, call: Callable[[], None]) -> BedTimer:
         """Call a function at a time.
 
         Raises:
@@ -253,12 +253,12 @@ class BedNode:
             )
         return self._at(ticks, call)
 
-    def wake_at(self, ticks: int, task: HostTask, value: Any = None) -> Timer:
+    def wake_at(self, ticks: int, task: HostTask, value: Any = None) -> BedTimer:
         """Let a task go on at a time."""
         return self._at(ticks, lambda: task.step(value))
 
-    def _at(self, ticks: int, call: Callable[[], None]) -> Timer:
-        timer = Timer(call)
+    def _at(self, ticks: int, call: Callable[[], None]) -> BedTimer:
+        timer = BedTimer(call)
         heapq.heappush(self._timers, (ticks, next(self._serial), timer))
         return timer
 
@@ -288,4 +288,4 @@ def waiting(nodes: list[BedNode]) -> list[str]:
     ]
 
 
-__all__ = ["FOREVER", "BedNode", "HostTask", "Timer", "shown", "suspended", "ticks_of"]
+__all__ = ["FOREVER", "BedNode", "HostTask", "BedTimer", "shown", "suspended", "ticks_of"]

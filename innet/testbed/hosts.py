@@ -11,7 +11,7 @@ from innet.core.errors import InputError, StateError
 from innet.sim.flows import LONGEST_FRAME, udp_frame
 from innet.sim.scripts import ScriptedHost, ScriptPort
 from innet.sim.state import BYTE_ONE, SHORTEST_FRAME
-from innet.testbed.tasks import FOREVER, BedNode, HostTask, BedTimer, suspended, ticks_of
+from innet.testbed.tasks import FOREVER, BedNode, BedTimer, HostTask, suspended, ticks_of
 
 _IPV4, _UDP = b"\x08\x00\x45", 17  # without options
 _HEADERS = 42  # bytes of Ethernet, IPv4 without options, and UDP

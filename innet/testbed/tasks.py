@@ -288,4 +288,4 @@ def waiting(nodes: list[BedNode]) -> list[str]:
     ]
 
 
-__all__ = ["FOREVER", "BedNode", "HostTask", "BedTimer", "shown", "suspended", "ticks_of"]
+__all__ = ["FOREVER", "BedNode", "BedTimer", "HostTask", "shown", "suspended", "ticks_of"]

@@ -67,6 +67,7 @@ from innet.topology import (
 from innet.wire import Framing
 
 if TYPE_CHECKING:
+    from innet.sim.recording import RunRecorder
     from innet.sim.simulation import NetworkCounts
 
 Frame = tuple[float, int, bytes]
@@ -694,6 +695,40 @@ class Collective(NotCopyable):
             self.network.edge.tap = None
             seen = zip(recorder.times(), recorder.packets().to_packets(), strict=True)
             frames.extend((float(when), port, data) for when, (port, data) in seen)
+
+    def record_run(
+        self, watch: Mapping[str, Sequence[str]] | None = None, *, limit: int | None = None
+    ) -> RunRecorder:
+        """Record what happens to each packet from now on, for ``innet view``.
+
+        Args:
+            watch: cells of registers to record, too, by switch, such as ``{"s1": ["count[0]"]}``.
+            limit: packets to keep at most; by default ``innet.sim.recording.MOST_PACKETS``.
+
+        Returns:
+            the recorder; its ``save("run.json", "a title")`` writes the record.
+
+        Raises:
+            InputError: there is no simulated time, or no such cell.
+            StateError: packets are being recorded already.
+        """
+        # It brings the simulator's compiled code, as record_packets says.
+        from innet.sim.recording import MOST_PACKETS, NodeNames, RunRecorder  # noqa: PLC0415
+
+        plan = self.network.plan
+        programs = {each.name: each.program.name for each in plan.switches}
+        names = NodeNames(
+            list(self.network.switches),
+            [host.name for host in plan.hosts],
+            [programs[name] for name in self.network.switches],
+        )
+        return RunRecorder(
+            self.network.timed,
+            self.network.switches,
+            names,
+            watch=watch,
+            limit=MOST_PACKETS if limit is None else limit,
+        )
 
     # ------------------------------------------------------------------ checks and the report
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import contextlib
 
-from innet.cli.options import JsonOption, OutputOption, with_settings
+from innet.cli.options import (
+    JsonOption,
+    OutputOption,
+    RecordingOption,
+    WatchOption,
+    watches_of,
+    with_settings,
+)
 from innet.cli.output import out, say_json
-from innet.core.errors import InnetError
+from innet.core.errors import InnetError, InputError
 from innet.core.settings import AllReduceSettings
 
 _WARM_UP = 4096  # elements of the all-reduce that compiles what this machine has not compiled yet
@@ -14,7 +21,12 @@ _WARM_UP = 4096  # elements of the all-reduce that compiles what this machine ha
 
 @with_settings(AllReduceSettings)
 def allreduce(
-    settings: AllReduceSettings, *, output: OutputOption = None, as_json: JsonOption = False
+    settings: AllReduceSettings,
+    *,
+    output: OutputOption = None,
+    recording: RecordingOption = None,
+    watch: WatchOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Sum gradients over the emulated network, once, and report what it took."""
     # Imported here, as Numba takes longer to import than a mistake in an option should.
@@ -24,8 +36,12 @@ def allreduce(
     from innet.scenarios.allreduce import faults_of, gradients, timing_of
     from innet.sim import network_of
 
-    if output is not None:
-        check_writable(output)
+    for file in (output, recording):
+        if file is not None:
+            check_writable(file)
+    watched = watches_of(watch or [], recording)
+    if recording is not None and settings.network is None:
+        raise InputError("--record is of simulated time; add --network, such as 100g.")
     given = gradients(settings)
     settings = settings.with_workers(len(given))
     network = settings.model_dump(
@@ -38,13 +54,19 @@ def allreduce(
     # Errors are suppressed here because the all-reduce below raises them again.
     with contextlib.suppress(InnetError):
         collective.all_reduce([each.reshape(-1)[:_WARM_UP] for each in given], **network)
-    total, report = collective.all_reduce(
-        given,
+    summing = collective.Collective(
+        workers=len(given),
         **network,
         faults=faults_of(settings.faults, settings.workers),
         timing=timing_of(settings, simulated),
         attempts=settings.attempts,
     )
+    recorder = None if recording is None else summing.record_run(watched)
+    total, report = summing.all_reduce(given)
+    if recorder is not None:
+        assert recording is not None
+        title = f"All-reduce of {settings.workers} workers, {report.codec}"
+        recorder.save(recording, title, settings.model_dump(mode="json", exclude_unset=True))
     try:
         if output is not None:
             save_array(output, total)

@@ -126,6 +126,13 @@ _COMMANDS: Mapping[str, _Entry] = {
         "innet report innet-out/demo.json --plot demo.pdf",
         "guide",
     ),
+    "view": _Entry(
+        "view",
+        "view",
+        "Make a page that plays a recorded run: packets on links, queues, losses, registers.",
+        "innet view run.json",
+        "player",
+    ),
     "doctor": _Entry(
         "doctor",
         "doctor",

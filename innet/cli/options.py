@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import GenericAlias, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Optional, Union, get_args, get_origin
@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Optional, Union, get_arg
 import typer
 from pydantic.fields import FieldInfo
 
-from innet.core.errors import ConfigError
+from innet.core.errors import ConfigError, InputError
 from innet.core.registry import literal
 from innet.core.settings import (
     Model,
@@ -40,6 +40,21 @@ OutDirOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for reco
 OUT_DIR = Path("innet-out")
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the sum to this .npy file.")
+]
+RecordingOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        metavar="FILE",
+        help="Record what happens to each packet in this JSON file, for innet view.",
+    ),
+]
+WatchOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SWITCH:REGISTER[INDEX]",
+        help="With --record: record the values of this cell, or of a whole register. Repeatable.",
+    ),
 ]
 
 # Options with another name than their setting, or with a short form.
@@ -354,6 +369,23 @@ BatchOption = Annotated[int, declared("batch", PacketsPerCall)]
 
 # ----------------------------------------------------------------------------
 # From options to settings.
+
+
+def watches_of(given: Sequence[str], recording: Path | None) -> dict[str, list[str]]:
+    """Cells to watch, by switch.
+
+    Raises:
+        InputError: one that is written otherwise, or nothing is recorded.
+    """
+    if given and recording is None:
+        raise InputError("--watch says what --record records; add --record, or leave it out.")
+    found: dict[str, list[str]] = {}
+    for each in given:
+        switch, _, cell = each.partition(":")
+        if not (switch and cell):
+            raise InputError(f"{each!r} is no cell to watch; write it as s1:counts[3].")
+        found.setdefault(switch, []).append(cell)
+    return found
 
 
 def with_settings(

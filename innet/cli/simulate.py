@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from innet.cli.experiments import say_failures, show
-from innet.cli.options import JsonOption, with_settings
+from innet.cli.options import (
+    JsonOption,
+    RecordingOption,
+    WatchOption,
+    watches_of,
+    with_settings,
+)
 from innet.cli.output import err
 from innet.core.errors import InputError
 from innet.core.settings import SimulateSettings
@@ -129,6 +135,8 @@ def traffic(
         typer.Option(min=1, max=32, help="Egress queues per port, one for each priority."),
     ] = 1,
     pcap: CapturesOption = None,
+    recording: RecordingOption = None,
+    watch: WatchOption = None,
     record: RecordOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -142,14 +150,22 @@ def traffic(
     given = settings.model_dump(exclude_unset=True)
     if commands is not None and "program" not in given:
         raise InputError("--commands are for a program's tables; add --program.")
-    if record is not None:
-        check_writable(record)
+    for file in (record, recording):
+        if file is not None:
+            check_writable(file)
     result = simulate_traffic(
-        path, commands=commands, priority_queues=priority_queues, pcap=pcap, **given
+        path,
+        commands=commands,
+        priority_queues=priority_queues,
+        pcap=pcap,
+        recording=recording,
+        watch=watches_of(watch or [], recording),
+        **given,
     )
     if record is not None:
         result.save(record)
-    show(result, {"record": record, "captures": pcap}, as_json=as_json)
+    files = {"record": record, "captures": pcap, "recording": recording}
+    show(result, files, as_json=as_json)
 
 
 @app.command("sweep")

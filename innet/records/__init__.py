@@ -13,6 +13,12 @@ from typing import Any
 from innet.records.jobs import JOBS, JobRun, JobsRecord
 from innet.records.prediction import PREDICTION, NetworkRun, PredictionRecord
 from innet.records.record import VERSION, Machine, Record
+from innet.records.recording import (
+    RECORDING,
+    RecordedLink,
+    RecordedNode,
+    RecordingRecord,
+)
 from innet.records.report import Fabric, Report, Seconds, Simulated
 from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
 from innet.records.simulation import SIMULATION, Bucket, Iteration, SimulationRecord
@@ -57,6 +63,7 @@ __all__ = [
     "JOBS",
     "PERPLEXITY",
     "PREDICTION",
+    "RECORDING",
     "REPRODUCE",
     "SIMULATION",
     "SWEEP",
@@ -84,6 +91,9 @@ __all__ = [
     "Progress",
     "QueueTraffic",
     "Record",
+    "RecordedLink",
+    "RecordedNode",
+    "RecordingRecord",
     "Report",
     "ReproductionRecord",
     "Run",
@@ -120,6 +130,7 @@ def schema() -> dict[str, Any]:
         | TrafficRecord
         | PredictionRecord
         | JobsRecord
+        | RecordingRecord
         | Report
     )
     return {

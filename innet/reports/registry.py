@@ -31,6 +31,7 @@ _SHOWN: Mapping[str, _Shown] = {
     records.DEMO: (_demo, plots.demo_figure),
     records.JOBS: (tables.jobs_table, plots.jobs_figure),
     records.PREDICTION: (tables.prediction_table, None),
+    records.RECORDING: (tables.recording_table, None),
     records.REPRODUCE: (tables.reproduction_table, plots.reproduction_figure),
     records.SIMULATION: (tables.simulation_table, plots.simulation_figure),
     records.SWEEP: (tables.sweep_table, plots.sweep_figure),

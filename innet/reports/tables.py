@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -25,6 +26,7 @@ from innet.records import (
     Measurement,
     Metric,
     PredictionRecord,
+    RecordingRecord,
     Report,
     ReproductionRecord,
     Run,
@@ -37,6 +39,7 @@ from innet.records import (
     TrafficRecord,
     TrainingRecord,
 )
+from innet.records.recording import FATES
 from innet.records.report import fabric_text, limiting
 from innet.records.simulation import BackgroundTraffic, BaselineRun, Sensitivity
 from innet.records.sweep import baseline_metric
@@ -787,6 +790,21 @@ _ITERATIONS_SHOWN = 10
 
 
 _MOST_ROWS = 24  # of each table of a network
+
+
+def recording_table(record: RecordingRecord) -> Table:
+    """What became of the packets of a recording."""
+    fates = Counter(record.unpacked()["fate"].tolist())
+    hosts = sum(node.kind == "host" for node in record.nodes)
+    rows = [
+        ("Hosts, switches", f"{hosts}, {len(record.nodes) - hosts}"),
+        ("Simulated time", duration((record.end - record.begin) / 1e12)),
+        ("Packets recorded", count(record.packets)),
+        *((f"  {FATES[fate]}", count(fates[fate])) for fate in sorted(fates)),
+        *([("Later packets, left out", count(record.left_out))] if record.left_out else []),
+        ("Watched cells", count(len(record.watches))),
+    ]
+    return pairs_table([*rows, ("A page that plays it", "innet view FILE")])
 
 
 def traffic_table(record: TrafficRecord) -> Group:

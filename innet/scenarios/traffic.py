@@ -24,6 +24,7 @@ from innet.scenarios.traffic_file import Scenario, SwitchFiles, read_scenario
 from innet.sim.captures import LinkCaptures
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.network import SECOND, Network
+from innet.sim.recording import NodeNames, RunRecorder, Watches
 from innet.sim.simulation import FrameSize, LinkCounts, Simulation
 from innet.switch import Switch, ir
 from innet.tools.files import open_program, read_commands
@@ -43,6 +44,8 @@ def simulate_traffic(
     priority_queues: int = 1,
     network: str | Path | Network | Mapping[str, Any] | None = None,
     pcap: str | Path | None = None,
+    recording: str | Path | None = None,
+    watch: Watches | None = None,
     seed: int | None = None,
     created: datetime | None = None,
 ) -> TrafficRecord:
@@ -56,6 +59,8 @@ def simulate_traffic(
         priority_queues: egress queues per port.
         network: rates, delays and queues, for what the file does not state.
         pcap: folder for a capture of each link in each direction.
+        recording: file for a record of what happens to each packet, which ``innet view`` shows.
+        watch: cells of registers that it records, too, such as ``{"s1": ["counts[3]"]}``.
         seed: of losses, random flows and random(); by default the file's, or 0.
         created: when the run began, for the record; by default now.
 
@@ -74,7 +79,11 @@ def simulate_traffic(
     seed = scenario.seed or 0 if seed is None else seed
     run = TrafficRun(scenario, seed)
     captures = None if pcap is None else LinkCaptures(run.simulation, Path(pcap))
+    recorder = None if recording is None else run.recorder(watch)
     run.run()
+    if recorder is not None:
+        assert recording is not None
+        recorder.save(recording, Path(path).name, {"seed": seed})
     return TrafficRecord(
         innet=__version__,
         created=created or datetime.now(UTC),
@@ -162,6 +171,15 @@ class TrafficRun:
                 )
             reached, before, sent = min(2 * reached, _END), carried, all_sent
             alive = self._under_way()
+
+    def recorder(self, watch: Watches | None = None) -> RunRecorder:
+        """Records its packets from now on, and cells of registers."""
+        names = NodeNames(
+            list(self.switches),
+            [f"host {number}" for number in range(self._scenario.hosts)],
+            [files.program or "" for files in self._scenario.switches.values()],
+        )
+        return RunRecorder(self.simulation, self.switches, names, watch=watch)
 
     def _under_way(self) -> int:
         """Packets on links and in queues."""

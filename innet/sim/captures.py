@@ -63,7 +63,7 @@ class LinkCaptures:
 
     def _write(self, records: NDArray[Any], data: NDArray[np.uint8]) -> None:
         """Append packets to the files of their links."""
-        packets, carried = _with_headers(records, data, self._simulation.flows)
+        packets, carried = with_headers(records, data, self._simulation.flows)
         lengths, times = records["length"].copy(), records["time"] // _NANOSECOND
         order = np.argsort(records["link"], kind="stable")
         links, first = np.unique(records["link"][order], return_index=True)
@@ -124,7 +124,7 @@ def _plain(end: str) -> str:
     return re.sub(r"[^\w.]", "", end.replace(":", "."))
 
 
-def _with_headers(
+def with_headers(
     records: NDArray[Any], data: NDArray[np.uint8], flows: Sequence[Any]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     """What captures hold of packets, and how many bytes: those of flows without bytes are headers,

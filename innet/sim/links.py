@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 from innet.core.numba_cache import njit
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
 from innet.sim.state import (
+    DAMAGED,
     FULL_TRACE,
+    LOST,
     MANY,
     NEEDS_RING,
+    SENT,
     bytes_view,
     copy_bytes,
     data_at,
@@ -104,10 +107,12 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
     slot = slot_at(state, row)
     slot.time = begun + took + wire.delay
     slot.flow, slot.length, slot.carried = flow, length, carried
+    fate = SENT
     if (wire.loss > 0 and draw(state.seed, link, number) < wire.loss) or (
         wire.outages >= 0 and _is_down(state, link, begun)
     ):
         wire.lost += 1
+        fate = LOST
         if flow >= 0:
             flow_at(state, flow).lost += 1
     else:
@@ -115,7 +120,8 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
     if wire.is_traced:
         traced = traces_view(state.trace, MANY)[state.traced_packets]
         traced.time, traced.link, traced.length = begun, link, length
-        traced.carried, traced.flow = carried, flow
+        traced.carried, traced.flow, traced.number = carried, flow, -1
+        traced.arrives, traced.again, traced.fate = slot.time, 0, fate
     return int(row)
 
 
@@ -128,6 +134,8 @@ def written(state: Any, link: int, row: int) -> None:
         length = slot_at(state, row).carried
         kept = bytes_view(state.traced + at * state.stride, length)
         copy_bytes(kept, data_at(state, row, length), length)
+        if slot_at(state, row).flow >= 0:
+            traces_view(state.trace, MANY)[at].number = slot_at(state, row).number
         state.traced_packets = at + 1
     if wire.is_faulty and row == wire.first + ((wire.tail - 1) & wire.mask):  # it is not lost
         _inject_faults(state, link, row)
@@ -141,6 +149,17 @@ def blocked_by(state: Any, link: int) -> int:
     if link_at(state, link).is_traced and state.traced_packets >= state.trace_room:
         return FULL_TRACE
     return 0
+
+
+@njit(cache=True, nogil=True)
+def note(state: Any, link: int, fate: int, now: int, number: int) -> Any:
+    """A new line of the trace, which must have room, for what is no packet on a link."""
+    traced = traces_view(state.trace, MANY)[state.traced_packets]
+    traced.time, traced.link, traced.fate, traced.number = now, link, fate, number
+    traced.length, traced.carried, traced.flow = 0, 0, -1
+    traced.arrives, traced.again = now, 0
+    state.traced_packets += 1
+    return traced
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -169,14 +188,39 @@ def _inject_faults(state: Any, link: int, row: int) -> None:
             flow_at(state, slot.flow).duplicated += 1
         # The copy waits beyond the ring's end while the first one finds its place.
         _apply_faults(state, link, row, number, 0)
+        _trace_fault(state, link, row, 0)
         _reorder(state, link, wire.tail + 1)
         wire.tail += 1
         row = wire.first + ((wire.tail - 1) & wire.mask)
         _apply_faults(state, link, row, number, 1)
+        _trace_fault(state, link, row, 1)
         _reorder(state, link, wire.tail)
     else:
         _apply_faults(state, link, row, number, 0)
+        _trace_fault(state, link, row, 0)
         _reorder(state, link, wire.tail)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _trace_fault(state: Any, link: int, row: int, copy: int) -> None:
+    """Note in the trace what faults have made of a copy of its last packet."""
+    if not link_at(state, link).is_traced:
+        return
+    at = state.traced_packets - 1
+    traced, slot = traces_view(state.trace, MANY)[at], slot_at(state, row)
+    if copy == 0:
+        traced.arrives = slot.time
+    else:
+        traced.again = slot.time
+    if slot.carried != traced.carried:
+        traced.fate = DAMAGED
+        return
+    kept = bytes_view(state.traced + at * state.stride, slot.carried)
+    came = data_at(state, row, slot.carried)
+    for byte in range(slot.carried):
+        if kept[byte] != came[byte]:
+            traced.fate = DAMAGED
+            break
 
 
 @njit(cache=True, nogil=True)

@@ -72,10 +72,18 @@ from innet.sim.state import (
     TOO_LONG,
     TRACE,
     WAITING,
+    WATCH,
 )
 from innet.sim.transport import ReliableTransport
 from innet.switch import Switch
-from innet.switch.inline import TRAFFIC_NOW, InlineQueues, InlineQueueSwitch
+from innet.switch.inline import (
+    TRAFFIC_ENTRIES,
+    TRAFFIC_NOW,
+    InlineQueues,
+    InlineQueueSwitch,
+)
+from innet.switch.jit.runtime.queue import ENQUEUED
+from innet.switch.jit.traits import ENTRY_WORDS
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
 from innet.wire import PacketLayout
 
@@ -155,6 +163,35 @@ class LinkCounts(NamedTuple):
     lost: int
     busy: int
     last: int
+
+
+class LinkEnd(NamedTuple):
+    """An end of a link.
+
+    Attributes:
+        kind: "host" or "switch".
+        number: among those of its kind.
+        port: of a switch; None for hosts.
+    """
+
+    kind: str
+    number: int
+    port: int | None
+
+
+class LinkEnds(NamedTuple):
+    """What a link connects in one direction.
+
+    Attributes:
+        source, target: its ends.
+        rate: bits per second.
+        delay: picoseconds, with the pipeline of the switch at its end.
+    """
+
+    source: LinkEnd
+    target: LinkEnd
+    rate: int
+    delay: int
 
 
 class SwitchPackets(NamedTuple):
@@ -264,7 +301,7 @@ class Simulation:
         network.check_frame(layout.wire_size)
         self._network = network
         self.assumed = assumed_settings(network)
-        self._switches = list(switches.values())
+        self._names, self._switches = list(switches), list(switches.values())
         self._layout = layout
         # What a packet takes of a switch's port for those that pass its pipeline again.
         self._pass_again = wire_time(layout.wire_size, round(network.of_recirculation))
@@ -446,6 +483,92 @@ class Simulation:
             memory.links["is_traced"][2 * cable : 2 * cable + 2] = 1
         self._make_trace(max(_TRACED, _TRACED_BYTES // memory.data.shape[1]))
 
+    def record(
+        self,
+        write: Callable[[NDArray[Any], NDArray[np.uint8]], None],
+        watches: Sequence[tuple[int, NDArray[Any]]] = (),
+    ) -> tuple[list[int], NDArray[Any]]:
+        """Let the trace of all links say, too, what switches make of each packet.
+
+        Switches then run their packets one by one, which changes nothing but the time it takes.
+
+        Args:
+            write: as for ``trace``.
+            watches: cells of registers whose values are noted when they change: the switch, and a
+                view of one cell of at most 64 bits.
+
+        Returns:
+            of each switch, how many packets its program has received so far: origins count on; and
+            TRACE of packets that links carry already, with link, flow and when they arrive.
+        """
+        self.trace(write)
+        memory = self._memory
+        memory.switches["is_recorded"] = 1
+        # What happened before is not noted.
+        memory.links["full"] = 0
+        for ways, manager in zip(memory.ways, self._managers, strict=True):
+            for queue in manager.used_queues():
+                if queue.port < PORTS and (link := int(ways[queue.port])) >= 0:
+                    memory.links["full"][link] += queue.dropped
+        noted = np.zeros(max(1, len(watches)), WATCH)
+        for row, (switch, cell) in zip(noted, watches, strict=False):
+            row["switch"], row["address"] = switch, cell.ctypes.data
+            row["size"], row["value"] = cell.itemsize, cell.astype(np.uint64).view(np.int64)[0]
+        memory.keep("watches", noted)
+        memory.state["watch_count"] = len(watches)
+        counts = []
+        for running in self._running:
+            counts.append(0 if running is None else int(running.begin().received[0]))
+            if running is not None:
+                running.end()
+        carried = [np.zeros(0, TRACE)]
+        for link, wire in enumerate(memory.links):
+            places = np.arange(int(wire["head"]), int(wire["tail"]))
+            slots = memory.slots[int(wire["first"]) + (places & int(wire["mask"]))]
+            lines = np.zeros(len(slots), TRACE)
+            lines["link"], lines["flow"] = link, slots["flow"]
+            lines["arrives"], lines["number"] = slots["time"], slots["number"]
+            carried.append(lines)
+        return counts, np.concatenate(carried)
+
+    def flush_trace(self) -> None:
+        """Hand over all packets of the trace until now."""
+        self._take_trace()
+
+    @property
+    def window_begin(self) -> int:
+        """Picoseconds: everything before has happened, and was traced."""
+        return int(self._memory.state["begin"])
+
+    def waiting_packets(self) -> list[tuple[set[int], set[tuple[int, int]]]]:
+        """Of each switch, what waits in its queues: since when packets of its program do,
+        picoseconds; and packets of flows, by flow and number.
+        """
+        found = []
+        for index, here in enumerate(self._memory.switches):
+            since: set[int] = set()
+            if (begun := self._begun.get(index)) is not None:
+                entries = begun.waiting[: int(begun.traffic[TRAFFIC_ENTRIES]) * ENTRY_WORDS]
+                since.update(entries.reshape(-1, ENTRY_WORDS)[:, ENQUEUED].tolist())
+            flows = self._memory.waiting[index, : int(here["waiting"])]
+            pairs = zip(flows["flow"].tolist(), flows["number"].tolist(), strict=True)
+            found.append((since, set(pairs)))
+        return found
+
+    def link_ends(self) -> list[LinkEnds]:
+        """What links connect, in the order of ``link_counts``."""
+        switches = {name: number for number, name in enumerate(self._names)}
+        found = []
+        for index, cable in enumerate(self._cables):
+            near = LinkEnd("switch", switches[cable.switch], cable.port)
+            far = LinkEnd("host", cable.host or 0, None)
+            if cable.host is None:
+                far = LinkEnd("switch", switches[cable.other], cable.other_port)
+            for link, (source, target) in enumerate(((far, near), (near, far)), 2 * index):
+                here = self._memory.links[link]
+                found.append(LinkEnds(source, target, int(here["rate"]), int(here["delay"])))
+        return found
+
     @property
     def is_traced(self) -> bool:
         """Whether packets are being recorded."""
@@ -456,6 +579,7 @@ class Simulation:
         self._take_trace()
         self._trace = None
         self._memory.links["is_traced"] = 0
+        self._memory.switches["is_recorded"] = 0
 
     def _make_trace(self, room: int) -> None:
         self._memory.keep("trace", np.zeros(room, TRACE))
@@ -1306,6 +1430,7 @@ class _NetworkMemory:
     log: NDArray[np.int64]
     trace: NDArray[Any]
     traced: NDArray[np.uint8]
+    watches: NDArray[Any]
     waiting: NDArray[Any]
     groups: NDArray[Any]
     faults: NDArray[Any]
@@ -1420,6 +1545,7 @@ def _memory(  # noqa: PLR0917 - one caller
         frame_data=np.zeros(1, np.uint8),
         trace=np.zeros(1, TRACE),
         traced=np.zeros((1, layout.frame_size), np.uint8),
+        watches=np.zeros(1, WATCH),
         heap_times=np.zeros(_THREADS * most, np.int64),
         heap_links=np.zeros(_THREADS * most, np.int64),
         reasons=np.zeros(len(ways) + hosts, np.int64),

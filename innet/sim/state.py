@@ -60,6 +60,7 @@ LINK = np.dtype(
         ("bytes", "i8"),  # of them, with preamble, frame check sequence and gap
         ("lost", "i8"),
         ("busy", "i8"),  # picoseconds
+        ("full", "i8"),  # packets that found its queue full, as far as they were noted
         ("length", "i8"),  # of the last frame, and what it takes: most are as long as the last
         ("takes", "i8"),
     ],
@@ -159,6 +160,8 @@ SWITCH = np.dtype(
         ("dropped", "i8"),  # packets of the program at a switch without one
         ("queues", "i8"),  # words of a port in its traffic manager
         ("learns", "i8"),  # somebody waits for its digests: Python takes each at its time
+        ("is_recorded", "i8"),  # the trace says what its program makes of each packet
+        ("cause", "i8"),  # then: the number of the packet received last; -1: others left since
     ],
     align=True,
 )
@@ -223,10 +226,32 @@ STAMP_MARK = 0x696E
 STAMPED_FLOWS, STAMPED_PACKETS = 1 << 16, 1 << 32  # that a stamp can tell apart
 
 TRACE = np.dtype(
-    [("time", "i8"), ("link", "i4"), ("length", "i4"), ("carried", "i4"), ("flow", "i4")],
+    [
+        ("time", "i8"),
+        ("number", "i8"),  # of a flow: which packet; of a recorded switch's program: its origin
+        ("arrives", "i8"),  # as ``SLOT`` has its time
+        ("again", "i8"),  # when its duplicate arrives; 0: it has none
+        ("link", "i4"),
+        ("length", "i4"),
+        ("carried", "i4"),
+        ("flow", "i4"),
+        ("fate", "i4"),
+    ],
     align=True,
 )
-"""A packet whose first bit was put onto a traced link at a time."""
+"""A packet whose first bit was put onto a traced link at a time. Its origin is the number of the
+packet, of those of programs that the switch had received, that caused it; -1: none of a recorded
+switch. With recorded switches there are lines for what else happens, see ``FULL``."""
+
+SENT, LOST, DAMAGED = range(3)
+"""Fates of packets that were put onto a link; DAMAGED ones arrive with other bytes."""
+FULL, UNCONNECTED, CHANGED = range(3, 6)
+"""Fates at recorded switches. The packet found the queue to its link full; it left by a port
+without a link: its link is -1 minus the switch; watch -1 minus its link has the value ``number``
+now."""
+
+WATCH = np.dtype([("switch", "i8"), ("address", "i8"), ("size", "i8"), ("value", "i8")], align=True)
+"""A register's cell of ``size`` bytes at an address, and the value that was noted last."""
 
 CLIENT = np.dtype(
     [
@@ -352,12 +377,14 @@ STATE = np.dtype(
         ("reasons", "i8"),  # why a node stops; 0: it has done the window
         ("subjects", "i8"),  # the link, switch or host that this is about, or what failed
         ("messenger", "i8"),  # the MESSENGER, if hosts send messages
+        ("watches", "i8"),  # WATCH of recorded switches
         # How much there is.
         ("switch_count", "i8"),
         ("host_count", "i8"),
         ("stride", "i8"),
         ("waiting_room", "i8"),
         ("outage_count", "i8"),
+        ("watch_count", "i8"),
         ("trace_room", "i8"),
         ("heap_room", "i8"),  # of each thread
         ("seed", "i8"),
@@ -393,6 +420,7 @@ flows_view, clients_view, programs_view = viewer(FLOW), viewer(CLIENT), viewer(P
 slots_view = viewer(SLOT)
 waiting_view, groups_view, outages_view = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
 faults_view, traces_view, frames_view = viewer(FAULTS), viewer(TRACE), viewer(FRAME)
+watches_view = viewer(WATCH)
 messengers_view, calls_view = viewer(MESSENGER), viewer(CALL)
 
 

@@ -11,15 +11,19 @@ from typing import Any, NamedTuple
 
 from innet.core.numba_cache import njit
 from innet.sim.heap import push, replace_first
-from innet.sim.links import blocked_by, draw, next_arrival, transmit, written
+from innet.sim.links import blocked_by, draw, next_arrival, note, transmit, written
 from innet.sim.state import (
     BATCH,
+    CHANGED,
     FAILED,
+    FULL,
+    FULL_TRACE,
     MANY,
     NEEDS_LEARNING,
     NEEDS_SWITCH,
     NEEDS_WAITING,
     TOO_LONG,
+    UNCONNECTED,
     WAITING,
     Ints,
     Records,
@@ -32,15 +36,20 @@ from innet.sim.state import (
     ints_view,
     link_at,
     program_at,
+    shorts_view,
     signed_view,
     slot_at,
     switch_at,
+    traces_view,
     waiting_at,
     waiting_view,
+    watches_view,
+    words_view,
 )
 from innet.switch.inline import (
     TRAFFIC_DIGESTED,
     TRAFFIC_ENTRIES,
+    TRAFFIC_NOW,
     InlineQueues,
     admit,
     is_congested,
@@ -48,7 +57,7 @@ from innet.switch.inline import (
     run_queues,
     withdraw,
 )
-from innet.switch.traffic_manager import FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
+from innet.switch.traffic_manager import DROPS, FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
 
 _WAITING_BYTES = WAITING.itemsize
 
@@ -122,6 +131,7 @@ def _egress(state: Any, number: int) -> tuple[int, int]:
     switch, program = switch_at(state, number), program_at(state, number)
     lengths, ports = signed_view(program.out_length, MANY), signed_view(program.out_port, MANY)
     times, extra = ints_view(program.out_time, MANY), signed_view(program.out_extra, MANY)
+    origins = signed_view(program.out_origin, MANY)
     while switch.row < switch.rows:
         row = switch.row
         length = lengths[row]
@@ -129,12 +139,18 @@ def _egress(state: Any, number: int) -> tuple[int, int]:
             return FAILED, TOO_LONG
         link = _egress_link(state, number, ports[row])
         if link < 0:
+            if switch.is_recorded:
+                if state.traced_packets >= state.trace_room:
+                    return FULL_TRACE, number
+                note(state, -1 - number, UNCONNECTED, times[row], origins[row]).length = length
             switch.unconnected += 1
         else:
             lacks = blocked_by(state, link)
             if lacks != 0:
                 return lacks, link
             at = transmit(state, link, length + extra[row], length, -1, times[row])
+            if switch.is_recorded:
+                traces_view(state.trace, MANY)[state.traced_packets].number = origins[row]
             came = bytes_view(program.out + row * program.stride, length)
             copy_bytes(data_at(state, at, length), came, length)
             written(state, link, at)
@@ -166,6 +182,8 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
         return 0
     if switch.waiting == state.waiting_room:
         return NEEDS_WAITING
+    if switch.is_recorded and state.traced_packets >= state.trace_room:
+        return FULL_TRACE
     queues = ints_view(program.queues, program.queue_words)
     queue = port * switch.queues
     queue += flow_at(state, slot.flow).priority * QUEUE_WORDS
@@ -173,6 +191,10 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     departure = admit(queues, queue, now, slot.length)
     if departure < 0:
         flow_at(state, slot.flow).dropped += 1
+        if switch.is_recorded:
+            noted = note(state, link, FULL, now, slot.number)
+            noted.length, noted.flow = slot.length, slot.flow
+            link_at(state, link).full += 1
         return 0
     if congested:
         queues[queue + MARKED] += 1
@@ -262,14 +284,69 @@ def _run_batch(state: Any, number: int) -> int:
         ints_view(program.waiting, program.waiting_words),
         ints_view(program.received, 1),
     )
-    following, produced, wanted, failed = run_queues(
-        queues, switch.following, switch.batch, switch.until
-    )
+    count, until = switch.batch, switch.until
+    numbered = queues.received[0]
+    if switch.is_recorded:
+        # One thing at a time: what leaves until a packet comes, its ingress, what leaves then.
+        # ``out_origin`` counts from the first packet of all where none is received.
+        if switch.following < count:
+            switch.cause, comes = numbered, queues.times[switch.following]
+            is_first = next_departure(state, number) <= comes
+            count, until = (switch.following, comes) if is_first else (count, comes - 1)
+        if switch.following == count:
+            switch.cause, queues.received[0] = -1, switch.following
+    following, produced, wanted, failed = run_queues(queues, switch.following, count, until)
+    if switch.is_recorded and switch.following == count:
+        queues.received[0] = numbered
     switch.following, switch.row, switch.rows = following, 0, produced
     switch.wanted = wanted
-    if wanted == 0:
+    if wanted == 0 and following == switch.batch:
         switch.is_running = switch.batch = switch.following = 0
     return int(failed)
+
+
+@njit(cache=True, nogil=True)
+def _note_changes(state: Any, number: int) -> int:
+    """Note in the trace which packets have found a queue of a recorded switch full, and which
+    watched cells have changed; returns why it cannot, or 0.
+    """
+    switch, program = switch_at(state, number), program_at(state, number)
+    now = int_at(program.traffic, TRAFFIC_NOW)
+    queues = ints_view(program.queues, program.queue_words)
+    for port in range(PORTS):
+        link = _egress_link(state, number, port)
+        if link < 0:
+            continue
+        wire, drops = link_at(state, link), 0
+        for queue in range(port * switch.queues, (port + 1) * switch.queues, QUEUE_WORDS):
+            drops += queues[queue + DROPS]
+        while wire.full < drops:
+            if state.traced_packets >= state.trace_room:
+                return FULL_TRACE
+            noted = note(state, link, FULL, now, switch.cause)
+            noted.length = signed_view(program.lengths, 1)[0]
+            wire.full += 1
+    for watch in range(state.watch_count):
+        watched = watches_view(state.watches, MANY)[watch]
+        if watched.switch != number:
+            continue
+        value = _cell(watched.address, watched.size)
+        if value != watched.value:
+            if state.traced_packets >= state.trace_room:
+                return FULL_TRACE
+            note(state, -1 - watch, CHANGED, now, value)
+            watched.value = value
+    return 0
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _cell(address: int, size: int) -> int:
+    """The value of a register's cell of 1, 2, 4 or 8 bytes."""
+    if size == 8:
+        return int_at(address, 0)
+    if size == 4:
+        return int(words_view(address, 1)[0])
+    return int(bytes_view(address, 1)[0]) if size == 1 else int(shorts_view(address, 1)[0])
 
 
 class BatchViews(NamedTuple):
@@ -288,6 +365,10 @@ def _finish_batch(state: Any, number: int) -> tuple[int, int]:
     """Run what a batch has begun, and send what leaves; why it stops, and which link or switch."""
     switch = switch_at(state, number)
     while True:
+        if switch.is_recorded and switch.runs:
+            why = _note_changes(state, number)
+            if why != 0:
+                return why, number
         if switch.row < switch.rows:
             why, link = _egress(state, number)
             if why != 0:
@@ -346,10 +427,10 @@ def _next_of_link(state: Any, link: int, times: Ints, links: Ints, size: int) ->
 @njit(cache=True, inner=True, nogil=True)
 def _run_until(state: Any, number: int, batch: BatchViews, latest: int) -> int:
     """Up to when a switch may run now: if it learns, its digests are to have the times of their
-    packets, so that one event happens after the other.
+    packets, so that one event happens after the other; likewise if it is recorded.
     """
     switch = switch_at(state, number)
-    if not switch.learns:
+    if not (switch.learns or switch.is_recorded):
         return latest
     return int(batch.times[0]) if switch.batch > 0 else next_departure(state, number)
 
@@ -394,7 +475,8 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
         slot = slot_at(state, row)
         is_flow = departs < comes or slot.flow >= 0
         if (
-            (is_flow or switch.learns) and (switch.batch > 0 or next_departure(state, number) < now)
+            (is_flow or switch.learns or switch.is_recorded)
+            and (switch.batch > 0 or next_departure(state, number) < now)
         ) or switch.batch == BATCH:
             switch.is_running, switch.until = 1, _run_until(state, number, batch, now - 1)
             continue

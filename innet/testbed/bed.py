@@ -46,6 +46,7 @@ from innet.sim.captures import LinkCaptures
 from innet.sim.flows import LONGEST_FRAME, Flow, FlowCounts, PacketFlow
 from innet.sim.messages import transfers
 from innet.sim.network import MOST_RATE, PRESETS, SECOND
+from innet.sim.recording import MOST_PACKETS, NodeNames, RunRecorder, Watches
 from innet.sim.simulation import Cable, FrameSize, LinkCounts, PacketLimitError, Simulation
 from innet.sim.state import SHORTEST_FRAME
 from innet.sim.transport import ReliableTransport, transport_of
@@ -284,6 +285,8 @@ class Testbed:
         self._jobs: list[BedJob] = []
         self._job_groups: dict[int, BedJob] = {}  # by the number of their exchange
         self._captures: Path | None = None
+        self._recording: tuple[Watches, int] | None = None
+        self._recorder: RunRecorder | None = None
         self._now = 0.0
 
     @classmethod
@@ -604,6 +607,28 @@ class Testbed:
         self._require_not_built("capture")
         self._captures = Path(folder)
 
+    def record(self, watch: Watches | None = None, *, limit: int = MOST_PACKETS) -> None:
+        """Record what happens to each packet, for ``save`` and ``innet view``.
+
+        Args:
+            watch: cells of registers to record, too, such as ``{"s1": ["counts[3]"]}``; a name
+                alone is the whole register, up to 64 cells.
+            limit: packets to keep at most.
+        """
+        self._require_not_built("recording")
+        self._recording = watch or {}, limit
+
+    def save(self, path: str | Path) -> None:
+        """Write what ``record`` recorded so far to a JSON file.
+
+        Raises:
+            StateError: nothing was recorded.
+            OutputError: it cannot be written.
+        """
+        if self._recorder is None:
+            raise StateError("nothing was recorded: call record() before run(), and save() after.")
+        self._recorder.save(path, "A testbed")
+
     # ------------------------------------------------------------------ time
 
     @property
@@ -774,6 +799,15 @@ class Testbed:
             simulation.learn(number, controller.learn, controller.latency)
         if self._captures is not None:
             LinkCaptures(simulation, self._captures)
+        if self._recording is not None:
+            names = NodeNames(
+                list(self._switches),
+                [end.name for end in self._ends],
+                [each.program for each in self._switches.values()],
+            )
+            models = {name: switch._model for name, switch in self._switches.items()}
+            watch, limit = self._recording
+            self._recorder = RunRecorder(simulation, models, names, watch=watch, limit=limit)
         directory = {host.ip: host.mac for host in self._hosts.values()}
         for host in self._hosts.values():
             host._directory = directory

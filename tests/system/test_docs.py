@@ -129,6 +129,9 @@ def test_command(line, tmp_path):
     # What earlier commands of a page leave behind.
     if "innet-out/demo.json" in arguments:
         run_command(["demo", "--iterations", "12"], tmp_path)
+    if arguments[:2] == ["innet", "view"]:
+        record = ["allreduce", "--network", "100g", "--size", "500", "--record", "run.json"]
+        run_command(record, tmp_path)
     say = "exit\n" if "--cli" in arguments else None
     run_command(arguments[1:], tmp_path, say)
 

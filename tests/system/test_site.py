@@ -6,24 +6,20 @@ import functools
 import http.server
 import importlib
 import importlib.util
-import json
 import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from tests.support.browser import opened
+
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "docs" / "tools"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # The processes of xdist would each build it.
 pytestmark = [
@@ -141,34 +137,6 @@ def test_undocumented_names_are_found(tmp_path, monkeypatch):
     assert api.undocumented("sample_without") == ["g", "LIMIT"]
 
 
-class Browser:
-    """Chromium over the WebDriver protocol, as chromedriver speaks it."""
-
-    def __init__(self, driver, session):
-        self._base = f"{driver}/session/{session}"
-
-    def __call__(self, method, path="", body=None):
-        return ask(method, f"{self._base}/{path}".rstrip("/"), body)
-
-    def run(self, script):
-        return self("POST", "execute/sync", {"script": script, "args": []})
-
-    def until(self, script, seconds=30):
-        """What a script returns, once it is true."""
-        end = time.monotonic() + seconds
-        while not (value := self.run(script)):
-            assert time.monotonic() < end, f"never true: {script}"
-            time.sleep(0.1)
-        return value
-
-
-def ask(method, address, body=None):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address, data, method=method)
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.loads(answer.read())["value"]
-
-
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """Without a line for each request."""
 
@@ -187,46 +155,8 @@ def address(site):
 
 @pytest.fixture
 def browser(tmp_path):
-    driver = shutil.which("chromedriver")
-    if not (CHROMIUM and driver):
-        pytest.skip("chromium and chromedriver are not installed; apt install chromium-driver")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        end = time.monotonic() + 60
-        while True:
-            try:
-                ask("GET", f"http://127.0.0.1:{port}/status")
-                break
-            except OSError:
-                assert time.monotonic() < end, "chromedriver does not answer"
-                time.sleep(0.1)
-        options = {
-            "binary": CHROMIUM,
-            "args": [
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--window-size=1280,900",
-                f"--user-data-dir={tmp_path / 'profile'}",
-            ],
-        }
-        body = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
-        session = ask("POST", f"http://127.0.0.1:{port}/session", body)["sessionId"]
-        found = Browser(f"http://127.0.0.1:{port}", session)
+    with opened(tmp_path / "profile") as found:
         yield found
-        found("DELETE")
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 def test_navigation_and_search(address, browser):

@@ -27,6 +27,7 @@ from innet.records import (
     NetworkRun,
     Point,
     PredictionRecord,
+    RecordingRecord,
     ReproductionRecord,
     SimulatedTime,
     ThroughputRecord,
@@ -98,7 +99,7 @@ def throughput():
     )
 
 
-def traffic():
+def traffic(recording=None):
     flows = """
         [topology]
         kind = "star"
@@ -112,7 +113,14 @@ def traffic():
     with TemporaryDirectory() as folder:
         path = Path(folder, "flows.toml")
         path.write_text(flows)
-        return simulate_traffic(path)
+        return simulate_traffic(path, recording=recording)
+
+
+def recording():
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "run.json")
+        traffic(path)
+        return RecordingRecord.load(path)
 
 
 def jobs():
@@ -131,6 +139,7 @@ SHOWN = {
     "simulate": lambda: tables.simulation_table(simulated()),
     "jobs": lambda: tables.jobs_table(jobs()),
     "sweep": lambda: tables.sweep_table(swept()),
+    "recording": lambda: tables.recording_table(recording()),
     "traffic": lambda: tables.traffic_table(traffic()),
     "demo": lambda: tables.demo_table(a_record()),
     "train": lambda: reports.table_of(trained()),

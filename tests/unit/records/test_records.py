@@ -262,6 +262,7 @@ class TestFamily:
             "JobsRecord",
             "PointRecord",
             "PredictionRecord",
+            "RecordingRecord",
             "Report",
             "ReproductionRecord",
             "SimulationRecord",

@@ -71,6 +71,7 @@ def demo(
         "record": result.record_path,
         "plot": result.plot_path,
         "packets of one round": result.capture_path,
+        "page that plays an all-reduce": result.page_path,
     }
     show(result.record, files, as_json=as_json)
 

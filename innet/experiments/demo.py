@@ -12,23 +12,33 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+
 from innet.core.pcap import write_pcap
 from innet.core.settings import DemoSettings
 from innet.experiments.models.model import data_of, model_of
 from innet.experiments.simulated_time import described, networks_of
 from innet.experiments.summing import Frame, MakeAllReducer, SumMethod, make_collective
 from innet.experiments.training import TrainingSchedule, Trial, one_thread, run_method
-from innet.records import DEMO, Watcher
+from innet.records import DEMO, Watcher, units
 from innet.reports.outputs import Draw, Result, folder_for, record_of, saved
+from innet.reports.player import write_player
+from innet.sim.network import Network
 
-RECORD, PLOT, CAPTURE = "demo.json", "demo.png", "demo.pcap"  # file names in the output folder
+# File names in the output folder.
+RECORD, PLOT, CAPTURE, PAGE = "demo.json", "demo.png", "demo.pcap", "demo.html"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult(Result):
-    """Results of the demonstration."""
+    """Results of the demonstration.
+
+    Attributes:
+        page_path: of the page that plays an all-reduce; None without simulated networks.
+    """
 
     capture_path: Path
+    page_path: Path | None = None
 
 
 def methods(settings: DemoSettings) -> list[SumMethod]:
@@ -50,7 +60,7 @@ def run(
     draw: Draw | None = None,
     make: MakeAllReducer | None = None,
 ) -> DemoResult:
-    """Trains three times and writes record, packet capture and plot into ``out_dir``.
+    """Trains three times and writes record, packet capture, plot and page into ``out_dir``.
 
     Args:
         settings: see ``DemoSettings``.
@@ -69,7 +79,7 @@ def run(
     """
     model = model_of("digits-cnn", settings.framework)
     networks = networks_of(settings)
-    folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE))
+    folder = folder_for(out_dir, (RECORD, PLOT, CAPTURE, PAGE))
     trial = Trial(
         settings=settings,
         schedule=TrainingSchedule(
@@ -96,7 +106,36 @@ def run(
     record = record_of(DEMO, about, runs, created)
     made = saved(record, folder / RECORD, folder / PLOT, draw)
     _save_capture(folder / CAPTURE, frames)
-    return DemoResult(made.record, made.record_path, made.plot_path, made.notes, folder / CAPTURE)
+    page = None
+    for network in [*networks.values()][:1] if make is None else []:
+        page = folder / PAGE
+        _save_page(page, settings, model.size, network)
+    paths = made.record_path, made.plot_path
+    return DemoResult(made.record, *paths, made.notes, folder / CAPTURE, page)
+
+
+def _save_page(path: Path, settings: DemoSettings, elements: int, network: Network) -> None:
+    """A page that plays one all-reduce of the last method, with gradients as large as the model."""
+    # Numba, which it brings, takes long to import.
+    from innet.allreduce.collective import Collective  # noqa: PLC0415
+
+    method = methods(settings)[-1]
+    assert method.codec is not None
+    collective = Collective(
+        workers=settings.workers,
+        codec=method.codec,
+        values_per_packet=settings.values_per_packet,
+        window=settings.window,
+        network=network,
+        seed=settings.seed,
+    )
+    recorder = collective.record_run()
+    rng = np.random.default_rng(settings.seed)
+    collective.all_reduce(
+        [rng.standard_normal(elements, np.float32) for _ in range(settings.workers)]
+    )
+    workers = units.plural(settings.workers, "worker")
+    write_player(recorder.record(f"All-reduce of {workers}, {method.title}"), path)
 
 
 def _save_capture(path: Path, frames: list[Frame]) -> None:

@@ -157,7 +157,11 @@ class RunRecorder:
         carried = sum(link.packets for link in simulation.link_counts()) - self._before
         end = self._until
         if end is None:
-            end = max([self._begin, round(simulation.now * SECOND), *lines["time"][-1:].tolist()])
+            end = max([self._begin, *lines["time"][-1:].tolist()])
+            if simulation.under_way():
+                end = max(end, round(simulation.now * SECOND))
+            elif len(lines):  # time may pass for long after the last packet has arrived
+                end = max(end, int(lines["arrives"].max()), int(lines["again"].max()))
         # Step 2: what became of each packet, and what caused it.
         links = simulation.link_ends()
         runs = [self._switches[name] is not None for name in self._names.switches]

@@ -63,3 +63,10 @@ def test_capture_holds_all_packets_of_the_first_all_reduce_in_order(
     first = result.record.run("topk").steps[0]
     assert len(packets) == first.packets_sent + first.packets_received
     assert np.all(np.diff(times) > 0)
+
+
+def test_the_page_plays_an_all_reduce(result: demo.DemoResult) -> None:
+    assert result.page_path is not None
+    page = result.page_path.read_text()
+    assert "<title>All-reduce of 4 workers, top-1 % LHC</title>" in page
+    assert page.count('"kind":"host"') == 4

@@ -181,6 +181,7 @@ def test_queues_are_exact_and_drops_are_told_apart(tmp_path, program):
     assert (switch.dropped_program > 0) == program, "forward.commands do not know host 2"
     assert found["lost on the link"] == sum(link.lost for link in traffic.links) > 0
     assert found["not known"] == found["on its way at the end"] == 0
+    assert record.end == (columns["time"] + columns["flight"]).max()
     # The most bytes that ever waited, from arrivals and departures, are what the queue counted.
     (queue,) = (queue for queue in switch.queues if queue.port == 2)
     link = next(i for i, each in enumerate(record.links) if each.source_port == 2)

@@ -149,6 +149,11 @@ _COMMANDS: Mapping[str, _Entry] = {
     ),
     "experiment": _Entry("experiments", "experiment_app", "Experiments that sweep over settings."),
     "p4": _Entry("p4", "app", "P4 programs: list, export, copy examples, compile, check."),
+    "lab": _Entry(
+        "lab",
+        "app",
+        "A course lab: sum vectors in a switch, in P4 and Python; and what checks it.",
+    ),
     "switch": _Entry(
         "switch",
         "app",
@@ -190,6 +195,8 @@ _EXAMPLES: Mapping[str, tuple[str, str]] = {
     "p4 example": ("innet p4 example forward", "switch"),
     "p4 compile": ("innet p4 compile mine.p4 -D VALUES=64", "extending"),
     "p4 check": ("innet p4 check slots-64 --stages", "check"),
+    "lab new": ("innet lab new aggregation", "lab"),
+    "lab check": ("innet lab check aggregation --level 1", "lab"),
     "switch stf": ("innet switch stf slots-32 p4/examples/two-workers.stf", "switch"),
     "switch replay": ("innet switch replay mine.json p0_in.pcap --out replayed", "switch"),
     "switch bench": ("innet switch bench slots-64", "switch"),

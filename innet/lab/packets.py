@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from innet.sim.flows import udp_frame
@@ -155,6 +155,12 @@ def _checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
+def sum_of(vectors: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """The sums of their elements, as int32 has them; () of no vectors."""
+    columns: Iterable[tuple[int, ...]] = zip(*vectors, strict=True)
+    return tuple((sum(column) + 2**31) % 2**32 - 2**31 for column in columns)
+
+
 def swapped(name: str, value: int) -> int:
     """A field's value with its bytes in the other order."""
     size = {"chunk.slot": 2, "chunk.offset": 4}.get(name, 4 if name.startswith("values") else 1)
@@ -175,6 +181,7 @@ __all__ = [
     "mac_of",
     "result",
     "shown",
+    "sum_of",
     "swapped",
     "udp_checksum",
 ]

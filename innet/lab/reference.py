@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from innet.lab.packets import LabChunk
+from innet.lab.packets import LabChunk, sum_of
 
 
 @dataclass
@@ -21,8 +21,7 @@ class Cell:
 
     def total(self) -> tuple[int, ...]:
         """The sums, as int32 has them."""
-        sums = map(sum, zip(*self.summed.values(), strict=True))
-        return tuple((each + 2**31) % 2**32 - 2**31 for each in sums)
+        return sum_of(self.summed.values())
 
 
 @dataclass(frozen=True)

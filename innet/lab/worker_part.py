@@ -253,7 +253,7 @@ class WorkerRun:
             sent or {},
             should="" if chunk is None else told(chunk),
             wrong=tuple(wrong),
-            before=() if chunk is None else self._switch.told_of(chunk.slot),
+            before=() if chunk is None else self._switch.seen.told_of(chunk.slot),
         )
 
     def _raised(self, worker: int, error: Exception) -> LabFinding:

@@ -35,6 +35,7 @@ from innet.core.errors import (
     StalledError,
     UnknownNameError,
 )
+from innet.records import RecordingRecord
 
 
 def innet(*arguments):
@@ -118,6 +119,19 @@ def test_allreduce_options_reach_the_run():
     assert report["engine"] == "interpret"
     assert report["values_per_packet"] == 32
     assert report["program"] == "slots-32"
+
+
+def test_a_recorded_all_reduce_is_viewed(tmp_path):
+    run = tmp_path / "run.json"
+    report = report_of(
+        "--network", "10g", "--size", 500, "--values-per-packet", 32, "--record", run
+    )  # fmt: skip
+    record = RecordingRecord.load(run)
+    assert record.settings["title"] == "All-reduce of 4 workers, dense"
+    from_workers = report["packets_sent"] + report["packets_received"]
+    assert record.packets == from_workers
+    innet("view", run, "-o", tmp_path / "page.html")
+    assert "All-reduce of 4 workers, dense" in (tmp_path / "page.html").read_text()
 
 
 def test_more_workers_than_a_switch_takes_are_spread_over_racks():
@@ -267,11 +281,19 @@ class TestWrong:
             (["--program", "slot"], r"unknown program 'slot'"),
             (["--codec", "lhc", "--codec", "dense"], r"--codec is given 2 times"),
             (["--topology", "tre"], r"unknown topology 'tre'.*'tree'"),
+            (["--record", "run.json"], r"--record is of simulated time; add --network"),
+            (["--watch", "s1:x[0]"], r"add --record"),
+            (["--network", "10g", "--record", "r", "--watch", "x"], r"'x' is no cell"),
         ],
     )
     def test_allreduce(self, arguments, message):
         with pytest.raises(InnetError, match=message):
             innet("allreduce", "--size", 100, *arguments)
+
+    def test_view_of_another_record(self, tmp_path):
+        (tmp_path / "run.json").write_text('{"format": "innet.demo", "version": 6}')
+        with pytest.raises(InputError, match=r"'innet.demo'; needed is innet.recording"):
+            innet("view", tmp_path / "run.json")
 
     def test_typo_in_a_config(self, tmp_path):
         path = tmp_path / "run.toml"

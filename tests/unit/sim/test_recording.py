@@ -227,6 +227,40 @@ def test_an_all_reduce_is_the_same_and_its_switches_end_what_they_sum(topology):
     assert {"ethernet", "udp"} < {header.name for layout in record.layouts for header in layout}
 
 
+def test_ports_without_a_link_and_switches_without_a_program_end_packets(tmp_path):
+    bed = Bed("10g")
+    commands = [
+        "table_add routes route 10.0.0.2/32 => 1",
+        "table_add routes route 10.0.0.3/32 => 2",
+        "table_add next_hops forward 1 => 7 02:00:00:00:ff:01 02:00:00:00:00:02",
+        "table_add next_hops forward 2 => 3 02:00:00:00:ff:01 02:00:00:00:00:03",
+    ]
+    router, plain = bed.switch("s1", L3, commands=commands), bed.switch("s2")
+    sender, other = bed.host("h1"), bed.host("h2")
+    bed.link(sender, router, port=1)
+    bed.link(other, plain, port=1)
+    bed.link(router, plain, ports=(3, 2))
+    for target, packets in ((1, 4), (2, 3)):
+        bed.packets(sender, udp_frame(0, target, 18), interval=1e-6, packets=packets)
+    bed.record()
+    bed.run()
+    bed.save(tmp_path / "run.json")
+    found = fates(RecordingRecord.load(tmp_path / "run.json").unpacked())
+    assert found == {
+        "left by a port without a link": 4,
+        "passed on": 3,
+        "came to a switch without a program": 3,
+    }
+
+
+def test_a_damaged_record_is_refused(tmp_path):
+    bed, _ = routed()
+    record, _ = recorded(tmp_path, bed)
+    for data in ("no base64", record.data[:-8]):
+        with pytest.raises(InputError, match="data are damaged"):
+            record.model_copy(update={"data": data}).unpacked()
+
+
 def test_watched_cells_have_each_value_at_its_time(tmp_path):
     whole = collective.Collective(workers=2, network="10g", values_per_packet=32, window=2)
     (name, switch), *_ = whole.network.switches.items()

@@ -674,7 +674,11 @@ function showPacket(row) {
   if (record.nodes[link.source].kind === "switch" && run.cause[row] >= 0) {
     facts.push(["waited", duration(run.time[row] - run.entered[row])]);
   }
-  if (run.flow[row] >= 0) facts.push(["flow", `${run.flow[row]}, without bytes: headers as captures have them`]);
+  if (run.flow[row] >= 0) {
+    const bare = run.frame_length[run.frame[row]] === 0;
+    facts.push(bare ? ["part of", "a message, without bytes"]
+      : ["flow", `${run.flow[row]}, without bytes: headers as captures have them`]);
+  }
   if (run.again[row]) facts.push(["duplicate", `arrives ${since(run.time[row] + run.again[row])}`]);
   if (run.damaged[row]) facts.push(["damaged", "on the way; the bytes here are those that were sent"]);
   facts.push(["then", FATES[run.fate[row]]]);

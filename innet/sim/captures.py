@@ -63,7 +63,7 @@ class LinkCaptures:
 
     def _write(self, records: NDArray[Any], data: NDArray[np.uint8]) -> None:
         """Append packets to the files of their links."""
-        packets, carried = with_headers(records, data, self._simulation.flows)
+        packets, carried = with_headers(records, data, self._simulation.known_flows)
         lengths, times = records["length"].copy(), records["time"] // _NANOSECOND
         order = np.argsort(records["link"], kind="stable")
         links, first = np.unique(records["link"][order], return_index=True)

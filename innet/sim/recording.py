@@ -118,7 +118,10 @@ class RunRecorder:
             return
         frames = np.full(len(lines), -1, np.int64)
         rows = np.flatnonzero(lines["fate"] <= DAMAGED)
-        packets, carried = with_headers(lines[rows], data[rows], self._simulation.flows)
+        flows = self._simulation.known_flows
+        packets, carried = with_headers(lines[rows], data[rows], flows)
+        unknown = [number for number, flow in enumerate(flows) if flow is None]
+        carried[np.isin(lines["flow"][rows], unknown)] = 0
         for row, packet, length in zip(rows.tolist(), packets, carried.tolist(), strict=True):
             taken = packet[:length].tobytes()
             number = self._known.setdefault(taken, len(self._frames))

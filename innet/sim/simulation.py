@@ -1320,6 +1320,13 @@ class Simulation:
         """All flows, in the order in which they were added."""
         return self._flows
 
+    @property
+    def known_flows(self) -> list[Flow | PacketFlow | None]:
+        """The same, but None for those that stand for packets of messages, of whichever hosts."""
+        first = self._message_flows if self._messenger else len(self._flows)
+        after = self._flows[first + PATHS :]
+        return [*self._flows[:first], *[None] * (len(self._flows) - first - len(after)), *after]
+
     def managers(self) -> list[TrafficManager]:
         """The queues of each switch, in the order in which they were given."""
         return list(self._managers)

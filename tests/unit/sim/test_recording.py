@@ -253,6 +253,27 @@ def test_ports_without_a_link_and_switches_without_a_program_end_packets(tmp_pat
     }
 
 
+def test_packets_of_messages_have_causes_and_no_headers(tmp_path):
+    bed = Bed("10g", seed=1)
+    switches = [bed.switch("s1"), bed.switch("s2")]
+    a, b = bed.host("h1"), bed.host("h2")
+    bed.link(a, switches[0])
+    bed.link(b, switches[1])
+    bed.link(*switches, rate="1g", loss=0.02)
+    bed.transfer(a, b, 60_000)
+    bed.record()
+    bed.run()
+    bed.save(tmp_path / "run.json")
+    record = RecordingRecord.load(tmp_path / "run.json")
+    columns = record.unpacked()
+    found = fates(columns)
+    assert found["lost on the link"] > 0
+    assert found["passed on"] == (columns["cause"] >= 0).sum() > 80
+    assert found["not known"] == found["left by a port without a link"] == 0
+    assert record.layouts == ((),)
+    assert columns["frame_length"].tolist() == [0]
+
+
 def test_a_damaged_record_is_refused(tmp_path):
     bed, _ = routed()
     record, _ = recorded(tmp_path, bed)

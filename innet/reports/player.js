@@ -474,7 +474,7 @@ function drawNodes(pen, width) {
     pen.strokeStyle = view.node === at ? colors.ink : colors.faint;
     pen.lineWidth = view.node === at ? 2.5 : 1.2;
     pen.beginPath();
-    if (node.kind === "host") pen.arc(x, y, 9, 0, 7);
+    if (node.kind === "host") pen.arc(x, y, Math.min(9, Math.max(2.5, 0.4 * room)), 0, 7);
     else pen.roundRect(x - 15, y - 12, 30, 24, 4);
     pen.fill();
     pen.stroke();

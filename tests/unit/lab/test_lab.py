@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import runpy
 import shutil
 from pathlib import Path
 
@@ -224,6 +225,14 @@ def test_the_command(folder):
     (finding,) = found["levels"][0]["findings"]
     assert finding["mistake"] == "unicast"
     assert finding["sent"]["ipv4.destination"] == 0x0A0000FE
+
+
+def test_the_students_tests_say_the_same(folder):
+    test_level = runpy.run_path(str(folder / "test_lab.py"))["test_level"]
+    test_level(1, "switch")
+    (folder / "aggregate.json").write_text(json.dumps(document("early")))
+    with pytest.raises(AssertionError, match="before all workers came"):
+        test_level(1, "switch")
 
 
 def test_p4c_is_needed_and_named(folder, monkeypatch):

@@ -200,6 +200,30 @@ def test_queues_are_exact_and_drops_are_told_apart(tmp_path, program):
     assert (columns["full_cause"] >= 0).all()
 
 
+def test_recording_does_not_change_flows_that_share_queues_with_a_program(tmp_path):
+    text = INCAST.format(loss=0.01).replace("queue_packets", "priorities = 2\nqueue_packets", 1)
+    for source, priority in ((0, 0), (2, 1)):
+        text += f"[[flow]]\nsource = {source}\ndestination = 1\nsize = 300\npackets = 40\n"
+        text += f"interval = 3e-7\npoisson = true\nbackground = true\npriority = {priority}\n"
+    path = tmp_path / "flows.toml"
+    path.write_text(text)
+    given = {**FORWARD, "priority_queues": 2}
+    own = {"created", "machine", "wall_seconds"}
+    traffic = simulate_traffic(path, **given, recording=tmp_path / "run.json")
+    assert traffic.model_dump(exclude=own) == simulate_traffic(path, **given).model_dump(
+        exclude=own
+    )
+    columns = RecordingRecord.load(tmp_path / "run.json").unpacked()
+    found = fates(columns)
+    (switch,) = traffic.switches
+    assert found["found the queue full"] == switch.dropped_queue == len(columns["full_time"]) > 0
+    assert found["passed on"] == switch.packets_out > 0
+    flows = columns["flow"] >= 0
+    assert flows.any()
+    assert not flows.all()
+    assert found["not known"] == found["on its way at the end"] == 0
+
+
 @pytest.mark.parametrize("topology", ["star", "tree:racks=2"])
 def test_an_all_reduce_is_the_same_and_its_switches_end_what_they_sum(topology):
     def summed(record):

@@ -1,8 +1,8 @@
 """Which engine runs a program, and the process that compiles for it.
 
-    python -m innet.simple_switch.engines program.json DROP_PORT
+    python -m innet.simple_switch.engines program.json DROP_PORT [logged]
 
-compiles a program into the cache.
+compiles a program into the cache; ``logged``: the build whose packets are logged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ def choose_engine(
     wanted: str,
     *,
     uncompilable: Sequence[str],
-    unlogged: str | None,
     is_compiled: bool,
     has_loop: bool,
 ) -> EngineChoice:
@@ -54,8 +53,6 @@ def choose_engine(
     Args:
         wanted: "auto", "jit" or "interpret".
         uncompilable: why the program cannot be compiled; empty if it can.
-        unlogged: on what lines about packets depend that machine code does not know; None where
-            there is nothing, or no packets are logged.
         is_compiled: whether the program's machine code is on disk.
         has_loop: whether that of the loop around it is.
     """
@@ -66,9 +63,6 @@ def choose_engine(
         return EngineChoice(
             "interpret", False, tuple(("warn", why + reason) for reason in uncompilable)
         )
-    if unlogged is not None:
-        why = f"The interpreter runs packets, as lines about them depend on {unlogged}"
-        return EngineChoice("interpret", False, (("info", why),))
     if wanted == "jit":  # what is not compiled is compiled before the first packet
         return EngineChoice("jit", compiles=False)
     if is_compiled:
@@ -83,12 +77,13 @@ class Compilation:
     Of several that compile the same program, one does, and the others wait for its result.
     """
 
-    def __init__(self, config: str, drop_port: int) -> None:
+    def __init__(self, config: str, drop_port: int, *, logged: bool = False) -> None:
         self._result: str | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="innet-compile-")
         path = Path(self._folder.name) / "program.json"
         path.write_text(config, encoding="utf-8")
         words = [PYTHON, "-m", "innet.simple_switch.engines", str(path), str(drop_port)]
+        words += ["logged"] if logged else []
         self._process = subprocess.Popen(  # noqa: S603 - this Python, no shell
             words,
             stdin=subprocess.DEVNULL,
@@ -133,11 +128,16 @@ def parse_config(config: str) -> dict[str, Any]:
     return found
 
 
-def compile_program(path: Path, drop_port: int) -> None:
+def compile_program(path: Path, drop_port: int, *, logged: bool) -> None:
     """Compile a program into the cache, for the processes that wait for it."""
     os.nice(5)
-    program = load_program(parse_config(path.read_text(encoding="utf-8")))
-    switch = Switch(program.with_drop_port(drop_port), "jit")
+    document = parse_config(path.read_text(encoding="utf-8"))
+    program = load_program(document).with_drop_port(drop_port)
+    if logged:
+        switch = Switch(program, "interpret")
+        switch.log_packets(document, lambda *_: None, engine="jit")
+        return
+    switch = Switch(program, "jit")
     warm(switch)
     ports = Ports({}, lambda *_: None)
     PortForwarding(ports, switch, 0.0)
@@ -145,4 +145,4 @@ def compile_program(path: Path, drop_port: int) -> None:
 
 
 if __name__ == "__main__":
-    compile_program(Path(sys.argv[1]), int(sys.argv[2]))
+    compile_program(Path(sys.argv[1]), int(sys.argv[2]), logged=sys.argv[3:] == ["logged"])

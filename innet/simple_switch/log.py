@@ -7,12 +7,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from innet.core.errors import InputError
-from innet.switch.interpreter.packet_log import NUMBER
 
 LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 MOST_BYTES = 5 << 20
@@ -22,7 +20,6 @@ MOST_FILES = 3
 
 _MILLISECONDS = 1000
 _MOST_LINES = 4096  # kept before they are written
-_TIME = "\x01"  # stands for the time in prepared lines
 
 
 class Log:
@@ -86,28 +83,6 @@ class Log:
         self._lines.append(f"{self._time()}{self._heads[level]}{text}\n")
         if self._flush or len(self._lines) >= _MOST_LINES:
             self._write_lines()
-
-    def prepare(self, lines: Sequence[tuple[str, str]]) -> Callable[[range], None]:
-        """Takes the lines of a packet, to write them again and again, each time with the numbers of
-        packets in place of ``packet_log.NUMBER``.
-
-        Args:
-            lines: each its level and text.
-        """
-        taken = [(level, text) for level, text in lines if self.takes(level)]
-        whole = "".join(f"{_TIME}{self._heads[level]}{text}\n" for level, text in taken)
-
-        stamped, parts = "", [""]
-
-        def write(numbers: range) -> None:
-            nonlocal stamped, parts
-            if (now := self._time()) != stamped:
-                stamped, parts = now, whole.replace(_TIME, now).split(NUMBER)
-            self._lines += [str(number).join(parts) for number in numbers]
-            if self._flush or len(self._lines) >= _MOST_LINES:
-                self._write_lines()
-
-        return write
 
     def _time(self) -> str:
         now = int(time.time() * _MILLISECONDS)

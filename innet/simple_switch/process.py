@@ -43,7 +43,7 @@ from innet.simple_switch.port_forwarding import PortForwarding
 from innet.simple_switch.ports import FilePorts, MessagePorts
 from innet.simple_switch.thrift_calls import PortState, SwapError
 from innet.simple_switch.thrift_server import ThriftServer
-from innet.switch import Switch, ir, is_compiled, load_program, unlogged, unsupported
+from innet.switch import Switch, ir, is_compiled, load_program, unsupported
 from innet.switch.state.ageing import IdleTimeout
 from innet.transport.raw import Ports
 
@@ -316,18 +316,18 @@ class SimpleSwitch:
         choice = choose_engine(
             self.options.engine,
             uncompilable=unsupported(program, "jit"),
-            unlogged=unlogged(program) if self._logs_packets else None,
-            is_compiled=self.options.engine == "auto" and is_compiled(program),
-            has_loop=self._has_loop,
+            is_compiled=self.options.engine == "auto"
+            and is_compiled(program, logged=self._logs_packets),
+            has_loop=self._has_loop or self._logs_packets,  # which is not used then
         )
         # Step 2: make the switch. The present one goes on if this fails.
         switch = made or self._new_switch(program, choice.engine)
-        if switch.engine_name != choice.engine:
-            switch.use_engine(choice.engine)
-        warm(switch)
         if self._logs_packets:
             self._log_packets(switch, document, choice.engine)
             self._log_defaults(switch)
+        elif switch.engine_name != choice.engine:
+            switch.use_engine(choice.engine)
+        warm(switch)
         # Step 3: put it in the place of the present one. Packets of files wait for the first.
         if self.switch is None and isinstance(self._ports, FilePorts):
             self._ports.start()
@@ -344,15 +344,19 @@ class SimpleSwitch:
         for level, line in choice.told:
             self.log(level, line)
         if choice.compiles:
-            self._compilation = Compilation(config, self.options.drop_port)
+            drop_port, logged = self.options.drop_port, self._logs_packets
+            self._compilation = Compilation(config, drop_port, logged=logged)
 
     def _new_switch(self, program: ir.Program, engine: EngineName) -> Switch:
+        """With the engine, unless packets are logged: then ``_log_packets`` gives it another."""
+        if self._logs_packets:
+            engine = "interpret"
         return Switch(
             program, engine, seed=self.options.seed, priority_queues=self.options.priority_queues
         )
 
     def _log_packets(self, switch: Switch, document: Mapping[str, Any], engine: EngineName) -> None:
-        log = switch.log_packets(document, self.log, engine=engine, prepare=self.log.prepare)
+        log = switch.log_packets(document, self.log, engine=engine)
         self._control_log = ControlLog(switch, log)
 
     def _log_defaults(self, switch: Switch) -> None:
@@ -435,7 +439,7 @@ class SimpleSwitch:
             switch.control.mirroring_add(session, where.port, where.group)
         warm(switch)
         if self._logs_packets:
-            self._log_packets(switch, parse_config(self.config), switch.engine_name)
+            self._log_packets(switch, parse_config(self.config), before.engine_name)
             self._log_defaults(switch)
         self.switch = switch
         self._forwarding = None

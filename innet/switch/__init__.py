@@ -15,7 +15,7 @@ from innet.switch.control.control_plane import ControlPlane
 from innet.switch.engine import Statistics, SwitchState
 from innet.switch.frontend.loader import load_program, load_text, read_document
 from innet.switch.state.ageing import IdleTimeout
-from innet.switch.switch import Switch, is_compiled, unlogged, unsupported
+from innet.switch.switch import Switch, is_compiled, unsupported
 from innet.switch.traffic_manager import QueueState
 
 __all__ = [
@@ -29,6 +29,5 @@ __all__ = [
     "load_program",
     "load_text",
     "read_document",
-    "unlogged",
     "unsupported",
 ]

@@ -26,8 +26,10 @@ from innet.switch.jit.records import (
     Kind,
     field_words,
     flag_words,
+    is_detail,
     log_messages,
     parameter_words,
+    parser_operations,
     split,
 )
 from innet.switch.state.entries import word_count
@@ -266,8 +268,16 @@ class Decoder:
             [(word_count(program.field(e).width), program.field(e).width) for e in each.elements]
             for each in program.learn_lists
         ]
+        self.settings = [self._setting(*each) for each in parser_operations(program)]
         self.flags = flag_words(len(program.deparser.order))
         self._sizes: dict[int, int] = {}
+
+    def _setting(self, state: int, position: int) -> _Shown:
+        """The field that an operation of the parser sets; for others the first of all."""
+        target = getattr(self.program.parser.states[state].operations[position], "target", None)
+        if not isinstance(target, ir.FieldRef):
+            return self.fields[0]
+        return self.fields[self.first_field[target.header] + target.field]
 
     def reader(self, first: int) -> Reader:
         """Makes events; ``first`` is the number of the first packet."""
@@ -285,12 +295,34 @@ class Decoder:
                     yield self._pass(words, head, steps, start, at)
                 start, steps = at, []
                 head = words[at : at + 6]
-            steps.append(words[at])
+            if not is_detail(kind):
+                steps.append(words[at])
             if kind == Kind.HIT:
                 steps.append(handles[site][words[at + 1]])
-            at = self._end(words, at, kind, site)
+            at = self.end(words, at, kind, site)
         if steps:
             yield self._pass(words, head, steps, start, at)
+
+    def message(self, site: int, words: list[int], at: int) -> str:
+        """The text of a message, whose values begin at ``at``."""
+        message = self.messages[site]
+        text = message.text
+        for _ in message.values:
+            count, signed = divmod(words[at], 2)
+            value = joined(words, at + 1, count, signed=bool(signed))
+            text = text.replace("{}", str(value), 1)
+            at += 1 + count
+        return text
+
+    def deparsed(self, words: list[int], at: int) -> tuple[str, ...]:
+        """The names of the headers that a record of the deparser has."""
+        order = self.program.deparser.order
+        return tuple(
+            self.program.headers[order[i]].name
+            for word, each in zip(words[at:], self.flags, strict=False)
+            for i in each
+            if word >> (i - each.start) & 1
+        )
 
     @staticmethod
     def _pass(words: list[int], head: list[int], steps: list[int], start: int, end: int) -> _Pass:
@@ -299,7 +331,7 @@ class Decoder:
         number, time = rest[0:2] if is_egress else rest[1:3]
         return _Pass(number, time, port, is_egress, tuple(steps), start, end)
 
-    def _end(self, words: list[int], at: int, kind: int, site: int) -> int:
+    def end(self, words: list[int], at: int, kind: int, site: int) -> int:
         """The first word behind a record."""
         size = self._sizes.get(words[at])
         if size is None:
@@ -307,9 +339,9 @@ class Decoder:
         if size < 0:  # bytes follow
             at -= size
             return at + 1 + (words[at] + 7 >> 3)
-        if kind == Kind.LOG:
+        if kind in (Kind.LOG, Kind.ADVANCE):
             at += 1
-            for _ in self.messages[site].values:
+            for _ in range(len(self.messages[site].values) if kind == Kind.LOG else 1):
                 at += 1 + (words[at] >> 1)
             return at
         return at + size
@@ -329,7 +361,7 @@ class Decoder:
                 return 1 + sum(each.words for each in self.keys[site])
             case Kind.SELECT:
                 state = site // (len(self.program.parser.states) + 1)
-                return 1 + sum(each.words for each in self.selections[state])
+                return 2 + sum(each.words for each in self.selections[state])
             case Kind.ACTION:
                 return 1 + sum(each.words for each in self.parameters[site])
             case Kind.FIELD:
@@ -339,6 +371,11 @@ class Decoder:
                 return 2 + cell * (1 + (kind == Kind.REGISTER_WRITE))
             case Kind.DIGEST:
                 return 1 + sum(count for count, _ in self.digests[site])
+            case Kind.PARSER_SET:
+                return 1 + self.settings[site].words
+            case Kind.CHECKSUM:
+                target = self.program.checksums[site].target
+                return 2 + word_count(self.program.field(target).width)
         return 1 + _WORDS.get(kind, 0)
 
 
@@ -349,18 +386,22 @@ def _shown(name: str, field: ir.Field, words: int) -> _Shown:
 #: Words after the head, of records in which it is always the same number.
 _WORDS = {
     **dict.fromkeys((Kind.PARSE_CLONE, Kind.STATE, Kind.PARSER_ERROR), 1),
-    Kind.EGRESS: 6,
+    Kind.EGRESS: 7,
     Kind.EXTRACT: 2,
     **dict.fromkeys((Kind.COUNTER, Kind.DIRECT_COUNTER), 3),
-    Kind.METER: 2,
+    **dict.fromkeys((Kind.METER, Kind.DIRECT_METER), 2),
     **dict.fromkeys((Kind.REGISTER_OUT, Kind.COUNTER_OUT, Kind.METER_OUT), 1),
     Kind.REQUEST_CLONE: 2,
     **dict.fromkeys((Kind.REQUEST_RESUBMIT, Kind.REQUEST_RECIRCULATE, Kind.REQUEST_DIGEST), 1),
     Kind.REQUEST_TRUNCATE: 1,
     **dict.fromkeys((Kind.CLONE, Kind.UNKNOWN_SESSION, Kind.UNKNOWN_GROUP), 1),
     **dict.fromkeys((Kind.MULTICAST, Kind.REPLICA, Kind.SENT), 2),
-    Kind.ENQUEUE: 4,
+    Kind.ENQUEUE: 5,
     Kind.QUEUE_FULL: 3,
+    **dict.fromkeys((Kind.EXTRACTING_NEXT, Kind.BAD_LENGTH, Kind.UNKNOWN_DIGEST), 1),
+    Kind.CHOSEN: 2,
+    **dict.fromkeys((Kind.HASH, Kind.RANDOM), 3),
+    **dict.fromkeys((Kind.ASKED, Kind.MIRROR_GROUP, Kind.MIRROR_PORT), 1),
 }
 
 
@@ -385,7 +426,7 @@ class Reader:
         """The events of a chunk."""
         self._handles = handles
         self._found = []
-        end, at = self._decoder._end, 0
+        end, at = self._decoder.end, 0
         raw = np.array(words, np.int64).tobytes()
         while at < len(words):
             kind, site = split(words[at])
@@ -426,7 +467,7 @@ class Reader:
                 state, following = divmod(site, len(states) + 1)
                 name = states[following - 1].name if following else "accept"
                 if decoder.selections[state]:
-                    key = tuple(_values(decoder.selections[state], words, at))
+                    key = tuple(values_at(decoder.selections[state], words, at + 1))
                     tell("select", key=key, next=name)
                 else:
                     tell("transition", next=name)
@@ -460,14 +501,7 @@ class Reader:
                 name = program.headers[header].name
                 tell("set_valid" if valid else "set_invalid", header=name)
             case Kind.LOG:
-                message = decoder.messages[site]
-                text = message.text
-                for _ in message.values:
-                    count, signed = divmod(words[at], 2)
-                    value = joined(words, at + 1, count, signed=bool(signed))
-                    text = text.replace("{}", str(value), 1)
-                    at += 1 + count
-                tell("log", text=text)
+                tell("log", text=decoder.message(site, words, at))
             case Kind.REGISTER_READ | Kind.REGISTER_WRITE:
                 register = program.registers[site]
                 count = word_count(register.width)
@@ -481,7 +515,7 @@ class Reader:
                 index, packets, size = (each & _EVERY for each in words[at : at + 3])
                 name = self._counter_name(kind, site)
                 tell("counter", counter=name, index=index, packets=packets, bytes=size)
-            case Kind.METER:
+            case Kind.METER | Kind.DIRECT_METER:
                 index, color = words[at : at + 2]
                 shown = COLORS.get(color, str(color))
                 tell("meter", meter=program.meters[site].name, index=index, color=shown)
@@ -519,7 +553,9 @@ class Reader:
                 tell("sent", port=port, length=length, data=self._deparsed[:length])
             case Kind.UNKNOWN_GROUP:
                 tell("unknown_group", group=words[at], copies=0)
-            case _:
+            case Kind.ENQUEUE if words[at + 3] == NO_TIME:
+                pass  # nothing waits
+            case _ if not is_detail(kind):
                 names = _NAMES[kind]
                 values_of = zip(names, words[at : at + len(names)], strict=True)
                 tell(kind.name.lower(), **dict(values_of))
@@ -552,27 +588,23 @@ class Reader:
         self._tell("extract", header=program.headers[header].name, fields=values, data=data)
 
     def _deparse(self, words: list[int], at: int, raw: bytes) -> None:
-        order, flags = self._program.deparser.order, self._decoder.flags
-        names = tuple(
-            self._program.headers[order[i]].name
-            for word, each in zip(words[at:], flags, strict=False)
-            for i in each
-            if word >> (i - each.start) & 1
-        )
+        flags = self._decoder.flags
+        names = self._decoder.deparsed(words, at)
         payload, size = words[at + len(flags) : at + len(flags) + 2]
         start = 8 * (3 + len(flags))
         self._deparsed = raw[start : start + size]
         self._tell("deparse", headers=names, payload=max(0, payload), data=self._deparsed)
 
 
-def _values(shown: Sequence[_Shown], words: list[int], at: int) -> Iterator[int]:
+def values_at(shown: Sequence[_Shown], words: list[int], at: int) -> Iterator[int]:
+    """The values that stand one after the other from ``at`` on."""
     for each in shown:
         yield each.read(words, at)
         at += each.words
 
 
 def _named(shown: Sequence[_Shown], words: list[int], at: int) -> dict[str, int]:
-    return dict(zip((each.name for each in shown), _values(shown, words, at), strict=True))
+    return dict(zip((each.name for each in shown), values_at(shown, words, at), strict=True))
 
 
 #: The values of records that have the name of their event, and nothing else.

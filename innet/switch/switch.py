@@ -33,8 +33,9 @@ from innet.switch.traffic_manager import FOREVER, TrafficManager
 
 if TYPE_CHECKING:
     from innet.switch.inline import InlineQueueSwitch, InlineSwitch
-    from innet.switch.interpreter.packet_log import PacketLog, Prepare
+    from innet.switch.interpreter.packet_log import PacketLog
     from innet.switch.jit import JitEngine
+    from innet.switch.record_log import RecordLog
     from innet.switch.recording import Recording
 
 
@@ -112,19 +113,15 @@ def unsupported(program: ir.Program, engine: EngineName) -> list[str]:
     return _engine_class(engine).unsupported(program)
 
 
-def unlogged(program: ir.Program) -> str | None:
-    """Why the jit engine cannot run packets that are logged (``Switch.log_packets``): what their
-    lines depend on beside the packet; None if it can.
+def is_compiled(program: ir.Program, *, logged: bool = False) -> bool:
+    """Whether the jit engine's machine code is on this machine already, also that for times.
+
+    ``logged``: that which logs packets (``Switch.log_packets``), and which records.
     """
-    from innet.switch.flow_log import why_not  # noqa: PLC0415 - as engines are imported
-
-    return why_not(program)
-
-
-def is_compiled(program: ir.Program) -> bool:
-    """Whether the jit engine's machine code is on this machine already, also that for times."""
     from innet.switch.jit import cache  # noqa: PLC0415 - as engines are imported
 
+    if logged:
+        return cache.load(program, recording=True) is not None
     return cache.load(program) is not None and cache.load(program, True) is not None
 
 
@@ -167,13 +164,6 @@ def _backward(now: int, arrivals: NDArray[np.int64], end: int) -> InputError:
 
 def _nanosecond(time: int) -> int:
     return int(_nanoseconds([time])[0])
-
-
-def _is_recording_compiled(program: ir.Program) -> bool:
-    """Whether the machine code that records is on this machine already."""
-    from innet.switch.jit import cache  # noqa: PLC0415 - as engines are imported
-
-    return cache.load(program, recording=True) is not None
 
 
 class _Interpreted:
@@ -264,6 +254,7 @@ class Switch(NotCopyable):
         self.counters = CounterArrays(self.state)
         self._engine = kind(program, self.state)
         self._tracer: _Interpreted | _Recorded | None = None
+        self._record_log: RecordLog | None = None
 
     @classmethod
     def load(
@@ -498,7 +489,7 @@ class Switch(NotCopyable):
 
     def _tracing(self) -> _Interpreted | _Recorded:
         if self._tracer is None:
-            is_recorded = self.engine_name == "jit" and _is_recording_compiled(self.program)
+            is_recorded = self.engine_name == "jit" and is_compiled(self.program, logged=True)
             kind = _Recorded if is_recorded else _Interpreted
             self._tracer = kind(self.program, self.state)
         return self._tracer
@@ -546,48 +537,40 @@ class Switch(NotCopyable):
         write: Callable[[str, str], None],
         *,
         engine: EngineName = "interpret",
-        prepare: Prepare | None = None,
     ) -> PacketLog:
         """Write the lines of simple_switch's log about each packet from now on. All state stays.
 
         Args:
             document: the program's JSON, which has the places in its source.
             write: takes the lines: level and text, as in ``packet_log.Write``.
-            engine: runs the packets. ``jit`` logs programs for which ``flow_log.why_not`` has no
-                reason; it runs packets without times, and the interpreter those with times.
-            prepare: takes the lines of packets that ``jit`` runs; by default ``write`` does.
+            engine: runs the packets. ``jit`` does so by the build that ``record`` uses, which is
+                compiled now if it is not on this machine.
 
         Raises:
-            UnsupportedError: the engine does not have something that the program uses, or cannot
-                log it.
+            UnsupportedError: the engine does not have something that the program uses.
             InputError: packets wait in egress queues.
         """
         # Imported when asked for, as engines are.
-        from innet.switch import flow_log  # noqa: PLC0415
         from innet.switch.interpreter.engine import InterpretEngine  # noqa: PLC0415
         from innet.switch.interpreter.packet_log import PacketLog  # noqa: PLC0415
 
-        before = self._engine
         received = 0
-        if isinstance(before, InterpretEngine | flow_log.FlowLogEngine):
-            received = before.received
-        if engine == "jit" and (reasons := flow_log.FlowLogEngine.unsupported(self.program)):
-            raise UnsupportedError(refusal(engine, reasons, "interpret"))
-        self.use_engine(engine)
+        if isinstance(self._engine, InterpretEngine):
+            received = self._engine.received
+        elif self._record_log is not None:
+            received = self._record_log.received
+        self._find_engine(engine)
         log = PacketLog(document, self.program, self.state, write)
+        self.engine_name = engine
         if engine == "interpret":
             self._engine = InterpretEngine(self.program, self.state, log)
             self._engine.received = received
             return log
-        self._engine = flow_log.FlowLogEngine(
-            self._engine,
-            self.state,
-            key=flow_log.find_key(self.program),
-            log=log,
-            document=document,
-            prepare=prepare or flow_log.writing(write),
-            received=received,
-        )
+        from innet.switch.jit import JitEngine  # noqa: PLC0415
+        from innet.switch.record_log import RecordLog  # noqa: PLC0415
+
+        self._record_log = RecordLog(self.program, self.state, log, received)
+        self._engine = JitEngine(self.program, self.state, self._record_log)
         return log
 
     def use_engine(self, engine: EngineName) -> None:
@@ -597,6 +580,12 @@ class Switch(NotCopyable):
             UnsupportedError: the program uses something that the engine does not have.
             InputError: packets wait in egress queues, which belong to an engine.
         """
+        self._engine = self._find_engine(engine)(self.program, self.state)
+        self._record_log = None
+        self.engine_name = engine
+
+    def _find_engine(self, engine: EngineName) -> type[Engine]:
+        """The class of an engine that can take over now."""
         if self.waiting:
             raise InputError(
                 f"{self.waiting} packets wait in the switch's egress queues; run_until() lets them "
@@ -605,8 +594,7 @@ class Switch(NotCopyable):
         kind = _engine_class(engine)
         if reasons := kind.unsupported(self.program):
             raise UnsupportedError(refusal(engine, reasons))
-        self._engine = kind(self.program, self.state)
-        self.engine_name = engine
+        return kind
 
     @property
     def traffic_manager(self) -> TrafficManager:

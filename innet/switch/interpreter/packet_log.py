@@ -1,8 +1,9 @@
 """The lines that simple_switch logs about packets, for scripts that read them.
 
-An interpreter that is made with a ``PacketLog`` as its ``Trace`` tells it each step. Texts that
-only depend on the program are made once. As in simple_switch's log, a line begins with the number
-of the packet and that of its copy, such as ``[3.0] [cxt 0]``.
+An interpreter that is made with a ``PacketLog`` as its ``Trace`` tells it each step; for machine
+code ``innet.switch.record_log`` does. Texts that only depend on the program are made once. As in
+simple_switch's log, a line begins with the number of the packet and that of its copy, such as
+``[3.0] [cxt 0]``.
 
 Source: the messages of BMv2's log macros, as its logs have them.
 """
@@ -24,15 +25,6 @@ from innet.switch.trace import MARKED_TO_DROP
 
 Write = Callable[[str, str], None]
 """Takes a line: its level ("trace", "debug", "info", "warn" or "error") and its text."""
-
-NUMBER = "\x02"
-"""Stands for the packet's number in the lines that ``Prepare`` takes."""
-
-Replay = Callable[[range], None]
-"""Writes the lines of packets with these numbers, one after the other."""
-
-Prepare = Callable[[Sequence[tuple[str, str]]], Replay]
-"""Takes the lines of a packet, each its level and text, for all packets that are like it."""
 
 _NAME_WIDTH = 20  # of a key's name, at least
 _KIND_WIDTH = 10  # of the way in which it is matched

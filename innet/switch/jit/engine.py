@@ -121,7 +121,7 @@ class JitEngine:
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
         """Constructs of ``program`` that the engine lacks, each with where it is used."""
-        if cache.load(program) is not None:
+        if any(cache.load(program, recording=each) is not None for each in (False, True)):
             return []
         from innet.switch.jit.compiler import reasons_against  # noqa: PLC0415 - as in _native
 
@@ -223,7 +223,8 @@ class JitEngine:
     def inline_queues(self, packets: PacketBatch) -> JitInlineQueues | None:
         """The form with egress queues for compiled code to run; see ``Engine.inline_queues``."""
         program = self._program
-        if any(table.support_timeout for table in program.tables) or backward_jumps(program):
+        ages = any(table.support_timeout for table in program.tables)
+        if self._recorder is not None or ages or backward_jumps(program):
             return None
         return JitInlineQueues(self, packets)
 

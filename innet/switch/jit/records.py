@@ -11,6 +11,7 @@ This module does not need Numba, as ``traits``.
 from __future__ import annotations
 
 import enum
+from itertools import accumulate
 
 from innet.switch import ir
 from innet.switch.ir.tree import walk
@@ -42,11 +43,11 @@ class Kind(enum.IntEnum):
     # Passes of a packet
     INGRESS = enum.auto()  # instance type, port, length, number of the packet, time; bytes
     PARSE_CLONE = enum.auto()  # length
-    EGRESS = enum.auto()  # instance type, port, number, time, nanoseconds waited, depth behind it
+    EGRESS = enum.auto()  # instance type, port, number, time, wait, depth behind it, number of copy
     # Parser
     STATE = enum.auto()  # [state] position
     EXTRACT = enum.auto()  # [header] position, bits of its varbit field
-    SELECT = enum.auto()  # [state * (number of states + 1) + next state + 1] key
+    SELECT = enum.auto()  # [state * (number of states + 1) + next state + 1] position, key
     PARSER_ERROR = enum.auto()  # code
     CHECKSUMS = enum.auto()  # [correct]
     # Tables and actions
@@ -63,6 +64,7 @@ class Kind(enum.IntEnum):
     COUNTER = enum.auto()  # [counter] index, packets, bytes
     DIRECT_COUNTER = enum.auto()  # [table] index, packets, bytes
     METER = enum.auto()  # [meter] index, color
+    DIRECT_METER = enum.auto()  # [meter] index, color
     REGISTER_OUT = enum.auto()  # [register] index
     COUNTER_OUT = enum.auto()  # [counter] index
     METER_OUT = enum.auto()  # [meter] index
@@ -80,7 +82,7 @@ class Kind(enum.IntEnum):
     MULTICAST = enum.auto()  # group, copies
     UNKNOWN_GROUP = enum.auto()  # group
     REPLICA = enum.auto()  # port, replication id
-    ENQUEUE = enum.auto()  # port, priority, depth, nanoseconds until it leaves
+    ENQUEUE = enum.auto()  # port, priority, depth, wait (-1 without times), number of copy
     QUEUE_FULL = enum.auto()  # port, priority, depth
     RESUBMIT = enum.auto()
     RECIRCULATE = enum.auto()
@@ -90,6 +92,30 @@ class Kind(enum.IntEnum):
     MARKED_BYTES = enum.auto()  # bytes: as the deparser's, marked for congestion
     DROP = enum.auto()  # [reason * 2 + whether in egress]
     SENT = enum.auto()  # port, length
+    # What only the log in simple_switch's words tells
+    EXTRACTING = enum.auto()  # [header * 2 + whether it has a varbit field]
+    EXTRACTING_NEXT = enum.auto()  # [header * 2 + whether of unions] stack
+    BAD_LENGTH = enum.auto()  # bits
+    PARSER_SET = enum.auto()  # [number among all operations] value
+    METHOD = enum.auto()  # [number among all operations]
+    ADVANCE = enum.auto()  # bits, after their description
+    CHECKSUM = enum.auto()  # [checksum] computed, actual
+    CHECKSUM_SKIPPED = enum.auto()  # [checksum * 2 + whether its header is there]
+    PARSED = enum.auto()
+    PIPELINE_START = enum.auto()  # [whether egress]
+    PIPELINE_END = enum.auto()  # [whether egress]
+    CHOSEN = enum.auto()  # [table] member, group
+    PRIMITIVE = enum.auto()  # [number among all primitives]
+    HASH = enum.auto()  # base, size, value
+    RANDOM = enum.auto()  # low, high, value
+    RANDOM_EMPTY = enum.auto()
+    UNKNOWN_DIGEST = enum.auto()  # id of the learn list
+    ASKED = enum.auto()  # egress port, -1 for a multicast group
+    CLONED = enum.auto()
+    MIRROR_GROUP = enum.auto()  # group
+    MIRROR_PORT = enum.auto()  # port
+    DEPARSING = enum.auto()
+    UPDATING = enum.auto()  # [checksum]
 
 
 def drop_site(reason: int, counted: str) -> int:
@@ -120,6 +146,25 @@ def field_words(field: ir.Field) -> int:
 def parameter_words(parameter: ir.Parameter) -> int:
     """Words of an argument in a record."""
     return word_count(parameter.bits)
+
+
+def is_detail(kind: int) -> bool:
+    """Whether only the log in simple_switch's words tells it."""
+    return kind >= Kind.EXTRACTING
+
+
+def parser_operations(program: ir.Program) -> list[tuple[int, int]]:
+    """State and position of each operation of the parser, in the order of their numbers."""
+    return [
+        (number, position)
+        for number, state in enumerate(program.parser.states)
+        for position in range(len(state.operations))
+    ]
+
+
+def first_primitives(program: ir.Program) -> list[int]:
+    """The number of each action's first primitive; last that of the deparser's."""
+    return list(accumulate((len(each.primitives) for each in program.actions), initial=0))
 
 
 def log_messages(program: ir.Program) -> list[ir.LogMessage]:

@@ -412,6 +412,10 @@ class TableState:
         handles[rows] = self.columns.versions_of(indices) << _INDEX_BITS | indices
         return [int(each) for each in handles.tolist()]
 
+    def entry_of_row(self, row: int) -> RuntimeEntry:
+        """The entry of a row of ``columns``."""
+        return self._entry(row)
+
     def _handle(self, row: int) -> int:
         index = self.columns.index_of(row)
         return self.columns.version(index) << _INDEX_BITS | index

@@ -35,8 +35,16 @@ def test_the_lines_are_simple_switchs(recording):
 
 @pytest.mark.parametrize(
     "recording",
-    [each for each in GOLDEN["logs"] if each["program"] in switch_logs.COMPILED],
-    ids=lambda each: each["program"],
+    [
+        pytest.param(
+            each,
+            id=each["program"],
+            marks=()
+            if each["program"] in switch_logs.COMPILED
+            else pytest.mark.repeats("the same with the other programs"),
+        )
+        for each in GOLDEN["logs"]
+    ],
 )
 def test_so_are_those_of_machine_code(recording):
     document = switch_logs.document_of(recording["program"])

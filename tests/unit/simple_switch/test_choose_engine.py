@@ -7,11 +7,10 @@ import pytest
 from innet.simple_switch.engines import choose_engine
 
 
-def choose(wanted, uncompilable=(), unlogged=None, is_compiled=False, has_loop=True):
+def choose(wanted, uncompilable=(), is_compiled=False, has_loop=True):
     choice = choose_engine(
         wanted,
         uncompilable=uncompilable,
-        unlogged=unlogged,
         is_compiled=is_compiled,
         has_loop=has_loop,
     )
@@ -35,10 +34,8 @@ def test_a_program_that_can_be_compiled(wanted, known, found):
 @pytest.mark.parametrize("wanted", ["auto", "jit"])
 def test_what_cannot_be_compiled_is_interpreted_and_said(wanted):
     assert choose(wanted, ["a loop", "a union"]) == ("interpret", False, ["warn", "warn"])
-    assert choose(wanted, ["a loop"], "clones") == ("interpret", False, ["warn"])
-    assert choose(wanted, unlogged="clones") == ("interpret", False, ["info"])
-    assert choose(wanted, unlogged="clones", is_compiled=True)[0] == "interpret"
+    assert choose(wanted, ["a loop"]) == ("interpret", False, ["warn"])
 
 
 def test_nothing_is_said_where_the_interpreter_was_asked_for():
-    assert choose("interpret", ["a loop"], "clones") == ("interpret", False, [])
+    assert choose("interpret", ["a loop"]) == ("interpret", False, [])

@@ -317,6 +317,8 @@ def emit_extract_varbit(
     ]
     for condition, error in checks:
         with writer.block(f"if {condition}:"):
+            if error == "ParserInvalidArgument":
+                writer.note(Kind.BAD_LENGTH, 0, bits)
             writer.line(f"parser_error = {errors[error]}")
             writer.line("break")
     writer.line(f"{taken} = {bits}")

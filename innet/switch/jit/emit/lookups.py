@@ -81,6 +81,8 @@ def _refer(writer: Writer, expressions: Expressions, index: int) -> None:
             hashed = expressions.hash_value(program.selector_hash(table.action_profile))
             position = f"t{index}_first + ({hashed.text} & 0xffffffff) % t{index}_count"
             writer.line(f"t{index}_row = get(t{index}_listed, {position}) + {nothing + 1}")
+            member, group = f"t{index}_row - {nothing + 1}", f"(t{index}_target >> 1) - 1"
+            writer.note(Kind.CHOSEN, index, member, group)
 
 
 def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> None:

@@ -177,8 +177,10 @@ class PacketLoop(ABC):
     def ingress(self) -> None:
         """The program's ingress, after which an assertion that failed drops the packet."""
         self.writer.line("# ingress")
+        self.writer.note(Kind.PIPELINE_START, 0)
         self.statements.pipeline(self.lowered.ingress)
         self.statements.drop_failed(self.lowered.ingress, "dropped_ingress")
+        self.writer.note(Kind.PIPELINE_END, 0)
 
     def find_copies(self, group: str) -> None:
         """The copies of a multicast group: ``first_copy`` to ``last_copy``, ``copies`` of them."""
@@ -219,6 +221,9 @@ class PacketLoop(ABC):
                 self.writer.note(Kind.DIGEST, number, *cells)
                 line(f"digested += {size}")
             word = "elif"
+        if self.writer.recording:
+            with self.writer.block(f"{word} {LEARN_LIST.name} != 0:"):
+                self.writer.note(Kind.UNKNOWN_DIGEST, 0, LEARN_LIST.name)
 
     # ── Around egress ──
 
@@ -256,8 +261,10 @@ class PacketLoop(ABC):
 
     def egress(self) -> None:
         """The program's egress, after which an assertion that failed drops the copy."""
+        self.writer.note(Kind.PIPELINE_START, 1)
         self.statements.pipeline(self.lowered.egress)
         self.statements.drop_failed(self.lowered.egress, "dropped_egress")
+        self.writer.note(Kind.PIPELINE_END, 1)
 
     def update(self) -> None:
         """Drop the packet if egress marked it to drop; otherwise update its checksums."""
@@ -266,6 +273,7 @@ class PacketLoop(ABC):
             self.count("dropped_egress")
             self.writer.note(Kind.DROP, drop_site(MARKED, "dropped_egress"))
             self.writer.line("continue")
+        self.writer.note(Kind.DEPARSING)
         self.statements.pipeline(self.lowered.update)
         self.statements.drop_failed(self.lowered.update, "dropped_egress")
 

@@ -210,6 +210,8 @@ class QueueLoop(PacketLoop):
         # A clone is the packet as it was received, without ingress.
         if self.clones_ingress:
             with self.writer.block("if turn == CLONE:"):
+                if self.writer.recording:
+                    self._note_verified()
                 self.rows.save(CLONE)
                 self.rows.enqueue_clone("mirror_list", "mirror", InstanceType.INGRESS_CLONE, PACKET)
             with self.writer.block("else:"):
@@ -238,6 +240,11 @@ class QueueLoop(PacketLoop):
         with self.writer.block("else:"):
             self.writer.note(Kind.PARSE_CLONE, 0, "size")
 
+    def _note_verified(self) -> None:
+        """The checksums of a clone, which only the log tells."""
+        self.statements.body(self.lowered.verify)
+        self.writer.note(Kind.PARSED)
+
     def _note_session(self) -> None:
         """The session of a clone that the packet asked for."""
         if not self.writer.recording:
@@ -252,7 +259,8 @@ class QueueLoop(PacketLoop):
         """A copy leaves its queue for egress."""
         waited = f"now - entry_word(waiting, entries, ENQUEUED) if timed != 0 else {NO_TIME}"
         time = f"now if timed != 0 else {NO_TIME}"
-        copy = (self._instance_type(), "leaves", "number", time, waited, "depth_after")
+        made = "copy_made(waiting, entries)"
+        copy = (self._instance_type(), "leaves", "number", time, waited, "depth_after", made)
         self.writer.note(Kind.EGRESS, 0, *copy)
 
     def _end_ingress(self, ended: str) -> None:
@@ -261,6 +269,7 @@ class QueueLoop(PacketLoop):
         with self.writer.block(f"if {ended}:"):
             self.count("dropped_ingress")
             self.writer.note(Kind.DECIDED)
+            self.writer.note(Kind.ASKED, 0, "leaves")
             self.writer.note(Kind.DROP, drop_site(MARKED, "dropped_ingress"))
         with self.writer.block("else:"):
             self._save_packet()
@@ -322,6 +331,7 @@ class QueueLoop(PacketLoop):
         standard = self.program.standard
         self.set_parser_error()
         self.verify()
+        self.writer.note(Kind.PARSED)
         self.ingress()
         self.digest()
         # Parsing a clone changes the variables, so the requests are saved.
@@ -375,14 +385,17 @@ class QueueLoop(PacketLoop):
             word = "elif"
         if standard.mcast_grp is not None:
             with self.writer.block(f"{word} group != 0:"):
+                self.writer.note(Kind.ASKED, 0, "-1")
                 self.rows.put(PACKET, standard.instance_type, InstanceType.REPLICATED)
                 self.rows.clear_requests(PACKET)
                 self.rows.enqueue_group("slot", PACKET, "group")
             word = "elif"
         with self.writer.block(f"{word} leaves == {self.program.drop_port}:"):
             self.count("dropped_ingress")
+            self.writer.note(Kind.ASKED, 0, "leaves")
             self.writer.note(Kind.DROP, drop_site(MARKED, "dropped_ingress"))
         with self.writer.block("else:"):
+            self.writer.note(Kind.ASKED, 0, "leaves")
             self.rows.put(PACKET, standard.instance_type, InstanceType.NORMAL)
             self.rows.enqueue("slot", PACKET, "leaves", "int64(-1)")
 
@@ -607,8 +620,10 @@ class Rows:
         self.put(CLONE, self.program.standard.instance_type, kind)
         self.clear_requests(CLONE)
         self.loop.count("cloned")
+        self.writer.note(Kind.CLONED)
         line(f"clones = get(sessions, 2 * {session} + 1)")
         with self.writer.block("if clones >= 0:"):
+            self.writer.note(Kind.MIRROR_GROUP, 0, "clones")
             self.enqueue_group("clone_slot", CLONE, "clones")
             rid = self.row.column(self.program.standard.egress_rid)
             if rid is not None:
@@ -617,6 +632,7 @@ class Rows:
                     line(f"put(pool, {CLONE} + {rid}, get(replica_rid, last_copy - 1))")
         line(f"clones = get(sessions, 2 * {session})")
         with self.writer.block("if clones >= 0:"):
+            self.writer.note(Kind.MIRROR_PORT, 0, "clones")
             self.enqueue("clone_slot", CLONE, "clones", "int64(-1)")
 
     def clear_requests(self, row: str) -> None:
@@ -688,8 +704,9 @@ class Rows:
             self.writer.note(Kind.DROP, drop_site(NO_QUEUE, "dropped_ingress"))
         with self.writer.block("elif copy_leaves < 0:"):
             self.writer.note(Kind.QUEUE_FULL, 0, *where)
-        with self.writer.block("elif timed != 0:"):
-            self.writer.note(Kind.ENQUEUE, 0, *where, "copy_leaves - now")
+        with self.writer.block("else:"):
+            wait = f"copy_leaves - now if timed != 0 else {NO_TIME}"
+            self.writer.note(Kind.ENQUEUE, 0, *where, wait, "made - 1")
 
     def clear_varbits_of_absent(self, row: str) -> None:
         """``emit_clear_varbits`` of a row, where the packet itself goes on."""

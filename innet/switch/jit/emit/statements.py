@@ -110,7 +110,10 @@ class Statements:
                 # int64(): otherwise Numba compiles the callee again for each literal.
                 line(f"{target.name} = uniform(random_state, int64({least}), int64({most}))")
             case lowered.MeterPacket(target, meter, index):
-                self._execute_meter(target, meter, self.expressions.data(index))
+                kind = Kind.METER
+                if isinstance(index, lowered.EntryIndex):
+                    kind = Kind.DIRECT_METER
+                self._execute_meter(target, meter, self.expressions.data(index), kind)
             case lowered.If():
                 self._if(statement)
             case lowered.Loop():
@@ -315,7 +318,7 @@ class Statements:
             cells = (f"get(c{counter}, {name} * 2{more})" for more in ("", " + 1"))
             self.writer.note(Kind.COUNTER, counter, name, *cells)
 
-    def _execute_meter(self, target: Any, meter: int, index: Value) -> None:
+    def _execute_meter(self, target: Any, meter: int, index: Value, kind: Kind) -> None:
         array = self.program.meters[meter]
         amount = self.expressions.length if array.bytes else "1"
         with self._in_bounds(index, array.size, (Kind.METER_OUT, meter)) as cell:
@@ -323,7 +326,7 @@ class Statements:
             arrays = f"m{meter}_rates, m{meter}_cells"
             call = f"execute_meter({arrays}, {array.rates}, {cell}, {amount}, clock)"
             self.writer.line(f"{color} = {call}")
-            self.writer.note(Kind.METER, meter, cell, color)
+            self.writer.note(kind, meter, cell, color)
             if self._is_live(target):
                 self._store(target, Value(color, 0, array.rates))
 

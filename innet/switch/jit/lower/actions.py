@@ -82,19 +82,20 @@ def lower_action(
     def write(step: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
         primitive = primitives[step]
         jump_back: lowered.Body = loops.get(step, ())
+        told = notes.primitive(action, step)
         if isinstance(primitive, ir.Jump):
-            return jump_back
+            return (*told, *jump_back)
         if isinstance(primitive, ir.JumpIfZero):
             if len(bodies) == 1 and not notes.is_recording:
                 return ()
             resolver = Resolver(program, arguments)
             value = resolver.resolve(primitive.condition)
             if len(bodies) == 1:
-                return tuple(resolver.prelude)  # what it reads is told
+                return (*told, *resolver.prelude)  # what it reads is told
             condition = value.operand if isinstance(value, ir.BoolToData) else ir.DataToBool(value)
             zero = (*jump_back, *bodies[1])
-            return (*resolver.prelude, lowered.If(condition, bodies[0], zero))
-        return lower_primitive(program, primitive, arguments, notes)
+            return (*told, *resolver.prelude, lowered.If(condition, bodies[0], zero))
+        return (*told, *lower_primitive(program, primitive, arguments, notes))
 
     # The primitives are a graph of steps: jumps become nested ifs and loops, or numbered blocks.
     body = structure_loops(0 if primitives else None, successors, write, _stop_failed)
@@ -145,32 +146,51 @@ def lower_primitive(
 ) -> lowered.Body:
     """The statements of one primitive that is no jump."""
     resolver = Resolver(program, arguments)
-    body = _lower_plain(resolver, primitive)
     if notes.is_recording:
-        body = _told(resolver, primitive, body, notes)
+        body = _lower_and_tell(resolver, primitive, notes)
+    else:
+        body = _lower_plain(resolver, primitive)
     return (*resolver.prelude, *body)
 
 
-def _told(
-    resolver: Resolver, primitive: ir.Primitive, body: lowered.Body, notes: Notes
-) -> lowered.Body:
-    """``body`` of a primitive with records: what it requests, and what it changes."""
+def _lower_and_tell(resolver: Resolver, primitive: ir.Primitive, notes: Notes) -> lowered.Body:
+    """A primitive with records: what it draws or computes, requests, and changes."""
     match primitive:
+        case ir.Hash(target, base, calculation, size):
+            inputs = [_masked(resolver.resolve(each), _UINT64) for each in (base, size)]
+            value = resolver.named(_hash(*inputs, calculation), 64)
+            told = notes.note(Kind.HASH, 0, (*inputs, value), (1, 1, 1))
+            return (*told, *notes.changes(resolver.assign(target, value)))
+        case ir.Random():
+            return notes.changes(_tell_drawn(lower_random(primitive, resolver), notes))
         case ir.LogMessage(_, values):
             number = log_messages(resolver.program).index(primitive)
             return notes.note(Kind.LOG, number, [resolver.resolve(each) for each in values])
-        case ir.Assert():
-            return body  # one that fails is told by the drop
-        case ir.AddHeader():
-            body = tuple(map(_valid_first, body))
-    kind, values = _REQUESTED.get(type(primitive), (None, ()))
-    if kind is None:
-        return notes.changes(body)
-    told = notes.note(kind, 0, values, [1] * len(values))
-    if isinstance(primitive, ir.MarkToDrop):  # which changes fields as well
-        changed = notes.changes(body)
-        return (*told, *changed)
-    return (*body, *told)
+    body = _lower_plain(resolver, primitive)
+    if isinstance(primitive, ir.Assert):
+        return body  # one that fails is told by the drop
+    if isinstance(primitive, ir.AddHeader):
+        body = tuple(map(_valid_first, body))
+    kind, variables = _REQUESTED.get(type(primitive), (None, ()))
+    told = () if kind is None else notes.note(kind, 0, variables, [1] * len(variables))
+    if isinstance(primitive, ir.MarkToDrop):  # which requests nothing of a variable
+        return (*told, *notes.changes(body))
+    return (*body, *told) if told else notes.changes(body)
+
+
+def _tell_drawn(body: lowered.Body, notes: Notes) -> lowered.Body:
+    """The statements of ``lower_random`` with a record of what is drawn, if anything is."""
+    told: list[lowered.Statement] = []
+    for each in body:
+        match each:
+            case lowered.If(condition, then, _):
+                nothing = notes.note(Kind.RANDOM_EMPTY)
+                told.append(lowered.If(condition, _tell_drawn(then, notes), nothing))
+            case lowered.DrawRandom(target, low, high):
+                told += [each, *notes.note(Kind.RANDOM, 0, (low, high, target), (1, 1, 1))]
+            case _:
+                told.append(each)
+    return tuple(told) or notes.note(Kind.RANDOM_EMPTY)
 
 
 def _valid_first(statement: Any) -> Any:

@@ -178,8 +178,9 @@ def extract_next(
     program: ir.Program,
     target: ir.StackNext | ir.UnionStackNext,
     extract: Callable[[int, bool], lowered.Body],
+    told: Callable[[int], lowered.Body],
 ) -> lowered.Body:
-    """``extract`` for the next free element; a full stack stops the parser.
+    """``told`` and ``extract`` for the next free element; a full stack stops the parser.
 
     Whether there are enough bytes for a header of fixed size is asked once for all elements, which
     ``extract`` is told.
@@ -198,7 +199,8 @@ def extract_next(
     fixed = kind.variable is None
     need = (lowered.RequireBytes(ir.Const(kind.width // 8)),) if fixed else ()
     taken = body_of(balanced_tree(count, elements), lambda header: extract(header, fixed))
-    return (lowered.If(full, (fail,), ()), *need, *taken, more)
+    first = body_of(balanced_tree(count, elements), told)
+    return (lowered.If(full, (fail,), ()), *first, *need, *taken, more)
 
 
 def copy_stack(program: ir.Program, target: int, source: int) -> lowered.Body:

@@ -13,7 +13,7 @@ from innet.switch import ir
 from innet.switch.jit import lowered
 from innet.switch.jit.analysis import written_fields
 from innet.switch.jit.lowered import WIDTH
-from innet.switch.jit.records import Kind, field_words
+from innet.switch.jit.records import Kind, field_words, first_primitives
 
 _Effect = tuple[int, int]
 _FIRST: _Effect = (-1, -1)
@@ -32,6 +32,10 @@ class Notes:
         words: Sequence[int] = (),  # noqa: ARG002
     ) -> lowered.Body:
         """A record of expressions ``values``, each with its number of words."""
+        return ()
+
+    def primitive(self, action: ir.Action, step: int) -> lowered.Body:  # noqa: ARG002
+        """A record of a primitive that is run next."""
         return ()
 
     def changes(self, body: lowered.Body) -> lowered.Body:
@@ -55,12 +59,21 @@ class RecordNotes(Notes):
         self._program = program
         sizes = (len(program.type_of(i).fields) for i in range(len(program.headers)))
         self._first = list(accumulate(sizes, initial=0))
+        *firsts, self._first_of_deparser = first_primitives(program)
+        self._first_primitive = {
+            id(action): first for action, first in zip(program.actions, firsts, strict=True)
+        }
 
     def note(
         self, kind: Kind, site: int = 0, values: Sequence[Any] = (), words: Sequence[int] = ()
     ) -> lowered.Body:
         """See ``Notes.note``."""
         return (lowered.Note(int(kind), ir.Const(site), tuple(values), tuple(words)),)
+
+    def primitive(self, action: ir.Action, step: int) -> lowered.Body:
+        """See ``Notes.primitive``."""
+        first = self._first_primitive.get(id(action), self._first_of_deparser)
+        return self.note(Kind.PRIMITIVE, first + step)
 
     def changes(self, body: lowered.Body) -> lowered.Body:
         """See ``Notes.changes``. Changes of validity come first, then fields in their order."""

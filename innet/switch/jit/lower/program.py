@@ -15,7 +15,7 @@ from innet.switch.jit.lower.control_flow import structure
 from innet.switch.jit.lower.expressions import Arguments, Resolver, logical
 from innet.switch.jit.lower.headers import extract_next, only_member
 from innet.switch.jit.lower.notes import SILENT, Notes
-from innet.switch.jit.records import Kind, parameter_words
+from innet.switch.jit.records import Kind, field_words, parameter_words, parser_operations
 from innet.switch.jit.traits import constant_action
 from innet.switch.state.entries import WORD, argument_column, value_set_words, word_count
 
@@ -32,10 +32,10 @@ def lower_program(program: ir.Program, notes: Notes = SILENT) -> lowered.Regions
     """
     if not notes.is_recording:
         program = simplify(program)
-    updates = notes.changes(_lower_updates(program))
+    updates = notes.changes(_lower_updates(program, notes))
     return lowered.Regions(
         parser=_lower_parser(program, notes),
-        verify=_lower_verification(program),
+        verify=_lower_verification(program, notes),
         ingress=_lower_pipeline(program, program.ingress, notes),
         egress=_lower_pipeline(program, program.egress, notes),
         update=(*updates, *_lower_deparser(program, notes)),
@@ -59,8 +59,11 @@ def _lower_parser(program: ir.Program, notes: Notes) -> lowered.Body:
 
     def write(state: int, bodies: tuple[lowered.Body, ...]) -> lowered.Body:
         statements = list(notes.note(Kind.STATE, state, (_POSITION,), (1,)))
-        for operation in states[state].operations:
-            statements.extend(_lower_operation(program, operation, notes))
+        for position, operation in enumerate(states[state].operations):
+            body = _lower_operation(program, operation, notes)
+            if notes.is_recording:
+                body = _tell_operation(program, state, position, body, notes)
+            statements.extend(body)
         resolver = Resolver(program, no_arguments)
         branches = select_branches(resolver, states[state])
         chosen = _selections(resolver, state, notes)
@@ -84,8 +87,11 @@ def _selections(
         return lambda _: ()
     states = resolver.program.parser.states
     parts = states[state].key
-    key = [_whole_part(_key_part(resolver, part), part.width) for part in parts]
-    words = [word_count(part.width) for part in parts]
+    key = [
+        _POSITION,
+        *(_whole_part(_key_part(resolver, part), part.width) for part in parts),
+    ]
+    words = [1, *(word_count(part.width) for part in parts)]
 
     def chosen(following: int | None) -> lowered.Body:
         place = 0 if following is None else following + 1
@@ -107,6 +113,22 @@ def _count_states(program: ir.Program) -> lowered.Body:
     return (lowered.SetInteger(STATES_VISITED, more), lowered.If(late, (timeout,), ()))
 
 
+def _tell_operation(
+    program: ir.Program, state: int, position: int, body: lowered.Body, notes: Notes
+) -> lowered.Body:
+    """An operation with the record of what it set, or of the method that runs."""
+    operation = program.parser.states[state].operations[position]
+    number = parser_operations(program).index((state, position))
+    match operation:
+        case ir.Extract() | ir.Verify() | ir.Advance():
+            return body
+        case ir.SetFromLookahead(target) | ir.Assign(target) | ir.AssignVariable(target):
+            assert isinstance(target, ir.FieldRef), "a parser sets fields"
+            words = (field_words(program.field(target)),)
+            return (*body, *notes.note(Kind.PARSER_SET, number, (target,), words))
+    return (*notes.note(Kind.METHOD, number), *body)
+
+
 def _lower_operation(
     program: ir.Program, operation: ir.ParserOperation, notes: Notes
 ) -> lowered.Body:
@@ -126,8 +148,9 @@ def _lower_operation(
             fail = lowered.ParserError(resolver.resolve(error))
             return (*resolver.prelude, lowered.If(failed, (fail,), ()))
         case ir.Advance(bits):
-            body = _lower_advance(program, resolver.resolve(bits))
-            return (*resolver.prelude, *body)
+            wanted = resolver.resolve(bits)
+            told = notes.note(Kind.ADVANCE, 0, (wanted,))
+            return (*resolver.prelude, *told, *_lower_advance(program, wanted))
         case _:
             return lower_primitive(program, operation, no_arguments, notes)
 
@@ -143,9 +166,18 @@ def _lower_extract(program: ir.Program, operation: ir.Extract, notes: Notes) -> 
         )
         return (taken, *notes.changes(only_member(program, header)))
 
-    if isinstance(operation.target, ir.HeaderRef):
-        return (*resolver.prelude, *extract(operation.target.header, False))
-    return (*resolver.prelude, *extract_next(program, operation.target, extract))
+    target = operation.target
+    if isinstance(target, ir.HeaderRef):
+        has_length = operation.length is not None
+        told = notes.note(Kind.EXTRACTING, 2 * target.header + has_length)
+        return (*told, *resolver.prelude, *extract(target.header, False))
+    of_unions = isinstance(target, ir.UnionStackNext)
+    stack: Any = ir.Const(target.union_stack if of_unions else target.stack)
+
+    def tell(header: int) -> lowered.Body:
+        return notes.note(Kind.EXTRACTING_NEXT, 2 * header + of_unions, (stack,), (1,))
+
+    return (*resolver.prelude, *extract_next(program, target, extract, tell))
 
 
 def _lower_advance(program: ir.Program, bits: Any) -> lowered.Body:
@@ -375,30 +407,40 @@ def _argument(table: int, action: ir.Action, parameter: int) -> lowered.Expressi
 # ── Checksums ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _lower_verification(program: ir.Program) -> lowered.Body:
+def _lower_verification(program: ir.Program, notes: Notes) -> lowered.Body:
     error = program.standard.checksum_error
     if error is None:
         return ()
     statements: list[lowered.Statement] = []
-    for checksum in program.checksums:
+    for number, checksum in enumerate(program.checksums):
         if checksum.verify:
             value: Any = lowered.HashValue(checksum.calculation)
+            kept: lowered.Body = ()
+            if notes.is_recording:
+                computed: Any = lowered.IntVariable("computed", 0, (1 << WORD) - 1)
+                kept, value = (lowered.SetInteger(computed, value),), computed
             width = program.field(checksum.target).width
             held = ir.Binary(ir.DataOperator.AND, checksum.target, ir.Const((1 << width) - 1))
             wrong = ir.Compare(ir.Comparison.NE, held, value)
             mark = lowered.If(wrong, (lowered.SetInteger(error, ir.Const(1)),), ())
+            told = notes.note(Kind.CHECKSUM, number, (value, held), (1, word_count(width)))
+            absent, unmet = (
+                notes.note(Kind.CHECKSUM_SKIPPED, 2 * number + there) for there in (0, 1)
+            )
             holder = ir.Valid(ir.HeaderRef(checksum.target.header))
             present = Resolver(program, no_arguments).resolve(holder)
-            statements.append(lowered.If(present, _guarded(program, checksum, mark), ()))
+            checked = _guarded(program, checksum, (*kept, *told, mark), unmet)
+            statements.append(lowered.If(present, checked, absent))
     return tuple(statements)
 
 
-def _lower_updates(program: ir.Program) -> lowered.Body:
+def _lower_updates(program: ir.Program, notes: Notes) -> lowered.Body:
     statements: list[lowered.Statement] = []
-    for checksum in program.checksums:
+    for number, checksum in enumerate(program.checksums):
         if checksum.update:
             write = lowered.SetInteger(checksum.target, lowered.HashValue(checksum.calculation))
-            statements.extend(_guarded(program, checksum, write))
+            told = notes.note(Kind.UPDATING, number)
+            statements.extend(_guarded(program, checksum, (*told, write)))
     return tuple(statements)
 
 
@@ -408,11 +450,13 @@ def _lower_deparser(program: ir.Program, notes: Notes) -> lowered.Body:
     return lower_action(program, operations, no_arguments, notes)
 
 
-def _guarded(program: ir.Program, checksum: ir.Checksum, inner: lowered.Statement) -> lowered.Body:
-    body: lowered.Body = (inner,)
+def _guarded(
+    program: ir.Program, checksum: ir.Checksum, body: lowered.Body, unmet: lowered.Body = ()
+) -> lowered.Body:
+    """``body`` under a checksum's condition, and ``unmet`` where it does not hold."""
     if checksum.condition is not None:
         resolver = Resolver(program, no_arguments)
         condition = resolver.resolve(checksum.condition)
         if condition != ir.BoolConst(True):
-            body = (*resolver.prelude, lowered.If(condition, body, ()))
+            body = (*resolver.prelude, lowered.If(condition, body, unmet))
     return body

@@ -65,6 +65,7 @@ __all__ = [  # what emitted code may import
     "class_priority",
     "clear",
     "clock_of",
+    "copy_made",
     "due",
     "enqueue",
     "enqueue_and_tell",
@@ -242,6 +243,12 @@ def _sink(waiting: Any, entry: int, count: int) -> None:
         copy(waiting, size * position, waiting, size * child, size)
         position = child
     copy(waiting, size * position, waiting, size * entry, size)
+
+
+@inlined
+def copy_made(waiting: Any, entry: int) -> Any:
+    """How many copies were enqueued before that of an entry."""
+    return entry_word(waiting, entry, RANK) & ((1 << _RANK_BITS) - 1)
 
 
 @inlined

@@ -7,19 +7,29 @@ packets. So both engines write the same lines.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from innet.switch import ir
 from innet.switch.engine import SwitchState
-from innet.switch.interpreter.packet_log import Body, PacketLog
+from innet.switch.interpreter.packet_log import Body, PacketLog, Write
 from innet.switch.jit.records import (
     BUFFER_WORDS,
+    BYTES_BEGIN,
+    BYTES_END,
+    COPY,
+    COUNTED,
     DROP_REASONS,
+    EGRESS_STEPS,
+    FOLLOWING,
+    INGRESS_STEPS,
     LOOPED,
+    MADE,
     MARKED,
     NO_QUEUE,
+    NUMBER,
     Kind,
     parser_operations,
     split,
@@ -35,42 +45,72 @@ _ON_HIT = (Kind.CHOSEN, Kind.DIRECT_COUNTER, Kind.DIRECT_METER, Kind.FIELD)
 _RESUMED = (Kind.DECIDED, Kind.DEPARSING, Kind.RECIRCULATE, Kind.SENT, Kind.PIPELINE_START)
 #: Packets whose copies are known; a program keeps few at a time.
 _MOST_PACKETS = 4096
+_CELLS, _CELLS_END = 2, 5
+"""In the record of a counter: the words that its lines do not depend on."""
+_MOST_KINDS = 4096
+"""Kinds of passes whose lines are kept; with one more the log begins to learn anew."""
+
+
+class _Kind(NamedTuple):
+    """What is written about passes whose records are the same.
+
+    Attributes:
+        lines: level, whether the text is about the packet, text.
+        copies: of the packets that a pass through ingress enqueued: which copy each is.
+        made: copies of the packet after that.
+    """
+
+    lines: tuple[tuple[str, bool, str], ...]
+    copies: tuple[int, ...]
+    made: int
 
 
 class RecordLog:
     """A ``jit.queued.RecordSink`` that writes lines.
 
+    Passes with the same records have the same lines, except for the number of the packet and of the
+    copy. So the lines of one serve all that are like it, until the control plane changes something.
+
     Args:
-        program: that records.
+        document: the program's JSON.
         state: of the switch.
-        log: writes the lines.
+        write: takes the lines.
         received: packets that were logged before.
     """
 
     def __init__(
-        self, program: ir.Program, state: SwitchState, log: PacketLog, received: int
+        self, document: Mapping[str, Any], state: SwitchState, write: Write, received: int
     ) -> None:
         self.buffer = np.zeros(BUFFER_WORDS, np.int64)
-        self._program, self._state, self._log, self._before = program, state, log, received
+        self._program = program = state.program
+        self._state, self._write, self._before = state, write, received
+        self._lines: list[tuple[str, str]] = []
+        self._log = PacketLog(
+            document, program, state, lambda level, text: self._lines.append((level, text))
+        )
         self._decoder = Decoder(program)
         self._operations = parser_operations(program)
         self._primitives = [
             *(each for action in program.actions for each in action.primitives),
             *program.deparser.operations,
         ]
-        self._texts = _Texts(program, log)
+        self._texts = _Texts(program, self._log)
         self._readers: dict[int, Callable[[int, list[int], int], None]] = {
             kind: getattr(self, f"_tell_{kind.name.lower()}")
             for kind in Kind
             if hasattr(self, f"_tell_{kind.name.lower()}")
         }
+        self._kinds: dict[bytes, _Kind] = {}
+        self._generation = -1
         # Which copy of its packet each one is, as simple_switch counts them.
         self._made: dict[int, int] = {}  # copies so far, by packet
         self._waiting: dict[int, int] = {}  # by the number of the copy among all
         self._coming: defaultdict[int, deque[int]] = defaultdict(deque)  # that come again
-        self._number = self._copy = self._next = self._clone = 0
+        self._number = self._copy = self._next = self._clone = self._enqueued = 0
         self._newest = received - 1
         self._is_egress = self._was_cloned = False
+        self._copies: list[int] = []
+        self._is_plain = True  # no clone, and nothing that comes again
         # The look-up whose action is not known yet, and the primitive that runs.
         self._found: tuple[int, RuntimeEntry | None] | None = None
         self._node: ir.Node | None = None
@@ -86,9 +126,88 @@ class RecordLog:
     def take(self, count: int) -> None:
         """See ``RecordSink.take``."""
         self.buffer[-1] = 0
-        words = self.buffer[:count].tolist()
-        readers, end, at = self._readers, self._decoder.end, 0
-        while at < count:
+        if self._state.generation.value != self._generation:
+            self._generation = self._state.generation.value
+            self._kinds.clear()
+        start = 0
+        while start < count:
+            following = self.buffer.item(start + FOLLOWING) or count
+            self._take_pass(start, following)
+            start = following
+
+    def _take_pass(self, start: int, end: int) -> None:
+        """The lines of a pass, of which the first record says what is its own."""
+        word = self.buffer.item
+        self._is_egress = split(word(start))[0] == Kind.EGRESS
+        self._number = number = word(start + NUMBER) + self._before
+        self._enqueued = word(start + MADE)
+        is_new = not self._is_egress and number > self._newest
+        if self._is_egress:
+            self._copy = self._waiting.pop(word(start + COPY), 0)
+        elif is_new:
+            self._newest, self._made[number], self._copy = number, 1, 0
+            if len(self._made) > _MOST_PACKETS:
+                del self._made[next(iter(self._made))]
+        else:
+            self._copy = self._coming[number].popleft()
+            if not self._coming[number]:
+                del self._coming[number]
+        about = f"[{number}.{self._copy}] [cxt 0] "
+        key = self._key(start, end)
+        known = self._kinds.get(key) if self._is_egress or is_new else None
+        if known is None:
+            self._read(start, end)
+            known = self._keep(key, about)
+        elif not self._is_egress:
+            self._made[number] = known.made
+            for copy in known.copies:
+                self._waiting[self._enqueued] = copy
+                self._enqueued += 1
+        for level, is_about, text in known.lines:
+            self._write(level, about + text if is_about else text)
+
+    def _key(self, start: int, end: int) -> bytes:
+        """What the lines of a pass depend on: its records, without the packet's bytes and without
+        what counters count.
+        """
+        word, pieces = self.buffer.item, []
+        left_out = [(word(start + BYTES_BEGIN), word(start + BYTES_END))]
+        counted = word(start + COUNTED)
+        while counted:
+            left_out.append((counted + _CELLS, counted + _CELLS_END))
+            counted = word(counted + _CELLS)
+        at = start + (EGRESS_STEPS if self._is_egress else INGRESS_STEPS)
+        for first, last in sorted(left_out):
+            if first:
+                pieces.append(self.buffer[at:first].tobytes())
+                at = last
+        pieces.append(self.buffer[at:end].tobytes())
+        return b"".join(pieces)
+
+    def _keep(self, key: bytes, about: str) -> _Kind:
+        """What was read of a pass, for those that are like it."""
+        size = len(about)
+        lines = tuple(
+            (level, True, text[size:]) if text.startswith(about) else (level, False, text)
+            for level, text in self._lines
+        )
+        self._lines.clear()
+        made = 1 if self._is_egress else self._made[self._number]
+        kind = _Kind(lines, tuple(self._copies), made)
+        if self._is_plain and (self._is_egress or self._copy == 0):
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()
+            self._kinds[key] = kind
+        return kind
+
+    def _read(self, start: int, end: int) -> None:
+        """Tell the log what the records of a pass say."""
+        self._copies.clear()
+        self._is_plain = True
+        self._log.about(self._number, self._copy)
+        words = self.buffer[start:end].tolist()
+        readers, behind, at = self._readers, self._decoder.end, 0
+        while at < len(words):
             kind, site = split(words[at])
             if self._found is not None and kind not in _ON_HIT and kind != Kind.ACTION:
                 self._tell_found(None)
@@ -98,24 +217,12 @@ class RecordLog:
             read = readers.get(kind)
             if read is not None:
                 read(site, words, at + 1)
-            at = end(words, at, kind, site)
+            at = behind(words, at, kind, site)
 
     # ── Passes ──
 
     def _tell_ingress(self, _: int, words: list[int], at: int) -> None:
-        port, _, number = words[at + 1 : at + 4]
-        number += self._before
-        if number > self._newest:
-            self._newest, self._made[number], self._copy = number, 1, 0
-            if len(self._made) > _MOST_PACKETS:
-                del self._made[next(iter(self._made))]
-        elif self._coming[number]:
-            self._copy = self._coming[number].popleft()
-            if not self._coming[number]:
-                del self._coming[number]
-        self._number, self._is_egress = number, False
-        self._log.about(number, self._copy)
-        self._log("ingress", port=port)
+        self._log("ingress", port=words[at + INGRESS_STEPS])
         self._log.line("debug", "Parser 'parser': start")
 
     def _tell_parse_clone(self, _: int, __: list[int], ___: int) -> None:
@@ -123,12 +230,6 @@ class RecordLog:
         self._was_cloned = True
         self._log.about(self._number, self._clone)
         self._log.line("debug", "Parser 'parser': start")
-
-    def _tell_egress(self, _: int, words: list[int], at: int) -> None:
-        self._number = words[at + 2] + self._before
-        self._copy = self._waiting.pop(words[at + 6], 0)
-        self._is_egress = True
-        self._log.about(self._number, self._copy)
 
     def _another(self) -> int:
         """The number of one more copy of the packet in hand."""
@@ -313,6 +414,7 @@ class RecordLog:
     # ── Copies ──
 
     def _tell_clone(self, _: int, __: list[int], ___: int) -> None:
+        self._is_plain = False
         where = "egress" if self._is_egress else "ingress"
         self._log.line("debug", f"Cloning packet at {where}")
 
@@ -362,14 +464,18 @@ class RecordLog:
         self._log("replica", port=words[at])
         self._next = self._another()
 
-    def _tell_enqueue(self, _: int, words: list[int], at: int) -> None:
-        self._waiting[words[at + 4]] = self._next
+    def _tell_enqueue(self, _: int, __: list[int], ___: int) -> None:
+        self._waiting[self._enqueued] = self._next
+        self._copies.append(self._next)
+        self._enqueued += 1
 
     def _tell_resubmit(self, _: int, __: list[int], ___: int) -> None:
+        self._is_plain = False
         self._log("resubmit")
         self._coming[self._number].append(self._another())
 
     def _tell_recirculate(self, _: int, __: list[int], ___: int) -> None:
+        self._is_plain = False
         self._log("recirculate")
         self._coming[self._number].append(self._another())
 
@@ -388,6 +494,10 @@ class RecordLog:
 
     def _tell_deparsing(self, _: int, __: list[int], ___: int) -> None:
         self._log.line("debug", "Deparser 'deparser': start")
+
+    def _tell_update_skipped(self, site: int, _: list[int], __: int) -> None:
+        name = self._program.checksums[site].name
+        self._log.checksum_skipped(name, "update because condition not met")
 
     def _tell_updating(self, site: int, _: list[int], __: int) -> None:
         self._log.line("debug", f"Updating checksum '{self._program.checksums[site].name}'")

@@ -21,8 +21,13 @@ from innet.switch.engine import InstanceType, SwitchState
 from innet.switch.ir.text import Text
 from innet.switch.jit.records import (
     BUFFER_WORDS,
+    DEPTH_BEHIND,
     DROP_REASONS,
+    EGRESS_STEPS,
+    INGRESS_STEPS,
     NO_TIME,
+    NUMBER,
+    TIME,
     Kind,
     field_words,
     flag_words,
@@ -294,7 +299,7 @@ class Decoder:
                 if steps:
                     yield self._pass(words, head, steps, start, at)
                 start, steps = at, []
-                head = words[at : at + 6]
+                head = words[at : at + EGRESS_STEPS + 2]
             if not is_detail(kind):
                 steps.append(words[at])
             if kind == Kind.HIT:
@@ -327,9 +332,8 @@ class Decoder:
     @staticmethod
     def _pass(words: list[int], head: list[int], steps: list[int], start: int, end: int) -> _Pass:
         is_egress = split(words[start])[0] == Kind.EGRESS
-        _, _, port, *rest = head
-        number, time = rest[0:2] if is_egress else rest[1:3]
-        return _Pass(number, time, port, is_egress, tuple(steps), start, end)
+        port = head[1 + (EGRESS_STEPS if is_egress else INGRESS_STEPS)]
+        return _Pass(head[NUMBER], head[TIME], port, is_egress, tuple(steps), start, end)
 
     def end(self, words: list[int], at: int, kind: int, site: int) -> int:
         """The first word behind a record."""
@@ -350,7 +354,7 @@ class Decoder:
         """The words of a record; negative where as many, and then bytes, are part of it."""
         match kind:
             case Kind.INGRESS:
-                return -6
+                return -(INGRESS_STEPS + 3)
             case Kind.DEPARSE:
                 return -(2 + len(self.flags))
             case Kind.MARKED_BYTES:
@@ -386,9 +390,9 @@ def _shown(name: str, field: ir.Field, words: int) -> _Shown:
 #: Words after the head, of records in which it is always the same number.
 _WORDS = {
     **dict.fromkeys((Kind.PARSE_CLONE, Kind.STATE, Kind.PARSER_ERROR), 1),
-    Kind.EGRESS: 7,
+    Kind.EGRESS: EGRESS_STEPS + 1,
     Kind.EXTRACT: 2,
-    **dict.fromkeys((Kind.COUNTER, Kind.DIRECT_COUNTER), 3),
+    **dict.fromkeys((Kind.COUNTER, Kind.DIRECT_COUNTER), 4),
     **dict.fromkeys((Kind.METER, Kind.DIRECT_METER), 2),
     **dict.fromkeys((Kind.REGISTER_OUT, Kind.COUNTER_OUT, Kind.METER_OUT), 1),
     Kind.REQUEST_CLONE: 2,
@@ -396,7 +400,7 @@ _WORDS = {
     Kind.REQUEST_TRUNCATE: 1,
     **dict.fromkeys((Kind.CLONE, Kind.UNKNOWN_SESSION, Kind.UNKNOWN_GROUP), 1),
     **dict.fromkeys((Kind.MULTICAST, Kind.REPLICA, Kind.SENT), 2),
-    Kind.ENQUEUE: 5,
+    Kind.ENQUEUE: 4,
     Kind.QUEUE_FULL: 3,
     **dict.fromkeys((Kind.EXTRACTING_NEXT, Kind.BAD_LENGTH, Kind.UNKNOWN_DIGEST), 1),
     Kind.CHOSEN: 2,
@@ -446,14 +450,16 @@ class Reader:
         decoder, program = self._decoder, self._program
         match kind:
             case Kind.INGRESS:
-                instance, port, length, number, time = words[at : at + 5]
-                self._stamp(number, time)
-                self._received = raw[8 * 7 : 8 * 7 + length]
+                instance, port, length = words[at + INGRESS_STEPS - 1 : at + INGRESS_STEPS + 2]
+                self._stamp(words[at + NUMBER - 1], words[at + TIME - 1])
+                start = 8 * (INGRESS_STEPS + 4)
+                self._received = raw[start : start + length]
                 tell("ingress", instance_type=_INSTANCE_TYPES[instance], port=port, length=length)
             case Kind.PARSE_CLONE:
                 tell("parse_clone", length=words[at])
             case Kind.EGRESS:
-                instance, port, number, time, waited, depth = words[at : at + 6]
+                number, time, waited, depth = words[at + NUMBER - 1 : at + DEPTH_BEHIND]
+                instance, port = words[at + EGRESS_STEPS - 1 : at + EGRESS_STEPS + 1]
                 self._stamp(number, time)
                 if time != NO_TIME:
                     tell("dequeue", waited=waited, depth=depth)
@@ -512,7 +518,7 @@ class Reader:
                     new = joined(words, at + 1 + count, count)
                     tell("register_write", register=register.name, index=index, old=value, new=new)
             case Kind.COUNTER | Kind.DIRECT_COUNTER:
-                index, packets, size = (each & _EVERY for each in words[at : at + 3])
+                index, _, packets, size = (each & _EVERY for each in words[at : at + 4])
                 name = self._counter_name(kind, site)
                 tell("counter", counter=name, index=index, packets=packets, bytes=size)
             case Kind.METER | Kind.DIRECT_METER:

@@ -569,7 +569,7 @@ class Switch(NotCopyable):
         from innet.switch.jit import JitEngine  # noqa: PLC0415
         from innet.switch.record_log import RecordLog  # noqa: PLC0415
 
-        self._record_log = RecordLog(self.program, self.state, log, received)
+        self._record_log = RecordLog(document, self.state, write, received)
         self._engine = JitEngine(self.program, self.state, self._record_log)
         return log
 

@@ -22,6 +22,8 @@ KIND_MASK = (1 << _KIND_BITS) - 1
 
 BUFFER_WORDS = 1 << 21
 """Words of the buffer of records; the last counts records for which there was no room."""
+TAIL_WORDS = 16
+"""Words at its end that are not for records."""
 HAND_OVER_WORDS = 1 << 17
 """After so many words emitted code lets its caller take them, before the next packet."""
 
@@ -37,13 +39,23 @@ DROP_REASONS = (
 MARKED, FAILED_ASSERTION, LOOPED, NO_QUEUE = range(len(DROP_REASONS))
 
 
+PASS_WORDS = ("following", "bytes_begin", "bytes_end", "counted", "made", "number", "time")
+"""What the record of a pass begins with: the positions in the buffer of the next pass (0: there is
+none), of its bytes, and of the record of its last counter (0: there is none); the copies that were
+enqueued before; the packet; the time."""
+FOLLOWING, BYTES_BEGIN, BYTES_END, COUNTED, MADE, NUMBER, TIME = range(1, 1 + len(PASS_WORDS))
+WAITED, DEPTH_BEHIND, COPY = range(TIME + 1, TIME + 4)
+INGRESS_STEPS, EGRESS_STEPS = TIME + 1, COPY + 1
+"""The first words of a pass that do not differ from one packet to the next as these do."""
+
+
 class Kind(enum.IntEnum):
     """What a record tells; in brackets its site, then its words."""
 
     # Passes of a packet
-    INGRESS = enum.auto()  # instance type, port, length, number of the packet, time; bytes
+    INGRESS = enum.auto()  # ``PASS_WORDS``; instance type, port, length; bytes
     PARSE_CLONE = enum.auto()  # length
-    EGRESS = enum.auto()  # instance type, port, number, time, wait, depth behind it, number of copy
+    EGRESS = enum.auto()  # ``PASS_WORDS``, wait, depth behind, number of copy; instance type, port
     # Parser
     STATE = enum.auto()  # [state] position
     EXTRACT = enum.auto()  # [header] position, bits of its varbit field
@@ -61,8 +73,8 @@ class Kind(enum.IntEnum):
     # State
     REGISTER_READ = enum.auto()  # [register] index, value
     REGISTER_WRITE = enum.auto()  # [register] index, old, new
-    COUNTER = enum.auto()  # [counter] index, packets, bytes
-    DIRECT_COUNTER = enum.auto()  # [table] index, packets, bytes
+    COUNTER = enum.auto()  # [counter] index, record of the counter before it, packets, bytes
+    DIRECT_COUNTER = enum.auto()  # [table] the same
     METER = enum.auto()  # [meter] index, color
     DIRECT_METER = enum.auto()  # [meter] index, color
     REGISTER_OUT = enum.auto()  # [register] index
@@ -82,7 +94,7 @@ class Kind(enum.IntEnum):
     MULTICAST = enum.auto()  # group, copies
     UNKNOWN_GROUP = enum.auto()  # group
     REPLICA = enum.auto()  # port, replication id
-    ENQUEUE = enum.auto()  # port, priority, depth, wait (-1 without times), number of copy
+    ENQUEUE = enum.auto()  # port, priority, depth, wait (-1 without times)
     QUEUE_FULL = enum.auto()  # port, priority, depth
     RESUBMIT = enum.auto()
     RECIRCULATE = enum.auto()
@@ -100,6 +112,7 @@ class Kind(enum.IntEnum):
     METHOD = enum.auto()  # [number among all operations]
     ADVANCE = enum.auto()  # bits, after their description
     CHECKSUM = enum.auto()  # [checksum] computed, actual
+    UPDATE_SKIPPED = enum.auto()  # [checksum]
     CHECKSUM_SKIPPED = enum.auto()  # [checksum * 2 + whether its header is there]
     PARSED = enum.auto()
     PIPELINE_START = enum.auto()  # [whether egress]

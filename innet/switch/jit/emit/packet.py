@@ -19,7 +19,7 @@ from innet.switch.jit.lower.actions import LEARN_LIST, MAX_LENGTH, REQUESTS
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lower.program import STATES_VISITED
 from innet.switch.jit.lowered import START, WIDTH
-from innet.switch.jit.records import MARKED, Kind, drop_site, flag_words
+from innet.switch.jit.records import BYTES_BEGIN, BYTES_END, MARKED, Kind, drop_site, flag_words
 from innet.switch.jit.traits import digest_words
 from innet.switch.state.replication import MAX_REPLICATION_PORT
 from innet.switch.traffic_manager import MAX_PRIORITIES
@@ -300,6 +300,13 @@ class PacketLoop(ABC):
         if self.writer.recording:
             self._note_deparsed()
 
+    def note_pass_bytes(self, data: str, start: str, size: str) -> None:
+        """The bytes of a pass: what came in, or what the deparser made."""
+        line = self.writer.line
+        line(f"put(events, pass_start + {BYTES_BEGIN}, recorded)")
+        self.writer.note_bytes(data, start, size)
+        line(f"put(events, pass_start + {BYTES_END}, recorded)")
+
     def _note_deparsed(self) -> None:
         """The record of the deparser: which headers it wrote, how much came behind, and all."""
         order = self.program.deparser.order
@@ -312,7 +319,7 @@ class PacketLoop(ABC):
             for each in flag_words(len(order))
         ]
         self.writer.note(Kind.DEPARSE, 0, *words, "size - at")
-        self.writer.note_bytes("out", "start", "to - start")
+        self.note_pass_bytes("out", "start", "to - start")
 
     def send(self, origin: str) -> None:
         """Send the bytes in ``out``; ``origin`` is the index of the received packet in the

@@ -61,11 +61,14 @@ from innet.switch.jit.lower.actions import (
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.records import (
+    COUNTED,
+    FOLLOWING,
     HAND_OVER_WORDS,
     LOOPED,
     MARKED,
     NO_QUEUE,
     NO_TIME,
+    TAIL_WORDS,
     Kind,
     drop_site,
 )
@@ -111,6 +114,7 @@ class QueueLoop(PacketLoop):
         line("produced = filled")
         if self.writer.recording:
             line("recorded = zero")
+            line(f"pass_start = len(events) - {TAIL_WORDS}")
         line("wanted = needed = zero")
         line("held = clone_slot = loaded = int64(-1)")
         line("slot = row = base = size = beyond = number = arrived = origin = entry = zero")
@@ -233,12 +237,18 @@ class QueueLoop(PacketLoop):
     def _note_arrival(self) -> None:
         """A packet enters ingress, or its bytes are parsed again for a clone."""
         with self.writer.block("if turn != CLONE:"):
-            time = f"now if timed != 0 else {NO_TIME}"
-            packet = (self._instance_type(), "arrived", "size", "number", time)
-            self.writer.note(Kind.INGRESS, 0, *packet)
-            self.writer.note_bytes("data", "base", "size")
+            self._note_pass(Kind.INGRESS, self._instance_type(), "arrived", "size")
+            self.note_pass_bytes("data", "base", "size")
         with self.writer.block("else:"):
             self.writer.note(Kind.PARSE_CLONE, 0, "size")
+
+    def _note_pass(self, kind: Kind, *words: str) -> None:
+        """A pass begins: the one before it knows where."""
+        line = self.writer.line
+        line(f"put(events, pass_start + {FOLLOWING}, recorded)")
+        line("pass_start = recorded")
+        time = f"now if timed != 0 else {NO_TIME}"
+        self.writer.note(kind, 0, *["zero"] * COUNTED, "made", "number", time, *words)
 
     def _note_verified(self) -> None:
         """The checksums of a clone, which only the log tells."""
@@ -258,10 +268,8 @@ class QueueLoop(PacketLoop):
     def _note_departure(self) -> None:
         """A copy leaves its queue for egress."""
         waited = f"now - entry_word(waiting, entries, ENQUEUED) if timed != 0 else {NO_TIME}"
-        time = f"now if timed != 0 else {NO_TIME}"
-        made = "copy_made(waiting, entries)"
-        copy = (self._instance_type(), "leaves", "number", time, waited, "depth_after", made)
-        self.writer.note(Kind.EGRESS, 0, *copy)
+        copy = (waited, "depth_after", "copy_made(waiting, entries)")
+        self._note_pass(Kind.EGRESS, *copy, self._instance_type(), "leaves")
 
     def _end_ingress(self, ended: str) -> None:
         """Save the packet in its slot, unless its processing is complete (``ended``)."""
@@ -706,7 +714,7 @@ class Rows:
             self.writer.note(Kind.QUEUE_FULL, 0, *where)
         with self.writer.block("else:"):
             wait = f"copy_leaves - now if timed != 0 else {NO_TIME}"
-            self.writer.note(Kind.ENQUEUE, 0, *where, wait, "made - 1")
+            self.writer.note(Kind.ENQUEUE, 0, *where, wait)
 
     def clear_varbits_of_absent(self, row: str) -> None:
         """``emit_clear_varbits`` of a row, where the packet itself goes on."""

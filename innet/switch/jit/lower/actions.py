@@ -157,9 +157,9 @@ def _lower_and_tell(resolver: Resolver, primitive: ir.Primitive, notes: Notes) -
     """A primitive with records: what it draws or computes, requests, and changes."""
     match primitive:
         case ir.Hash(target, base, calculation, size):
-            inputs = [_masked(resolver.resolve(each), _UINT64) for each in (base, size)]
-            value = resolver.named(_hash(*inputs, calculation), 64)
-            told = notes.note(Kind.HASH, 0, (*inputs, value), (1, 1, 1))
+            low, modulus = (_masked(resolver.resolve(each), _UINT64) for each in (base, size))
+            value = resolver.named(_hash(low, modulus, calculation), 64)
+            told = notes.note(Kind.HASH, 0, (low, modulus, value), (1, 1, 1))
             return (*told, *notes.changes(resolver.assign(target, value)))
         case ir.Random():
             return notes.changes(_tell_drawn(lower_random(primitive, resolver), notes))

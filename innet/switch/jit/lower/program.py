@@ -172,7 +172,8 @@ def _lower_extract(program: ir.Program, operation: ir.Extract, notes: Notes) -> 
         told = notes.note(Kind.EXTRACTING, 2 * target.header + has_length)
         return (*told, *resolver.prelude, *extract(target.header, False))
     of_unions = isinstance(target, ir.UnionStackNext)
-    stack: Any = ir.Const(target.union_stack if of_unions else target.stack)
+    number = target.union_stack if isinstance(target, ir.UnionStackNext) else target.stack
+    stack: Any = ir.Const(number)
 
     def tell(header: int) -> lowered.Body:
         return notes.note(Kind.EXTRACTING_NEXT, 2 * header + of_unions, (stack,), (1,))
@@ -439,8 +440,10 @@ def _lower_updates(program: ir.Program, notes: Notes) -> lowered.Body:
     for number, checksum in enumerate(program.checksums):
         if checksum.update:
             write = lowered.SetInteger(checksum.target, lowered.HashValue(checksum.calculation))
-            told = notes.note(Kind.UPDATING, number)
-            statements.extend(_guarded(program, checksum, (*told, write)))
+            told, unmet = (
+                notes.note(kind, number) for kind in (Kind.UPDATING, Kind.UPDATE_SKIPPED)
+            )
+            statements.extend(_guarded(program, checksum, (*told, write), unmet))
     return tuple(statements)
 
 

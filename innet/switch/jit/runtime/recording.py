@@ -8,6 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from innet.switch.jit.records import TAIL_WORDS
 from innet.switch.jit.runtime.core import copy, data_of, get, inlined, put
 
 kinds: Any = types
@@ -25,16 +26,15 @@ def _note(_typing: Any, array: Any, _recorded: Any, *words: Any) -> Any:
         kind = signature.args[0]
         data = data_of(context, builder, kind, events)
         size = context.data_model_manager[kind].get(builder, events, "nitems")
-        last = builder.sub(size, size.type(1))
         end = builder.add(recorded, recorded.type(len(values)))
-        fits = builder.icmp_signed("<=", end, last)
+        fits = builder.icmp_signed("<=", end, builder.sub(size, size.type(TAIL_WORDS)))
         with builder.if_else(fits, likely=True) as (there, nowhere):
             with there:
                 for position, value in enumerate(values):
                     at = builder.add(recorded, recorded.type(position))
                     builder.store(value, builder.gep(data, [at]))
             with nowhere:
-                lost = builder.gep(data, [last])
+                lost = builder.gep(data, [builder.sub(size, size.type(1))])
                 builder.store(builder.add(builder.load(lost), ir.IntType(64)(1)), lost)
         return builder.select(fits, end, recorded)
 
@@ -52,7 +52,7 @@ def note_bytes(events: Any, recorded: int, data: Any, start: int, size: int) -> 
     """Append the number of bytes and the bytes, in whole words."""
     words = (size + 7) >> 3
     last = len(events) - 1
-    if recorded + 1 + words > last:
+    if recorded + 1 + words > len(events) - TAIL_WORDS:
         put(events, last, get(events, last) + 1)
         return recorded
     put(events, recorded, size)

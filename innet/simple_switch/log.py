@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -81,6 +82,16 @@ class Log:
         if level not in self._taken or self._file is None:
             return
         self._lines.append(f"{self._time()}{self._heads[level]}{text}\n")
+        if self._flush or len(self._lines) >= _MOST_LINES:
+            self._write_lines()
+
+    def write_all(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Write lines, each its level and text, with one time."""
+        if self._file is None:
+            return
+        now = self._time()
+        heads = {level: f"{now}{self._heads[level]}" for level in self._taken}
+        self._lines += [f"{heads[level]}{text}\n" for level, text in lines if level in heads]
         if self._flush or len(self._lines) >= _MOST_LINES:
             self._write_lines()
 

@@ -7,14 +7,14 @@ packets. So both engines write the same lines.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from innet.switch import ir
 from innet.switch.engine import SwitchState
-from innet.switch.interpreter.packet_log import Body, PacketLog, Write
+from innet.switch.interpreter.packet_log import Body, PacketLog
 from innet.switch.jit.records import (
     BUFFER_WORDS,
     BYTES_BEGIN,
@@ -38,9 +38,15 @@ from innet.switch.recording import Decoder, joined, values_at
 from innet.switch.state.entries import word_count
 from innet.switch.state.tables import RuntimeEntry
 
+_Line = tuple[str, int | None, str]
 _EVERY = (1 << 64) - 1
 #: What comes between a look-up and its action.
 _ON_HIT = (Kind.CHOSEN, Kind.DIRECT_COUNTER, Kind.DIRECT_METER, Kind.FIELD)
+#: Whose lines only depend on their site.
+_CONSTANT = (
+    *(Kind.STATE, Kind.EXTRACTING, Kind.PARSED, Kind.CHECKSUM_SKIPPED),
+    *(Kind.DEPARSING, Kind.UPDATING, Kind.UPDATE_SKIPPED),
+)
 #: With these the packet itself goes on, after its clone.
 _RESUMED = (Kind.DECIDED, Kind.DEPARSING, Kind.RECIRCULATE, Kind.SENT, Kind.PIPELINE_START)
 #: Packets whose copies are known; a program keeps few at a time.
@@ -51,16 +57,59 @@ _MOST_KINDS = 4096
 """Kinds of passes whose lines are kept; with one more the log begins to learn anew."""
 
 
+class _Collected(PacketLog):
+    """Keeps lines: level, which copy of the packet the text is about (None: no packet), text."""
+
+    def __init__(self, document: Mapping[str, Any], state: SwitchState) -> None:
+        self.lines: list[_Line] = []
+        self.copy, self.copies = 0, {0}  # those of which is told
+        super().__init__(document, state.program, state, self._keep)
+
+    def _keep(self, level: str, text: str) -> None:
+        self.lines.append((level, None, text))
+
+    def about(self, number: int, copy: int) -> None:  # noqa: ARG002 - of PacketLog
+        """See ``PacketLog.about``; the number is written with the lines."""
+        self.copy = copy
+        self.copies.add(copy)
+
+    def line(self, level: str, text: str) -> None:
+        """See ``PacketLog.line``."""
+        self.lines.append((level, self.copy, text))
+
+
+class _Plan(NamedTuple):
+    """What to do with the records of a head.
+
+    Attributes:
+        size: words; 0 if it is not always the same number.
+        lines: what they always say.
+        running: the primitive that runs next.
+        read: says what depends on their words; None for nothing.
+        site: of the head.
+        settles: a look-up before it had no action.
+        resumes: the packet itself goes on, after its clone.
+    """
+
+    size: int
+    lines: tuple[tuple[str, str], ...]
+    running: ir.Primitive | None
+    read: Callable[[int, list[int], int], None] | None
+    site: int
+    settles: bool
+    resumes: bool
+
+
 class _Kind(NamedTuple):
     """What is written about passes whose records are the same.
 
     Attributes:
-        lines: level, whether the text is about the packet, text.
+        lines: as ``_Collected`` keeps them.
         copies: of the packets that a pass through ingress enqueued: which copy each is.
         made: copies of the packet after that.
     """
 
-    lines: tuple[tuple[str, bool, str], ...]
+    lines: tuple[_Line, ...]
     copies: tuple[int, ...]
     made: int
 
@@ -74,20 +123,21 @@ class RecordLog:
     Args:
         document: the program's JSON.
         state: of the switch.
-        write: takes the lines.
+        write: takes the lines of a pass, each its level and text.
         received: packets that were logged before.
     """
 
     def __init__(
-        self, document: Mapping[str, Any], state: SwitchState, write: Write, received: int
+        self,
+        document: Mapping[str, Any],
+        state: SwitchState,
+        write: Callable[[Sequence[tuple[str, str]]], None],
+        received: int,
     ) -> None:
         self.buffer = np.zeros(BUFFER_WORDS, np.int64)
         self._program = program = state.program
         self._state, self._write, self._before = state, write, received
-        self._lines: list[tuple[str, str]] = []
-        self._log = PacketLog(
-            document, program, state, lambda level, text: self._lines.append((level, text))
-        )
+        self._log = _Collected(document, state)
         self._decoder = Decoder(program)
         self._operations = parser_operations(program)
         self._primitives = [
@@ -100,7 +150,8 @@ class RecordLog:
             for kind in Kind
             if hasattr(self, f"_tell_{kind.name.lower()}")
         }
-        self._kinds: dict[bytes, _Kind] = {}
+        self._plans: dict[int, _Plan] = {}
+        self._kinds: dict[bytes, _Kind | None] = {}  # None: there was one such pass
         self._generation = -1
         # Which copy of its packet each one is, as simple_switch counts them.
         self._made: dict[int, int] = {}  # copies so far, by packet
@@ -135,36 +186,65 @@ class RecordLog:
             self._take_pass(start, following)
             start = following
 
-    def _take_pass(self, start: int, end: int) -> None:
-        """The lines of a pass, of which the first record says what is its own."""
+    def _begin(self, start: int) -> bool:
+        """Find out whose pass it is; returns whether its packet was received just now."""
         word = self.buffer.item
         self._is_egress = split(word(start))[0] == Kind.EGRESS
         self._number = number = word(start + NUMBER) + self._before
         self._enqueued = word(start + MADE)
-        is_new = not self._is_egress and number > self._newest
         if self._is_egress:
             self._copy = self._waiting.pop(word(start + COPY), 0)
-        elif is_new:
-            self._newest, self._made[number], self._copy = number, 1, 0
-            if len(self._made) > _MOST_PACKETS:
-                del self._made[next(iter(self._made))]
-        else:
+            return False
+        if number <= self._newest:
             self._copy = self._coming[number].popleft()
             if not self._coming[number]:
                 del self._coming[number]
-        about = f"[{number}.{self._copy}] [cxt 0] "
+            return False
+        self._newest, self._made[number], self._copy = number, 1, 0
+        if len(self._made) > _MOST_PACKETS:
+            del self._made[next(iter(self._made))]
+        return True
+
+    def _take_pass(self, start: int, end: int) -> None:
+        """The lines of a pass."""
+        is_new = self._begin(start)
+        number = self._number
         key = self._key(start, end)
         known = self._kinds.get(key) if self._is_egress or is_new else None
-        if known is None:
-            self._read(start, end)
-            known = self._keep(key, about)
-        elif not self._is_egress:
-            self._made[number] = known.made
-            for copy in known.copies:
-                self._waiting[self._enqueued] = copy
-                self._enqueued += 1
-        for level, is_about, text in known.lines:
-            self._write(level, about + text if is_about else text)
+        about = f"[{number}.{self._copy}] [cxt 0] "
+        if known is not None:
+            if not self._is_egress:
+                self._made[number] = known.made
+                for copy in known.copies:
+                    self._waiting[self._enqueued] = copy
+                    self._enqueued += 1
+            self._write(
+                [
+                    (level, text if told_of is None else about + text)
+                    for level, told_of, text in known.lines
+                ]
+            )
+            return
+        lines, own = self._log.lines, self._copy
+        lines.clear()
+        self._read(start, end)
+        heads: dict[int | None, str] = {
+            told_of: f"[{number}.{told_of}] [cxt 0] " for told_of in self._log.copies
+        }
+        heads[None] = ""
+        self._write([(level, heads[told_of] + text) for level, told_of, text in lines])
+        if self._is_plain and (self._is_egress or own == 0):
+            self._keep(key)
+
+    def _keep(self, key: bytes) -> None:
+        """Remember a pass, and what was read of the second one like it for those that follow."""
+        if len(self._kinds) >= _MOST_KINDS:
+            self._kinds.clear()
+        if key not in self._kinds:
+            self._kinds[key] = None
+            return
+        made = 1 if self._is_egress else self._made[self._number]
+        self._kinds[key] = _Kind(tuple(self._log.lines), tuple(self._copies), made)
 
     def _key(self, start: int, end: int) -> bytes:
         """What the lines of a pass depend on: its records, without the packet's bytes and without
@@ -184,40 +264,51 @@ class RecordLog:
         pieces.append(self.buffer[at:end].tobytes())
         return b"".join(pieces)
 
-    def _keep(self, key: bytes, about: str) -> _Kind:
-        """What was read of a pass, for those that are like it."""
-        size = len(about)
-        lines = tuple(
-            (level, True, text[size:]) if text.startswith(about) else (level, False, text)
-            for level, text in self._lines
-        )
-        self._lines.clear()
-        made = 1 if self._is_egress else self._made[self._number]
-        kind = _Kind(lines, tuple(self._copies), made)
-        if self._is_plain and (self._is_egress or self._copy == 0):
-            if len(self._kinds) >= _MOST_KINDS:
-                self._kinds.clear()
-            self._kinds[key] = kind
-        return kind
-
     def _read(self, start: int, end: int) -> None:
         """Tell the log what the records of a pass say."""
         self._copies.clear()
         self._is_plain = True
+        self._log.copies.clear()
         self._log.about(self._number, self._copy)
         words = self.buffer[start:end].tolist()
-        readers, behind, at = self._readers, self._decoder.end, 0
-        while at < len(words):
-            kind, site = split(words[at])
-            if self._found is not None and kind not in _ON_HIT and kind != Kind.ACTION:
+        plans, lines, at, count = self._plans, self._log.lines, 0, end - start
+        while at < count:
+            plan = plans.get(words[at]) or self._plan(words[at])
+            size, said, running, read, site, settles, resumes = plan
+            if settles and self._found is not None:
                 self._tell_found(None)
-            if self._was_cloned and kind in _RESUMED:
+            if resumes and self._was_cloned:
                 self._was_cloned = False
                 self._log.about(self._number, self._copy)
-            read = readers.get(kind)
+            if said:
+                copy = self._log.copy
+                lines += [(level, copy, text) for level, text in said]
+            if running is not None:
+                self._running = running
             if read is not None:
                 read(site, words, at + 1)
-            at = behind(words, at, kind, site)
+            at = at + size if size else self._decoder.end(words, at, *split(words[at]))
+
+    def _plan(self, word: int) -> _Plan:
+        """What to do with the records of a head; made once."""
+        kind, site = split(word)
+        read, running, lines = self._readers.get(kind), None, ()
+        if kind == Kind.PRIMITIVE:
+            running = self._primitives[site]
+            lines = tuple(("trace", each) for each in self._texts.primitives[site])
+        elif kind in _CONSTANT and read is not None:
+            before = len(self._log.lines)
+            read(site, [], 0)
+            lines = tuple((level, text) for level, _, text in self._log.lines[before:])
+            del self._log.lines[before:]
+            read = None
+        settles = kind not in _ON_HIT and kind != Kind.ACTION
+        size = max(0, self._decoder.size_of(word))
+        if kind in (Kind.LOG, Kind.ADVANCE):
+            size = 0
+        plan = _Plan(size, lines, running, read, site, settles, kind in _RESUMED)
+        self._plans[word] = plan
+        return plan
 
     # ── Passes ──
 
@@ -356,11 +447,6 @@ class RecordLog:
         elif self._node is not None and self._node.kind is ir.NodeKind.ACTION_CALL:
             self._node = self._program.action_calls[self._node.index].next
         self._log.line("trace", self._log.action(site).title)
-
-    def _tell_primitive(self, site: int, _: list[int], __: int) -> None:
-        self._running = self._primitives[site]
-        for each in self._texts.primitives[site]:
-            self._log.line("trace", each)
 
     def _tell_log(self, site: int, words: list[int], at: int) -> None:
         self._log("log", text=self._decoder.message(site, words, at))

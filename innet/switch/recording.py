@@ -335,11 +335,19 @@ class Decoder:
         port = head[1 + (EGRESS_STEPS if is_egress else INGRESS_STEPS)]
         return _Pass(head[NUMBER], head[TIME], port, is_egress, tuple(steps), start, end)
 
+    def size_of(self, word: int) -> int:
+        """The words of a record with this head; negative where as many, and then bytes, are part
+        of it. What describes its values has more.
+        """
+        size = self._sizes.get(word)
+        if size is None:
+            kind, site = split(word)
+            size = self._sizes[word] = self._size(Kind(kind), site)
+        return size
+
     def end(self, words: list[int], at: int, kind: int, site: int) -> int:
         """The first word behind a record."""
-        size = self._sizes.get(words[at])
-        if size is None:
-            size = self._sizes[words[at]] = self._size(Kind(kind), site)
+        size = self.size_of(words[at])
         if size < 0:  # bytes follow
             at -= size
             return at + 1 + (words[at] + 7 >> 3)
@@ -351,7 +359,7 @@ class Decoder:
         return at + size
 
     def _size(self, kind: Kind, site: int) -> int:  # noqa: PLR0911 - one return per kind
-        """The words of a record; negative where as many, and then bytes, are part of it."""
+        """``size_of`` a kind and a site."""
         match kind:
             case Kind.INGRESS:
                 return -(INGRESS_STEPS + 3)

@@ -537,6 +537,7 @@ class Switch(NotCopyable):
         write: Callable[[str, str], None],
         *,
         engine: EngineName = "interpret",
+        write_all: Callable[[Sequence[tuple[str, str]]], None] | None = None,
     ) -> PacketLog:
         """Write the lines of simple_switch's log about each packet from now on. All state stays.
 
@@ -545,6 +546,8 @@ class Switch(NotCopyable):
             write: takes the lines: level and text, as in ``packet_log.Write``.
             engine: runs the packets. ``jit`` does so by the build that ``record`` uses, which is
                 compiled now if it is not on this machine.
+            write_all: takes lines that belong together, of packets that ``jit`` runs; by default
+                ``write`` takes one after the other.
 
         Raises:
             UnsupportedError: the engine does not have something that the program uses.
@@ -569,7 +572,11 @@ class Switch(NotCopyable):
         from innet.switch.jit import JitEngine  # noqa: PLC0415
         from innet.switch.record_log import RecordLog  # noqa: PLC0415
 
-        self._record_log = RecordLog(document, self.state, write, received)
+        def write_each(lines: Sequence[tuple[str, str]]) -> None:
+            for line in lines:
+                write(*line)
+
+        self._record_log = RecordLog(document, self.state, write_all or write_each, received)
         self._engine = JitEngine(self.program, self.state, self._record_log)
         return log
 

@@ -100,7 +100,7 @@ class _Plan(NamedTuple):
     resumes: bool
 
 
-class _Kind(NamedTuple):
+class _Alike(NamedTuple):
     """What is written about passes whose records are the same.
 
     Attributes:
@@ -151,7 +151,7 @@ class RecordLog:
             if hasattr(self, f"_tell_{kind.name.lower()}")
         }
         self._plans: dict[int, _Plan] = {}
-        self._kinds: dict[bytes, _Kind | None] = {}  # None: there was one such pass
+        self._kinds: dict[bytes, _Alike | None] = {}  # None: there was one such pass
         self._generation = -1
         # Which copy of its packet each one is, as simple_switch counts them.
         self._made: dict[int, int] = {}  # copies so far, by packet
@@ -244,7 +244,7 @@ class RecordLog:
             self._kinds[key] = None
             return
         made = 1 if self._is_egress else self._made[self._number]
-        self._kinds[key] = _Kind(tuple(self._log.lines), tuple(self._copies), made)
+        self._kinds[key] = _Alike(tuple(self._log.lines), tuple(self._copies), made)
 
     def _key(self, start: int, end: int) -> bytes:
         """What the lines of a pass depend on: its records, without the packet's bytes and without
@@ -292,7 +292,8 @@ class RecordLog:
     def _plan(self, word: int) -> _Plan:
         """What to do with the records of a head; made once."""
         kind, site = split(word)
-        read, running, lines = self._readers.get(kind), None, ()
+        read, running = self._readers.get(kind), None
+        lines: tuple[tuple[str, str], ...] = ()
         if kind == Kind.PRIMITIVE:
             running = self._primitives[site]
             lines = tuple(("trace", each) for each in self._texts.primitives[site])

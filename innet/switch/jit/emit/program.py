@@ -191,7 +191,7 @@ class _ModuleWriter:
         head = [
             f'"""Emitted by innet from {self.program.name}; not to be edited."""',
             "",
-            *_imports(body),
+            *_imports(body, _MODULES if self.writer.recording else _MODULES[1:]),
             "",
             *self._sizes(),
             f'SIGNATURE = "Tuple(({returned_types}))({types})"',
@@ -451,15 +451,15 @@ _OPTIONS = (
     'boundscheck=False, error_model="numpy", nogil=True, no_cpython_wrapper=True, '
     "no_cfunc_wrapper=True, pipeline_class=StraightPipeline"
 )
-#: Where emitted code imports from.
-_MODULES = (codegen, core, externs, hashes, lookups, queue, recording_runtime, wide)
+#: Where emitted code imports from; the first is for recording builds.
+_MODULES = (recording_runtime, codegen, core, externs, hashes, lookups, queue, wide)
 
 
-def _imports(body: str) -> list[str]:
+def _imports(body: str, modules: Iterable[Any]) -> list[str]:
     """What emitted code imports, for the names that it uses."""
     words = set(re.findall(r"\w+", body))
     lines = ["import numpy as np", "from numba import int64, njit", ""]
-    for module in _MODULES:
+    for module in modules:
         used = [name for name in module.__all__ if name in words]
         if used:
             listed = textwrap.wrap(", ".join(used) + ",", 94, break_long_words=False)

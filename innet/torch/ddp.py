@@ -135,9 +135,10 @@ class BucketHook(ABC):
         """Make the next iteration like the first one."""
         self._units: list[Unit] = []
         self._places: dict[int, _ParameterOf] = {}  # by the parameter's id
-        self._cut_buckets: set[int] = set()  # whose parameters have units, by the bucket's index
+        # The index of each bucket whose parameters have units, and whether it was the last.
+        self._cut_buckets: list[tuple[int, bool]] = []
         self._reductions: dict[int, BucketReduction] = {}
-        self._last_bucket = -1  # of this backward
+        self._taken: set[int] = set()  # the parameters that this backward has brought, by their id
         self._looks_at_end = False  # of this backward
 
     # ------------------------------------------------------------------ what users call
@@ -279,7 +280,7 @@ class BucketHook(ABC):
             "_places",
             "_cut_buckets",
             "_reductions",
-            "_last_bucket",
+            "_taken",
             "_looks_at_end",
             "_group",
             "_names",  # parameters have other ids in another process
@@ -331,12 +332,18 @@ class BucketHook(ABC):
                 "and of complex64 and complex32 can be reduced by a switch. Convert the model, or "
                 "leave the hook out."
             )
-        if bucket.index() <= self._last_bucket:  # another backward
+        brought = {id(parameter) for parameter in parameters}
+        if not brought.isdisjoint(self._taken):  # another backward
             self._reductions.clear()  # of one that was interrupted
+            self._taken.clear()
             self._looks_at_end = False
-        self._last_bucket = bucket.index()
         if self._is_new(bucket):
             self._cut(comm_thread, bucket, buffer.device)
+        self._taken |= brought
+        in_backward = torch._C._current_graph_task_id() >= 0  # and not in the shadow of join()
+        if in_backward and not self._looks_at_end:
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+            self._looks_at_end = True
         scale = 1.0 if self.scale is None else self.scale()
         waiting = WaitingBucket(buffer, SettableFuture(comm_thread.callbacks, buffer.device))
         complete = []
@@ -350,22 +357,28 @@ class BucketHook(ABC):
                 complete.append(self._reductions.pop(unit.index))
         for reduction in complete:
             comm_thread.put(reduction)
-        if self._reductions and not self._looks_at_end:
-            # DistributedDataParallel may leave out buckets (skip_all_reduce_unused_params).
-            torch.autograd.Variable._execution_engine.queue_callback(self._reduce_rest)
-            self._looks_at_end = True
         return waiting.future
 
     def _is_new(self, bucket: Bucket) -> bool:
         """Whether its parameters have no units yet: in the first iteration, and later where
         DistributedDataParallel left it out before.
         """
-        if bucket.index() in self._cut_buckets:
+        if any(id(parameter) in self._places for parameter in bucket.parameters()):
             return False
-        return not any(id(parameter) in self._places for parameter in bucket.parameters())
+        if bucket.index() not in dict(self._cut_buckets):
+            return True
+        # In the first backward of a static graph all of several buckets have the index 0.
+        known = {(bucket.index(), bucket.is_last()), *self._cut_buckets}
+        return bool(self._taken) and known == {(0, False)}
 
-    def _reduce_rest(self) -> None:
-        """At the end of backward: what has not come by now does not come."""
+    def _end_backward(self) -> None:
+        """What has not come by now does not come: DistributedDataParallel may leave out buckets
+        (skip_all_reduce_unused_params).
+        """
+        self._looks_at_end = False
+        if torch._C._current_autograd_node() is not None:
+            return  # of a backward inside of another one, which goes on (reentrant checkpoints)
+        self._taken.clear()
         rest, self._reductions = self._reductions, {}
         for reduction in rest.values():
             if self._comm_thread is not None:
@@ -383,11 +396,13 @@ class BucketHook(ABC):
 
     def _cut(self, comm_thread: CommThread, bucket: Bucket, device: torch.device) -> None:
         """Build units from the parameters of a bucket that is there for the first time."""
-        self._cut_buckets.add(bucket.index())
+        # The number of those that had the index 0 before it is its own in a static graph.
+        own_index = bucket.index() or [index for index, _ in self._cut_buckets].count(0)
+        self._cut_buckets.append((bucket.index(), bucket.is_last()))
         parameters = bucket.parameters()
         shapes = [real_shape(parameter) for parameter in parameters]
         limits = [self.unit_cap_mb * _MEGABYTE / 4]
-        if bucket.index() == 0 and self.unit_cap_mb == UNIT_CAP_MB:
+        if own_index == 0 and self.unit_cap_mb == UNIT_CAP_MB:
             limits.insert(0, _FIRST_MEGABYTES * _MEGABYTE / 4)
         # Only one bucket for the whole model is made anew after this iteration.
         anew = bucket.index() == 0 and bucket.is_last()
@@ -397,6 +412,8 @@ class BucketHook(ABC):
             first = bucket.is_last() and 0 in members
             names = [self._name_of(parameters[i]) for i in members if numel(shapes[i])]
             spec = spec_of_unit(self.codec, first=first, names=names)
+            if own_index > bucket.index() and 0 in members:
+                self._check_without_first(names)
             # A rule for the model's first layer is one for the first of a codec's layers.
             if not anew or (first and spec != spec_of_unit(self.codec, first=False, names=names)):
                 members.sort()
@@ -405,12 +422,24 @@ class BucketHook(ABC):
             codec = comm_thread.build_codec(
                 spec, its_layers, kernels_for(device), gain=self._with_gain
             )
-            place = bucket.index(), number
+            place = own_index, number
             unit = Unit(len(self._units), its_shapes, codec, place)
             self._restore(unit)
             self._units.append(unit)
             for position, i in enumerate(members):
                 self._places[id(parameters[i])] = _ParameterOf(unit, position, parameters[i])
+
+    def _check_without_first(self, names: list[str]) -> None:
+        """Refuse a rule for the model's first layer where nothing says which bucket has it."""
+        with_rule, without = (
+            spec_of_unit(self.codec, first=first, names=names) for first in (True, False)
+        )
+        if with_rule != without:
+            raise InputError(
+                "the codec has a rule for the model's first layer (first_dense), and in a static "
+                "graph of several dtypes or buckets PyTorch does not say which bucket has it. "
+                "Set first_dense to False, or wrap the model without static_graph."
+            )
 
     def _name_of(self, parameter: torch.Tensor) -> str:
         """Its name in the model; "" if the codec has no patterns of names."""

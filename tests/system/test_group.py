@@ -26,8 +26,9 @@ pytestmark = pytest.mark.xdist_group("ddp")  # one at a time: each has many proc
 def test_checks(ranks, tmp_path):
     names = [
         name
-        for script in ("group_checks", "memory_checks")
+        for script in ("group_checks", "memory_checks", "hook_checks")
         for name in names_of_checks(SUPPORT / f"{script}.py")
+        if name != "all_hooks"
     ]
     script = SUPPORT / "group_and_memory_checks.py"
     hold_checks(script, tmp_path, ranks, [*names, "some_cases"], timeout=600)
@@ -38,3 +39,10 @@ def test_checks(ranks, tmp_path):
 def test_battery(ranks, tmp_path):
     """Every collective of PyTorch with every setting, beside gloo."""
     hold_checks(SUPPORT / "battery_checks.py", tmp_path, ranks, ["all_cases"], timeout=280)
+
+
+@pytest.mark.timeout(320)
+@pytest.mark.repeats("some of its cases")
+def test_hooks(tmp_path):
+    """Every option of DistributedDataParallel with every kind of parameter, beside gloo."""
+    hold_checks(SUPPORT / "hook_checks.py", tmp_path, 2, ["all_hooks"], timeout=300)

@@ -443,7 +443,8 @@ class Reader:
         while at < len(words):
             kind, site = split(words[at])
             after = end(words, at, kind, site)
-            self._read(Kind(kind), site, words, at + 1, raw[8 * at : 8 * after])
+            if not is_detail(kind):
+                self._read(Kind(kind), site, words, at + 1, raw[8 * at : 8 * after])
             at = after
         return self._found
 
@@ -456,7 +457,20 @@ class Reader:
         """The events of a record; its words after the head begin at ``at``, ``raw`` are all."""
         tell = self._tell
         decoder, program = self._decoder, self._program
-        match kind:
+        match kind:  # what is most frequent comes first
+            case Kind.FIELD:
+                field = decoder.fields[site]
+                old, new = field.read(words, at), field.read(words, at + field.words)
+                tell("field", field=field.name, old=old, new=new)
+            case Kind.REGISTER_READ | Kind.REGISTER_WRITE:
+                register = program.registers[site]
+                count = word_count(register.width)
+                index, value = words[at] & _EVERY, joined(words, at + 1, count)
+                if kind == Kind.REGISTER_READ:
+                    tell("register_read", register=register.name, index=index, value=value)
+                else:
+                    new = joined(words, at + 1 + count, count)
+                    tell("register_write", register=register.name, index=index, old=value, new=new)
             case Kind.INGRESS:
                 instance, port, length = words[at + INGRESS_STEPS - 1 : at + INGRESS_STEPS + 2]
                 self._stamp(words[at + NUMBER - 1], words[at + TIME - 1])
@@ -506,25 +520,12 @@ class Reader:
             case Kind.ACTION:
                 arguments = _named(decoder.parameters[site], words, at)
                 tell("action", action=program.actions[site].name, arguments=arguments)
-            case Kind.FIELD:
-                field = decoder.fields[site]
-                old, new = field.read(words, at), field.read(words, at + field.words)
-                tell("field", field=field.name, old=old, new=new)
             case Kind.VALID:
                 header, valid = divmod(site, 2)
                 name = program.headers[header].name
                 tell("set_valid" if valid else "set_invalid", header=name)
             case Kind.LOG:
                 tell("log", text=decoder.message(site, words, at))
-            case Kind.REGISTER_READ | Kind.REGISTER_WRITE:
-                register = program.registers[site]
-                count = word_count(register.width)
-                index, value = words[at] & _EVERY, joined(words, at + 1, count)
-                if kind == Kind.REGISTER_READ:
-                    tell("register_read", register=register.name, index=index, value=value)
-                else:
-                    new = joined(words, at + 1 + count, count)
-                    tell("register_write", register=register.name, index=index, old=value, new=new)
             case Kind.COUNTER | Kind.DIRECT_COUNTER:
                 index, _, packets, size = (each & _EVERY for each in words[at : at + 4])
                 name = self._counter_name(kind, site)
@@ -569,7 +570,7 @@ class Reader:
                 tell("unknown_group", group=words[at], copies=0)
             case Kind.ENQUEUE if words[at + 3] == NO_TIME:
                 pass  # nothing waits
-            case _ if not is_detail(kind):
+            case _:
                 names = _NAMES[kind]
                 values_of = zip(names, words[at : at + len(names)], strict=True)
                 tell(kind.name.lower(), **dict(values_of))

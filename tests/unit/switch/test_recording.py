@@ -22,9 +22,11 @@ from innet.switch.trace import Event
 from innet.switch.traffic_manager import FOREVER
 
 COMPILED = Path(__file__).parents[3] / "p4" / "compiled"
+#: Packets of these come again thousands of times, which takes the interpreter minutes.
+ENDLESS = {"switch_forever", "queue_growth", "queue_resubmit"}
 EVERY = sorted(
     [
-        *(each for each in PROGRAMS.glob("*.json") if each.stem != "switch_forever"),
+        *(each for each in PROGRAMS.glob("*.json") if each.stem not in ENDLESS),
         *COMPILED.glob("*.json.gz"),
     ]
 )

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,7 +40,6 @@ from innet.core.errors import (
 from innet.core.numbers import is_int
 from innet.core.packets import MAX_PORT
 from innet.network import Faults
-from innet.scenarios.traffic_file import read_scenario
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
 from innet.sim.flows import LONGEST_FRAME, Flow, FlowCounts, PacketFlow
@@ -54,10 +53,12 @@ from innet.switch import QueueState, Switch, ir
 from innet.testbed.compiled import CompiledHost
 from innet.testbed.controllers import BedController
 from innet.testbed.hosts import BedHost
-from innet.testbed.jobs import BedJob
 from innet.testbed.tasks import BedNode, HostTask, shown, ticks_of, waiting
 from innet.testbed.watchdog import OutOfTimeError, Watchdog
 from innet.tools.files import open_document, program_in, read_commands
+
+if TYPE_CHECKING:
+    from innet.testbed.jobs import BedJob
 
 _SLACK = 256
 """Bytes by which programs may make packets longer than those that hosts send."""
@@ -302,6 +303,9 @@ class Testbed:
         Raises:
             ConfigError: the file cannot be read, or something in it cannot be used.
         """
+        # Imported here: it takes longer than most beds run.
+        from innet.scenarios.traffic_file import read_scenario  # noqa: PLC0415
+
         scenario = read_scenario(path)
         seed = scenario.seed or 0 if seed is None else seed
         frame_size = max(1514, scenario.longest)
@@ -573,6 +577,8 @@ class Testbed:
         Raises:
             InputError: another program, or a host at another port.
         """
+        from innet.testbed.jobs import BedJob  # noqa: PLC0415 - codecs take long to import
+
         self._require_not_built("job")
         if self._jobs:
             raise InputError("a bed has one job for now; add other traffic as flows or hosts.")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from innet.simple_switch.engines import choose_engine
+import pytest
+from support import switch_logs
+
+from innet.simple_switch.engines import choose_engine, compile_program
+from innet.switch import is_compiled, load_program
 
 
 def choose(wanted, uncompilable=(), is_compiled=False, has_loop=True):
@@ -39,3 +43,12 @@ def test_what_cannot_be_compiled_is_interpreted_and_said(wanted):
 
 def test_nothing_is_said_where_the_interpreter_was_asked_for():
     assert choose("interpret", ["a loop"]) == ("interpret", False, [])
+
+
+def test_a_program_whose_packets_are_logged_is_compiled_for_that(monkeypatch, tmp_path):
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    document = switch_logs.document_of("forward")
+    path = tmp_path / "program.json"
+    path.write_text(json.dumps(document))
+    compile_program(path, 511, logged=True)
+    assert is_compiled(load_program(document).with_drop_port(511), logged=True)

@@ -333,9 +333,11 @@ def deadline(name):
     timer = threading.Timer(SECONDS, end)
     timer.start()
     faulthandler.dump_traceback_later(SECONDS + 5, exit=True)  # where none can run
-    yield
-    timer.cancel()
-    faulthandler.cancel_dump_traceback_later()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def run_cases(chosen):

@@ -93,10 +93,11 @@ class BedController(BedHost):
     packet-outs and packet-ins.
 
     Args:
+        name: for errors.
         switch: the switch.
         schedule: calls a function at a time, picoseconds, between the switch's packets.
         latency: picoseconds from the switch to the controller, and back.
-        others: arguments of ``BedHost``.
+        longest: bytes of the longest frame that it may send.
     """
 
     def __init__(

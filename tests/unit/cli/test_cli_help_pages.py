@@ -60,7 +60,9 @@ def test_words_of_the_text_are_found_with_a_line(words):
 
 
 def test_the_line_that_explains_a_word_comes_first():
-    first, line = shown("straggler").splitlines()[:2]
+    row, cells, first, line = shown("straggler").splitlines()[:4]
+    assert row == "innet help own-training: Networks and times of computing"
+    assert cells.startswith("  | `straggler`, `pauses` |")
     assert first == "innet help simulate: An iteration"
     assert line.startswith("  **Stragglers** (`--straggler`) are workers that compute longer.")
 

@@ -696,7 +696,7 @@ function showPacket(row) {
   if (next.length > 20) box.append(element("p", `and ${count(next.length - 20)} more`, "faint"));
   if (!next.length) box.append(element("p", `${FATES[run.fate[row]][0].toUpperCase()}${FATES[run.fate[row]].slice(1)}.`, "faint"));
   if (run.way[row] >= 0) {
-    box.append(element("h3", "Its way through the program"));
+    box.append(element("h3", `Way through ${record.nodes[link.target].name}`));
     box.append(element("pre", record.ways[run.way[row]].join("\n")));
   }
   showHeaders(box, row);

@@ -37,6 +37,7 @@ from innet.sim.network import SECOND
 from innet.sim.simulation import LinkEnd, LinkEnds, Simulation
 from innet.sim.state import CHANGED, DAMAGED, FULL, LOST, TRACE, UNCONNECTED
 from innet.switch import Switch, ir
+from innet.switch.ways import WayRecorder
 
 MOST_PACKETS = 100_000
 """Packets that a recording keeps by default: so many play fluently in a browser."""
@@ -110,7 +111,12 @@ class RunRecorder:
         self._before = sum(link.packets for link in simulation.link_counts())
         self.watched, cells = _watched(switches, watch or {})
         self._first_values = tuple(int(cell[0]) for _, cell in cells)
-        self._received, self._under_way = simulation.record(self._take, cells)
+        self._ways = {
+            number: WayRecorder(switch.state)
+            for number, switch in enumerate(switches.values())
+            if switch is not None
+        }
+        self._received, self._under_way = simulation.record(self._take, cells, self._ways)
 
     def _take(self, lines: NDArray[Any], data: NDArray[np.uint8]) -> None:
         """Keep lines of the trace, and each packet's bytes once."""
@@ -178,6 +184,7 @@ class RunRecorder:
         last = end if self._until is None else end - 1
         is_packet = (lines["fate"] <= DAMAGED) & (lines["time"] <= last)
         packets, frames, fate = lines[is_packet], frames[is_packet], fates.fate[is_packet]
+        ways, way_of = self._ways_of(fates)
         # Row numbers of all lines become those of packets.
         rows = np.append(np.where(is_packet, np.cumsum(is_packet) - 1, -1), -1)
         full = np.flatnonzero((lines["fate"] == FULL) & (lines["time"] <= last))
@@ -203,7 +210,7 @@ class RunRecorder:
                 "copy_of_cause": fates.copy[is_packet],
                 "fate": fate,
                 "damaged": packets["fate"] == DAMAGED,
-                "way": np.full(len(packets), -1),
+                "way": way_of[is_packet],
                 "full_time": lines["time"][full],
                 "full_link": lines["link"][full],
                 "full_cause": rows[fates.cause[full]],
@@ -238,7 +245,19 @@ class RunRecorder:
             left_out=carried - len(packets),
             cut=cut,
             layouts=layouts,
+            ways=ways,
         )
+
+    def _ways_of(self, fates: _Fates) -> tuple[tuple[tuple[str, ...], ...], NDArray[np.int64]]:
+        """Ways through programs, and that of each line; -1: it has none."""
+        known: dict[tuple[str, ...], int] = {}
+        way_of = np.full(len(fates.fate), -1, np.int64)
+        for switch, came in fates.came.items():
+            for packet, lines in self._ways[switch].ways().items():
+                at = packet - self._received[switch]
+                if 0 <= at < len(came) and came[at][3] >= 0 and not came[at][4]:
+                    way_of[came[at][3]] = known.setdefault(lines, len(known))
+        return tuple(known), way_of
 
     def _layouts(
         self,
@@ -312,6 +331,7 @@ class _Fates:
         fate: shape (n,), of ``records.FATES``.
         cause: shape (n,): a line, or -1.
         copy: shape (n,): 1 if it was that line's duplicate.
+        came: by switch with a program: what came to it, as ``_arrivals`` has it.
     """
 
     def __init__(
@@ -321,6 +341,7 @@ class _Fates:
         self.fate = np.full(len(lines), NOT_KNOWN, np.int64)
         self.cause = np.full(len(lines), -1, np.int64)
         self.copy = np.zeros(len(lines), np.int64)
+        self.came: dict[int, list[tuple[int, int, int, int, int]]] = {}
         self._becomes: dict[int, int] = {}  # fates of lines that something came of
         self._targets = [_switch_at(each.target) for each in links]
         # Lines about an unconnected port name the switch where others name the link.
@@ -380,6 +401,7 @@ class _Fates:
             ]
             if before:
                 came = sorted(came + before)
+            self.came[switch] = came
             sent = np.flatnonzero(is_program & (self._source == switch) & (lines["number"] >= 0))
             for row in sent[lines["fate"][sent] != CHANGED].tolist():
                 at = int(lines["number"][row]) - received[switch]

@@ -73,6 +73,7 @@ from innet.sim.state import (
     TRACE,
     WAITING,
     WATCH,
+    WITH_RECORDS,
 )
 from innet.sim.transport import ReliableTransport
 from innet.switch import Switch
@@ -81,6 +82,7 @@ from innet.switch.inline import (
     TRAFFIC_NOW,
     InlineQueues,
     InlineQueueSwitch,
+    RecordSink,
 )
 from innet.switch.jit.runtime.queue import ENQUEUED
 from innet.switch.jit.traits import ENTRY_WORDS
@@ -487,6 +489,7 @@ class Simulation:
         self,
         write: Callable[[NDArray[Any], NDArray[np.uint8]], None],
         watches: Sequence[tuple[int, NDArray[Any]]] = (),
+        recorders: Mapping[int, RecordSink] | None = None,
     ) -> tuple[list[int], NDArray[Any]]:
         """Let the trace of all links say, too, what switches make of each packet.
 
@@ -496,6 +499,8 @@ class Simulation:
             write: as for ``trace``.
             watches: cells of registers whose values are noted when they change: the switch, and a
                 view of one cell of at most 64 bits.
+            recorders: by switch: what takes the records of its program (``jit.records``), which
+                builds that record run from now on; not where packets wait in its queues already.
 
         Returns:
             of each switch, how many packets its program has received so far: origins count on; and
@@ -517,10 +522,15 @@ class Simulation:
         memory.keep("watches", noted)
         memory.state["watch_count"] = len(watches)
         counts = []
-        for running in self._running:
-            counts.append(0 if running is None else int(running.begin().received[0]))
-            if running is not None:
-                running.end()
+        for index, running in enumerate(self._running):
+            if running is None:
+                counts.append(0)
+                continue
+            recorder = (recorders or {}).get(index)
+            if recorder is not None and running.record(recorder):
+                memory.switches["is_recorded"][index] = WITH_RECORDS
+            counts.append(int(running.begin().received[0]))
+            running.end()
         carried = [np.zeros(0, TRACE)]
         for link, wire in enumerate(memory.links):
             places = np.arange(int(wire["head"]), int(wire["tail"]))

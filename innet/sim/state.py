@@ -41,6 +41,9 @@ the window."""
 TOO_LONG = -1
 """A switch's failure: its program makes packets longer than those of the job."""
 
+WITH_RECORDS = 2
+"""Of a switch that is recorded: its program is a recording build."""
+
 LINK = np.dtype(
     [
         ("rate", "i8"),  # bits per second
@@ -160,7 +163,7 @@ SWITCH = np.dtype(
         ("dropped", "i8"),  # packets of the program at a switch without one
         ("queues", "i8"),  # words of a port in its traffic manager
         ("learns", "i8"),  # somebody waits for its digests: Python takes each at its time
-        ("is_recorded", "i8"),  # the trace says what its program makes of each packet
+        ("is_recorded", "i8"),  # 1, or WITH_RECORDS: the trace says what becomes of each packet
         ("cause", "i8"),  # then: the number of the packet received last; -1: others left since
     ],
     align=True,

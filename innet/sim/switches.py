@@ -25,6 +25,7 @@ from innet.sim.state import (
     TOO_LONG,
     UNCONNECTED,
     WAITING,
+    WITH_RECORDS,
     Ints,
     Records,
     byte_rows_view,
@@ -53,10 +54,13 @@ from innet.switch.inline import (
     InlineQueues,
     admit,
     is_congested,
+    keep_records,
     postponement,
     run_queues,
     withdraw,
 )
+from innet.switch.jit.records import HAND_OVER_WORDS
+from innet.switch.jit.traits import NEED_RECORDS
 from innet.switch.traffic_manager import DROPS, FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
 
 _WAITING_BYTES = WAITING.itemsize
@@ -300,6 +304,10 @@ def _run_batch(state: Any, number: int) -> int:
         queues.received[0] = numbered
     switch.following, switch.row, switch.rows = following, 0, produced
     switch.wanted = wanted
+    if switch.is_recorded == WITH_RECORDS and failed == 0:
+        room = keep_records(queues)
+        if wanted == 0 and room < 2 * HAND_OVER_WORDS:
+            switch.wanted = NEED_RECORDS
     if wanted == 0 and following == switch.batch:
         switch.is_running = switch.batch = switch.following = 0
     return int(failed)

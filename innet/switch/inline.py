@@ -24,9 +24,12 @@ Words = NDArray[np.int64]
 
 #: Numbers of arguments: those before are the packets received, those between what is sent.
 FIRST, CLOCK = 3, 9
-_ELEMENTS, _ROWS, _COLUMNS = 2, 5, 6  # words of an array of two dimensions, see ``jit.native``
+#: Words of an array of one or two dimensions, see ``jit.native``.
+_ELEMENTS, _ADDRESS, _ROWS, _COLUMNS = 2, 4, 5, 6
 #: Numbers of arguments of the form with queues, see ``jit.emit.program``.
-_CLOCK, _TIMES, _SERIAL, _UNTIL, _FILLED, _STRIDE = 11, 13, 15, 16, 18, 19
+_CLOCK, _TIMES, _SERIAL, _UNTIL, _FILLED, _STRIDE, _RECORDS = 11, 13, 15, 16, 18, 19, 28
+#: What a recording build returns behind the rest: how many words of records it has written.
+_RECORDED = 4
 #: The word of ``InlineQueues.traffic`` that says how many copies wait.
 TRAFFIC_ENTRIES = TRAFFIC_WORDS.index("entries")
 #: How many words of digests it has, and the time of what happened last.
@@ -148,6 +151,21 @@ class InlineQueues(NamedTuple):
     received: Words
 
 
+class RecordSink(Protocol):
+    """Takes records (``jit.records``) of what happens to packets.
+
+    Attributes:
+        buffer: shape (n,), int64: where emitted code writes them; the last word counts those that
+            found no room.
+    """
+
+    buffer: NDArray[np.int64]
+
+    def take(self, count: int) -> None:
+        """The first ``count`` words of the buffer were written, and may be overwritten next."""
+        ...
+
+
 class InlineQueueSwitch(Protocol):
     """A program with egress queues that other compiled code runs by ``run_queues``.
 
@@ -159,14 +177,27 @@ class InlineQueueSwitch(Protocol):
         ...
 
     def make_room(self, wanted: int) -> InlineQueues:
-        """Make room for what ``run_queues`` lacked.
+        """Make room for what ``run_queues`` or ``keep_records`` lacked.
 
         Before it, what ``out`` holds must have been taken. It comes with other arrays.
         """
         ...
 
     def end(self) -> None:
-        """Take over statistics and clocks."""
+        """Take over statistics and clocks, and hand over records."""
+        ...
+
+    def record(self, recorder: RecordSink) -> bool:
+        """Let a recording build run the packets from the next ``begin`` on.
+
+        It is compiled if it is not on this machine. ``keep_records`` has to follow ``run_queues``.
+
+        Args:
+            recorder: takes the records, by ``end`` and ``make_room``.
+
+        Returns:
+            whether it does; not if packets wait in the queues.
+        """
         ...
 
 
@@ -226,3 +257,19 @@ def run_queues(
     following = int(frame[returned])
     program.received[0] = serial + following
     return following, int(frame[returned + 1]), int(frame[returned + 2]), int(failed)
+
+
+@njit(cache=True, nogil=True, allocates=False)
+def keep_records(program: InlineQueues) -> int:
+    """Let the next ``run_queues`` of a recording build write behind what the last one recorded.
+
+    Returns:
+        for how many words there is room; it takes ``jit.records.HAND_OVER_WORDS``, and then the
+        rest of a packet's. If there is less, ``InlineQueueSwitch.make_room`` has to be called.
+    """
+    frame, at = program.frame, program.starts[_RECORDS]
+    count = frame[program.starts[-1] + _RECORDED]
+    frame[at + _ADDRESS] += 8 * count
+    frame[at + _ELEMENTS] -= count
+    frame[at + _ROWS] -= count
+    return int(frame[at + _ROWS])

@@ -100,6 +100,8 @@ def test_a_packet_shows_its_headers_and_where_it_is_next(browser):
     detail = "return document.getElementById('detail').innerText"
     shown = browser.run(detail)
     assert f"Packet {row}" in shown
+    for text in ("Way through </script>", "table L3Ingress.routes: hit entry 0", "sent to port 1"):
+        assert text in shown
     for text in ("ipv4", "10.0.0.1", "02:00:00:00:00:01", "442 bytes", "passed on"):
         assert text in shown
     # Its next hop is the packet that it caused.

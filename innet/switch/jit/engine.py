@@ -52,8 +52,7 @@ from innet.switch.jit.traits import (
 )
 
 if TYPE_CHECKING:
-    from innet.switch.inline import InlineProgram, InlineQueues
-    from innet.switch.jit.queued import RecordSink
+    from innet.switch.inline import InlineProgram, InlineQueues, RecordSink
 
 #: Argument of the plain form: the time, after output buffers and statistics.
 _CLOCK = 9
@@ -228,6 +227,16 @@ class JitEngine:
             return None
         return JitInlineQueues(self, packets)
 
+    def _record_queues(self, recorder: RecordSink) -> None:
+        """Let a recording build be the form with queues; nothing waits."""
+        received, queues = self.received, self._state.traffic_manager.queues
+        before = queues.copy()  # lines are busy, and packets without bytes wait
+        native = _native(self._program, queued=True, recording=True)
+        self._queued = QueuedProgram(native, self._state, self._statistics, recorder)
+        self._queued.received[0] = received
+        queues[:] = before
+        self._generation = -1  # its frame lacks the control plane's state
+
     def _state_arguments(self, queued: bool) -> list[Value]:
         """The arguments that persist between batches, in the order of
         ``emit.program.argument_types``.
@@ -375,20 +384,34 @@ class JitInlineQueues:
     """The ``InlineQueueSwitch`` of this engine."""
 
     def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
-        self._engine, self._queued = engine, engine._with_queues()
+        self._engine = engine
         self._packets = packets
         rows, self._width = packets.data.shape
         self._times = np.zeros(rows, np.int64)
         self._extra = np.zeros(rows, np.int32)
-        self._out = self._queued.buffers.take(rows + 1, self._queued.room_for(self._width))
-        self._out.batch(0)
+        self._use(engine._with_queues())
         from innet.switch.inline import InlineQueues  # noqa: PLC0415
 
         self._program_type = InlineQueues
 
+    def _use(self, queued: QueuedProgram) -> None:
+        self._queued = queued
+        self._out = queued.buffers.take(len(self._times) + 1, queued.room_for(self._width))
+        self._out.batch(0)
+
+    def record(self, recorder: RecordSink) -> bool:
+        """See ``InlineQueueSwitch.record``."""
+        if self._engine.waiting:
+            return False
+        self._engine._record_queues(recorder)
+        return True
+
     def begin(self) -> InlineQueues:
         """Take over what the control plane changed; packets may be run until ``end``."""
-        engine, queued, packets = self._engine, self._queued, self._packets
+        engine, packets = self._engine, self._packets
+        if engine._queued is not self._queued:
+            self._use(engine._with_queues())
+        queued = self._queued
         engine._refresh()
         engine._statistics.fill(0)
         manager = engine._state.traffic_manager
@@ -431,6 +454,7 @@ class JitInlineQueues:
         """Count the packets that were run, deliver digests, and advance the clocks."""
         self._queued.take_time()
         self._queued.hand_over_digests()
+        self._queued.take_records()
         self._engine._add_statistics(self._engine._statistics)
 
 

@@ -7,7 +7,7 @@ what it lacks; ``QueuedProgram`` allocates it and calls again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,32 +29,21 @@ from innet.switch.jit.traits import (
 )
 from innet.switch.traffic_manager import FOREVER, MICROSECOND, TRAFFIC_WORDS
 
+if TYPE_CHECKING:
+    from innet.switch.inline import RecordSink
+
 Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""
 
 
 #: Positions of arguments, see ``emit.program.argument_types``.
-OUT, STATISTICS_ARGUMENT, CLOCK, _PERSISTENT = 4, 10, 11, 20
+OUT, STATISTICS_ARGUMENT, CLOCK, _PERSISTENT, RECORDS = 4, 10, 11, 20, 28
+_ELEMENTS = 2  # the word of an array that says how many it has, see ``native``
 _NOW, _ENTRIES, _FREE, _SPARE, _FREE_ORIGIN, _DIGESTED = map(
     TRAFFIC_WORDS.index, ("now", "entries", "free", "spare", "free_origin", "digested")
 )
 _FIRST_SLOTS, _FIRST_ENTRIES, _FIRST_SPAN = 16, 32, 256
 _NO_TIMES = np.zeros(1, np.int64)
-
-
-class RecordSink(Protocol):
-    """Takes records (``records``) of what happens to packets.
-
-    Attributes:
-        buffer: shape (``records.BUFFER_WORDS``,), int64: where emitted code writes them; the last
-            word counts those that found no room.
-    """
-
-    buffer: NDArray[np.int64]
-
-    def take(self, count: int) -> None:
-        """The first ``count`` words of the buffer were written, and may be overwritten next."""
-        ...
 
 
 class QueuedProgram:
@@ -199,6 +188,13 @@ class QueuedProgram:
             words = self._digests[:digested]
             self._state.digests.extend(decode_digests(self._state.program, words))
             self.traffic[_DIGESTED] = 0
+
+    def take_records(self) -> None:
+        """Hand over records that ``inline.keep_records`` has kept."""
+        if self._recorder is not None:
+            left = int(self.frame.memory[self.frame.starts[RECORDS] + _ELEMENTS])
+            self._recorder.take(len(self._recorder.buffer) - left)
+            self.frame.put(RECORDS, [self._recorder.buffer])
 
     def take_time(self) -> None:
         """Advance the switch's clocks."""

@@ -18,6 +18,7 @@ from innet.scenarios.traffic_file import read_scenario
 from innet.sim import Testbed as Bed
 from innet.sim.flows import udp_frame
 from innet.sim.header_layouts import layouts_of
+from innet.switch.ways import way_lines
 from innet.tools.files import open_program
 
 ROOT = Path(__file__).parents[3]
@@ -112,6 +113,51 @@ def payload(columns, row):
     begin = int(begins[columns["frame"][row]])
     length = int(columns["frame_length"][columns["frame"][row]])
     return bytes(columns["bytes"][begin + 42 : begin + length].astype(np.uint8))
+
+
+def traced(record, columns, switch):
+    """Of each packet that came to a switch, in their order, its row and what a trace tells."""
+    begins = np.append(0, np.cumsum(columns["frame_length"]))
+    to_switch = [row for row, link in enumerate(columns["link"]) if record.links[link].target == 0]
+    arrives = (columns["time"] + columns["flight"])[to_switch]
+    for place in np.lexsort((to_switch, columns["link"][to_switch], arrives)).tolist():
+        row = to_switch[place]
+        frame = columns["frame"][row]
+        data = bytes(columns["bytes"][begins[frame] : begins[frame + 1]].astype(np.uint8))
+        yield row, way_lines(switch.trace(record.links[columns["link"][row]].target_port, data))
+
+
+def test_ways_through_a_router_are_those_of_a_trace_and_each_is_kept_once(tmp_path):
+    bed, (client, _) = routed()
+    bed.packets(client, udp_frame(0, 7, 18), interval=2e-6, packets=3)
+    record, columns = recorded(tmp_path, bed)
+    told = list(traced(record, columns, bed.switches["s1"].model))
+    assert len(told) == 43
+    for row, lines in told:
+        assert record.ways[columns["way"][row]] == lines
+    assert len(record.ways) == len(set(record.ways)) == 3
+    assert (columns["way"] >= 0).sum() == len(told), "packets for hosts have no way"
+    texts = ["\n".join(way) for way in record.ways]
+    (text,) = (each for each in texts if "routes: hit entry 1" in each)
+    for each in ("at port 1", "state parse_ipv4", "checksums correct: true", "sent to port 2"):
+        assert each in text
+    assert sum("routes: miss" in each for each in texts) == 1
+
+
+def test_ways_of_slots_are_those_of_a_trace():
+    def made():
+        return collective.Collective(workers=2, network="10g", values_per_packet=32, window=2)
+
+    whole = made()
+    recorder = whole.record_run()
+    whole.all_reduce([np.ones(320, np.float32)] * 2)
+    record = recorder.record("sum")
+    columns = record.unpacked()
+    (switch,) = made().network.switches.values()
+    for row, lines in traced(record, columns, switch):
+        assert record.ways[columns["way"][row]] == lines
+    assert 1 < len(record.ways) < 10
+    assert any("multicast" in line for way in record.ways for line in way)
 
 
 def test_equal_bytes_are_kept_once_and_headers_are_those_of_the_parser(tmp_path):
@@ -334,6 +380,11 @@ def test_a_longer_run_says_what_it_left_out(tmp_path):
     assert (columns["time"] < record.end).all()
     whole, all_columns = recorded(tmp_path, routed()[0])
     kept = len(columns["time"])
+    ways = [
+        [each.ways[way] if way >= 0 else None for way in found["way"][:kept]]
+        for each, found in ((record, columns), (whole, all_columns))
+    ]
+    assert ways[0] == ways[1]
     assert (columns["time"] == all_columns["time"][:kept]).all()
     assert (columns["cause"] == all_columns["cause"][:kept]).all()
     assert whole.left_out == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.tiers import tiered
 
 from innet.allreduce import collective
 from innet.core.errors import InputError, StateError, UnknownNameError
@@ -270,7 +271,9 @@ def test_recording_does_not_change_flows_that_share_queues_with_a_program(tmp_pa
     assert found["not known"] == found["on its way at the end"] == 0
 
 
-@pytest.mark.parametrize("topology", ["star", "tree:racks=2"])
+@pytest.mark.parametrize(
+    "topology", tiered(["star", "tree:racks=2"], ["star"], "several switches, another program")
+)
 def test_an_all_reduce_is_the_same_and_its_switches_end_what_they_sum(topology):
     def summed(record):
         whole = collective.Collective(

@@ -82,10 +82,10 @@ from innet.switch.inline import (
     TRAFFIC_NOW,
     InlineQueues,
     InlineQueueSwitch,
-    RecordSink,
 )
 from innet.switch.jit.runtime.queue import ENQUEUED
 from innet.switch.jit.traits import ENTRY_WORDS
+from innet.switch.record_sink import RecordSink
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
 from innet.wire import PacketLayout
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
 from innet.switch import traffic_manager
+from innet.switch.record_sink import RecordSink
 from innet.switch.traffic_manager import FOREVER, TRAFFIC_WORDS
 
 Words = NDArray[np.int64]
@@ -149,21 +150,6 @@ class InlineQueues(NamedTuple):
     traffic: Words
     waiting: Words
     received: Words
-
-
-class RecordSink(Protocol):
-    """Takes records (``jit.records``) of what happens to packets.
-
-    Attributes:
-        buffer: shape (n,), int64: where emitted code writes them; the last word counts those that
-            found no room.
-    """
-
-    buffer: NDArray[np.int64]
-
-    def take(self, count: int) -> None:
-        """The first ``count`` words of the buffer were written, and may be overwritten next."""
-        ...
 
 
 class InlineQueueSwitch(Protocol):

@@ -115,7 +115,7 @@ class _Alike(NamedTuple):
 
 
 class RecordLog:
-    """A ``inline.RecordSink`` that writes lines.
+    """A ``RecordSink`` that writes lines.
 
     Passes with the same records have the same lines, except for the number of the packet and of the
     copy. So the lines of one serve all that are like it, until the control plane changes something.

@@ -159,7 +159,7 @@ class Chunk(NamedTuple):
 
 
 class MemoryRecorder:
-    """A ``inline.RecordSink`` that keeps everything.
+    """A ``RecordSink`` that keeps everything.
 
     Args:
         state: of the switch, for the handles of entries.

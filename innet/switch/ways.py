@@ -92,7 +92,7 @@ class _Shape(NamedTuple):
 
 
 class WayRecorder:
-    """A ``inline.RecordSink`` that keeps the ways of packets.
+    """A ``RecordSink`` that keeps the ways of packets.
 
     Args:
         state: of the switch.

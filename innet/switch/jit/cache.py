@@ -78,6 +78,7 @@ _SETTINGS = (
 #: being used after a change.
 _SOURCES = (
     "engine.py",
+    "record_sink.py",
     "interpreter/expressions.py",
     "state/entries.py",
     "state/hash_index.py",

@@ -52,7 +52,8 @@ from innet.switch.jit.traits import (
 )
 
 if TYPE_CHECKING:
-    from innet.switch.inline import InlineProgram, InlineQueues, RecordSink
+    from innet.switch.inline import InlineProgram, InlineQueues
+    from innet.switch.record_sink import RecordSink
 
 #: Argument of the plain form: the time, after output buffers and statistics.
 _CLOCK = 9

@@ -30,7 +30,7 @@ from innet.switch.jit.traits import (
 from innet.switch.traffic_manager import FOREVER, MICROSECOND, TRAFFIC_WORDS
 
 if TYPE_CHECKING:
-    from innet.switch.inline import RecordSink
+    from innet.switch.record_sink import RecordSink
 
 Received = tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]
 """Data, lengths and ports of a batch."""

@@ -46,12 +46,15 @@ def test_one_without_callbacks_is_complete_at_once_when_it_is_its_turn():
 
 
 def test_one_that_never_comes_holds_up_the_others_for_a_while_only(monkeypatch):
-    monkeypatch.setattr(callbacks, "_PATIENCE", 0.1)
+    monkeypatch.setattr(callbacks, "_PATIENCE", 2.0)
     threads = CallbackThreads()
     _, second, third = futures(threads, 3)
     second.complete(2)
     assert second.wait() == 2
     third.complete(3)
+    end = time.monotonic() + 1.5  # less than it would wait again
+    while not third.done() and time.monotonic() < end:
+        time.sleep(0.01)
     assert third.done(), "what was waited for in vain is waited for no more"
 
 

@@ -99,3 +99,23 @@ def part_viewer(dtype: Any) -> Any:
         return kind(array, types.intp, types.intp), code
 
     return intrinsic(view)
+
+
+def _copier(context: Any, target: Any, source: Any, length: Any) -> Any:  # noqa: ARG001 - as Numba calls it
+    """The code of ``copy_few``."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        to, come = (
+            _make_array(kind)(context, builder, value).data
+            for kind, value in zip(signature.args[:2], values[:2], strict=True)
+        )
+        cgutils.raw_memcpy(builder, to, come, values[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(target, source, types.intp), code
+
+
+copy_few: Any = intrinsic(_copier)
+"""For compiled code: ``copy_few(target, source, length)`` copies the first bytes of an array of
+uint8 to another one, both C-contiguous, which do not overlap. Nothing checks that they are there.
+"""

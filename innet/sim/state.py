@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
-from innet.core.views import viewer
+from innet.core.views import copy_few, viewer
 from innet.sim.messenger import MESSENGER
 
 Ints = NDArray[np.int64]
@@ -412,6 +412,7 @@ FLOW_STREAM, HOST_STREAM = 1 << 32, 1 << 33
 """Streams of draws, by flows and hosts; those below are links'."""
 BYTE_ONE = 1 << 16
 """Of ``HOST``'s ``byte``: a picosecond."""
+_FEW = 128  # bytes, from which on a loop over them takes no longer than a call
 MANY = 1 << 40  # what has its length elsewhere: nothing here asks for it
 
 bytes_view, shorts_view, bools_view = viewer("u1"), viewer("u2"), viewer("?")
@@ -492,7 +493,10 @@ def data_at(state: Any, row: int, length: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def copy_bytes(target: NDArray[np.uint8], source: NDArray[np.uint8], length: int) -> None:
-    """Copy the first ``length`` bytes."""
+    """Copy the first ``length`` bytes; the arrays do not overlap."""
+    if length < _FEW:
+        copy_few(target, source, length)
+        return
     for byte in range(length):
         target[byte] = source[byte]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from innet.core.errors import InputError, StateError
-from innet.sim.flows import LONGEST_FRAME, udp_frame
+from innet.sim.flows import LONGEST_FRAME, MOST_PAYLOAD, udp_frame
 from innet.sim.scripts import ScriptedHost, ScriptPort
 from innet.sim.state import BYTE_ONE, SHORTEST_FRAME
 from innet.testbed.tasks import FOREVER, BedNode, BedTimer, HostTask, suspended, ticks_of
@@ -130,6 +130,10 @@ class BedSocket:
                 address, or all hosts (broadcast) if none has it.
         """
         host = self._host
+        if not 0 <= port <= 0xFFFF:
+            raise InputError(f"UDP port {port} is none; give 0 to 65535.")
+        if len(payload) > MOST_PAYLOAD:
+            raise InputError(f"a datagram of {len(payload)} bytes; UDP takes {MOST_PAYLOAD}.")
         target = host.mac_of(address) if mac is None else mac
         host.send(
             udp_frame(

@@ -6,7 +6,8 @@
 // while the others are one chunk ahead.
 //
 // Compile-time parameters: VALUES (32, 64, 256 or 1024 per packet), SLOTS (of the whole pool),
-// ECN_DEPTH (packets in the egress queue from which on results are marked).
+// ECN_DEPTH (packets in the egress queue from which on results are marked), COLLECTIVES (the operations
+// reduce, broadcast and barrier, whose packets carry values for some of the workers only).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -42,6 +43,10 @@ struct metadata_t {
     bit<1>  overflow2;
     bit<1>  overflow3;
     bit<8>  result_flags;    // FLAG_RESULT, FLAG_PARTIAL
+#ifdef COLLECTIVES
+    bit<1>  without_values;  // the packet ends with innet's header
+    bit<1>  other_owner;     // the chunk's first packet named another owner
+#endif
 }
 
 #include "include/drop_reasons.p4"
@@ -90,7 +95,18 @@ control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
         if (meta.slot_open == 0 && meta.slot_closed == 0) {
             count_and_drop();
         } else {
+#ifdef COLLECTIVES
+            // Without values a packet begins a chunk, or becomes its result, or leaves them alone.
+            if (meta.without_values == 0) {
+                values.apply(hdr, meta);
+            } else if (meta.new_chunk == 1 || meta.slot_closed == 1 || meta.request_partial == 1
+                       || hdr.innet.bitmap == meta.full_bitmap) {
+                hdr.values.setValid();
+                values.apply(hdr, meta);
+            }
+#else
             values.apply(hdr, meta);
+#endif
             marks.apply(hdr, meta);
             if (meta.slot_closed == 1 && meta.worker_seen == 0) {
                 dropped.count((bit<32>)DROP_LATE);

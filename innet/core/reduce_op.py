@@ -25,15 +25,34 @@ class ReduceOp(enum.IntEnum):
     MAX = 3  # of signed 32-bit integers
 
 
+class CollectiveOp(enum.IntEnum):
+    """What the network does with words that one worker, their owner, has or gets.
+
+    The values are those on the wire, after those of ``ReduceOp``.
+    """
+
+    REDUCE = 4  # sum the others' words for the owner, modulo 2**32
+    BROADCAST = 5  # give the owner's words to the others
+    BARRIER = 6  # carry no words: all workers have come so far
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """``words`` (shape (n,), int32) to be combined over all workers by ``operation``.
 
-    All workers of a job send segments of the same operations and lengths in the same order.
+    All workers of a job send segments of the same operations, owners and lengths in the same order.
+
+    Attributes:
+        operation: how.
+        words: those of this worker. In a BROADCAST those of the owner count, in a REDUCE those of
+            all others, and in a BARRIER none.
+        owner: with a CollectiveOp, the index of a worker. The results of the others in a REDUCE,
+            of the owner in a BROADCAST and of all in a BARRIER mean nothing.
     """
 
-    operation: ReduceOp
+    operation: ReduceOp | CollectiveOp
     words: NDArray[np.int32]
+    owner: int | None = None
 
     @property
     def size(self) -> int:
@@ -73,6 +92,7 @@ class FloatSegment(Segment):
         for name, each in (
             ("operation", ReduceOp.SUM), ("values", values), ("scale", scale), ("step", step),
             ("sums", None), ("overwrites", False), ("_quantize", quantize), ("_words", None),
+            ("owner", None),
         ):  # fmt: skip
             object.__setattr__(self, name, each)
 
@@ -124,8 +144,9 @@ class FloatSegment(Segment):
 class SizedSegment:
     """A segment of ``size`` words, without the words: for header-only packets, which carry none."""
 
-    operation: ReduceOp
+    operation: ReduceOp | CollectiveOp
     size: int
+    owner: int | None = None
 
 
 def combine(operation: ReduceOp, contributions: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:

@@ -1,6 +1,6 @@
 """Event loop, links with faults, and packet counts."""
 
-from innet.network.event_loop import ClockedTransport, Host, Transport, drive
+from innet.network.event_loop import ClockedTransport, Host, Transport, at_port, drive
 from innet.network.faults import FaultCounters, Faults, FaultyTransport, Outage
 from innet.network.traffic import Direction, Process, Recorder, Tap, Traffic
 
@@ -17,5 +17,6 @@ __all__ = [
     "Tap",
     "Traffic",
     "Transport",
+    "at_port",
     "drive",
 ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -69,14 +70,21 @@ class Host(Protocol):
     def done(self) -> bool:
         """Whether it expects no more packets."""
 
-    def outgoing(self, now: float) -> Frames:
-        """Frames to send at ``now``, uint8 (k, frame bytes)."""
+    def outgoing(self, now: float) -> Frames | PacketBatch:
+        """Frames to send at ``now``, uint8 (k, frame bytes), or a batch if lengths differ."""
 
     def receive(self, packets: PacketBatch, now: float) -> int:
         """Process packets that arrived."""
 
     def next_deadline(self) -> float | None:
         """When ``outgoing`` has something to do if nothing arrives; None for never."""
+
+
+def at_port(frames: Frames | PacketBatch, port: int) -> PacketBatch:
+    """What a host sends, as packets of its port."""
+    if not isinstance(frames, PacketBatch):
+        return PacketBatch.uniform(frames, port)
+    return replace(frames, port=np.full(len(frames), port, np.int32))
 
 
 def drive(hosts: Mapping[int, Host], transport: Transport, now: float) -> float:
@@ -107,7 +115,7 @@ def drive(hosts: Mapping[int, Host], transport: Transport, now: float) -> float:
                 if due[port] <= now:
                     frames = host.outgoing(now)
                     if len(frames):
-                        transport.send(PacketBatch.uniform(frames, port), now)
+                        transport.send(at_port(frames, port), now)
                         idle = 0
                     deadline = host.next_deadline()
                     due[port] = math.inf if deadline is None else deadline

@@ -61,6 +61,11 @@ class CompiledProgram:
         """Whether its packets carry fewer values than they stand for; see docs/simulation.md."""
         return "THIN" in self.parameters
 
+    @property
+    def has_owners(self) -> bool:
+        """Whether chunks may have an owner: reduce-scatter, all-gather and so on."""
+        return "COLLECTIVES" in self.parameters
+
     def json(self) -> dict[str, Any]:
         """The compiled program as BMv2 reads it. Raises as ``text``."""
         document: dict[str, Any] = json.loads(self.text())

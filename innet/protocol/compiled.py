@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
+from innet.core.reduce_op import CollectiveOp
 from innet.protocol.counters import Stats
 from innet.protocol.timers import PACE_REORDERING, SLOTS, TIMERS, TimerState, hear, overtake
-from innet.wire import CONGESTED, HEADER, HeaderFlag
+from innet.wire import CONGESTED, HEADER, WITHOUT_VALUES, HeaderFlag
 from innet.wire.compiled import (
     check_frame,
     check_headers,
@@ -37,6 +38,9 @@ _IDLE, _QUEUED, _WAITING = range(3)  # innet.protocol.slot_client.SlotState
 _REFUSED, _FLAGS, _IN_QUEUE, _MARKED = Stats.REFUSED, Stats.FLAGS, Stats.QUEUED, Stats.MARKED
 _CONGESTED = int(CONGESTED)
 _HEADER_BYTES = HEADER.itemsize
+_BARE, _REDUCE, _BROADCAST = WITHOUT_VALUES, int(CollectiveOp.REDUCE), int(CollectiveOp.BROADCAST)
+_UDP_AT = 42  # where the innet header begins in UDP over IPv4
+_AT_IP_LENGTH, _AT_IP_CHECKSUM, _AT_UDP_LENGTH = 16, 24, 38
 
 _AT_OPERATION, _AT_JOB, _AT_EPOCH = offset_of("operation"), offset_of("job"), offset_of("epoch")
 _AT_SEQUENCE, _AT_SLOT, _AT_VERSION = (
@@ -46,6 +50,7 @@ _AT_SEQUENCE, _AT_SLOT, _AT_VERSION = (
 )
 _AT_FLAGS, _AT_WORKER, _AT_COUNT = offset_of("flags"), offset_of("worker"), offset_of("count")
 _AT_ELEMENTS, _AT_BITMAP = offset_of("elements"), offset_of("bitmap")
+_AT_OWNER = offset_of("exponent")
 _NAMES = ((_AT_JOB, _JOB), (_AT_EPOCH, _EPOCH), (_AT_WORKER, _WORKER))
 
 
@@ -86,9 +91,19 @@ def _awaited(header: Any, chunk: int, state: int) -> int:
     return _SEQUENCE
 
 
+@njit("u1(u1)", cache=True, inner=True, nogil=True)
+def result_of(operation: Any) -> Any:
+    """The operation byte of a chunk's result, by that of the worker's own packet: who has sent
+    values for others gets none, and the other way round.
+    """
+    kind = operation & 0x7F
+    return np.uint8(operation ^ _BARE if kind in {_REDUCE, _BROADCAST} else operation)
+
+
 @njit(inline="always", nogil=True)
-def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int:
-    """The PacketVerdict for a readable packet."""
+def _judged(header: Any, member: Any, slots: Any, asked: Any, is_whole: bool) -> int:
+    """The PacketVerdict for a readable packet, which has values or ends with the header."""
+    chunk, state = slots
     window = len(chunk)
     found = _addressed(header, member, window)
     if found != _ANSWER:
@@ -102,7 +117,8 @@ def _judged(header: Any, member: Any, chunk: Any, state: Any, asked: Any) -> int
     index = chunk[slot] - member[4]
     if header[_AT_VERSION] != (chunk[slot] // window & 1):
         return _SLOT_VERSION
-    if header[_AT_OPERATION] != operation[index]:
+    found = header[_AT_OPERATION]
+    if found != result_of(operation[index]) or (found & _BARE == 0) != is_whole:
         return _OPERATION
     return _ANSWER if _short(header, _AT_ELEMENTS) == elements[index] else _ELEMENTS
 
@@ -136,12 +152,13 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     if check_headers(frame, length, rules) == 0:
         # Of a frame that answers a chunk, values are read and summed at once. Where the sum is
         # wrong, the chunk is still waited for, and its values are written again.
-        verdict = _judged(header, member, chunk, state, (operation, elements))
+        is_whole = length == rules[0, 4]
+        verdict = _judged(header, member, (chunk, state), (operation, elements), is_whole)
         if verdict == _ANSWER:
             slot = _short(header, _AT_SLOT)
             number = chunk[slot]
             index = number - member[4]
-            row = words[index % len(words)]
+            row = words[index % len(words), : words.shape[1] * is_whole]
             is_read = read_checked(frame, at, row)
     if not is_read:
         reason = check_frame(frame, length, rules)
@@ -294,10 +311,29 @@ def begin(
     return count
 
 
-_MESSAGE = "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1], f4[::1], f8[::1]))"
+_MESSAGE = "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1], u2[::1], f4[::1], f8[::1]))"
 
 
-@njit(f"void(u1[::1], u1[::1], i8, i8, {_MESSAGE})", cache=True, nogil=True, allocates=False)
+@njit("void(u1[::1], i8)", cache=True, inner=True, nogil=True)
+def _end_with_header(frame: NDArray[np.uint8], lacking: int) -> None:
+    """Let the outer headers of a frame over UDP say that ``lacking`` bytes of values are not there.
+
+    Source: RFC 1624, equation 3, for the checksum of the IPv4 header.
+    """
+    total = _short(frame, _AT_IP_LENGTH)
+    checksum = ~_short(frame, _AT_IP_CHECKSUM) & 0xFFFF
+    checksum += (~total & 0xFFFF) + (total - lacking)
+    for _ in range(2):
+        checksum = (checksum & 0xFFFF) + (checksum >> 16)
+    for at, number in (
+        (_AT_IP_LENGTH, total - lacking),
+        (_AT_IP_CHECKSUM, ~checksum & 0xFFFF),
+        (_AT_UDP_LENGTH, _short(frame, _AT_UDP_LENGTH) - lacking),
+    ):
+        frame[at], frame[at + 1] = number >> 8, number & 0xFF
+
+
+@njit(f"i8(u1[::1], u1[::1], i8, i8, {_MESSAGE})", cache=True, nogil=True, allocates=False)
 def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
     frame: NDArray[np.uint8],
     head: NDArray[np.uint8],
@@ -305,10 +341,14 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
     flags: int,
     where: tuple[NDArray[np.int64], int],
     message: tuple[NDArray[Any], ...],
-) -> None:
-    """Write the frame of the chunk in a slot; the arguments are those of ``fill``."""
+) -> int:
+    """Write the frame of the chunk in a slot; the arguments are those of ``fill``.
+
+    Returns:
+        its length: a frame without values ends with the header.
+    """
     chunks, base = where
-    words, operation, elements, floats, numbers = message
+    words, operation, elements, owners, floats, numbers = message
     at = len(head) - _HEADER_BYTES
     values = (len(frame) - len(head)) // 4
     for byte in range(len(head)):
@@ -325,36 +365,54 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
     frame[at + _AT_FLAGS] = flags
     frame[at + _AT_ELEMENTS] = elements[index] >> 8
     frame[at + _AT_ELEMENTS + 1] = elements[index] & 0xFF
+    if len(owners) > 0:
+        frame[at + _AT_OWNER] = owners[index] >> 8
+        frame[at + _AT_OWNER + 1] = owners[index] & 0xFF
+        if operation[index] & _BARE != 0:
+            if at == _UDP_AT:
+                _end_with_header(frame, 4 * values)
+            write_values(frame[: len(head)], at, words[:0])
+            return len(head)
     begin = index * values
     if len(floats) > 0:
         end = min(begin + values, len(floats))
         write_floats(frame, at, floats[begin:end], numbers[0])
     else:
         write_values(frame, at, words[begin : min(begin + values, len(words))])
+    return len(frame)
 
 
-_FILL = f"void(u1[:,::1], u1[::1], Tuple((i8[::1], u1[::1])), {_MESSAGE})"
+_FILL = f"i8(u1[:,::1], i4[::1], u1[::1], Tuple((i8[::1], u1[::1])), {_MESSAGE})"
 
 
 @njit(_FILL, cache=True, nogil=True, allocates=False)
-def fill(
+def fill(  # noqa: PLR0917 - compiled functions are called by position
     frames: NDArray[np.uint8],
+    lengths: NDArray[np.int32],
     head: NDArray[np.uint8],
     which: tuple[NDArray[np.int64], NDArray[np.uint8]],
     where: tuple[NDArray[np.int64], int],
     message: tuple[NDArray[Any], ...],
-) -> None:
+) -> int:
     """Write the frames of chunks.
 
     Args:
         frames: (k, frame bytes), filled in.
+        lengths: (k,) int32, filled in: bytes of each.
         head: all headers, with 0 in the checksum and in the fields that differ between chunks.
         which: (k,) int64 slots, and uint8 flags of each frame.
         where: (window,) int64, the chunk in each slot; and the first chunk of the all-reduce.
         message: int32 words of all chunks, without padding of the last one; (chunks,): uint8
-            operation and uint16 elements of each; float32 of which words are made instead, or
-            empty; and float64 (2,), the first of which is their scale.
+            operation and uint16 elements of each, and uint16 owners, or empty; float32 of which
+            words are made instead, or empty; and float64 (2,), the first of which is their scale.
+
+    Returns:
+        How many end with the header.
     """
     slots, flags = which
+    bare = 0
     for row in range(len(slots)):
-        fill_frame(frames[row], head, slots[row], flags[row], where, message)
+        length = fill_frame(frames[row], head, slots[row], flags[row], where, message)
+        lengths[row] = length
+        bare += length < frames.shape[1]
+    return bare

@@ -73,4 +73,5 @@ class Stats(enum.IntEnum):
     FLAGS = len(PacketVerdict) + len(FrameRefusal)  # of all answers together
     QUEUED = FLAGS + 1  # slots in the queue
     MARKED = FLAGS + 2  # the newest chunk that met congestion; -1 for none
-    LENGTH = FLAGS + 3  # how many places there are
+    BARE = FLAGS + 3  # frames sent that end with the header
+    LENGTH = FLAGS + 4  # how many places there are

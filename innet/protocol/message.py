@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from innet.core import buffers
 from innet.core.errors import InputError, StateError
 from innet.core.numbers import is_int
-from innet.core.reduce_op import FloatSegment, ReduceOp, Segment, SizedSegment
+from innet.core.reduce_op import CollectiveOp, FloatSegment, ReduceOp, Segment, SizedSegment
+from innet.wire import WITHOUT_VALUES
 
 
 def sequence_of(chunk: NDArray[np.int64]) -> NDArray[np.uint32]:
@@ -38,9 +39,11 @@ def serial_distance(sequence: int, reference: int) -> int:
 
 
 _INT32 = np.dtype(np.int32)
-_OPERATIONS = frozenset(ReduceOp)
+_OPERATIONS = {int(each): each.name for each in (*ReduceOp, *CollectiveOp)}
 _NO_WORDS = np.empty(0, np.int32)
 _NO_FLOATS = np.empty(0, np.float32), np.empty(0, np.float32), np.zeros(2)
+_NO_OWNERS = np.empty(0, np.uint16)
+_MOST_OWNERS = 1 << 16  # workers that the header can name
 _CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one often the same
 
 
@@ -48,10 +51,11 @@ class _Cut(NamedTuple):
     """How segments of given operations and lengths are split into chunks.
 
     Attributes:
-        shape: the operations and lengths, for the tag.
+        shape: the operations, lengths and owners, for the tag.
         lengths: words of each segment.
         first: the first chunk of each segment, and the number of chunks.
-        operation, elements: as in ``Message``; shared by messages, so they must not be written.
+        operation, elements, owners: as in ``Message``; shared by messages, so they must not be
+            written.
     """
 
     shape: str
@@ -59,19 +63,48 @@ class _Cut(NamedTuple):
     first: tuple[int, ...]
     operation: NDArray[np.uint8]
     elements: NDArray[np.uint16]
+    owners: NDArray[np.uint16]
+
+
+Shape: TypeAlias = tuple[tuple[int, ...], ...]
+"""Of each segment: the operation, the number of words and, if there is one, the owner."""
+
+
+def _shape_of(segments: Sequence[Segment] | Sequence[SizedSegment]) -> Shape:
+    return tuple(
+        [
+            (int(each.operation), each.size)
+            if each.owner is None
+            else (int(each.operation), each.size, each.owner)
+            for each in segments
+        ]
+    )
 
 
 @lru_cache(_CUTS)
-def _cut(shape: tuple[tuple[int, int], ...], values: int) -> _Cut:
-    lengths = tuple(length for _, length in shape)
+def _cut(shape: Shape, values: int, worker: int) -> _Cut:
+    lengths = tuple(each[1] for each in shape)
     first = tuple(accumulate((-(-length // values) for length in lengths), initial=0))
     operation = np.empty(first[-1], np.uint8)
     elements = np.full(first[-1], values, np.uint16)
-    for (number, length), (begin, end) in zip(shape, pairwise(first), strict=True):
+    has_owners = any(len(each) > 2 for each in shape)
+    owners = np.zeros(first[-1], np.uint16) if has_owners else _NO_OWNERS
+    for (number, length, *owner), (begin, end) in zip(shape, pairwise(first), strict=True):
         operation[begin:end] = number
+        if owner:
+            owners[begin:end] = owner[0]
+            if not _sends(number, owner[0] == worker):
+                operation[begin:end] |= WITHOUT_VALUES
         if length:
             elements[end - 1] = (length - 1) % values + 1
-    return _Cut(repr(list(shape)), lengths, first, operation, elements)
+    return _Cut(repr(list(shape)), lengths, first, operation, elements, owners)
+
+
+def _sends(operation: int, is_owner: bool) -> bool:
+    """Whether a worker's packets of a chunk with an owner carry values. Whose do not, gets them."""
+    if operation == CollectiveOp.BARRIER:
+        return False
+    return is_owner == (operation == CollectiveOp.BROADCAST)
 
 
 class Message:
@@ -84,6 +117,7 @@ class Message:
     Args:
         segments: what to combine.
         values: values per packet.
+        worker: who sends them.
 
     Attributes:
         chunks: number of chunks.
@@ -94,24 +128,27 @@ class Message:
             where words are given.
         combined: shape (chunks, values), int32: the results; undefined before they arrive. Of words
             that are made chunk by chunk it is one row, as what they stand for is kept instead.
-        operation: shape (chunks,), uint8, a ReduceOp each.
+        operation: shape (chunks,), uint8, a ReduceOp or CollectiveOp each, plus WITHOUT_VALUES
+            where this worker's packet carries none.
         elements: shape (chunks,), uint16, how many values of a chunk are filled.
+        owners: shape (chunks,), uint16, who owns them; empty if no chunk has an owner.
 
     Raises:
-        InputError: not segments, words that are not one-dimensional int32, or an unknown operation.
+        InputError: not segments, words that are not one-dimensional int32, an unknown operation, or
+            an owner too many or too few.
     """
 
-    def __init__(self, segments: Sequence[Segment], values: int) -> None:
+    def __init__(self, segments: Sequence[Segment], values: int, worker: int = 0) -> None:
         _check_list(segments, Segment)
         for index, segment in enumerate(segments):
             _check(index, segment)
-        shape = tuple([(int(segment.operation), segment.size) for segment in segments])
-        self._cut = _cut(shape, values)
+        self._cut = _cut(_shape_of(segments), values, worker)
         self.chunks = self._cut.first[-1]
         self._values = values
         self._float_segment: FloatSegment | None = None
         self.floats = _NO_FLOATS
         self.operation, self.elements = self._cut.operation, self._cut.elements
+        self.owners = self._cut.owners
         if len(segments) == 1 and isinstance(segments[0], FloatSegment):
             self._make_floats(segments[0])
             return
@@ -184,16 +221,17 @@ class SizedMessage(Message):
     Args:
         segments: what a message with words would have.
         elements: words that a packet stands for.
+        worker: who sends them.
 
     Attributes:
-        chunks, operation, elements: as of a ``Message`` with words.
+        chunks, operation, elements, owners: as of a ``Message`` with words.
         words, combined: empty.
 
     Raises:
         InputError: not thin segments, a size below 0, or an unknown operation.
     """
 
-    def __init__(self, segments: Sequence[SizedSegment], elements: int) -> None:
+    def __init__(self, segments: Sequence[SizedSegment], elements: int, worker: int = 0) -> None:
         _check_list(segments, SizedSegment)
         for index, segment in enumerate(segments):
             if (
@@ -205,12 +243,12 @@ class SizedMessage(Message):
                     f"segment {index} is {segment!r}; these packets are thin, so expected an "
                     "innet.core.reduce_op.SizedSegment with a number of words."
                 )
-            _check_operation(index, segment.operation)
-        shape = tuple([(int(segment.operation), segment.size) for segment in segments])
-        self._cut = _cut(shape, elements)
+            _check_operation(index, segment)
+        self._cut = _cut(_shape_of(segments), elements, worker)
         self.chunks = self._cut.first[-1]
         self.combined = np.empty((self.chunks, 0), np.int32)
         self.operation, self.elements = self._cut.operation, self._cut.elements
+        self.owners = self._cut.owners
         self.words, self.floats = _NO_WORDS, _NO_FLOATS
         self._float_segment = None
 
@@ -231,10 +269,23 @@ def _check_list(segments: object, kind: type[Segment | SizedSegment]) -> None:
         )
 
 
-def _check_operation(index: int, operation: object) -> None:
+def _check_operation(index: int, segment: Segment | SizedSegment) -> None:
+    operation, owner = segment.operation, segment.owner
     if operation not in _OPERATIONS:
-        known = ", ".join(each.name for each in ReduceOp)
+        known = ", ".join(_OPERATIONS.values())
         raise InputError(f"segment {index} has the operation {operation!r}; choose one of {known}.")
+    name = _OPERATIONS[operation]
+    if operation <= max(ReduceOp):
+        if owner is not None:
+            raise InputError(
+                f"segment {index} with the operation {name} has the owner {owner!r}, but all "
+                "workers send and get its words; leave it out."
+            )
+    elif not is_int(owner) or not 0 <= owner < _MOST_OWNERS:
+        raise InputError(
+            f"segment {index} with the operation {name} has the owner {owner!r}; give the index "
+            "of a worker."
+        )
 
 
 def _check(index: int, segment: Segment) -> None:
@@ -250,4 +301,4 @@ def _check(index: int, segment: Segment) -> None:
             f"segment {index} holds {segment.words.dtype} of shape {segment.words.shape}; "
             "expected int32 of shape (n,)."
         )
-    _check_operation(index, segment.operation)
+    _check_operation(index, segment)

@@ -73,6 +73,7 @@ _AT_TAG = offset_of("message") - HEADER.itemsize  # from the end of what stands 
 _FIRST_CHUNK, _END_CHUNK = 4, 5  # of innet.protocol.compiled.MemberWords
 _NOTHING = Message([], 1)
 _FLAGS, _IN_QUEUE, _MARKED = int(Stats.FLAGS), int(Stats.QUEUED), int(Stats.MARKED)
+_BARE = int(Stats.BARE)
 _RESULT, _PARTIAL = int(HeaderFlag.RESULT), int(HeaderFlag.PARTIAL)
 
 
@@ -252,6 +253,7 @@ class SlotClient:
         self._message: Message | None = None
         self._head = self._new_head()
         self._wire_size = layout.wire_size
+        self._value_bytes = 4 * layout.elements
         self._unseen = layout.wire_size - layout.frame_size  # bytes that a thin frame stands for
         self._terms = rules(layout), self._me()
         self._slots = (self._chunk, self._state, self._queue), self._timers.state
@@ -277,7 +279,18 @@ class SlotClient:
                 "it until it is done, or begin the next epoch with a new worker's end."
             )
         kind: Any = SizedMessage if self.layout.is_header_only else Message
-        message: Message = kind(segments, self.layout.elements)
+        message: Message = kind(segments, self.layout.elements, self.member.worker)
+        if len(message.owners) and not self.layout.has_owners:
+            raise InputError(
+                "chunks have owners, which the switch's program does not know; choose one that "
+                "does, such as collectives."
+            )
+        owner = int(message.owners.max(initial=0))
+        if owner >= self.member.workers:
+            raise InputError(
+                f"a chunk has the owner {owner}; the job's workers are 0 to "
+                f"{self.member.workers - 1}."
+            )
         self._message = message
         self._now = now
         self._open = message.chunks
@@ -362,11 +375,12 @@ class SlotClient:
 
     # ------------------------------------------------------------------ packets out
 
-    def outgoing(self, now: float) -> Frames:
+    def outgoing(self, now: float) -> Frames | PacketBatch:
         """The frames to send at ``now``: new chunks and retransmissions.
 
         Returns:
-            uint8, (k, layout.frame_size); k may be 0.
+            uint8, (k, layout.frame_size); k may be 0. A batch, of port 0, if some of them end with
+            the header.
 
         Raises:
             StalledError: a chunk has waited for its result for ``timing.give_up``. The state does
@@ -392,21 +406,23 @@ class SlotClient:
             flags[: len(again)] |= np.where(asked > 0, request, np.uint8(0))
         assert self._message is not None
         frames = np.empty((len(slots), self.layout.frame_size), np.uint8)
-        message = self._message
-        self._compiled.fill(
-            frames,
-            self._head,
-            (slots, flags),
-            (self._chunk, self._base),
-            (
-                message.words, message.operation, message.elements,
-                message.floats[0], message.floats[2],
-            ),
+        lengths = np.empty(len(slots), np.int32)
+        bare = self._compiled.fill(
+            frames, lengths, self._head, (slots, flags), (self._chunk, self._base),
+            self._words_sent(self._message),
         )  # fmt: skip
         self.counters.sent += len(frames)
-        self.counters.bytes_sent += len(frames) * self._wire_size
+        self.counters.bytes_sent += len(frames) * self._wire_size - bare * self._value_bytes
         self.counters.retransmissions += len(again)
-        return frames
+        return PacketBatch(frames, lengths, np.zeros_like(lengths)) if bare else frames
+
+    @staticmethod
+    def _words_sent(message: Message) -> tuple[NDArray[Any], ...]:
+        """What ``fill`` makes frames of."""
+        floats, _, numbers = message.floats
+        return (
+            message.words, message.operation, message.elements, message.owners, floats, numbers
+        )  # fmt: skip
 
     def _room(self) -> int:
         """How many more chunks may be sent."""
@@ -513,6 +529,7 @@ class SlotClient:
         counters.bytes_received += size + received * self._unseen
         counters.results += answers
         stats = self._notes[0]
+        counters.bytes_sent -= int(stats[_BARE]) * self._value_bytes
         self._queued = int(stats[_IN_QUEUE])
         if answers < received:
             self._count(stats.tolist())
@@ -545,7 +562,6 @@ class SlotClient:
         """The state that compiled code needs to receive results and send chunks."""
         self._ready_notes(now)
         message = _NOTHING if self._message is None else self._message
-        floats, _, numbers = message.floats
         asks = self.all_or_none and not self._held
         return ClientState(
             self._terms,
@@ -553,7 +569,7 @@ class SlotClient:
             self._chunks_asked(),
             self._notes,
             self._head,
-            (message.words, message.operation, message.elements, floats, numbers),
+            self._words_sent(message),
             self._waiting,
             self._held,
             _PARTIAL if asks else 0,

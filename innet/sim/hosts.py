@@ -67,9 +67,9 @@ from innet.sim.state import (
 )
 from innet.switch.inline import call_at
 from innet.switch.traffic_manager import FOREVER
-from innet.wire import HeaderFlag
+from innet.wire import WITHOUT_VALUES, HeaderFlag
 
-_QUEUED, _FLAGS = int(Stats.QUEUED), int(Stats.FLAGS)
+_QUEUED, _FLAGS, _BARE = int(Stats.QUEUED), int(Stats.FLAGS), int(Stats.BARE)
 _NOTES = int(Stats.LENGTH)
 _UNDER_WAY = 2  # innet.protocol.slot_client.SlotState.WAITING
 _RESEND = int(HeaderFlag.RESEND)
@@ -305,20 +305,25 @@ def _room(state: Any, host: int) -> int:
 def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
     """Send the chunk of a slot; returns when it leaves. There must be room."""
     here, client = host_at(state, host), client_at(state, host)
-    carried = here.carried
-    length = carried + here.extra
+    operation = bytes_view(client.operation, client.chunks)
+    chunk, base = ints_view(client.chunk, client.window), int_at(client.member, 4)
+    is_bare = operation[chunk[slot] - base] & WITHOUT_VALUES != 0
+    carried = client.head_bytes if is_bare else here.carried
+    length = carried if is_bare else carried + here.extra
+    ints_view(client.stats, _NOTES)[_BARE] += is_bare
     leaves = _departure(state, host, length, now)
     row = transmit(state, here.up, length, carried, -1, leaves)
     fill_frame(
-        data_at(state, row, carried),
+        data_at(state, row, here.carried),
         bytes_view(client.head, client.head_bytes),
         slot,
         flag,
-        (ints_view(client.chunk, client.window), int_at(client.member, 4)),
+        (chunk, base),
         (
             signed_view(client.words, client.word_count),
-            bytes_view(client.operation, client.chunks),
+            operation,
             shorts_view(client.elements, client.chunks),
+            shorts_view(client.owners, client.owner_count),
             singles_view(0, 0),
             floats_view(0, 0),
         ),

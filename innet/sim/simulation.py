@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from innet.core.buffers import address_of
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import PacketBatch
-from innet.network import FaultCounters, Faults, Host
+from innet.network import FaultCounters, Faults, Host, at_port
 from innet.protocol import SlotClient, Timing
 from innet.protocol.slot_client import ClientState, LoopProgress
 from innet.records import Fabric
@@ -1063,8 +1063,10 @@ class Simulation:
         """Send what a host has to send, set its timer, and notice that it is done."""
         here = self._memory.hosts[host]
         seconds = math.nextafter(now / SECOND, math.inf)  # not before a deadline, as floats go
-        for frame in end.outgoing(seconds):
-            length = self._layout.wire_length(len(frame))
+        packets = at_port(end.outgoing(seconds), 0)
+        for row, carried in zip(packets.data, packets.length.tolist(), strict=True):
+            frame = row[:carried]
+            length = self._layout.wire_length(carried)
             while (why := send_frame(self._memory.states, host, frame, length, now)) != 0:
                 self._handle(why, int(here["up"]))
         deadline = end.next_deadline()
@@ -1123,7 +1125,8 @@ class Simulation:
         there["values"], there["who"] = combined.shape[1], address_of(who)
         there["stats"], there["clock"] = map(address_of, client.notes)
         there["head"], there["head_bytes"] = address_of(client.head), len(client.head)
-        words = client.message[0]
+        words, _, _, owners, _, _ = client.message
+        there["owners"], there["owner_count"] = address_of(owners), len(owners)
         there["words"], there["word_count"] = address_of(words), len(words)
         there["held"], there["halts"], there["last"] = client.held, client.halts, client.last
 

@@ -270,6 +270,8 @@ CLIENT = np.dtype(
         ("chunks", "i8"),
         ("operation", "i8"),
         ("elements", "i8"),
+        ("owners", "i8"),
+        ("owner_count", "i8"),
         ("combined", "i8"),
         ("values", "i8"),
         ("who", "i8"),

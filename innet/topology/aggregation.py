@@ -199,6 +199,7 @@ class Aggregation(ABC):
 AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggregations")
 """Aggregations by program: how its tables are filled. Entry points: "innet.aggregations"."""
 AGGREGATIONS.register("slots", "innet.topology.slots:SlotsAggregation")
+AGGREGATIONS.register("collectives", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("harvest", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("tree", "innet.topology.tree:TreeAggregation")
 AGGREGATIONS.register("hashed", "innet.topology.hashed:HashedAggregation")

@@ -64,7 +64,7 @@ class SlotsAggregation(Aggregation):
                 for host, member in zip(hosts, job.members, strict=True)
             ),
             job=job,
-            layout=PacketLayout(size.values, request.framing),
+            layout=PacketLayout(size.values, request.framing, has_owners=program.has_owners),
         )
 
     def next_epoch(

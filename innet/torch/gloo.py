@@ -130,10 +130,10 @@ def reduce_scatter(gloo: Gloo, outputs: Any, inputs: Any, options: Any = None) -
     sums = torch.distributed.AllreduceOptions()
     if options is not None:
         sums.reduceOp, sums.timeout = options.reduceOp, options.timeout
-        if size == 1 and not hasattr(torch.distributed, "reduce_scatter_single"):
-            # Before PyTorch 2.13 gloo takes the mean over one rank as it is, also of integers.
-            if sums.reduceOp == torch.distributed.ReduceOp.AVG:
-                sums.reduceOp = torch.distributed.ReduceOp.SUM
+        # Before PyTorch 2.13 gloo takes the mean over one rank as it is, also of integers.
+        is_old = not hasattr(torch.distributed, "reduce_scatter_single")
+        if is_old and size == 1 and sums.reduceOp == torch.distributed.ReduceOp.AVG:
+            sums.reduceOp = torch.distributed.ReduceOp.SUM
     works, copies = [], []
     for output, given in zip(outputs, inputs, strict=True):
         check_writable(output)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from innet.core.errors import StateError
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
-from innet.network import Host, Transport
+from innet.network import Host, Transport, at_port
 from innet.protocol import SlotClient, SlotState
 from innet.protocol.compiled import fill, fill_frame, receive, take_frame
 from innet.protocol.counters import Stats
@@ -63,6 +63,7 @@ _YIELDS = 4  # before it sleeps: the peer often runs on the same processor
 _WRITTEN_AT_ONCE = 8  # packets in a ring before the switch sees them
 _RESULTS_AT_ONCE = 16  # read before the next chunks are sent
 _BATCH = 1 << 18  # bytes filled at once; they are still in the CPU cache when they are sent
+_BARE = int(Stats.BARE)
 _QUEUED, _FLAGS, _UNDER_WAY = int(Stats.QUEUED), int(Stats.FLAGS), int(SlotState.WAITING)
 _ANSWERS, _RECEIVED, _BYTES, _SENT, _WAITING, _FIRST, _END, _LOST, _ERROR = range(
     _COUNTS := len(LoopProgress._fields)
@@ -111,7 +112,7 @@ class SocketLoop:
         size, self._offset = end.layout.frame_size, end.layout.header_offset
         at_once = min(MOST_SEGMENTS, LONGEST_DATAGRAM // (size - self._offset))
         rows = min(end.member.window, at_once * max(1, _BATCH // (at_once * size)))
-        self._frames = np.empty((rows, size), np.uint8)
+        self._frames, self._lengths = np.empty((rows, size), np.uint8), np.empty(rows, np.int32)
         self._counts, self._times = np.empty(_COUNTS, np.int64), np.empty(2)
         self._done = self._counts, self._times, np.zeros(4, np.int64)
         with contextlib.suppress(StateError):  # a worker that left gets it at its next call
@@ -141,7 +142,7 @@ class SocketLoop:
             if deadline <= now:
                 frames = end.outgoing(now)
                 if len(frames):
-                    transport.send(PacketBatch.uniform(frames, 0), now)
+                    transport.send(at_port(frames, 0), now)
 
     def _turn(self, now: float, watch: Watch) -> float:
         """Run compiled code until Python has something to do; returns the time then."""
@@ -156,7 +157,8 @@ class SocketLoop:
                 self._transport.heard()
             return max(now, float(self._times[_NOW]))
         outbox = link.outbox
-        room = link.arrival, link.reception, frames, outbox.transmission
+        leaving = frames, self._lengths
+        room = link.arrival, link.reception, leaving, outbox.transmission
         socket = link.descriptor, self._offset, outbox.most
         # Results go into arrays: returning one would run Python, which a signal could interrupt.
         poll_socket(socket, room, state, watch, self._done)
@@ -164,7 +166,9 @@ class SocketLoop:
         outbox.dropped += progress.lost
         end.apply_progress(progress)
         if progress.end > progress.first:  # the socket was full, or refuses segments
-            left = PacketBatch.uniform(frames[progress.first : progress.end], 0)
+            unsent = slice(progress.first, progress.end)
+            ports = np.zeros(progress.end - progress.first, np.int32)
+            left = PacketBatch(frames[unsent], self._lengths[unsent], ports)
             self._transport.send(left, now)
         elif progress.error:
             raise failed("receiving", progress.error)
@@ -176,7 +180,7 @@ class SocketLoop:
 @njit(cache=True, nogil=True, allocates=False)
 def poll_socket(
     socket: tuple[int, int, int],
-    means: tuple[Arrival, Reception, NDArray[np.uint8], Transmission],
+    means: tuple[Arrival, Reception, tuple[NDArray[np.uint8], NDArray[np.int32]], Transmission],
     state: ClientState,
     watch: Watch,
     done: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]],
@@ -186,16 +190,17 @@ def poll_socket(
     Args:
         socket: its descriptor, how many leading bytes of a frame are not sent, and how many packets
             go as one datagram.
-        means: buffers for received packets, for frames to send, and for the system calls.
+        means: buffers for received packets, for frames to send and their lengths, and for the
+            system calls.
         state: the worker's end.
         watch: what else may end the wait.
         done: filled in: the numbers of a ``LoopProgress``; the time at the end, and a time before
             which no timer expires; and (4,), scratch memory.
     """
     descriptor, offset, _ = socket
-    arrival, reception, frames, transmission = means
+    arrival, reception, leaving, transmission = means
     stats, clock = state.notes
-    size = frames.shape[1]
+    size = leaving[0].shape[1]
     counts, times, room = done
     counts[:] = 0
     counts[_WAITING] = state.waiting
@@ -205,7 +210,7 @@ def poll_socket(
     for _ in range(_TURNS):
         # Step 1: send the chunks whose slots are free, unless Python has to decide first.
         if stats[_QUEUED] > 0 and not state.held and stats[_FLAGS] & state.halts == 0:
-            _send_queued(socket, (frames, transmission), state, counts, times)
+            _send_queued(socket, (leaving, transmission), state, counts, times)
         if ends or counts[_ERROR] != 0 or counts[_WAITING] == 0:
             break
         # Step 2: take results, and look at the timers once nothing is left in the socket.
@@ -259,20 +264,20 @@ def _take(
 @njit(cache=True, inner=True, nogil=True)
 def _send_queued(
     socket: tuple[int, int, int],
-    room: tuple[NDArray[np.uint8], Transmission],
+    room: tuple[tuple[NDArray[np.uint8], NDArray[np.int32]], Transmission],
     state: ClientState,
     counts: NDArray[np.int64],
     times: NDArray[np.float64],
 ) -> None:
     """Send the chunks in the queue, as many at once as fit into ``frames``."""
     descriptor, offset, segments = socket
-    frames, transmission = room
+    (frames, length), transmission = room
     stats, clock = state.notes
     (chunk, doing, queue), timers = state.slots
     queued = stats[_QUEUED]
-    rows, size = frames.shape
+    rows = len(frames)
     no_flags, order = np.zeros(rows, np.uint8), np.arange(rows)
-    length, nobody = np.full(rows, size, np.int32), np.empty((0, 16), np.uint8)
+    nobody = np.empty((0, 16), np.uint8)
     where, message = (chunk, state.terms[1][4]), state.message
     sent = 0
     while sent < queued and counts[_ERROR] == 0:
@@ -281,7 +286,8 @@ def _send_queued(
         for slot in slots:
             doing[slot] = _UNDER_WAY
         start(timers, chunk, slots, clock[0], state.last)
-        fill(frames[:end], state.head, (slots, no_flags[:end]), where, message)
+        which = slots, no_flags[:end]
+        stats[_BARE] += fill(frames[:end], length[:end], state.head, which, where, message)
         leaving = SendBatch(frames[:end], length[:end], offset, order[:end], nobody, order[:end])
         first, lost, error = send_packets(descriptor, leaving, 0, segments, transmission, False)
         sent += end
@@ -369,8 +375,10 @@ def _write_queued(
             continue
         at = row_of(ring.rows, ring.stride, written, False)
         begin = at + HEADER_AT - ring.outer
-        fill_frame(memory[begin : begin + size], state.head, queue[index], 0, where, message)
-        store_half(base + at, ring.packet)
+        frame = memory[begin : begin + size]
+        length = fill_frame(frame, state.head, queue[index], 0, where, message)
+        store_half(base + at, length - ring.outer)
+        stats[_BARE] += length < size
         written += 1
         ring.state[MY_WRITTEN] = written
         if (index + 1) % _WRITTEN_AT_ONCE == 0:

@@ -2,7 +2,8 @@
 
 Everything is big endian. A frame is Ethernet / IPv4 without options / UDP / innet header / values
 (framing "udp"), or Ethernet with innet's EtherType / innet header / values (framing "raw").
-A frame always has all ``V`` values of its layout; ``elements`` says how many of them are used.
+A frame has all ``V`` values of its layout, of which ``elements`` says how many are used, or ends
+with the header (WITHOUT_VALUES).
 The layout is a numpy dtype, so that one expression reads or writes a field of thousands of frames:
 ``layout.view(frames)["innet"]["sequence"]``.
 """
@@ -19,6 +20,7 @@ from innet.wire.layout import (
     UDP_HEADER,
     UDP_PORT,
     VERSION,
+    WITHOUT_VALUES,
     Endpoint,
     Field,
     Frames,
@@ -40,6 +42,7 @@ __all__ = [
     "UDP_HEADER",
     "UDP_PORT",
     "VERSION",
+    "WITHOUT_VALUES",
     "Batch",
     "Endpoint",
     "Field",

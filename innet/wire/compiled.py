@@ -21,9 +21,9 @@ from innet.wire.layout import HEADER
 
 Bytes = NDArray[np.uint8]
 
-FIELD, EITHER, SUM = range(3)
+FIELD, EITHER, SUM, SIZE = range(4)
 """Kinds of rules. FIELD: a big-endian number is in a range. EITHER: it or the number after it is.
-SUM: the Internet checksum over some bytes is right."""
+SUM: the Internet checksum over some bytes is right. SIZE: a FIELD that counts the values' bytes."""
 
 _CHECKSUM = 15  # which 16-bit word of the innet header
 _HEADER_BYTES = HEADER.itemsize
@@ -150,7 +150,8 @@ def _sum(frame: Bytes, offset: int, size: int) -> int:
 @njit("i8(u1[::1], i8, i8[:,::1], i8)", cache=True, nogil=True)
 def _check(frame: Bytes, length: int, rules: NDArray[np.int64], without: int) -> int:
     """``check_frame``, but without the sum over bytes that begin at ``without``, unless it is 0."""
-    if length != rules[0, 4] or len(frame) < length:
+    lacking = rules[0, 4] - length  # bytes of values, if it ends with the header
+    if (lacking != 0 and length != rules[0, 5]) or len(frame) < length:
         return int(rules[0, 6])
     for index in range(1, len(rules)):
         if rules[index, 0] == SUM and rules[index, 1] == without and without > 0:
@@ -158,8 +159,13 @@ def _check(frame: Bytes, length: int, rules: NDArray[np.int64], without: int) ->
         kind, offset, size = rules[index, 0], rules[index, 1], rules[index, 2]
         smallest, largest = rules[index, 4], rules[index, 5]
         if kind == SUM:
+            if offset == rules[0, 1]:
+                size -= lacking
             holds = _sum(frame, offset, size) == 0xFFFF
         else:
+            if kind == SIZE:
+                smallest -= lacking
+                largest -= lacking
             number = _number(frame, offset, size) & rules[index, 3]
             holds = smallest <= number <= largest
             if kind == EITHER and not holds:
@@ -194,17 +200,18 @@ def check_frames(
         data: (n, stride).
         length: (n,), bytes of each.
         rules: (rules, 7): kind, offset, bytes, mask, smallest, largest, number of the refusal. The
-            first one is for the length: its refusal, and as offset that of the innet header.
+            first one is for the length: its refusal, and as offset that of the innet header. A
+            frame has the smallest length or the largest: with values, and if it may be without.
         headers: (n, header bytes), filled in for frames of the right length.
 
     Returns:
         (n,): the refusal of the first rule that a frame violates, 0 if none.
     """
     reason = np.zeros(len(length), np.uint8)
-    at, right = rules[0, 1], rules[0, 4]
+    at = rules[0, 1]
     for row in range(len(length)):
         frame = data[row]
-        if length[row] == right:
+        if length[row] == rules[0, 4] or length[row] == rules[0, 5]:
             for byte in range(_HEADER_BYTES):
                 headers[row, byte] = frame[at + byte]
         reason[row] = check_frame(frame, length[row], rules)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
-from innet.core.reduce_op import ReduceOp
+from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.core.settings import Framing
 
 MAGIC = 0x494E  # "IN"
@@ -28,6 +28,9 @@ UDP_PORT = 48879  # 0xBEEF, where the switch listens
 """The port at which the switch listens."""
 ETHERTYPE = 0x88B5  # IEEE 802, local experimental EtherType 1
 """The EtherType of raw frames (IEEE 802, local experimental EtherType 1)."""
+WITHOUT_VALUES = 0x80
+"""Added to the header field ``operation`` of a packet that ends with the header: of a chunk with an
+owner, whose values others send or get."""
 MAX_VALUES = (0xFFFF - 20 - 8 - 32) // 4  # limited by IPv4's 16-bit length
 """The most values of a packet, also of one that a thin packet stands for, by IPv4's length."""
 _JUMBO = 9000  # bytes after the Ethernet header of the longest frames that networks usually carry
@@ -67,7 +70,7 @@ HEADER = np.dtype(
     [
         ("magic", ">u2"),
         ("version", "u1"),
-        ("operation", "u1"),  # innet.core.reduce_op.ReduceOp
+        ("operation", "u1"),  # of innet.core.reduce_op: ReduceOp, or CollectiveOp
         ("job", ">u2"),
         ("epoch", ">u2"),
         ("sequence", ">u4"),  # chunk number, counts from 1, modulo 2**32
@@ -78,7 +81,7 @@ HEADER = np.dtype(
         ("worker", ">u2"),  # the sender's index; of a result, the addressee's
         ("count", ">u2"),  # of a sum or a result: how many workers are in it
         ("elements", ">u2"),  # how many of the values are used
-        ("exponent", ">u2"),  # combined by MAX for every operation
+        ("exponent", ">u2"),  # combined by MAX; with a CollectiveOp: the owner's index
         ("message", ">u2"),  # tag of the sender's all-reduce
         ("checksum", ">u2"),  # RFC 1071, of the fields above and the values
     ]
@@ -139,6 +142,8 @@ class PacketLayout:
         stands_for: of a header-only packet: the values of the packet that it stands for,
             ``values`` to MAX_VALUES. None for packets with all values. Longer ones than jumbo
             frames are logged as a warning.
+        has_owners: chunks may have an owner (``CollectiveOp``), and packets end with the header
+            (WITHOUT_VALUES).
 
     Raises:
         InputError: a number of values out of range, or an unknown framing.
@@ -147,6 +152,7 @@ class PacketLayout:
     values: int
     framing: Framing = "udp"
     stands_for: int | None = None
+    has_owners: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.values <= MAX_VALUES:
@@ -196,6 +202,11 @@ class PacketLayout:
         return self.dtype.itemsize
 
     @property
+    def bare_size(self) -> int:
+        """Bytes of a frame in memory that ends with the header."""
+        return self.values_offset
+
+    @property
     def header_offset(self) -> int:
         """Where the innet header starts in a frame, in bytes."""
         return self.values_offset - HEADER.itemsize
@@ -221,7 +232,7 @@ def offset_of(name: str) -> int:
 def limits(name: str, layout: PacketLayout) -> tuple[int, int]:
     """The smallest and the largest valid value of the header field ``name``."""
     if name == "operation":
-        return min(ReduceOp), max(ReduceOp)
+        return min(ReduceOp), max(CollectiveOp) if layout.has_owners else max(ReduceOp)
     if name == "slot_version":
         return 0, 1
     if name == "elements":

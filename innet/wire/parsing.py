@@ -25,6 +25,7 @@ from innet.wire.layout import (
     UDP_PORT,
     VERSION,
     VERSION_IHL,
+    WITHOUT_VALUES,
     Frames,
     PacketLayout,
     Records,
@@ -32,7 +33,7 @@ from innet.wire.layout import (
 )
 from innet.wire.packing import ready
 
-FIELD, EITHER, SUM = range(3)  # kinds of checks, as innet.wire.compiled knows them
+FIELD, EITHER, SUM, SIZE = range(4)  # kinds of checks, as innet.wire.compiled knows them
 
 
 class FrameRefusal(enum.IntEnum):
@@ -67,7 +68,8 @@ class Batch:
 
     Attributes:
         layout: the layout they were read by.
-        data: (n, at least layout.frame_size) uint8; rows that are not ``valid`` may hold anything.
+        data: (n, at least layout.frame_size) uint8; rows that are not ``valid`` may hold anything,
+            and so may the values of those that end with the header.
         header: (n,) records of HEADER, big endian, likewise.
         reason: (n,) uint8, a FrameRefusal each; NONE if the frame is a packet of the layout.
     """
@@ -106,7 +108,8 @@ class _Check(NamedTuple):
     Attributes:
         refusal: the reason for frames that do not meet it.
         field: the field it checks.
-        kind: of the condition: ``FIELD``, ``EITHER`` or ``SUM`` of ``innet.wire.compiled``.
+        kind: of the condition: ``FIELD``, ``EITHER``, ``SUM`` or ``SIZE`` of
+            ``innet.wire.compiled``.
         between: the smallest and the largest value of the field, after ``mask``.
         expected: the condition in words.
     """
@@ -119,13 +122,16 @@ class _Check(NamedTuple):
     kind: int = FIELD
 
 
-def _equals(refusal: FrameRefusal, field: tuple[str, ...], wanted: int, text: str) -> _Check:
-    return _Check(refusal, field, text, (wanted, wanted))
+def _equals(
+    refusal: FrameRefusal, field: tuple[str, ...], wanted: int, text: str, kind: int = FIELD
+) -> _Check:
+    return _Check(refusal, field, text, (wanted, wanted), kind=kind)
 
 
 def _between(refusal: FrameRefusal, name: str, layout: PacketLayout) -> _Check:
     low, high = limits(name, layout)
-    return _Check(refusal, ("innet", name), f"{low} .. {high}", (low, high))
+    mask = ~WITHOUT_VALUES & 0xFF if name == "operation" and layout.has_owners else 0xFFFF_FFFF
+    return _Check(refusal, ("innet", name), f"{low} .. {high}", (low, high), mask)
 
 
 def _udp_checks(layout: PacketLayout) -> list[_Check]:
@@ -139,7 +145,7 @@ def _udp_checks(layout: PacketLayout) -> list[_Check]:
             VERSION_IHL,
             "0x45 (version 4, no options)",
         ),
-        _equals(FrameRefusal.IP_LENGTH, ("ipv4", "total_length"), total, str(total)),
+        _equals(FrameRefusal.IP_LENGTH, ("ipv4", "total_length"), total, str(total), SIZE),
         _Check(FrameRefusal.IP_FRAGMENT, ("ipv4", "fragment"), "no fragment", mask=FRAGMENTED),
         _equals(FrameRefusal.IP_PROTOCOL, ("ipv4", "protocol"), PROTOCOL_UDP, "17 (UDP)"),
         _Check(FrameRefusal.IP_CHECKSUM, ("ipv4",), "a right header checksum", kind=SUM),
@@ -150,7 +156,7 @@ def _udp_checks(layout: PacketLayout) -> list[_Check]:
             (UDP_PORT, UDP_PORT),
             kind=EITHER,
         ),
-        _equals(FrameRefusal.UDP_LENGTH, ("udp", "length"), udp, str(udp)),
+        _equals(FrameRefusal.UDP_LENGTH, ("udp", "length"), udp, str(udp), SIZE),
     ]
 
 
@@ -180,7 +186,8 @@ def _checks(layout: PacketLayout) -> tuple[_Check, ...]:
 def rules(layout: PacketLayout) -> NDArray[np.int64]:
     """The checks as ``compiled.check_frames`` reads them."""
     size = layout.frame_size
-    found = [(FIELD, layout.header_offset, 0, 0, size, size, FrameRefusal.LENGTH)]
+    sizes = size, layout.bare_size if layout.has_owners else size
+    found = [(FIELD, layout.header_offset, 0, 0, *sizes, FrameRefusal.LENGTH)]
     for check in _checks(layout):
         offset, width = _place(layout, check.field)
         if check.refusal == FrameRefusal.CHECKSUM:
@@ -234,9 +241,13 @@ def parse(layout: PacketLayout, frames: Frames | PacketBatch) -> Batch:
     """
     data, length = frames_of(frames)
     header = np.zeros(len(length), HEADER)
-    if data.shape[1] < layout.frame_size:  # too short for any valid frame
-        reason = np.full(len(length), FrameRefusal.LENGTH, np.uint8)
-        return Batch(layout, np.zeros((len(length), layout.frame_size), np.uint8), header, reason)
+    if data.shape[1] < layout.frame_size:
+        whole = np.zeros((len(length), layout.frame_size), np.uint8)
+        if not layout.has_owners:  # too short for any valid frame
+            reason = np.full(len(length), FrameRefusal.LENGTH, np.uint8)
+            return Batch(layout, whole, header, reason)
+        whole[:, : data.shape[1]] = data
+        data = whole
     reason = ready().check_frames(
         data,
         length,

@@ -63,7 +63,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
             meta.drop_reason = DROP_TRUNCATED;
         } else if (FIRST_PASS && standard_metadata.checksum_error == 1) {
             meta.drop_reason = DROP_CHECKSUM;
-        } else if (FIRST_PASS && !hdr.values.isValid()) {
+        } else if (FIRST_PASS && HAS_NO_FORMAT) {
             meta.drop_reason = DROP_NOT_INNET;
         } else if (FIRST_PASS && (FIELDS_MALFORMED || hdr.innet.flags & FLAG_RESULT != 0
                                   || LENGTHS_MALFORMED)) {

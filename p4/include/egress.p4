@@ -21,6 +21,22 @@ control EGRESS(inout headers_t hdr, inout metadata_t meta,
         hdr.udp.checksum = 0; // none, as RFC 768 allows: innet's own covers the values
     }
 
+#ifdef COLLECTIVES
+    // A result carries values for its owner alone, or for all others.
+    action end_with_header() {
+        hdr.values.setInvalid();
+        hdr.innet.operation = hdr.innet.operation | WITHOUT_VALUES;
+        hdr.udp.length = BARE_UDP_LENGTH;
+        hdr.ipv4.total_length = BARE_UDP_LENGTH + 20;
+    }
+
+    action carry_values() {
+        hdr.innet.operation = hdr.innet.operation & 0x7F;
+        hdr.udp.length = UDP_LENGTH;
+        hdr.ipv4.total_length = UDP_LENGTH + 20;
+    }
+#endif
+
     table deliver {
         key = { standard_metadata.egress_port: exact; }
         actions = { address; NoAction; }
@@ -55,6 +71,16 @@ control EGRESS(inout headers_t hdr, inout metadata_t meta,
         if (standard_metadata.instance_type == 5) {
             hdr.innet.worker = standard_metadata.egress_rid;
         }
+#ifdef COLLECTIVES
+        if (hdr.innet.operation & 0x7F >= OPERATION_REDUCE) {
+            if (hdr.innet.operation & 0x7F == OPERATION_BARRIER
+                    || (hdr.innet.operation & 0x7F == OPERATION_REDUCE) != IS_OWNER) {
+                end_with_header();
+            } else {
+                carry_values();
+            }
+        }
+#endif
     }
 }
 

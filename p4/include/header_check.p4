@@ -13,7 +13,7 @@ control HeaderCheck(in headers_t hdr, inout metadata_t meta,
             meta.drop_reason = DROP_TRUNCATED;
         } else if (standard_metadata.checksum_error == 1) {
             meta.drop_reason = DROP_CHECKSUM;
-        } else if (!hdr.values.isValid()) {
+        } else if (HAS_NO_FORMAT) {
             meta.drop_reason = DROP_NOT_INNET;
         } else if (FIELDS_MALFORMED || LENGTHS_MALFORMED) {
             meta.drop_reason = DROP_MALFORMED;

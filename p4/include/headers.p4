@@ -29,6 +29,13 @@ const bit<8>  INNET_VERSION = 3;
 const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
 const bit<8> OPERATION_MAX = 3;
+#ifdef COLLECTIVES
+// Sums and values of one worker, the owner of the chunk. See docs/collectives.md.
+const bit<8> OPERATION_REDUCE    = 4; // the others' values, summed for the owner
+const bit<8> OPERATION_BROADCAST = 5; // the owner's values, for the others
+const bit<8> OPERATION_BARRIER   = 6; // no values
+const bit<8> WITHOUT_VALUES = 0x80;   // added to the operation of a packet that ends with the header
+#endif
 
 const bit<8> FLAG_OVERFLOW  = 1;  // a sum has overflowed int32
 const bit<8> FLAG_COLLISION = 2;  // the aggregator held another chunk
@@ -41,6 +48,7 @@ const bit<8> FLAGS_REQUEST  = 0xE0; // with two bits: how many levels above the 
 const bit<8> MARKS = FLAG_OVERFLOW | FLAG_ECN; // the flags that a slot keeps for its result
 
 const bit<16> UDP_LENGTH = 8 + 32 + 4 * VALUES; // UDP header, innet header and values
+const bit<16> BARE_UDP_LENGTH = 8 + 32;         // without values
 
 header ethernet_t {
     bit<48> destination;
@@ -84,7 +92,7 @@ header innet_t {
     bit<16> worker;       // the sender; in a result, the addressee
     bit<16> count;        // in a sum or a result: how many workers are in it
     bit<16> elements;     // how many of the values are used
-    bit<16> exponent;     // block exponent, aggregated by MAX
+    bit<16> exponent;     // block exponent, aggregated by MAX; with an owner, the owner's index
     bit<16> message;      // the number of the all-reduce that the chunk belongs to
     bit<16> checksum;     // RFC 1071, over the header and the values
 }

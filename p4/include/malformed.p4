@@ -10,12 +10,32 @@
 #define MOST_ELEMENTS VALUES
 #endif
 
+// Where a chunk has an owner, either the owner's packets carry values or those of all others. So
+// nobody speaks for the owner: admission has bound the worker's index to its port.
+#ifdef COLLECTIVES
+#define IS_OWNER (hdr.innet.worker == hdr.innet.exponent)
+#define OPERATION_MALFORMED \
+    hdr.innet.operation & 0x7F == 0 || hdr.innet.operation & 0x7F > OPERATION_BARRIER \
+    || (meta.without_values == 1 && hdr.innet.operation & 0x7F < OPERATION_REDUCE) \
+    || hdr.innet.operation == OPERATION_BARRIER \
+    || (hdr.innet.operation == OPERATION_REDUCE && IS_OWNER) \
+    || (hdr.innet.operation == (OPERATION_REDUCE | WITHOUT_VALUES) && !IS_OWNER) \
+    || (hdr.innet.operation == OPERATION_BROADCAST && !IS_OWNER) \
+    || (hdr.innet.operation == (OPERATION_BROADCAST | WITHOUT_VALUES) && IS_OWNER)
+#define RIGHT_UDP_LENGTH (meta.without_values == 1 ? BARE_UDP_LENGTH : UDP_LENGTH)
+#define HAS_NO_FORMAT (!hdr.values.isValid() && meta.without_values == 0)
+#else
+#define OPERATION_MALFORMED hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
+#define RIGHT_UDP_LENGTH UDP_LENGTH
+#define HAS_NO_FORMAT (!hdr.values.isValid())
+#endif
+
 #define FIELDS_MALFORMED \
     hdr.innet.elements == 0 || hdr.innet.elements > MOST_ELEMENTS \
     || hdr.innet.slot_version > 1 \
-    || hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_MAX
+    || OPERATION_MALFORMED
 #define LENGTHS_MALFORMED \
     (hdr.udp.isValid() \
-     && (hdr.udp.length != UDP_LENGTH || hdr.ipv4.total_length != UDP_LENGTH + 20))
+     && (hdr.udp.length != RIGHT_UDP_LENGTH || hdr.ipv4.total_length != RIGHT_UDP_LENGTH + 20))
 
 #endif

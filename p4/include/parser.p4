@@ -53,6 +53,12 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
             (INNET_MAGIC, INNET_VERSION, 0): parse_values;
             default: accept; // the rest is a part of the result; another part is put before it
         }
+#elif defined(COLLECTIVES)
+        transition select(hdr.innet.magic, hdr.innet.version, hdr.innet.operation) {
+            (INNET_MAGIC, INNET_VERSION, 0 &&& WITHOUT_VALUES): parse_values;
+            (INNET_MAGIC, INNET_VERSION, _): parse_no_values;
+            default: accept;
+        }
 #else
         transition select(hdr.innet.magic, hdr.innet.version) {
             (INNET_MAGIC, INNET_VERSION): parse_values;
@@ -60,6 +66,13 @@ parser InnetParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         }
 #endif
     }
+
+#ifdef COLLECTIVES
+    state parse_no_values {
+        meta.without_values = 1;
+        transition accept;
+    }
+#endif
 
     state parse_values {
         packet.extract(hdr.values);
@@ -82,11 +95,12 @@ control InnetDeparser(packet_out packet, in headers_t hdr) {
     hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length, \
     hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl, \
     hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination
-#define INNET_LISTED \
+#define INNET_HEADER_LISTED \
     hdr.innet.magic, hdr.innet.version, hdr.innet.operation, hdr.innet.job, hdr.innet.epoch, \
     hdr.innet.sequence, hdr.innet.slot, hdr.innet.slot_version, hdr.innet.flags, \
     hdr.innet.bitmap, hdr.innet.worker, hdr.innet.count, hdr.innet.elements, hdr.innet.exponent, \
-    hdr.innet.message REPEAT(VALUE_LISTED)
+    hdr.innet.message
+#define INNET_LISTED INNET_HEADER_LISTED REPEAT(VALUE_LISTED)
 
 control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
@@ -99,6 +113,10 @@ control VerifyChecksums(inout headers_t hdr, inout metadata_t meta) {
                                      hdr.innet.checksum, HashAlgorithm.csum16);
 #else
         verify_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
+                        HashAlgorithm.csum16);
+#endif
+#ifdef COLLECTIVES
+        verify_checksum(meta.without_values == 1, { INNET_HEADER_LISTED }, hdr.innet.checksum,
                         HashAlgorithm.csum16);
 #endif
     }
@@ -118,6 +136,10 @@ control UpdateChecksums(inout headers_t hdr, inout metadata_t meta) {
                         hdr.innet.checksum, HashAlgorithm.csum16);
 #else
         update_checksum(hdr.values.isValid(), { INNET_LISTED }, hdr.innet.checksum,
+                        HashAlgorithm.csum16);
+#endif
+#ifdef COLLECTIVES
+        update_checksum(!hdr.values.isValid(), { INNET_HEADER_LISTED }, hdr.innet.checksum,
                         HashAlgorithm.csum16);
 #endif
     }

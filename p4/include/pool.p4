@@ -78,6 +78,19 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         exponent.write(SLOT_INDEX, hdr.innet.exponent);
     }
 
+#ifdef COLLECTIVES
+    // All packets of a chunk name the same owner, if it has one.
+    register<bit<16>>(2 * SLOTS) owner;
+
+    action check_owner() {
+        bit<16> held;
+        owner.read(held, meta.index);
+        held = meta.new_chunk == 1 ? hdr.innet.exponent : held;
+        meta.other_owner = (bit<1>)(held != hdr.innet.exponent);
+        owner.write(meta.index, held);
+    }
+#endif
+
 #ifdef TWO_PASSES
     // The second pass reads the slot that the first one left, unless a newer chunk came in between.
     action check() {
@@ -122,9 +135,19 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         }
 #endif
         update_chunk();
+#ifdef COLLECTIVES
+        if (meta.newest_sequence == hdr.innet.sequence
+                && hdr.innet.operation & 0x7F >= OPERATION_REDUCE) {
+            check_owner();
+        }
+#endif
         // A stale packet must not leave a trace in the other registers.
         if (meta.newest_sequence != hdr.innet.sequence) {
             meta.drop_reason = DROP_STALE;
+#ifdef COLLECTIVES
+        } else if (meta.other_owner == 1) {
+            meta.drop_reason = DROP_MISMATCH;
+#endif
         } else {
             update_bitmap();
             if (meta.slot_open == 0 && meta.slot_closed == 0) {

@@ -41,6 +41,10 @@
     hdr.values.v##i = (int<32>)held > (int<32>)hdr.values.v##i ? held : hdr.values.v##i; \
     value##i.write(meta.index, hdr.values.v##i);
 
+#define VALUE_CLEAR(i) \
+    hdr.values.v##i = 0; \
+    value##i.write(meta.index, 0);
+
 control Values(inout headers_t hdr, inout metadata_t meta) {
     REPEAT(VALUE_REGISTER)
 
@@ -56,6 +60,9 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
     // Also replaces the content of another chunk: a stateful ALU of a Tofino 1 has four instructions.
     action or()  { bit<32> held; REPEAT(VALUE_OR) }
     action max() { bit<32> held; REPEAT(VALUE_MAX) }
+#ifdef COLLECTIVES
+    action clear() { REPEAT(VALUE_CLEAR) }
+#endif
 
     // One table chooses the operation of all value registers.
     table combine {
@@ -64,7 +71,11 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
             meta.read_only: exact;
             hdr.innet.operation: exact;
         }
+#ifdef COLLECTIVES
+        actions = { read; sum; or; max; clear; NoAction; }
+#else
         actions = { read; sum; or; max; NoAction; }
+#endif
         const entries = {
             // The first packet of a chunk replaces the slot's content: no clearing pass is needed.
             (1, 0, OPERATION_SUM): or();
@@ -77,6 +88,21 @@ control Values(inout headers_t hdr, inout metadata_t meta) {
             (0, 1, OPERATION_SUM): read();
             (0, 1, OPERATION_OR):  read();
             (0, 1, OPERATION_MAX): read();
+#ifdef COLLECTIVES
+            (1, 0, OPERATION_REDUCE): or();
+            (0, 0, OPERATION_REDUCE): sum();
+            (0, 1, OPERATION_REDUCE): read();
+            (1, 0, OPERATION_BROADCAST): or();
+            (0, 0, OPERATION_BROADCAST): or(); // what the others have left is 0
+            (0, 1, OPERATION_BROADCAST): read();
+            // Without values: what another chunk has left is cleared, and a result is read.
+            (1, 0, OPERATION_REDUCE | WITHOUT_VALUES): clear();
+            (0, 0, OPERATION_REDUCE | WITHOUT_VALUES): read();
+            (0, 1, OPERATION_REDUCE | WITHOUT_VALUES): read();
+            (1, 0, OPERATION_BROADCAST | WITHOUT_VALUES): clear();
+            (0, 0, OPERATION_BROADCAST | WITHOUT_VALUES): read();
+            (0, 1, OPERATION_BROADCAST | WITHOUT_VALUES): read();
+#endif
         }
         const default_action = NoAction();
     }

@@ -207,13 +207,18 @@ def test_filled_as_naively(framing, seed, base):
     head = packed(layout, 7, fields, np.zeros((1, layout.values), np.int32))
     layout.view(head)["innet"]["checksum"] = 0
     frames = np.full((len(which), layout.frame_size), 0xAA, np.uint8)
-    fill(
+    lengths, no_owners = np.zeros(len(which), np.int32), np.empty(0, np.uint16)
+    numbers = np.array([scale, 9.0])
+    bare = fill(
         frames,
+        lengths,
         head[0, : layout.values_offset].copy(),
         (which, flags),
         (slots, base),
-        (given_words, chunks["operation"], chunks["elements"], floats, np.array([scale, 9.0])),
+        (given_words, chunks["operation"], chunks["elements"], no_owners, floats, numbers),
     )
+    assert bare == 0
+    assert (lengths == layout.frame_size).all()
     chunk = slots[which]
     fields |= {"sequence": sequence_of(chunk), "slot": which, "flags": flags}
     fields |= {"slot_version": chunk // WINDOW % 2}

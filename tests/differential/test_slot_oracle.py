@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from support.slot_oracle import SlotOracle
 
-GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("slots-*.json.gz"))
+RECORDINGS = Path(__file__).parents[1] / "golden"
+GOLDEN = [
+    path
+    for program in ("slots", "collectives")
+    for path in sorted(RECORDINGS.glob(f"{program}-*.json.gz"))
+]
 
 
 def test_there_are_recordings() -> None:
-    assert GOLDEN
+    assert {path.name.partition("-")[0] for path in GOLDEN} == {"slots", "collectives"}
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name.removesuffix(".json.gz"))
@@ -22,7 +27,11 @@ def test_oracle_equals_simple_switch(path: Path) -> None:
     with gzip.open(path) as stream:
         golden: dict[str, Any] = json.load(stream)
     names = list(golden["registers"])
-    oracle = SlotOracle(sum(".value" in name for name in names), golden["commands"])
+    oracle = SlotOracle(
+        sum(".value" in name for name in names),
+        golden["commands"],
+        has_owners=golden["program"].startswith("collectives"),
+    )
     answers: dict[str, list[str]] = {port: [] for port in golden["answers"]}
     for port, data in golden["packets"]:
         for egress, answer in oracle.one(port, bytes.fromhex(data)):

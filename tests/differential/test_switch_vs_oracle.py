@@ -1,4 +1,4 @@
-"""The compiled P4 program on the built-in switch gives what the slot pool's oracle gives.
+"""The compiled P4 programs on the built-in switch give what the slot pool's oracle gives.
 
 Random traffic with repeats, stale, mangled, truncated and unadmitted packets; answers are compared
 byte for byte and in order, then every register cell and the counters of dropped packets.
@@ -39,17 +39,17 @@ ENGINES = ["interpret", "jit"]
 
 
 @cache
-def program(values: int) -> ir.Program:
-    return load_program(programs.find("slots", values).json())
+def program(values: int, name: str) -> ir.Program:
+    return load_program(programs.find(name, values).json())
 
 
 class Pair:
     """Switch and oracle with the same tables, fed the same packets."""
 
-    def __init__(self, values: int, engine: str, jobs: list[Job]) -> None:
+    def __init__(self, values: int, engine: str, jobs: list[Job], name: str = "slots") -> None:
         self.values = values
-        self.switch = Switch.load(program(values), engine)
-        self.oracle = SlotOracle(values)
+        self.switch = Switch.load(program(values, name), engine)
+        self.oracle = SlotOracle(values, has_owners=name == "collectives")
         node = 0
         for job in jobs:
             for line in job.commands(first_node=node, new_ports=node == 0):
@@ -59,12 +59,12 @@ class Pair:
 
     def set_sequences(self, job: Job, sequence: int) -> None:
         """As a job that ran up to there leaves the registers."""
-        owner = job.number << 16 | job.epoch
+        tenant = job.number << 16 | job.epoch
         chunks = self.switch.registers[REGISTERS + "chunk"]
-        chunks[:] = owner << 32 | sequence
+        chunks[:] = tenant << 32 | sequence
         for index in range(len(chunks)):
             copy = self.oracle.copy(*divmod(index, 2))
-            copy.owner, copy.sequence = owner, sequence
+            copy.tenant, copy.sequence = tenant, sequence
 
     def feed(self, packets: list[Packet], sizes: list[int] | None = None) -> list[Packet]:
         """Both process ``packets``, the switch in batches of ``sizes``; equal in all respects."""
@@ -82,7 +82,8 @@ class Pair:
         registers = self.switch.registers
         size = len(registers[REGISTERS + "count"])
         copies = [self.oracle.copies.get(index) for index in range(size)]
-        for name in REGISTER_NAMES:
+        names = [*REGISTER_NAMES, *(["owner"] if self.oracle.has_owners else [])]
+        for name in names:
             expected = [0 if copy is None else getattr(copy, name) for copy in copies]
             control = "marks" if name == "marks" else "pool"
             found = registers[f"SlotsIngress.{control}.{name}"]
@@ -95,8 +96,9 @@ class Pair:
         assert dropped.tolist() == [self.oracle.dropped[reason] for reason in range(len(dropped))]
 
 
-def layouts(values: int) -> list[PacketLayout]:
-    return [PacketLayout(values), PacketLayout(values, "raw")]
+def layouts(values: int, name: str = "slots") -> list[PacketLayout]:
+    has_owners = name == "collectives"
+    return [PacketLayout(values, framing, has_owners=has_owners) for framing in ("udp", "raw")]
 
 
 SIZES = [(values, workers) for values in (32, 64, 256) for workers in (1, 2, 5, 32)]
@@ -122,6 +124,27 @@ def test_random_traffic(engine: str, values: int, workers: int) -> None:
     assert pair.oracle.dropped  # the traffic does hold packets to drop
 
 
+@pytest.mark.parametrize(
+    ("engine", "values", "workers"),
+    tiered(
+        [(engine, values, n) for engine in ENGINES for values in (64, 256) for n in (1, 2, 5, 32)],
+        [("jit", 64, 1), ("jit", 64, 5), ("interpret", 64, 2)],
+        "the same compiled, with some workers and few values",
+    ),
+)
+def test_random_traffic_of_chunks_with_owners(engine: str, values: int, workers: int) -> None:
+    rng = np.random.default_rng([values, workers, 1])
+    job = job_of(workers)
+    chunks = {1: 200, 2: 60, 5: 120, 32: 40}[workers]
+    packets = traffic(rng, layouts(values, "collectives"), job, chunks)
+    pair = Pair(values, engine, [job], "collectives")
+    answers = pair.feed(packets, rng.integers(0, 60, 10).tolist())
+    assert {port for port, _ in answers} == set(range(1, workers + 1))
+    bare = {len(data) for _, data in answers} & {46, 74}
+    assert bare == {46, 74}  # results that end with the header, in both framings
+    assert {MALFORMED, MISMATCH} <= set(pair.oracle.dropped) or workers == 1
+
+
 @settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32),
@@ -129,14 +152,21 @@ def test_random_traffic(engine: str, values: int, workers: int) -> None:
     first=st.sampled_from([0, 1000, 2**31 - 20, 2**32 - 13, 2**32 + 7]),
     sizes=st.lists(st.integers(0, 50), max_size=5),
 )
-@pytest.mark.parametrize("engine", tiered(ENGINES, ["jit"], "the same compiled"))
+@pytest.mark.parametrize(
+    ("engine", "name", "values"),
+    tiered(
+        [(engine, *each) for engine in ENGINES for each in (("slots", 32), ("collectives", 64))],
+        [("jit", "slots", 32)],
+        "the same compiled, and random traffic",
+    ),
+)
 def test_any_traffic_at_any_point_of_the_sequence(
-    engine: str, seed: int, workers: int, first: int, sizes: list[int]
+    engine: str, name: str, values: int, seed: int, workers: int, first: int, sizes: list[int]
 ) -> None:
     job = job_of(workers)
-    pair = Pair(32, engine, [job])
+    pair = Pair(values, engine, [job], name)
     pair.set_sequences(job, first % 2**32)
-    pair.feed(traffic(np.random.default_rng(seed), layouts(32), job, 30, first), sizes)
+    pair.feed(traffic(np.random.default_rng(seed), layouts(values, name), job, 30, first), sizes)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -174,6 +204,48 @@ def test_every_byte_of_the_headers_damaged(engine: str, framing: str, hidden: bo
         )
     else:
         expected = {NOT_INNET, MALFORMED, NOT_ADMITTED, SLOT_RANGE, STALE, MISMATCH}
+        expected |= {CHECKSUM} if framing == "udp" else set()
+    assert set(pair.oracle.dropped) == expected
+
+
+@pytest.mark.parametrize("engine", tiered(ENGINES, ["jit"], "the same compiled"))
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+@pytest.mark.parametrize("hidden", [False, True], ids=["damaged", "hostile"])
+def test_every_byte_of_a_packet_without_values_damaged(
+    engine: str, framing: str, hidden: bool
+) -> None:
+    """As above, with packets that end with the header, of the owner and of others in turn."""
+    rng = np.random.default_rng(12)
+    job = job_of(2)
+    layout = PacketLayout(64, framing, has_owners=True)
+    packets: list[Packet] = []
+    chunk = 0
+    sequence = range(layout.header_offset + 8, layout.header_offset + 12)
+    for offset in sorted(range(layout.bare_size), key=sequence.__contains__):
+        for flip in (0x01, 0x80, 0xFF):
+            # Worker 1 sends none: it owns what is reduced, and not what is broadcast.
+            operation = 4 + chunk % 3
+            first, second = (
+                contribution(
+                    rng, layout, job, worker, chunk, operation, 20, owner=5 - operation & 1
+                )
+                for worker in (0, 1)
+            )
+            assert len(second[1]) == layout.bare_size
+            damaged = bytearray(second[1])
+            damaged[offset] ^= flip
+            wrong = resealed(layout, bytes(damaged)) if hidden else bytes(damaged)
+            packets += [first, (second[0], wrong), second, (first[0], wrong)]
+            chunk += 1
+    pair = Pair(64, engine, [job], "collectives")
+    assert len(pair.feed(packets)) > chunk
+    if not hidden:
+        # What takes away the mark for no values leaves a packet that is too short.
+        expected = {NOT_INNET, CHECKSUM, NOT_ADMITTED, TRUNCATED} | (
+            {MALFORMED} if framing == "udp" else set()
+        )
+    else:
+        expected = {NOT_INNET, TRUNCATED, MALFORMED, NOT_ADMITTED, SLOT_RANGE, STALE, MISMATCH}
         expected |= {CHECKSUM} if framing == "udp" else set()
     assert set(pair.oracle.dropped) == expected
 

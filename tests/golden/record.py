@@ -30,6 +30,7 @@ CASES = {
     "slots-64-four": (64, 4, 40, 0),
     "slots-256-pair": (256, 2, 12, 0),
     "slots-1024-pair": (1024, 2, 8, 0),
+    "collectives-64-four": (64, 4, 60, 0),
     "harvest-64-three": (64, 3, 16, 0),  # so that no slot is taken over between two passes
     "harvest-256-three": (256, 3, 24, 0),
 }
@@ -40,7 +41,10 @@ def main() -> None:
         rng = np.random.default_rng(list(name.encode()))
         program = programs.find(name.split("-")[0], values)
         job = job_of(workers)
-        layouts = [PacketLayout(values, "udp"), PacketLayout(values, "raw")]
+        layouts = [
+            PacketLayout(values, framing, has_owners=program.has_owners)
+            for framing in ("udp", "raw")
+        ]
         commands = job.commands()
         # Only in the wrapped case: registers as a job that ran for 2**32 chunks leaves them.
         if first:

@@ -18,7 +18,8 @@ from innet.core.packets import PacketBatch
 
 Packet = tuple[int, bytes]
 
-SUM, OR, MAX = 1, 2, 3
+SUM, OR, MAX, REDUCE, BROADCAST, BARRIER = 1, 2, 3, 4, 5, 6
+WITHOUT_VALUES = 0x80
 OVERFLOW, ECN, RESULT, PARTIAL = 1, 8, 16, 32
 INNET = struct.Struct(">HBBHHIHBBIHHHHHH")
 
@@ -44,7 +45,8 @@ class Copy:
     bitmap: int = 0
     count: int = 0
     exponent: int = 0
-    owner: int = 0  # job and epoch
+    tenant: int = 0  # job and epoch
+    owner: int = 0  # of the chunk, if it has one
     chunk_signature: int = 0  # all-reduce, operation and elements of the first packet
     closed: int = 0  # somebody asked for what was there
     marks: int = 0  # OVERFLOW and ECN, once seen
@@ -53,11 +55,11 @@ class Copy:
     @property
     def chunk(self) -> int:
         """As the program's register of this name holds it."""
-        return self.owner << 32 | self.sequence
+        return self.tenant << 32 | self.sequence
 
     @chunk.setter
     def chunk(self, cell: int) -> None:
-        self.owner, self.sequence = divmod(cell, 2**32)
+        self.tenant, self.sequence = divmod(cell, 2**32)
 
     @property
     def worker_bitmap(self) -> int:
@@ -78,10 +80,16 @@ def ones_complement_sum(data: bytes) -> int:
 
 
 class SlotOracle:
-    """The switch: ``command`` fills its tables, ``process`` and ``one`` run packets."""
+    """The switch: ``command`` fills its tables, ``process`` and ``one`` run packets.
 
-    def __init__(self, values: int, commands: Iterable[str] = ()) -> None:
+    ``has_owners``: it is the program of collectives, whose chunks may have an owner.
+    """
+
+    def __init__(
+        self, values: int, commands: Iterable[str] = (), *, has_owners: bool = False
+    ) -> None:
         self.values = values
+        self.has_owners = has_owners
         self.admission: dict[tuple[int, int, int, int], Admitted] = {}
         self.nodes: list[tuple[int, int]] = []  # (egress port, replication id)
         self.groups: dict[int, list[tuple[int, int]]] = {}
@@ -164,8 +172,7 @@ class SlotOracle:
         if is_innet:
             is_innet = part(offset, 32)[:3] == b"IN\x03"
         if is_innet:
-            part(offset + 32, 4 * self.values)
-            whole = frame[offset : offset + 32 + 4 * self.values]
+            whole = part(offset, 32 + self.body(frame[offset + 3]))
             # The checksum of a packet is never 0xFFFF, as its magic number is not 0.
             damaged = damaged or ones_complement_sum(whole) != 0xFFFF or whole[30:32] == b"\xff\xff"
         if damaged:
@@ -173,6 +180,18 @@ class SlotOracle:
         if not is_innet:
             raise Dropped(NOT_INNET)
         return offset
+
+    def body(self, operation: int) -> int:
+        """How many bytes of values a packet with this operation has."""
+        return 0 if self.has_owners and operation & WITHOUT_VALUES else 4 * self.values
+
+    def is_sane(self, operation: int, worker: int, owner: int) -> bool:
+        """Whether an operation is known, and this worker sends values for it, or none."""
+        if not self.has_owners or operation <= MAX:
+            return operation in (SUM, OR, MAX)
+        sends = {REDUCE: worker != owner, BROADCAST: worker == owner, BARRIER: False}
+        kind = operation % WITHOUT_VALUES
+        return kind in sends and sends[kind] == (operation < WITHOUT_VALUES)
 
     def aggregate(self, port: int, frame: bytes, offset: int) -> list[Packet]:
         (
@@ -194,7 +213,7 @@ class SlotOracle:
             _checksum,
         ) = INNET.unpack_from(frame, offset)
         sane = (
-            operation in (SUM, OR, MAX)
+            self.is_sane(operation, worker, exponent)
             and slot_version in (0, 1)
             and 1 <= elements <= self.values
             and not flags & RESULT
@@ -202,7 +221,7 @@ class SlotOracle:
         if offset == 42:  # behind IPv4 and UDP, whose lengths must be those of a whole packet
             (total_length,) = struct.unpack_from(">H", frame, 16)
             (udp_length,) = struct.unpack_from(">H", frame, 38)
-            udp = 8 + INNET.size + 4 * self.values
+            udp = 8 + INNET.size + self.body(operation)
             sane = sane and (total_length, udp_length) == (20 + udp, udp)
         if not sane:
             raise Dropped(MALFORMED)
@@ -212,15 +231,20 @@ class SlotOracle:
         if slot & ~admitted.slot_mask:
             raise Dropped(SLOT_RANGE)
         held = self.copy(slot, slot_version, admitted.slot_base)
-        owner = job << 16 | epoch
-        ahead = (sequence - held.sequence) % 2**32 if held.owner == owner else 1
-        held.owner = owner
+        tenant = job << 16 | epoch
+        ahead = (sequence - held.sequence) % 2**32 if held.tenant == tenant else 1
+        held.tenant = tenant
         if ahead >= 2**31:
             raise Dropped(STALE)
         start = offset + 32
-        end = start + 4 * self.values
+        end = start + self.body(operation)
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
+        has_owner, operation = operation > MAX, operation % WITHOUT_VALUES
+        if has_owner and first:
+            held.owner = exponent
+        elif has_owner and held.owner != exponent:
+            raise Dropped(MISMATCH)
         signature = operation << 28 | elements << 17 | message
         if not first and held.chunk_signature != signature:
             raise Dropped(MISMATCH)
@@ -235,14 +259,16 @@ class SlotOracle:
             held.sequence = sequence
             held.chunk_signature = signature
             held.bitmap, held.count, held.exponent = admitted.worker_bit, 1, exponent
-            held.values = words
+            if operation != BARRIER:  # which leaves the values of another chunk there
+                held.values = words if end > start else np.zeros(self.values, np.uint32)
         elif not seen and not late:
             held.bitmap |= admitted.worker_bit
             held.count += 1
             held.exponent = max(held.exponent, exponent)
-            if operation == SUM and self.leaves_int32(held.values, words):
-                held.marks |= OVERFLOW
-            held.values = self.combined(operation, held.values, words)
+            if end > start:
+                if operation in (SUM, REDUCE) and self.leaves_int32(held.values, words):
+                    held.marks |= OVERFLOW
+                held.values = self.combined(operation, held.values, words)
         held.closed = int(was_closed or bool(flags & PARTIAL))
         full = held.bitmap == admitted.full_bitmap
         if not full and not held.closed:
@@ -250,15 +276,18 @@ class SlotOracle:
         result_flags = RESULT | held.marks | (0 if full else PARTIAL)
 
         def answer(egress: int, addressee: int) -> Packet:
+            gets = {REDUCE: addressee == held.owner, BROADCAST: addressee != held.owner}
+            bare = has_owner and not gets.get(operation, False)
+
             def header(checksum: int) -> bytes:
                 return INNET.pack(
-                    magic, version, operation, job, epoch, sequence, slot, slot_version,
-                    result_flags, held.bitmap, addressee, held.count, elements, held.exponent,
-                    message, checksum,
+                    magic, version, operation | WITHOUT_VALUES * bare, job, epoch, sequence, slot,
+                    slot_version, result_flags, held.bitmap, addressee, held.count, elements,
+                    held.exponent, message, checksum,
                 )  # fmt: skip
 
-            outer = self.addressed(frame[:offset], egress)
-            body = held.values.astype(">u4").tobytes()
+            body = b"" if bare else held.values.astype(">u4").tobytes()
+            outer = self.addressed(frame[:offset], egress, 32 + len(body))
             checksum = ones_complement_sum(header(0) + body) ^ 0xFFFF
             return egress, outer + header(checksum) + body + frame[end:]
 
@@ -274,14 +303,16 @@ class SlotOracle:
 
     @staticmethod
     def combined(operation: int, held: np.ndarray, words: np.ndarray) -> np.ndarray:
-        if operation == SUM:
+        if operation in (SUM, REDUCE):
             return ((held.astype(np.uint64) + words) % 2**32).astype(np.uint32)
-        if operation == OR:
+        if operation in (OR, BROADCAST):
             return held | words
         return np.where(held.astype(np.int32) > words.astype(np.int32), held, words)
 
-    def addressed(self, outer: bytes, egress: int) -> bytes:
-        """The headers before innet's, from the address the worker spoke to, to ``egress``."""
+    def addressed(self, outer: bytes, egress: int, inner: int) -> bytes:
+        """The headers before ``inner`` bytes of innet's, from the address the worker spoke to, to
+        ``egress``.
+        """
         if egress in self.addresses:
             mac, ip, udp_port = self.addresses[egress]
             ethernet = mac + outer[:6] + outer[12:14]
@@ -298,6 +329,13 @@ class SlotOracle:
         else:
             ethernet, rest = outer[:14], outer[14:]
         if rest:
+            rest = (
+                rest[:2]
+                + struct.pack(">H", 28 + inner)
+                + rest[4:24]
+                + struct.pack(">H", 8 + inner)
+                + rest[26:]
+            )
             blank = rest[:10] + bytes(2) + rest[12:20]
             checksum = ones_complement_sum(blank) ^ 0xFFFF
             rest = rest[:10] + struct.pack(">H", checksum) + rest[12:]

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.protocol.admission import Job, WorkerPort
-from innet.wire import Endpoint, Framing, HeaderFlag, PacketLayout, internet_checksum, pack, seal
+from innet.wire import (
+    UDP_HEADER,
+    WITHOUT_VALUES,
+    Endpoint,
+    Framing,
+    HeaderFlag,
+    PacketLayout,
+    internet_checksum,
+    pack,
+)
+from innet.wire.layout import HEADER, offset_of
 
 Packet = tuple[int, bytes]
 
@@ -27,9 +38,14 @@ def contribution(
     operation: int,
     elements: int | None = None,
     message: int = 0,
+    owner: int | None = None,
+    *,
     flags: int = 0,
 ) -> Packet:
-    """What ``worker`` sends for ``chunk``, with values that reach the ends of int32."""
+    """What ``worker`` sends for ``chunk``, with values that reach the ends of int32.
+
+    For an ``operation`` with an ``owner``, as many as it sends by ``sends_values``.
+    """
     edge = rng.choice(WORDS, (1, layout.values))
     near = rng.integers(-1000, 1000, (1, layout.values), dtype=np.int32)
     # In half of the packets: the sums of the others stay in int32.
@@ -48,7 +64,7 @@ def contribution(
         slot_version=chunk // job.slots % 2,
         worker=worker,
         elements=elements,
-        exponent=int(rng.integers(0, 300)),
+        exponent=int(rng.integers(0, 300)) if owner is None else owner,
         message=message,
         flags=flags,
     )
@@ -56,7 +72,30 @@ def contribution(
         ipv4 = layout.view(frames)["ipv4"]
         ipv4["tos"], ipv4["checksum"] = 3, 0  # congestion experienced
         ipv4["checksum"] = internet_checksum(ipv4[:, None].view(np.uint8))
-    return job.members[worker].port, frames[0].tobytes()
+    sent = frames[0].tobytes()
+    if owner is not None and not sends_values(operation, worker == owner):
+        sent = without_values(layout, sent)
+    return job.members[worker].port, sent
+
+
+def sends_values(operation: int, is_owner: bool) -> bool:
+    """Whether a worker sends values of a chunk that has an owner."""
+    if operation == CollectiveOp.REDUCE:
+        return not is_owner
+    return operation == CollectiveOp.BROADCAST and is_owner
+
+
+def without_values(layout: PacketLayout, data: bytes) -> bytes:
+    """A whole frame as one that ends with the header, of the same operation."""
+    frame = np.frombuffer(data, np.uint8)[None].copy()
+    record = layout.view(frame)
+    record["innet"]["operation"] |= WITHOUT_VALUES
+    if layout.framing == "udp":
+        udp = UDP_HEADER.itemsize + HEADER.itemsize
+        record["udp"]["length"], record["ipv4"]["total_length"] = udp, 20 + udp
+        record["ipv4"]["checksum"] = 0
+        record["ipv4"]["checksum"] = internet_checksum(frame[:, 14:34])
+    return resealed(layout, frame[0, : layout.bare_size].tobytes())
 
 
 def marked(rng: np.random.Generator) -> int:
@@ -67,17 +106,27 @@ def marked(rng: np.random.Generator) -> int:
     return ecn | overflow | (HeaderFlag.PARTIAL if drawn[2] < 0.15 else HeaderFlag(0))
 
 
-def meaning(rng: np.random.Generator, layout: PacketLayout) -> tuple[int, int, int]:
-    """An operation, a number of elements, and which all-reduce it is."""
-    return int(rng.integers(1, 4)), int(rng.integers(1, layout.values + 1)), int(rng.integers(3))
+def meaning(
+    rng: np.random.Generator, layout: PacketLayout, workers: int
+) -> tuple[int, int, int, int | None]:
+    """An operation, a number of elements, which all-reduce it is, and an owner if it has one."""
+    operation = int(rng.integers(1, 7 if layout.has_owners else 4))
+    elements, message = int(rng.integers(1, layout.values + 1)), int(rng.integers(3))
+    owner = int(rng.integers(workers)) if operation > max(ReduceOp) else None
+    return operation, elements, message, owner
 
 
 def resealed(layout: PacketLayout, data: bytes) -> bytes:
     """``data`` with the innet checksum that its bytes need; too short to have one: as it is."""
-    if len(data) < layout.frame_size:
+    at = layout.header_offset
+    ends = layout.has_owners and data[at : at + 4][3:] >= bytes([WITHOUT_VALUES])
+    if len(data) < (size := layout.bare_size if ends else layout.frame_size):
         return data
-    frame = np.frombuffer(data, np.uint8)[None, :].copy()
-    seal(layout, frame)
+    frame = np.frombuffer(data, np.uint8).copy()
+    place = slice(at + offset_of("checksum"), at + HEADER.itemsize)
+    frame[place] = 0
+    (checksum,) = internet_checksum(frame[None, at:size])
+    frame[place] = checksum >> 8, checksum & 0xFF
     return frame.tobytes()
 
 
@@ -103,8 +152,37 @@ def mangled(rng: np.random.Generator, packet: Packet) -> Packet:
     if len(data) % 4 == 2 and rng.integers(2):
         framing: Framing = "udp" if data[12:14] == b"\x08\x00" else "raw"
         values = (len(data) - PacketLayout(1, framing).values_offset) // 4
-        return port, resealed(PacketLayout(values, framing), bytes(damaged))
+        layout = PacketLayout(max(values, 1), framing, has_owners=values == 0)
+        return port, resealed(layout, bytes(damaged))
     return port, bytes(damaged)
+
+
+def misused(rng: np.random.Generator, layout: PacketLayout, packet: Packet) -> Packet:
+    """``packet`` of a chunk with an owner, as no worker sends it.
+
+    Values where none are due, none where some are, another owner, or an operation that is none.
+    """
+    port, data = packet
+    at = layout.header_offset
+    kind = rng.integers(3)
+    changed = bytearray(data)
+    if kind == 0 and len(data) == layout.frame_size:
+        return port, without_values(layout, data)
+    if kind == 0:
+        bare = slice(at, layout.bare_size)
+        whole = pack(
+            layout, Endpoint.of_worker(0), Endpoint.of_switch(),
+            np.ones((1, layout.values), np.int32), operation=1, job=0, epoch=0, sequence=0,
+            slot=0, slot_version=0, worker=0,
+        )  # fmt: skip
+        changed = bytearray(whole[0])
+        changed[bare] = data[bare]
+        changed[at + 3] &= WITHOUT_VALUES - 1
+    elif kind == 1:
+        changed[at + offset_of("exponent") + 1] = int(rng.integers(8))
+    else:
+        changed[at + 3] = int(rng.choice([0, 7, 0x40, 0x80, 0x81, 0x83, 0x87, 0xFF]))
+    return port, resealed(layout, bytes(changed))
 
 
 def traffic(
@@ -118,7 +196,7 @@ def traffic(
     workers = len(job.members)
     sent: list[Packet] = []
     for chunk in range(first_chunk, first_chunk + chunks):
-        meant = meaning(rng, layouts[0])
+        meant = meaning(rng, layouts[0], workers)
         # In some chunks, a worker that reduces something else.
         odd = int(rng.integers(0, workers)) if rng.random() < 0.1 else -1
         turn: list[Packet] = []
@@ -126,8 +204,11 @@ def traffic(
             layout = layouts[rng.integers(len(layouts))]
             said = meant
             if worker == odd:
-                said = meaning(rng, layout)
-            packet = contribution(rng, layout, job, int(worker), chunk, *said, marked(rng))
+                said = meaning(rng, layout, workers)
+            flags = marked(rng)
+            packet = contribution(rng, layout, job, int(worker), chunk, *said, flags=flags)
+            if layout.has_owners and said[3] is not None and rng.random() < 0.1:
+                turn.append(misused(rng, layout, packet))
             turn.append(packet)
             if rng.random() < 0.3:  # a retransmission, before or after the slot is complete
                 turn.insert(int(rng.integers(0, len(turn) + 1)), packet)

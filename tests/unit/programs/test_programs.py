@@ -10,12 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.tiers import tiered
 
 from innet import programs, wire
 from innet.core.errors import InputError, MissingToolError, ProgramError, UnknownNameError
 from innet.switch import Switch
 
 NAMES = sorted(programs.catalogue())
+# Parameters for the first tier: to read a program with 1,024 values takes seconds.
+ALL_BUT_THE_LARGEST = tiered(
+    NAMES, [name for name in NAMES if name != "collectives-1024"], "slots-1024"
+)
 needs_p4c = pytest.mark.skipif(
     not (shutil.which("p4c-bm2-ss") or shutil.which("p4c")), reason="p4c is not installed"
 )
@@ -142,7 +147,7 @@ def test_missing_p4c_says_how_to_get_it(monkeypatch):
         programs.find_p4c()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL_BUT_THE_LARGEST)
 def test_layout_on_the_wire_is_that_of_the_program(name):
     """Offsets and widths of every header, as the program parses them and as workers write them."""
     program = programs.catalogue()[name]
@@ -179,10 +184,13 @@ def test_dimensions_are_read_from_the_program():
     assert programs.find("harvest", 256).dimensions() == programs.Dimensions(256, 1024, 32)
 
 
-@pytest.mark.parametrize(("program", "beside_values"), [("slots", 5), ("tree", 9), ("hashed", 6)])
-def test_every_register_is_accessed_once_per_packet(program, beside_values):
+@pytest.mark.parametrize(
+    ("program", "values", "beside_values"),
+    [("slots", 32, 5), ("collectives", 64, 6), ("tree", 32, 9), ("hashed", 32, 6)],
+)
+def test_every_register_is_accessed_once_per_packet(program, values, beside_values):
     """On each path: at most one action that reads or writes a register array, at one index."""
-    document = programs.find(program, 32).json()
+    document = programs.find(program, values).json()
     touching: dict[str, set[str]] = {}
     for action in document["actions"]:
         order: dict[str, list[str]] = {}
@@ -205,7 +213,7 @@ def test_every_register_is_accessed_once_per_packet(program, beside_values):
                 ["register_read", "register_write"],
             ), (action["name"], array)
     tables = [set(t["actions"]) for p in document["pipelines"] for t in p["tables"]]
-    assert len(touching) == beside_values + 32
+    assert len(touching) == beside_values + values
     for array, actions in touching.items():
         # One table alone runs these actions, one of them, once: a pipeline has no loops.
         assert sum(bool(actions & table) for table in tables) == 1, array
@@ -244,7 +252,7 @@ def test_a_program_that_is_none_of_ours_has_no_dimensions():
         programs.Dimensions.of({"header_types": [], "register_arrays": []})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL_BUT_THE_LARGEST)
 def test_packets_of_another_version_are_dropped_and_counted(name):
     """Reason 1, where an admitted packet would be taken and this one is not admitted: reason 5."""
     program = programs.catalogue()[name]
@@ -298,7 +306,7 @@ def test_what_has_no_thin_build_says_so(checkout, monkeypatch):
         programs.find_header_only("slots", 64)
 
 
-@pytest.mark.parametrize("program", ["slots", "tree", "hashed", "harvest"])
+@pytest.mark.parametrize("program", ["slots", "collectives", "tree", "hashed", "harvest"])
 def test_a_thin_build_differs_in_its_values_alone(program):
     full, thin = programs.find(program, 64).json(), programs.find_header_only(program, 64).json()
 

@@ -13,6 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from innet.core.reduce_op import CollectiveOp, ReduceOp
+
+Kind: TypeAlias = tuple[ReduceOp | CollectiveOp, int | None]
+"""What is done with a chunk, and who owns it."""
+
 
 class Cell(NamedTuple):
     """What a switch holds for one copy of a slot. ``totals``: one word for each worker."""
@@ -24,11 +29,11 @@ class Cell(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a switch says of a chunk."""
+    """What a switch says of a chunk; ``totals`` is None for a worker who gets no values."""
 
     chunk: int
     bitmap: int
-    totals: tuple[int, ...]
+    totals: tuple[int, ...] | None
 
 
 class Contribution(NamedTuple):
@@ -47,10 +52,10 @@ class Answer(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything: the switch, what each worker has received (chunk -> totals), what was sent."""
+    """Everything: the switch, what each worker has received (chunk, bitmap), and what was sent."""
 
     cells: tuple[Cell, ...]
-    received: tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]
+    received: tuple[tuple[tuple[int, int], ...], ...]
     results: frozenset[Result]
     restarts: int
 
@@ -71,6 +76,8 @@ class Model:
         partial: workers may ask for what is there.
         restarts: how often the switch may lose its registers.
         remembers: the switch knows the sequence of what it holds; without, it is SwitchML.
+        kinds: what is done with the chunks, in turn.
+        clears: a packet without values clears what another chunk left.
     """
 
     workers: int
@@ -79,10 +86,17 @@ class Model:
     partial: bool = False
     restarts: int = 0
     remembers: bool = True
+    kinds: tuple[Kind, ...] = ((ReduceOp.SUM, None),)
+    clears: bool = True
     empty: Cell = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "empty", Cell(0, 0, False, (0,) * self.workers))
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether chunks have owners, so that workers differ."""
+        return any(owner is not None for _, owner in self.kinds)
 
     @property
     def full_bitmap(self) -> int:
@@ -92,15 +106,41 @@ class Model:
         """Where a chunk's cell is: slot and version."""
         return chunk % self.window * 2 + chunk // self.window % 2
 
+    def kind(self, chunk: int) -> Kind:
+        """What is done with a chunk, and who owns it."""
+        return self.kinds[chunk % len(self.kinds)]
+
+    def sends(self, worker: int, chunk: int) -> bool:
+        """Whether a worker sends values of a chunk."""
+        operation, owner = self.kind(chunk)
+        if operation == CollectiveOp.BARRIER:
+            return False
+        return owner is None or (worker == owner) == (operation == CollectiveOp.BROADCAST)
+
+    def gets(self, worker: int, chunk: int) -> bool:
+        """Whether a worker gets values of a chunk."""
+        operation, owner = self.kind(chunk)
+        if operation == CollectiveOp.BARRIER:
+            return False
+        return owner is None or not self.sends(worker, chunk)
+
     def words(self, sent: Contribution) -> tuple[int, ...]:
-        """The values of a contribution."""
+        """The values of a contribution; zeros if it has none."""
         return tuple(
-            (1 << 2 * sent.chunk) * (worker == sent.worker) for worker in range(self.workers)
+            (1 << 2 * sent.chunk) * (worker == sent.worker and self.sends(worker, sent.chunk))
+            for worker in range(self.workers)
         )
 
     def total(self, chunk: int, bitmap: int) -> tuple[int, ...]:
-        """The sum of a chunk over the workers in ``bitmap``."""
-        return tuple((1 << 2 * chunk) * (bitmap >> w & 1) for w in range(self.workers))
+        """The sum of a chunk over the workers in ``bitmap``, as far as they send values."""
+        return tuple(
+            (1 << 2 * chunk) * (bitmap >> w & 1 and self.sends(w, chunk))
+            for w in range(self.workers)
+        )
+
+    def told(self, result: Result, worker: int) -> Result:
+        """What a worker is told of a result."""
+        return result if self.gets(worker, result.chunk) else result._replace(totals=None)
 
     # ---------------------------------------------------------------- the switch
 
@@ -110,7 +150,11 @@ class Model:
         if sent.chunk + 1 < cell.sequence:
             return cell, None
         if fresh:
+            held = cell.totals
             cell = self.empty._replace(sequence=sent.chunk + 1)
+            is_barrier = self.kind(sent.chunk)[0] == CollectiveOp.BARRIER
+            if is_barrier or not (self.clears or self.sends(sent.worker, sent.chunk)):
+                cell = cell._replace(totals=held)  # of a barrier nobody is told
         bit = 1 << sent.worker
         known = cell.bitmap & bit or cell.closed
         was_closed = cell.closed or cell.bitmap == self.full_bitmap
@@ -155,9 +199,10 @@ class Model:
             if chunk < self.window or chunk - self.window in received
         ]
 
-    def accepts(self, received: frozenset[int], result: Result) -> bool:
+    def accepts(self, worker: int, received: frozenset[int], result: Result) -> bool:
         """Whether a worker that has received these takes ``result``."""
-        return result.chunk in self.sent(received) and result.chunk not in received
+        is_open = result.chunk in self.sent(received) and result.chunk not in received
+        return is_open and self.gets(worker, result.chunk) == (result.totals is not None)
 
     # ---------------------------------------------------------------- all that can happen
 
@@ -174,7 +219,7 @@ class Model:
                     packet = Contribution(worker, chunk, partial)
                     yield ("arrives", packet), self._contributed(state, packet)
             for result in state.results:
-                if self.accepts(have, result):
+                if self.accepts(worker, have, result):
                     yield ("received", (worker, result)), self._received(state, worker, result)
         if state.restarts < self.restarts:
             cells = (self.empty,) * len(state.cells)
@@ -187,19 +232,22 @@ class Model:
             cells = (*state.cells[:place], cell, *state.cells[place + 1 :])
         else:
             cells, answer = self.arrive_forgetful(state.cells, packet)
-        results = state.results if answer is None else state.results | {answer.result}
+        results = state.results
+        if answer is not None:
+            to = range(self.workers) if answer.to is None else (answer.to,)
+            results |= {self.told(answer.result, worker) for worker in to}
         return state._replace(cells=cells, results=results)
 
     def _received(self, state: State, worker: int, result: Result) -> State:
-        if result.totals != self.total(result.chunk, result.bitmap):
+        if result.totals not in (None, self.total(result.chunk, result.bitmap)):
             raise WrongSumError(f"worker {worker} took {result} for a sum")
         if not self.partial and result.bitmap != self.full_bitmap:
             raise WrongSumError(f"{result} lacks a worker")
         for own in state.received:
-            if dict(own).get(result.chunk, result.totals) != result.totals:
+            if dict(own).get(result.chunk, result.bitmap) != result.bitmap:
                 raise WrongSumError(f"workers hold different sums of chunk {result.chunk}")
         received = list(state.received)
-        received[worker] = tuple(sorted((*received[worker], (result.chunk, result.totals))))
+        received[worker] = tuple(sorted((*received[worker], (result.chunk, result.bitmap))))
         return state._replace(received=tuple(received))
 
 
@@ -212,14 +260,15 @@ class Explored:
         moves: how many transitions lead from them to others.
         stuck: states in which the job would not finish though nothing were lost any more.
         cells: every (cell, contribution) that met.
-        results: every (chunks received, result) that a worker met.
+        results: every (worker, chunks received, result) that met. Where chunks have no owners, all
+            workers are worker 0.
     """
 
     states: int = 0
     moves: int = 0
     stuck: int = 0
     cells: set[tuple[Cell, Contribution]] = field(default_factory=set)
-    results: set[tuple[frozenset[int], Result]] = field(default_factory=set)
+    results: set[tuple[int, frozenset[int], Result]] = field(default_factory=set)
 
 
 def explore(model: Model) -> Explored:
@@ -235,7 +284,11 @@ def explore(model: Model) -> Explored:
     while queue:
         state = queue.popleft()
         have = [frozenset(chunk for chunk, _ in own) for own in state.received]
-        explored.results.update((own, result) for own in have for result in state.results)
+        explored.results.update(
+            (worker * model.has_owners, own, result)
+            for worker, own in enumerate(have)
+            for result in state.results
+        )
         explored.stuck += model.remembers and not finishes(model, state)
         for (name, what), following in model.moves(state):
             if name == "arrives":
@@ -272,7 +325,8 @@ def finishes(model: Model, state: State) -> bool:
                 if answer is None:
                     continue
                 for other in range(model.workers) if answer.to is None else (answer.to,):
-                    if model.accepts(frozenset(received[other]), answer.result):
+                    result = model.told(answer.result, other)
+                    if model.accepts(other, frozenset(received[other]), result):
                         received[other].add(chunk)
                         moved = True
     return all(len(own) == model.chunks for own in received)

@@ -18,6 +18,7 @@ import numpy as np
 
 from innet import programs
 from innet.allreduce.dtypes import Gradient, kind_of, like, to_float32
+from innet.allreduce.gathering import Array, Gathering, array_of, bytes_of, check_alike
 from innet.allreduce.loop import (
     RoundResult,
     Vector,
@@ -28,6 +29,7 @@ from innet.allreduce.rack_sums import RackSums, compared, result_of
 from innet.allreduce.report import (
     PacketCounts,
     Rounds,
+    assembled,
     build_report,
     comparison,
     counted,
@@ -37,7 +39,9 @@ from innet.allreduce.sizes import BY_CODEC, RoundSizes, combined, sized
 from innet.codecs import (
     Codec,
     CodecSpec,
+    ExchangeOutcome,
     ModelLayers,
+    SumOptions,
     build_codec,
     check_floats,
     check_gradient,
@@ -47,9 +51,10 @@ from innet.codecs.decode_once import DecodeOnce
 from innet.core.engines import EngineName
 from innet.core.errors import GradientError, InputError, StalledError, StateError
 from innet.core.not_copyable import NotCopyable
-from innet.core.numbers import is_int, require_int
-from innet.core.reduce_op import Segment, SizedSegment
+from innet.core.numbers import is_int, number_list, require_int
+from innet.core.reduce_op import CollectiveOp, Segment, SizedSegment
 from innet.core.settings import MANY_SWITCHES_PROGRAM, default_program
+from innet.core.shards import Shards
 from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
 from innet.protocol import Timing
@@ -377,9 +382,190 @@ class Collective(NotCopyable):
         report = self._report(done, before, self._rack_sums.codecs[firsts[0][0]])
         return sums, compared(report, racks, flat, verify=self.verify)
 
+    def reduce_scatter(
+        self, gradients: Iterable[Gradient], *, sizes: Sequence[int] | None = None
+    ) -> tuple[list[Gradient], Report]:
+        """Sum the workers' gradients, of which each worker gets its own part.
+
+        A worker's packets carry the parts of the others, and only its own part comes back: each
+        way the network carries about half of what an all-reduce takes.
+
+        Args:
+            gradients: as for ``all_reduce``. A part is of the gradient with its elements in a row.
+            sizes: elements of each worker's part, in the workers' order; by default they differ by
+                one at most.
+
+        Returns:
+            The sum's part of each worker, shape (size,), in the workers' order, and a report.
+
+        Raises:
+            InputError: the program knows no reduce-scatter, or wrong sizes.
+            CompositionError: no worker can decode a part of this codec's sum alone; says why.
+            InnetError: as ``all_reduce``.
+        """
+        with self._one.taken():
+            before = self._begin()
+            given = self._of_present(listed(gradients))
+            first: Any = next(iter(given.values()))
+            shards = Shards.of(int(np.prod(first.shape)), tuple(given), sizes)
+            outcomes, report = self._reduce(before, given, shards, "reduce-scatter")
+            parts = [
+                like(outcomes[worker].sum[shards.part(worker)], first)
+                for worker in shards.owners
+                if worker in outcomes
+            ]
+            return parts, report
+
+    def reduce(self, gradients: Iterable[Gradient], root: int = 0) -> tuple[Gradient, Report]:
+        """Sum the workers' gradients for one of them.
+
+        Args:
+            gradients: as for ``all_reduce``.
+            root: the worker who gets the sum.
+
+        Returns:
+            The sum, as of ``all_reduce``, and a report.
+
+        Raises:
+            InnetError: as ``reduce_scatter``; ``root`` takes no part.
+        """
+        with self._one.taken():
+            self._check_present(root)
+            before = self._begin()
+            given = self._of_present(listed(gradients))
+            first: Any = next(iter(given.values()))
+            shards = Shards.of(int(np.prod(first.shape)), (root,))
+            outcomes, report = self._reduce(before, given, shards, "reduce")
+            if root not in outcomes:
+                raise StalledError(f"the sum was for worker {root}, which was late.")
+            return like(outcomes[root].sum.reshape(first.shape), first), report
+
+    def all_gather(self, shards: Iterable[Array]) -> tuple[Array, Report]:
+        """Give all workers each worker's array, bit for bit.
+
+        Args:
+            shards: one array for each worker, or for those who are ``present``, of any lengths and
+                of one dtype, any.
+
+        Returns:
+            The arrays one after the other, shape (n,), as all workers have them, and a report.
+
+        Raises:
+            InputError: the program knows no all-gather, or the arrays are of several dtypes.
+            StalledError, StateError: as ``all_reduce``.
+        """
+        with self._one.taken():
+            given = self._of_present(list(shards))
+            return self._gather(given, "all-gather")
+
+    def broadcast(self, array: Array, root: int = 0) -> tuple[Array, Report]:
+        """Give all workers one worker's array, bit for bit.
+
+        Args:
+            array: of any dtype.
+            root: whose it is.
+
+        Returns:
+            The array as the others have it, of its shape, and a report.
+
+        Raises:
+            InnetError: as ``all_gather``; ``root`` takes no part.
+        """
+        with self._one.taken():
+            self._check_present(root)
+            given: Any = array
+            received, report = self._gather({root: given}, "broadcast")
+            return received.reshape(given.shape), report
+
+    def barrier(self) -> Report:
+        """Let each worker wait until all have come here: a packet without values each way.
+
+        Raises:
+            InputError: the program knows no barrier.
+            StalledError, StateError: as ``all_reduce``.
+        """
+        with self._one.taken():
+            before = self._begin()
+            begun = time.perf_counter()
+            word = Segment(CollectiveOp.BARRIER, np.zeros(1, np.int32), self.present[0])
+            self._exchange({worker: [word] for worker in self.present}, "barrier")
+            done = Rounds(0, 1, time.perf_counter() - begun, details={"collective": "barrier"})
+            return self._report(done, before, verbatim=True)
+
+    def _gather(self, given: Mapping[int, Array], name: str) -> tuple[Array, Report]:
+        """Give all workers the arrays of their owners."""
+        before = self._begin()
+        begun = time.perf_counter()
+        own = {worker: bytes_of(array, worker) for worker, array in given.items()}
+        check_alike(given)
+        gathering = Gathering(tuple(own), tuple(each.size for each in own.values()))
+        result = self._exchange(
+            {worker: gathering.segments(worker, own.get(worker)) for worker in self.present}, name
+        )
+        joined = {
+            worker: gathering.joined(worker, own.get(worker), words)
+            for worker, words in result.words.items()
+        }
+        first: Any = next(iter(given.values()))
+        # What somebody has who is not its owner has travelled.
+        received = joined[next((worker for worker in joined if worker not in own), max(joined))]
+        done = Rounds(
+            elements=received.size // first.dtype.itemsize,
+            rounds=1,
+            network=time.perf_counter() - begun,
+            details={"collective": name},
+        )
+        report = self._report(done, before, verbatim=True)
+        if self.verify:
+            truth = np.concatenate([*own.values()])
+            exact = all(np.array_equal(each, truth) for each in joined.values())
+            report = report.model_copy(update={"exact": exact})
+        return array_of(received, first), report
+
+    def _exchange(self, segments: Mapping[int, list[Segment]], name: str) -> RoundResult:
+        """One round of words that travel as they are, of all workers."""
+        self._check_owners(name)
+        self._go_on()
+        with self._recording_failure():
+            result = self._combine(segments)
+            if result.late or result.is_partial:
+                raise StalledError(
+                    f"this {name} lacks workers {number_list(result.late)}, who were late."
+                )
+        self._completed += 1
+        return result
+
+    def _check_owners(self, name: str) -> None:
+        if not self.layout.has_owners:
+            raise InputError(
+                f"program {self.program} knows no {name}; make the Collective with "
+                "program='collectives'."
+            )
+
+    def _check_present(self, worker: int) -> None:
+        self._check_worker(worker)
+        if worker not in self.present:
+            raise InputError(f"worker {worker} takes no part; those who do are {self.present}.")
+
     def _all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
         before = self._begin()
         given = self._of_present(listed(gradients))
+        outcomes, report = self._reduce(before, given, None, None)
+        first: Any = given[self.present[0]]
+        total = next(iter(outcomes.values())).sum
+        return like(total.reshape(first.shape), first), report
+
+    def _reduce(
+        self,
+        before: _Before,
+        given: Mapping[int, Gradient],
+        shards: Shards | None,
+        name: str | None,
+    ) -> tuple[dict[int, ExchangeOutcome], Report]:
+        """Sum gradients through the workers' codecs: for all, or each part for its owner."""
+        if name is not None:
+            self._check_owners(name)
+            self.codecs[0].check_sharded()
         floats = as_float32(given)
         flat = flattened(floats)
         # All codecs are checked before any of them changes.
@@ -394,14 +580,15 @@ class Collective(NotCopyable):
             has_epochs=self.network.has_epochs,
             checked=True,
             threads=self._threads,
+            options=None if shards is None else SumOptions(keep_integers=True, shards=shards),
         )
         with self._recording_failure():
             reduction = run_loop(loop, self._combine, self._new_epoch)
         self._completed += 1
         outcomes = list(reduction.outcomes.values())
-        first = self.present[0]
-        total = like(outcomes[0].sum.reshape(floats[first].shape), given[first])
         done = Rounds.of(reduction)
+        if name is not None:
+            done = done._replace(details={**done.details, "collective": name})
         if self.thin:
             done = done._replace(details={**done.details, "sizes": BY_CODEC})
         if self.adascale is not None and (squares := done.details.get("squares")):
@@ -411,8 +598,11 @@ class Collective(NotCopyable):
         done = done._replace(details={**done.details, **counted(codecs, outcomes)})
         report = self._report(done, before)
         vectors = [flat[worker] for worker in reduction.outcomes]
-        found = comparison(vectors, outcomes, verify=self.verify)
-        return total, report.model_copy(update=found)
+        whole = reduction.outcomes if shards is None else assembled(reduction.outcomes, shards)
+        # Where an owner was left out, nobody has the sum of its part.
+        verify = self.verify and (shards is None or set(shards.owners) <= set(whole))
+        found = comparison(vectors, list(whole.values()), verify=verify)
+        return reduction.outcomes, report.model_copy(update=found)
 
     def all_reduce_sizes(self, sizes: RoundSizes) -> Report:
         """Send what the codecs would send in an all-reduce, without running them.
@@ -481,11 +671,13 @@ class Collective(NotCopyable):
             self._failed = type(error).__name__
             raise
 
-    def _report(self, done: Rounds, before: _Before, codec: Codec | None = None) -> Report:
+    def _report(
+        self, done: Rounds, before: _Before, codec: Codec | None = None, *, verbatim: bool = False
+    ) -> Report:
         network = self.network
         report = build_report(
             self.plan,
-            codec or self.codecs[0],
+            None if verbatim else codec or self.codecs[0],
             done,
             [now.since(then) for now, then in zip(self._counts(), before.counts, strict=True)],
             engine=self.engine,

@@ -6,6 +6,7 @@ Sums are compared with oracles in blocks, so that oracles need little memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from innet.allreduce.loop import Reduction
 from innet.codecs import Codec, ExchangeOutcome
+from innet.core.shards import Shards
 from innet.protocol import Counters
 from innet.records import Report, Seconds, Simulated
 from innet.sim.network import SECOND
@@ -81,7 +83,7 @@ class Rounds(NamedTuple):
 
 def build_report(
     plan: Plan,
-    codec: Codec,
+    codec: Codec | None,
     done: Rounds,
     packets: Iterable[PacketCounts],
     *,
@@ -98,7 +100,7 @@ def build_report(
 
     Args:
         plan: of the job, in the epoch in which the all-reduce ended.
-        codec: of any of the workers.
+        codec: of any of the workers; None if words travel as they are.
         done: what the codecs did.
         packets: counts of this all-reduce, for each of these workers.
         engine: the engine that ran the switch's program.
@@ -111,10 +113,11 @@ def build_report(
     counts = list(packets)
     layout = plan.layout
     chunks = -(-done.elements // layout.elements)
+    hints = () if codec is None else codec.hints()
     return Report(
         exact=None,
         workers=len(plan.job.present),
-        codec=codec.describe(),
+        codec="none" if codec is None else codec.describe(),
         program=plan.switches[0].program.name,
         engine=engine,
         transport=transport,
@@ -138,7 +141,7 @@ def build_report(
         max_abs_error=None,
         max_abs_error_sent=None,
         infinite=done.infinite,
-        details={**done.details, **({"hints": hints} if (hints := codec.hints()) else {})},
+        details={**done.details, **({"hints": hints} if hints else {})},
     )
 
 
@@ -201,6 +204,28 @@ def comparison(
         fields["exact"] = is_exact(outcomes)
         fields["max_abs_error"], fields["max_abs_error_sent"] = errors(gradients, outcomes)
     return fields
+
+
+def assembled(
+    outcomes: Mapping[int, ExchangeOutcome], shards: Shards
+) -> dict[int, ExchangeOutcome]:
+    """The outcomes of a reduce-scatter as those of an all-reduce: each with all owners' parts.
+
+    Args:
+        outcomes: by worker.
+        shards: whose parts are whose. Of owners without an outcome nobody has the sum.
+    """
+    first = next(iter(outcomes.values()))
+    total = first.total
+    integers, values = total.integers.copy(), first.sum.copy()
+    for owner, piece in shards.pieces(first.contribution.limbs, total.indices):
+        if owner in outcomes:
+            integers[piece] = outcomes[owner].total.integers[piece]
+    for owner in shards.owners:
+        if owner in outcomes:
+            values[shards.part(owner)] = outcomes[owner].sum[shards.part(owner)]
+    whole = replace(total, integers=integers)
+    return {worker: replace(each, total=whole, sum=values) for worker, each in outcomes.items()}
 
 
 def counted(

@@ -19,7 +19,7 @@ from innet.allreduce.loop import RoundResult, Vector, reduce_loop, run_loop
 from innet.codecs import Codec, CodecSpec, ModelLayers, build_codec
 from innet.core.errors import InputError, StalledError
 from innet.core.numbers import is_real, require_int
-from innet.core.reduce_op import ReduceOp, Segment, SizedSegment, combine
+from innet.core.reduce_op import ReduceOp, Segment, SizedSegment, combine, sends
 from innet.core.threads import cores
 
 _SHARE = 8  # of a sample, the smaller one: what does not grow shows in it, and noise counts little
@@ -61,7 +61,7 @@ def combined(segments: Mapping[int, Sequence[Segment]]) -> RoundResult:
         StalledError: they have not.
     """
     given = list(segments.values())
-    shapes = [[(each.operation, len(each.words)) for each in item] for item in given]
+    shapes = [[(each.operation, len(each.words), each.owner) for each in item] for item in given]
     if any(shape != shapes[0] for shape in shapes):
         raise StalledError(
             "workers send different operations or numbers of words in the same round, and would "
@@ -69,9 +69,16 @@ def combined(segments: Mapping[int, Sequence[Segment]]) -> RoundResult:
         )
     totals, overflowed = [], False
     for index, first in enumerate(given[0]):
-        words = [item[index].words for item in given]
-        if first.operation is not ReduceOp.SUM:
-            totals.append(combine(first.operation, words))
+        words = [
+            item[index].words
+            for worker, item in segments.items()
+            if first.owner is None or sends(first.operation, worker == first.owner)
+        ]
+        if not words:  # nobody's: a barrier, or a sum of no others
+            totals.append(np.zeros_like(first.words))
+            continue
+        if first.operation in {ReduceOp.OR, ReduceOp.MAX}:
+            totals.append(combine(ReduceOp(first.operation), words))
             continue
         total, overflows = _sum(words)
         totals.append(total)
@@ -95,7 +102,7 @@ def _sum(words: Sequence[NDArray[np.int32]]) -> tuple[NDArray[np.int32], bool]:
 
 def sized(segments: Sequence[Segment]) -> tuple[SizedSegment, ...]:
     """The sizes of segments."""
-    return tuple(SizedSegment(each.operation, len(each.words)) for each in segments)
+    return tuple(SizedSegment(each.operation, len(each.words), each.owner) for each in segments)
 
 
 def round_sizes(

@@ -26,8 +26,14 @@ from innet.codecs.codec import Codec, ExchangeOutcome, Stages, SumOptions, check
 from innet.codecs.layers import Shapes, check_layers, sizes
 from innet.codecs.parts import Contribution, Floats, Ints, Total
 from innet.codecs.scheduled import spec_as_text, without_schedules
-from innet.core.errors import ConfigError, GradientError, OverflowedError, StateError
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.errors import (
+    CompositionError,
+    ConfigError,
+    GradientError,
+    OverflowedError,
+    StateError,
+)
+from innet.core.reduce_op import Operation, Segment
 
 _STATE_VERSION = 1
 _JOINED = 4096  # words; longer segments are not copied to share a packet with others
@@ -175,9 +181,9 @@ class JoinedRound:
 
     def __init__(self, groups: Sequence[Sequence[Segment]]) -> None:
         self._groups = groups
-        self._joined: dict[ReduceOp, int] = {}  # positions in ``segments``
+        self._joined: dict[Operation, int] = {}  # positions in ``segments``
         self.segments: list[Segment] = []
-        short: dict[ReduceOp, list[Ints]] = {}
+        short: dict[Operation, list[Ints]] = {}
         for segment in (each for group in groups for each in group):
             if segment.words.size < _JOINED:
                 short.setdefault(segment.operation, []).append(segment.words)
@@ -321,6 +327,12 @@ class CodecByLayer(Codec):
         }
 
     # ------------------------------------------------------------------ an all-reduce
+
+    def check_sharded(self) -> None:
+        raise CompositionError(
+            "a codec by layer has parts of the gradient by layer, not by shard; choose one codec "
+            "for all layers, or sum by all_reduce."
+        )
 
     def check(self, gradient: Floats) -> None:
         if self._busy:

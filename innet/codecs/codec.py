@@ -34,6 +34,7 @@ from innet.codecs.optional_methods import (
 from innet.codecs.parts import (
     KEEPS_ZEROS,
     LEAVES_RESIDUAL,
+    MAY_OVERFLOW,
     ONE_INTEGER_PER_ELEMENT,
     SAME_INDICES,
     SMALL_INTEGERS,
@@ -65,6 +66,7 @@ from innet.core.errors import CompositionError, InputError, OverflowedError, Sta
 from innet.core.not_copyable import NotCopyable
 from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.core.settings import validate
+from innet.core.shards import Shards
 
 _STATE_VERSION = 3
 _ELEMENTWISE = {ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}  # what is zero need not be decoded
@@ -89,12 +91,15 @@ class SumOptions:
             that this was done on the way.
         overwrite: the sum may be written over the gradient, which is then lost, also if the
             all-reduce fails.
+        shards: the worker needs the sum of its own part only, as in a reduce-scatter. The sum of
+            others' parts is then this worker's gradient, quantized.
     """
 
     stats: GradientStats | None = None
     keep_integers: bool = False
     factor: float = 1.0
     overwrite: bool = False
+    shards: Shards | None = None
 
 
 _NO_OPTIONS = SumOptions(keep_integers=True)
@@ -311,6 +316,36 @@ class Codec(NotCopyable):
     def capabilities(self) -> dict[str, Any]:
         """The capabilities of the composition; see ``Capabilities``."""
         return joined_capabilities(part.capabilities for part in self._parts().values())
+
+    def check_sharded(self) -> None:
+        """Refuse a codec of whose sum no worker can decode a part alone.
+
+        Raises:
+            CompositionError: names the part, and why.
+        """
+        elementwise = KEEPS_ZEROS in self.quantizer.capabilities.provides
+        reasons = (
+            (self.selector, isinstance(self.selector, SendsCoefficients), "computes elements from "
+             "coefficients of all"),
+            (self.selector, isinstance(self.selector, AppliesPart), "decides by the whole sum what "
+             "is applied"),
+            (self.quantizer, not elementwise, "mixes elements"),
+            (self.quantizer, MAY_OVERFLOW in self.quantizer.capabilities.provides, "repeats sums "
+             "that leave int32, which only a shard's owner sees"),
+            (self.carrier, not self.carrier.scatters, "sends words that are not those of single "
+             "elements"),
+            (self.error_feedback, isinstance(self.error_feedback, ReplacesSum), "needs the whole "
+             "sum"),
+        )  # fmt: skip
+        for part, is_so, reason in reasons:
+            if is_so:
+                raise CompositionError(
+                    f"{part.kind} {part.name!r} {reason}, so no worker can have a part of the sum "
+                    "alone; choose another codec, such as dense, exact, qsgd or scalecom, or sum "
+                    "by all_reduce."
+                )
+        if self._gain:
+            raise CompositionError("AdaScale's gain needs the whole sum; leave the gain out.")
 
     def check(self, gradient: Floats) -> None:
         """Refuse what ``exchange`` would refuse before its first round. It changes nothing.
@@ -695,7 +730,8 @@ class Codec(NotCopyable):
         """
         # Error feedback may use the memory of the values once they are chosen.
         defers = self.carrier.takes_floats and self.error_feedback.name == "none"
-        if defers and not self._options.keep_integers and isinstance(scaling, Defers):
+        defers = defers and not self._options.keep_integers and self._options.shards is None
+        if defers and isinstance(scaling, Defers):
             later = scaling.defer(selection)
             if later is not None:
                 if whole and isinstance(later.words, FloatSegment):
@@ -706,6 +742,8 @@ class Codec(NotCopyable):
             count = local.size if local.indices is None else local.indices.size
             who = f"integers from quantizer {self.quantizer.name!r}"
             check_array(local.integers, _INT32, count, who)
+        if self._options.shards is not None:
+            local = replace(local, shards=self._options.shards, worker=self._context.worker)
         return replace(local, shared=True) if shared else local
 
     def _arrange(self, words: FloatSegment, scaling: Scaling) -> None:

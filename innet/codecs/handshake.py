@@ -13,7 +13,7 @@ import numpy as np
 
 from innet.codecs.parts import Ints
 from innet.core.errors import InputError
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import Operation, ReduceOp, Segment
 
 
 class Handshake:
@@ -24,7 +24,7 @@ class Handshake:
 
     def __init__(self, *announcements: list[Segment]) -> None:
         self._announcements = announcements
-        by_operation: dict[ReduceOp, list[Ints]] = {}
+        by_operation: dict[Operation, list[Ints]] = {}
         for segment in chain(*announcements):
             by_operation.setdefault(segment.operation, []).append(segment.words)
         self.segments = [

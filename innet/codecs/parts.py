@@ -24,6 +24,7 @@ from innet.core.errors import CompositionError, StateError
 from innet.core.numbers import is_int
 from innet.core.reduce_op import FloatSegment, Segment
 from innet.core.settings import Settings
+from innet.core.shards import Shards
 from innet.kernels import Kernels
 
 # Properties that parts provide and require. Other distributions' parts may add properties.
@@ -47,6 +48,8 @@ SMALL_INTEGERS = "small integers"
 """Capability: the integers have a known bound, usually far below that of int32."""
 STOCHASTIC_ROUNDING = "stochastic rounding"
 """Capability: values are rounded up or down at random, not to the nearest integer."""
+MAY_OVERFLOW = "may overflow"
+"""Capability: sums may leave int32, and are repeated with smaller integers then."""
 KEEPS_ZEROS = "keeps zeros"
 """Capability: each integer belongs to one element, and is zero if the element is zero."""
 ROUNDED_ONCE = "rounded once"
@@ -203,7 +206,8 @@ class Contribution:
     ``words`` may be a ``FloatSegment``, of which they are made later; ``integers`` are the words
     themselves. ``size`` is the gradient's size times ``limbs``, the number of integers per element.
     ``shared``: the indices are the same on all workers. ``bound``: the largest magnitude of any
-    worker's integers, if the quantizer knows it.
+    worker's integers, if the quantizer knows it. ``shards``: each worker needs the sum of its own
+    part only, this one is ``worker``; carriers that ``scatters`` look at it.
     """
 
     size: int
@@ -212,6 +216,8 @@ class Contribution:
     limbs: int = 1
     shared: bool = False
     bound: int | None = None
+    shards: Shards | None = None
+    worker: int = 0
 
     @property
     def integers(self) -> Ints:
@@ -487,10 +493,13 @@ class Carrier(Part[P]):
     Attributes:
         capabilities: unless the class says otherwise, it sends int32 words in one round.
         takes_floats: it can send a ``FloatSegment`` as it is.
+        scatters: its words are those of elements, so that each worker can get the sum of a part of
+            them alone: it sends them by ``innet.codecs.carriers.dense.sum_integers``.
     """
 
     kind = "carrier"
     takes_floats: ClassVar[bool] = False
+    scatters: ClassVar[bool] = False
     capabilities = Capabilities(requires={INT32: "the switch adds 32-bit integers."}, rounds=(0, 1))
 
     @abstractmethod

@@ -10,6 +10,7 @@ import enum
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,10 @@ class CollectiveOp(enum.IntEnum):
     BARRIER = 6  # carry no words: all workers have come so far
 
 
+Operation: TypeAlias = ReduceOp | CollectiveOp
+"""What the network does with words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """``words`` (shape (n,), int32) to be combined over all workers by ``operation``.
@@ -50,7 +55,7 @@ class Segment:
             of the owner in a BROADCAST and of all in a BARRIER mean nothing.
     """
 
-    operation: ReduceOp | CollectiveOp
+    operation: Operation
     words: NDArray[np.int32]
     owner: int | None = None
 
@@ -144,9 +149,16 @@ class FloatSegment(Segment):
 class SizedSegment:
     """A segment of ``size`` words, without the words: for header-only packets, which carry none."""
 
-    operation: ReduceOp | CollectiveOp
+    operation: Operation
     size: int
     owner: int | None = None
+
+
+def sends(operation: int, is_owner: bool) -> bool:
+    """Whether a worker's words of a segment with an owner travel. Whose do not, gets the result."""
+    if operation == CollectiveOp.BARRIER:
+        return False
+    return is_owner == (operation == CollectiveOp.BROADCAST)
 
 
 def combine(operation: ReduceOp, contributions: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:

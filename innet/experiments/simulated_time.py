@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from innet.core.errors import ConfigError, InputError, StateError
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import Operation, Segment
 from innet.core.settings import (
     BITMAP_BITS,
     SimulatedTrainingSettings,
@@ -119,7 +119,7 @@ class TimedNetwork:
         self._name = name
         self._emulation = EmulatedNetwork(plan, seed=seed, network=network)
         self._steady = is_steady(network)
-        self._known: dict[tuple[tuple[ReduceOp, int], ...], NetworkCost] = {}
+        self._known: dict[tuple[tuple[Operation, int], ...], NetworkCost] = {}
         self._taken = NetworkCost()
 
     def knows(self, segments: Mapping[int, list[Segment]]) -> bool:
@@ -179,7 +179,7 @@ class TimedNetwork:
         return taken
 
 
-def _lengths(segments: Mapping[int, list[Segment]]) -> tuple[tuple[ReduceOp, int], ...]:
+def _lengths(segments: Mapping[int, list[Segment]]) -> tuple[tuple[Operation, int], ...]:
     """Operations and words of a round, which are those of each worker."""
     some = next(iter(segments.values()))
     return tuple((segment.operation, segment.words.size) for segment in some)

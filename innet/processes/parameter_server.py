@@ -21,8 +21,7 @@ from typing import Any
 
 from innet.allreduce.worker import connect_host
 from innet.core.errors import InnetError, InputError
-from innet.core.packets import PacketBatch
-from innet.network import ClockedTransport, Host
+from innet.network import ClockedTransport, Host, at_port
 from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.settings import ServerSettings
 from innet.protocol.parameter_server import ParameterServer
@@ -55,7 +54,7 @@ def serve(end: Host, transport: ClockedTransport, told: Callable[[], str | None]
             end.receive(arrived, now)
             frames = end.outgoing(now)
             if len(frames):
-                transport.send(PacketBatch.uniform(frames, 0), now)
+                transport.send(at_port(frames, 0), now)
         if now >= look:
             line = told()
             if line is not None:

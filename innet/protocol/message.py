@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from innet.core import buffers
 from innet.core.errors import InputError, StateError
 from innet.core.numbers import is_int
-from innet.core.reduce_op import CollectiveOp, FloatSegment, ReduceOp, Segment, SizedSegment
+from innet.core.reduce_op import CollectiveOp, FloatSegment, ReduceOp, Segment, SizedSegment, sends
 from innet.wire import WITHOUT_VALUES
 
 
@@ -93,18 +93,11 @@ def _cut(shape: Shape, values: int, worker: int) -> _Cut:
         operation[begin:end] = number
         if owner:
             owners[begin:end] = owner[0]
-            if not _sends(number, owner[0] == worker):
+            if not sends(number, owner[0] == worker):
                 operation[begin:end] |= WITHOUT_VALUES
         if length:
             elements[end - 1] = (length - 1) % values + 1
     return _Cut(repr(list(shape)), lengths, first, operation, elements, owners)
-
-
-def _sends(operation: int, is_owner: bool) -> bool:
-    """Whether a worker's packets of a chunk with an owner carry values. Whose do not, gets them."""
-    if operation == CollectiveOp.BARRIER:
-        return False
-    return is_owner == (operation == CollectiveOp.BROADCAST)
 
 
 class Message:
@@ -187,6 +180,8 @@ class Message:
         """The words of all segments, each padded with zeros to complete chunks."""
         words = buffers.empty(self.chunks * values, np.int32)
         for segment, (first, end) in zip(segments, pairwise(self._cut.first), strict=True):
+            if first < end and self.operation[first] & WITHOUT_VALUES:
+                continue  # they do not travel
             filled = first * values + len(segment.words)
             words[first * values : filled] = segment.words
             words[filled : end * values] = 0

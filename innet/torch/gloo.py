@@ -129,11 +129,12 @@ def reduce_scatter(gloo: Gloo, outputs: Any, inputs: Any, options: Any = None) -
     rank, size = gloo.backend.rank(), gloo.backend.size()
     sums = torch.distributed.AllreduceOptions()
     if options is not None:
-        sums.reduceOp, sums.timeout = options.reduceOp, options.timeout
+        operation: Any = options.reduceOp
         # Before PyTorch 2.13 gloo takes the mean over one rank as it is, also of integers.
         is_old = not hasattr(torch.distributed, "reduce_scatter_single")
-        if is_old and size == 1 and sums.reduceOp == torch.distributed.ReduceOp.AVG:
-            sums.reduceOp = torch.distributed.ReduceOp.SUM
+        if is_old and size == 1 and operation == torch.distributed.ReduceOp.AVG:
+            operation = torch.distributed.ReduceOp.SUM
+        sums.reduceOp, sums.timeout = operation, options.timeout
     works, copies = [], []
     for output, given in zip(outputs, inputs, strict=True):
         check_writable(output)

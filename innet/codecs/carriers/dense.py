@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from innet.codecs.parts import (
     INT32,
@@ -16,7 +16,7 @@ from innet.codecs.parts import (
     Stopwatch,
     Total,
 )
-from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
+from innet.core.reduce_op import CollectiveOp, FloatSegment, ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
@@ -26,6 +26,7 @@ class Dense(Carrier[Settings]):
 
     name = "dense"
     takes_floats = True
+    scatters = True
     capabilities = Capabilities(
         provides=frozenset({ONE_VALUE_PER_WORD}),
         requires={INT32: "the switch adds 32-bit integers."},
@@ -54,9 +55,53 @@ def sum_dense(
     contribution: Contribution, kernels: Kernels, watch: Stopwatch
 ) -> Generator[list[Segment], list[Ints], Ints]:
     """One round in which all elements travel."""
-    words = contribution.integers
+    integers = contribution.integers
     if contribution.indices is not None:
-        words = kernels.scatter(contribution.indices, words, contribution.size)
-    (total,) = yield [Segment(ReduceOp.SUM, words)]
+        integers = kernels.scatter(contribution.indices, integers, contribution.size)
+    return (yield from sum_integers(contribution, integers, None, watch))
+
+
+def sum_integers(
+    contribution: Contribution,
+    integers: Ints,
+    indices: Ints | None,
+    watch: Stopwatch,
+    pack: tuple[Callable[[Ints], Ints], Callable[[Ints, int], Ints]] | None = None,
+) -> Generator[list[Segment], list[Ints], Ints]:
+    """One round of integers of which each word is that of certain elements.
+
+    Args:
+        contribution: this worker's.
+        integers: shape (m,), to be summed.
+        indices: shape (m,), ascending: which they are, the same on all workers; None for all.
+        watch: decoding begins when the sums are there.
+        pack: makes words of integers; and integers of summed words, given how many.
+
+    Returns:
+        The sums, shape (m,). With shards, those of this worker's own part; the others are its own
+        integers.
+    """
+    to_words, to_integers = pack or (_as_they_are, _of_words)
+    if contribution.shards is None:
+        (total,) = yield [Segment(ReduceOp.SUM, to_words(integers))]
+        watch.enter("decode")
+        return to_integers(total, integers.size)
+    pieces = list(contribution.shards.pieces(contribution.limbs, indices))
+    answers = yield [
+        Segment(CollectiveOp.REDUCE, to_words(integers[piece]), owner) for owner, piece in pieces
+    ]
     watch.enter("decode")
+    total = integers.copy()
+    for (owner, piece), answer in zip(pieces, answers, strict=True):
+        if owner == contribution.worker:  # its own integers did not travel
+            total[piece] += to_integers(answer, piece.stop - piece.start)
     return total
+
+
+def _as_they_are(integers: Ints) -> Ints:
+    return integers
+
+
+def _of_words(words: Ints, count: int) -> Ints:
+    del count  # one in each word
+    return words

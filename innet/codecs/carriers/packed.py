@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from innet.codecs.carriers.dense import sum_integers
 from innet.codecs.parts import (
     INT32,
     SMALL_INTEGERS,
@@ -14,7 +15,7 @@ from innet.codecs.parts import (
     Stopwatch,
     Total,
 )
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import Segment
 from innet.core.settings import Settings
 
 
@@ -33,6 +34,7 @@ class Packed(Carrier[Settings]):
     """
 
     name = "packed"
+    scatters = True
     capabilities = Capabilities(
         wraps=True,
         requires={
@@ -58,7 +60,9 @@ class Packed(Carrier[Settings]):
         integers = contribution.integers
         if indices is not None and not contribution.shared:
             integers, indices = kernels.scatter(indices, integers, contribution.size), None
-        (summed,) = yield [Segment(ReduceOp.SUM, kernels.pack(integers, lanes, bits))]
-        watch.enter("decode")
-        total = kernels.unpack(summed, integers.size, lanes, bits)
+        pack = (
+            lambda each: kernels.pack(each, lanes, bits),
+            lambda words, count: kernels.unpack(words, count, lanes, bits),
+        )
+        total = yield from sum_integers(contribution, integers, indices, watch, pack)
         return Total(total, {"form": "packed", "lanes": lanes, "lane_bits": bits}, indices)

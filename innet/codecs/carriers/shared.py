@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from innet.codecs.carriers.dense import sum_dense
+from innet.codecs.carriers.dense import sum_dense, sum_integers
 from innet.codecs.parts import (
     INT32,
     ONE_VALUE_PER_WORD,
@@ -16,7 +16,7 @@ from innet.codecs.parts import (
     Stopwatch,
     Total,
 )
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import Segment
 from innet.core.settings import Settings
 
 
@@ -28,6 +28,7 @@ class Shared(Carrier[Settings]):
     """
 
     name = "shared"
+    scatters = True
     capabilities = Capabilities(
         provides=frozenset({ONE_VALUE_PER_WORD}),
         requires={
@@ -51,7 +52,7 @@ class Shared(Carrier[Settings]):
         if contribution.indices is None:
             total = yield from sum_dense(contribution, kernels, watch)
             return Total(total, {"form": "dense"})
-        (summed,) = yield [Segment(ReduceOp.SUM, contribution.integers)]
-        watch.enter("decode")
+        integers, indices = contribution.integers, contribution.indices
+        summed = yield from sum_integers(contribution, integers, indices, watch)
         details = {"form": "shared", "shared": int(summed.size)}
-        return Total(summed, details, contribution.indices)
+        return Total(summed, details, indices)

@@ -11,6 +11,7 @@ from innet.codecs.optional_methods import RepeatsAfterOverflow
 from innet.codecs.parts import (
     INT32,
     KEEPS_ZEROS,
+    MAY_OVERFLOW,
     ONE_INTEGER_PER_ELEMENT,
     ONE_VALUE_PER_WORD,
     Capabilities,
@@ -54,7 +55,7 @@ class Optimistic(Quantizer[OptimisticSettings]):
     name = "optimistic"
     settings = OptimisticSettings
     capabilities = Capabilities(
-        provides=frozenset({INT32, ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS}),
+        provides=frozenset({INT32, ONE_INTEGER_PER_ELEMENT, KEEPS_ZEROS, MAY_OVERFLOW}),
         requires={
             ONE_VALUE_PER_WORD: "whether a sum has left int32 can be seen only where its word "
             "holds nothing else.",

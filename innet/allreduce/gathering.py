@@ -1,0 +1,109 @@
+"""All-gathers and broadcasts: the bytes of arrays as words, and back.
+
+Nothing is computed with them, so arrays of any dtype arrive bit for bit.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.core.errors import InputError
+from innet.core.reduce_op import CollectiveOp, Segment
+
+Array = TypeVar("Array")
+"""A NumPy array or a tensor of PyTorch, of any dtype."""
+
+_WORD = 4  # bytes
+
+
+class Gathering(NamedTuple):
+    """Arrays of one dtype, of which each belongs to a worker and goes to all others.
+
+    Attributes:
+        owners: indices of the workers, in the order of their arrays.
+        sizes: bytes of each array.
+    """
+
+    owners: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def segments(self, worker: int, own: NDArray[np.uint8] | None) -> list[Segment]:
+        """What a worker sends: its own array's words, and room for the others'.
+
+        Args:
+            worker: who.
+            own: its bytes; None if it has no array.
+
+        Raises:
+            InputError: they are not as many as the sizes say.
+        """
+        found = []
+        for owner, size in zip(self.owners, self.sizes, strict=True):
+            words = np.empty(-(-size // _WORD), np.int32)
+            if owner == worker:
+                if own is None or own.size != size:
+                    raise InputError(
+                        f"the array of worker {worker} has {0 if own is None else own.size} bytes, "
+                        f"and {size} were announced; give all workers the same sizes."
+                    )
+                words[-1:] = 0
+                words.view(np.uint8)[:size] = own
+            found.append(Segment(CollectiveOp.BROADCAST, words, owner))
+        return found
+
+    def joined(
+        self, worker: int, own: NDArray[np.uint8] | None, words: Sequence[NDArray[np.int32]]
+    ) -> NDArray[np.uint8]:
+        """All arrays' bytes, one after the other, from the result of a worker's segments."""
+        parts = [
+            own if owner == worker and own is not None else each.view(np.uint8)[:size]
+            for owner, size, each in zip(self.owners, self.sizes, words, strict=True)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+
+def bytes_of(array: object, worker: int) -> NDArray[np.uint8]:
+    """The bytes of an array, or of a tensor on any device, of any dtype: shape (bytes,).
+
+    Raises:
+        InputError: it is neither, or holds Python objects.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        plain = array.detach().contiguous().cpu().reshape(-1)
+        found: NDArray[np.uint8] = plain.view(torch.uint8).numpy()
+        return found
+    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+        raise InputError(
+            f"what worker {worker} has is a {type(array).__name__}; give a NumPy array of numbers, "
+            "or a tensor of PyTorch."
+        )
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def array_of(data: NDArray[np.uint8], like: Any) -> Any:
+    """Bytes as an array or tensor of the dtype, and on the device, of another one; shape (n,)."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(like, torch.Tensor):
+        return torch.from_numpy(data).view(like.dtype).to(like.device)
+    return data.view(like.dtype)
+
+
+def check_alike(arrays: Mapping[int, Any]) -> None:
+    """Refuse arrays of several dtypes.
+
+    Raises:
+        InputError: names the worker.
+    """
+    first = next(iter(arrays))
+    for worker, array in arrays.items():
+        if array.dtype != arrays[first].dtype:
+            raise InputError(
+                f"the array of worker {worker} is {array.dtype}, that of worker {first} "
+                f"{arrays[first].dtype}; all have one dtype."
+            )

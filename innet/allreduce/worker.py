@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.allreduce.dtypes import Gradient, like, to_float32
+from innet.allreduce.gathering import Array, Gathering, array_of, bytes_of
 from innet.allreduce.loop import RoundResult, Vector, named, reduce_loop, run_loop
 from innet.allreduce.report import PacketCounts, Rounds, build_report, counted
 from innet.codecs import (
@@ -41,7 +42,8 @@ from innet.core.errors import (
 )
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import FLOAT32_INFINITY, require_int
-from innet.core.reduce_op import Segment
+from innet.core.reduce_op import CollectiveOp, Segment
+from innet.core.shards import Shards
 from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
 from innet.protocol import Timing, network_timing
@@ -250,6 +252,182 @@ class Worker(NotCopyable):
             outcome, report = self._all_reduce(floats.reshape(-1), codec, SumOptions())
             return like(outcome.sum.reshape(floats.shape), gradient), report
 
+    def reduce_scatter(
+        self,
+        gradient: Gradient,
+        *,
+        sizes: Sequence[int] | None = None,
+        codec: Codec | None = None,
+    ) -> tuple[Gradient, Report]:
+        """Sum the workers' gradients, and get this worker's part of the sum.
+
+        All workers call it equally often, as ``all_reduce``, with equal sizes.
+
+        Args:
+            gradient: as for ``all_reduce``. A part is of the gradient with its elements in a row.
+            sizes: elements of the part of each worker that takes part, in their order; by default
+                they differ by one at most.
+            codec: as for ``all_reduce``.
+
+        Returns:
+            This worker's part, shape (size,), and its report.
+
+        Raises:
+            InputError: the program knows no reduce-scatter, or wrong sizes; nothing was sent.
+            CompositionError: no worker can decode a part of this codec's sum alone; says why.
+            InnetError: as ``all_reduce``.
+        """
+        return self._reduce_to(gradient, self.plan.job.present, sizes, codec, "reduce-scatter")
+
+    def reduce(
+        self, gradient: Gradient, root: int = 0, *, codec: Codec | None = None
+    ) -> tuple[Gradient | None, Report]:
+        """Sum the workers' gradients for one of them, ``root``.
+
+        Returns:
+            The sum, as of ``all_reduce``, at the root, None elsewhere; and this worker's report.
+
+        Raises:
+            InnetError: as ``reduce_scatter``; ``root`` takes no part.
+        """
+        self._check_present(root)
+        total, report = self._reduce_to(gradient, (root,), None, codec, "reduce")
+        if self.worker != root:
+            return None, report
+        given: Any = gradient
+        found: Any = total
+        return found.reshape(given.shape), report
+
+    def _reduce_to(
+        self,
+        gradient: Gradient,
+        owners: tuple[int, ...],
+        sizes: Sequence[int] | None,
+        codec: Codec | None,
+        name: str,
+    ) -> tuple[Gradient, Report]:
+        """Sum for owners of parts; this worker's part, shape (size,)."""
+        with self._one.taken():
+            self._check_sound()
+            self._check_owners(name)
+            (self.codec if codec is None else codec).check_sharded()
+            floats: Any = to_float32(gradient, self.worker)
+            check_floats(floats, self.worker)
+            shards = Shards.of(floats.size, owners, sizes)
+            options = SumOptions(shards=shards)
+            outcome, report = self._all_reduce(floats.reshape(-1), codec, options, name)
+            return like(outcome.sum[shards.part(self.worker)], gradient), report
+
+    def all_gather(
+        self, shard: Array, *, sizes: Sequence[int] | None = None
+    ) -> tuple[Array, Report]:
+        """Get the arrays of all workers, bit for bit.
+
+        All workers call it equally often, as ``all_reduce``, with arrays of one dtype.
+
+        Args:
+            shard: this worker's array, of any dtype.
+            sizes: elements of the array of each worker that takes part, in their order; by default
+                all have as many as this one.
+
+        Returns:
+            The arrays one after the other, shape (n,), and this worker's report.
+
+        Raises:
+            InputError: the program knows no all-gather, or a wrong size; nothing was sent.
+            StalledError, NetworkError, StateError: as ``combine``.
+        """
+        given: Any = shard
+        present = self.plan.job.present
+        own = bytes_of(shard, self.worker)
+        if sizes is None:
+            sizes = [len(given.reshape(-1))] * len(present)
+        elif len(sizes) != len(present):
+            raise InputError(f"{len(sizes)} sizes for {len(present)} workers; give one for each.")
+        item = given.dtype.itemsize
+        gathering = Gathering(present, tuple(require_int(n, "a size") * item for n in sizes))
+        received, report = self._gather(gathering, own, item, "all-gather")
+        return array_of(received, shard), report
+
+    def broadcast(self, array: Array, root: int = 0) -> tuple[Array, Report]:
+        """Get one worker's array, bit for bit.
+
+        All workers call it equally often, as ``all_reduce``.
+
+        Args:
+            array: the root's; of others one of its shape and dtype, which is not read.
+            root: whose array it is.
+
+        Returns:
+            The array, and this worker's report.
+
+        Raises:
+            InnetError: as ``all_gather``; ``root`` takes no part.
+        """
+        self._check_present(root)
+        given: Any = array
+        own = bytes_of(array, self.worker)
+        gathering = Gathering((root,), (own.size,))
+        mine = own if self.worker == root else None
+        received, report = self._gather(gathering, mine, given.dtype.itemsize, "broadcast")
+        found: Any = array_of(received, array)
+        return found.reshape(given.shape), report
+
+    def barrier(self) -> Report:
+        """Wait until all workers have come here: a packet without values each way.
+
+        Raises:
+            InputError: the program knows no barrier.
+            StalledError, NetworkError, StateError: as ``combine``.
+        """
+        owner = self.plan.job.present[0]
+        word = Segment(CollectiveOp.BARRIER, np.zeros(1, np.int32), owner)
+        return self._verbatim([word], 0, "barrier")[1]
+
+    def _gather(
+        self, gathering: Gathering, own: NDArray[np.uint8] | None, item: int, name: str
+    ) -> tuple[NDArray[np.uint8], Report]:
+        """The bytes of all owners, of elements of ``item`` bytes."""
+        segments = gathering.segments(self.worker, own)
+        words, report = self._verbatim(segments, sum(gathering.sizes) // item, name)
+        return gathering.joined(self.worker, own, words), report
+
+    def _verbatim(
+        self, segments: list[Segment], elements: int, name: str
+    ) -> tuple[list[NDArray[np.int32]], Report]:
+        """One round of words that travel as they are."""
+        with self._one.taken():
+            self._check_sound()
+            self._check_owners(name)
+            begun = time.perf_counter()
+            before = PacketCounts.of(self._end.counters)
+            words = self._combine(segments)
+            self._completed += 1
+            seconds = time.perf_counter() - begun
+            report = build_report(
+                self.plan,
+                None,
+                Rounds(elements, 1, seconds, details={"collective": name}),
+                [PacketCounts.of(self._end.counters).since(before)],
+                engine=self._switch,
+                transport=self._name,
+                total_seconds=seconds,
+            )
+            return words, report
+
+    def _check_owners(self, name: str) -> None:
+        if not self.plan.layout.has_owners:
+            program = self.plan.switches[0].program.name
+            raise InputError(
+                f"program {program} knows no {name}; have the switch run one that does, such as "
+                "collectives."
+            )
+
+    def _check_present(self, worker: int) -> None:
+        present = self.plan.job.present
+        if require_int(worker, "the root") not in present:
+            raise InputError(f"worker {worker} takes no part; those who do are {present}.")
+
     def all_reduce_floats(
         self, gradient: Vector, options: SumOptions, *, codec: Codec | None = None
     ) -> tuple[ExchangeOutcome, Report]:
@@ -276,7 +454,11 @@ class Worker(NotCopyable):
             return self._all_reduce(gradient, codec, options)
 
     def _all_reduce(
-        self, gradient: Vector, codec: Codec | None, options: SumOptions
+        self,
+        gradient: Vector,
+        codec: Codec | None,
+        options: SumOptions,
+        name: str | None = None,
     ) -> tuple[ExchangeOutcome, Report]:
         codec = self.codec if codec is None else codec
         begun = time.perf_counter()
@@ -305,6 +487,8 @@ class Worker(NotCopyable):
         self._completed += 1
         done = Rounds.of(reduction)
         details = {**done.details, **counted([codec], [self.outcome])}
+        if name is not None:
+            details["collective"] = name
         report = build_report(
             self.plan,
             codec,

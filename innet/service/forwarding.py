@@ -260,7 +260,8 @@ def forward_batches(  # noqa: PLR0917 - compiled functions are called by positio
         # Step 3: through the program, and out to the rings and the socket.
         idle = 0
         now = monotonic(words)
-        count_arrived(ports.port[: result[_KEPT]], ports.segment, now, counts)
+        kept = result[_KEPT]
+        count_arrived(ports.port[:kept], ports.length[:kept], ports.offset, now, counts)
         _forward(int((now - begun) * 1e6), ports, program, counts, words, result)
         if result[_ERROR] != 0:
             break
@@ -273,12 +274,13 @@ def _receive(ports: CompiledPorts, result: NDArray[np.int64]) -> int:
     Returns:
         How many packets came, or -1 if Python has to go on.
     """
-    segment = ports.segment
+    segment, bare, _ = ports.sizes
+    packets = ports.port, ports.length
     # The socket comes first now and then, however busy the rings are.
     if result[_LOOKED] % _SOCKET_TURN != 0:
         at_once = min(len(ports.port), max(_LEAST_AT_ONCE, _NEAR // segment))
         kept, taken, unknown, wrong = take_from_rings(
-            ports.rings, ports.arrival.data, ports.port, ports.offset, segment, at_once
+            ports.rings, ports.arrival.data, packets, ports.sizes, at_once
         )
         result[_KEPT] = kept
         result[_UNKNOWN] += unknown
@@ -291,11 +293,12 @@ def _receive(ports: CompiledPorts, result: NDArray[np.int64]) -> int:
     result[_ERROR] = error
     if read == 0 and error != _EAGAIN:
         return -1
-    if not np.all(ports.arrival.length[:read] == segment):
+    length = ports.arrival.length[:read]
+    if not np.all((length == segment) | (length == bare)):
         result[_RECEIVED] += read
         result[_UNSORTED] = read
         return -1
-    kept, unknown = filter_senders(read, ports.arrival, ports.port, segment, ports.senders)
+    kept, unknown = filter_senders(read, ports.arrival, packets, ports.sizes, ports.senders)
     result[_KEPT] = kept
     result[_UNKNOWN] += unknown
     return int(read)

@@ -87,18 +87,16 @@ class SwitchService:
         listener, data = _listen(address)
         try:
             self.address = Address(*listener.getsockname())
-            self.layout = layout = PacketLayout(settings.values_per_packet, "raw")
+            self.layout = layout = PacketLayout(
+                settings.values_per_packet, "raw", has_owners=program.has_owners
+            )
             self.ports = PeerPorts(data, layout, ports=self.partitions.ports)
             self.partitions = replace(
                 self.partitions, max_queued=self.ports.room, max_window=settings.window
             )
             hosted = HostedTrees if is_of_trees(program.program) else HostedSwitch
             self._switch: Hosted = hosted(self.partitions, settings.engine)
-            self._traffic = PortTraffic(
-                layout.frame_size - layout.header_offset,
-                layout.header_offset,
-                self.partitions.ports,
-            )
+            self._traffic = PortTraffic(layout.header_offset, self.partitions.ports)
             for name in AUTOMATIC if transport == AUTO else (transport,):
                 end = provider_of(name).listen(self)
                 if end is not None:
@@ -317,6 +315,8 @@ class SwitchService:
             return
         self.ports.counts.received += len(packets)
         right = packets.length == self.layout.frame_size
+        if self.layout.has_owners:
+            right |= packets.length == self.layout.bare_size
         if not right.all():
             self.ports.counts.wrong_length += int((~right).sum())
             packets = packets.take(right)

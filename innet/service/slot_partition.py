@@ -215,7 +215,7 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
                 for each, member in enumerate(job.members)
             ),
             job=job,
-            layout=PacketLayout(values, "udp"),
+            layout=PacketLayout(values, "udp", has_owners=program.has_owners),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NetworkError(f"the switch describes a job that cannot be: {error}") from None

@@ -62,12 +62,18 @@ class PortCounts(NamedTuple):
 
 
 @njit(cache=True, nogil=True, allocates=False)
-def count_arrived(port: NDArray[np.int32], size: int, now: float, counts: PortCounts) -> None:
-    """Count packets of ``size`` bytes that arrived at ``now``."""
-    for each in port:
-        counts.arrived[each] += 1
-        counts.heard[each] = now
-    counts.bytes[0] += len(port) * size
+def count_arrived(
+    port: NDArray[np.int32],
+    length: NDArray[np.int32],
+    offset: int,
+    now: float,
+    counts: PortCounts,
+) -> None:
+    """Count packets that arrived at ``now``, without their first ``offset`` bytes."""
+    for row in range(len(port)):
+        counts.arrived[port[row]] += 1
+        counts.heard[port[row]] = now
+        counts.bytes[0] += length[row] - offset
 
 
 @njit(cache=True, nogil=True, allocates=False)
@@ -84,8 +90,7 @@ class PortTraffic:
     """Packets by port.
 
     Args:
-        size: bytes of an arriving packet, from the innet header on.
-        offset: bytes before the innet header of a leaving packet.
+        offset: bytes before the innet header of a packet.
         ports: how many ports there are.
 
     Attributes:
@@ -96,13 +101,12 @@ class PortTraffic:
         counts: the same arrays for compiled code.
     """
 
-    def __init__(self, size: int, offset: int, ports: int = MAX_PORT + 2) -> None:
+    def __init__(self, offset: int, ports: int = MAX_PORT + 2) -> None:
         self.arrived = np.zeros(ports, np.int64)
         self.left = np.zeros(ports, np.int64)
         self.heard = np.zeros(ports)
         self._bytes = np.zeros(2, np.int64)
         self.counts = PortCounts(self.arrived, self.left, self.heard, self._bytes)
-        self._size = size
         self._offset = offset
 
     @property
@@ -115,7 +119,7 @@ class PortTraffic:
 
     def arrive(self, packets: PacketBatch) -> None:
         """Count packets that arrived."""
-        count_arrived(packets.port, self._size, time.monotonic(), self.counts)
+        count_arrived(packets.port, packets.length, self._offset, time.monotonic(), self.counts)
 
     def leave(self, packets: PacketBatch) -> None:
         """Count packets that leave."""

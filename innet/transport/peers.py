@@ -238,9 +238,9 @@ class CompiledPorts(NamedTuple):
         descriptor: of the socket.
         segments: most packets that are sent as one datagram.
         offset: bytes of a frame that are not sent or received, at its beginning.
-        segment: bytes of a frame after those.
+        sizes: bytes of a frame after those, with values and without them, and ``offset``.
         arrival, reception: buffers for receiving, see ``innet.transport.system_calls``.
-        port: (rows,) int32, filled in: the ingress port of each packet.
+        port, length: (rows,) int32, filled in: the ingress port of each packet, and its bytes.
         senders: the port of each known address.
         names, positions: the address of each port; the position is -1 for a port without a peer.
         transmission: buffers for sending.
@@ -250,10 +250,11 @@ class CompiledPorts(NamedTuple):
     descriptor: int
     segments: int
     offset: int
-    segment: int
+    sizes: tuple[int, int, int]
     arrival: Arrival
     reception: Reception
     port: NDArray[np.int32]
+    length: NDArray[np.int32]
     senders: SenderTable
     names: NDArray[np.uint8]
     positions: NDArray[np.int64]
@@ -305,6 +306,8 @@ class PeerPorts:
         self.stalls = 0
         self._socket = sock
         self._size = layout.frame_size
+        bare = layout.bare_size if layout.has_owners else layout.frame_size
+        self._sizes = layout.frame_size - _HEADER, bare - _HEADER, _HEADER
         rows = max(1, min(_ROWS, _BATCH // self._size))
         self._inbox = SegmentInbox(self._size - _HEADER, _HEADER, rows)
         header = np.zeros(1, ETHERNET_HEADER)
@@ -413,10 +416,11 @@ class PeerPorts:
             self._socket.fileno(),
             self._outbox.most,
             _HEADER,
-            self._size - _HEADER,
+            self._sizes,
             self._inbox.arrival,
             self._inbox.reception,
             self.packets.port,
+            self.packets.length,
             self._senders,
             self._addresses,
             self._places,
@@ -430,9 +434,9 @@ class PeerPorts:
 
     def receive(self) -> PacketBatch:
         """Frames of peers that have arrived, without waiting; valid until the next call."""
-        packet, room = self._size - _HEADER, len(self.packets)
+        packets = self.packets.port, self.packets.length
         rows, received, unknown, wrong = take_from_rings(
-            self.rings.compiled(), self._inbox.data, self.packets.port, _HEADER, packet, room
+            self.rings.compiled(), self._inbox.data, packets, self._sizes, len(self.packets)
         )
         self.counts.received += received
         self.counts.unknown_senders += unknown
@@ -445,13 +449,16 @@ class PeerPorts:
 
     def sort(self, count: int) -> PacketBatch:
         """Frames of peers among the first ``count`` datagrams that were received."""
-        inbox, segment = self._inbox, self._size - _HEADER
-        odd = np.flatnonzero(inbox.length[:count] != segment)
+        inbox, (whole, bare, _) = self._inbox, self._sizes
+        length = inbox.length[:count]
+        odd = np.flatnonzero((length != whole) & (length != bare))
         if len(odd):
             self.counts.wrong_length += len(odd)
             self._keep_unknown(odd)
-        port = self.packets.port
-        kept, unknown_senders = filter_senders(count, inbox.arrival, port, segment, self._senders)
+        packets = self.packets.port, self.packets.length
+        kept, unknown_senders = filter_senders(
+            count, inbox.arrival, packets, self._sizes, self._senders
+        )
         self.counts.unknown_senders += unknown_senders
         return self.rows(0, kept)
 

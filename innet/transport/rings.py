@@ -203,22 +203,20 @@ def wake_up(rings: SwitchRings, rung: bool, words: Words) -> None:
 
 
 @njit(cache=True, nogil=True, allocates=False)
-def take_from_rings(  # noqa: PLR0917 - compiled functions are called by position
+def take_from_rings(
     rings: SwitchRings,
     data: NDArray[np.uint8],
-    port: NDArray[np.int32],
-    offset: int,
-    packet: int,
+    packets: tuple[NDArray[np.int32], NDArray[np.int32]],
+    sizes: tuple[int, int, int],
     most: int,
 ) -> tuple[int, int, int, int]:
     """Copy packets of workers into rows.
 
     Args:
         rings: of all workers.
-        data: (rows, stride) uint8, filled in from ``offset`` on.
-        port: (rows,) int32, filled in.
-        offset: where a packet begins in its row.
-        packet: bytes of a packet.
+        data: (rows, stride) uint8, filled in from where a packet begins in its row.
+        packets: (rows,) int32, filled in: ports, and lengths of the rows.
+        sizes: bytes of a packet, with values and without, and where it begins in its row.
         most: rows that may be filled.
 
     Returns:
@@ -226,6 +224,8 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
         length or index.
     """
     table, turn = rings.table, rings.turn
+    port, length = packets
+    packet, bare, offset = sizes
     pairs = len(table)
     row, received, unknown, wrong = 0, 0, 0, 0
     width = data.strides[0]
@@ -254,11 +254,12 @@ def take_from_rings(  # noqa: PLR0917 - compiled functions are called by positio
         else:
             for index in range(begun, begun + count):
                 source = base + PAGE + (index & (rows - 1)) * stride
-                if load_half(source) != packet:
+                size = load_half(source)
+                if size != packet and size != bare:  # noqa: PLR1714 - there are no sets here
                     wrong += 1
                     continue
-                copy_bytes(target + row * width, source + HEADER_AT, packet)
-                port[row] = at_port
+                copy_bytes(target + row * width, source + HEADER_AT, size)
+                port[row], length[row] = at_port, size + offset
                 row += 1
         # Step 3: give the rows of the ring back, and go on with the next pair where this one ends.
         received += count

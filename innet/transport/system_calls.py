@@ -533,26 +533,32 @@ class SenderTable(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def filter_senders(
-    count: int, arrival: Arrival, port: NDArray[np.int32], segment: int, senders: SenderTable
+    count: int,
+    arrival: Arrival,
+    packets: tuple[NDArray[np.int32], NDArray[np.int32]],
+    sizes: tuple[int, int, int],
+    senders: SenderTable,
 ) -> tuple[int, int]:
     """Keep the packets of known senders that have the right length.
 
     Args:
         count: how many packets there are.
         arrival: the packets; those that are kept move to the first rows.
-        port: (rows,) int32, filled in.
-        segment: bytes of a valid packet.
+        packets: (rows,) int32, filled in: ports, and lengths with what is not received.
+        sizes: bytes of a valid packet, with values and without, and bytes that are not received.
         senders: the known senders.
 
     Returns:
         How many are kept, in their order; how many of the right length had unknown senders.
     """
     data, length, sender = arrival
+    port, whole = packets
+    segment, bare, offset = sizes
     kept, unknown = 0, 0
     last = np.int64(-1)
     found = np.int32(-1)
     for row in range(count):
-        if length[row] != segment:
+        if length[row] != segment and length[row] != bare:
             continue
         if sender[row] != last:
             last = sender[row]
@@ -564,5 +570,6 @@ def filter_senders(
         if kept != row:
             data[kept] = data[row]
         port[kept] = found
+        whole[kept] = length[row] + offset
         kept += 1
     return kept, unknown

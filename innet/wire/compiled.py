@@ -23,7 +23,8 @@ Bytes = NDArray[np.uint8]
 
 FIELD, EITHER, SUM, SIZE = range(4)
 """Kinds of rules. FIELD: a big-endian number is in a range. EITHER: it or the number after it is.
-SUM: the Internet checksum over some bytes is right. SIZE: a FIELD that counts the values' bytes."""
+SUM: the Internet checksum over some bytes is right. SIZE: a FIELD that counts the values' bytes, if
+there are any."""
 
 _CHECKSUM = 15  # which 16-bit word of the innet header
 _HEADER_BYTES = HEADER.itemsize
@@ -163,9 +164,8 @@ def _check(frame: Bytes, length: int, rules: NDArray[np.int64], without: int) ->
                 size -= lacking
             holds = _sum(frame, offset, size) == 0xFFFF
         else:
-            if kind == SIZE:
+            if kind == SIZE:  # behind sockets, which take them off, outer headers are all the same
                 smallest -= lacking
-                largest -= lacking
             number = _number(frame, offset, size) & rules[index, 3]
             holds = smallest <= number <= largest
             if kind == EITHER and not holds:

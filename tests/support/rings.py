@@ -47,9 +47,11 @@ class RingSwitch:
     def recv(self, most: int) -> bytes:
         until = time.monotonic() + self._seconds
         rings = self.rings.compiled()
-        data, port = np.zeros((1, self._packet), np.uint8), np.zeros(1, np.int32)
+        data = np.zeros((1, self._packet), np.uint8)
+        packets = np.zeros(1, np.int32), np.zeros(1, np.int32)
+        sizes = self._packet, self._packet, 0
         while True:
-            rows, *_ = take_from_rings(rings, data, port, 0, self._packet, 1)
+            rows, *_ = take_from_rings(rings, data, packets, sizes, 1)
             if rows:
                 return data[0, :most].tobytes()
             if time.monotonic() >= until:

@@ -298,21 +298,23 @@ def test_only_known_senders_and_right_lengths_are_kept(senders, known, seed):
     rng = np.random.default_rng(seed)
     count = len(senders)
     data = rng.integers(0, 256, (count, 20), np.uint8)
-    length = rng.choice(np.array([20, 20, 3], np.int32), count)
+    length = rng.choice(np.array([20, 20, 8, 3], np.int32), count)
     expected = [
-        (10 + each, row.tobytes())
+        (10 + each, row.tobytes(), size)
         for each, row, size in zip(senders, data, length, strict=True)
-        if each in known and size == 20
+        if each in known and size in {20, 8}
     ]
     table = SenderTable(np.zeros(8, np.int64), np.zeros(8, np.int32))
     for each in known:
         place = find_slot(each + 1000, table.keys)
         table.keys[place], table.ports[place] = each + 1000, 10 + each
     unknown_senders = sum(
-        each not in known and size == 20 for each, size in zip(senders, length, strict=True)
+        each not in known and size in {20, 8} for each, size in zip(senders, length, strict=True)
     )
-    port = np.zeros(count, np.int32)
+    packets = np.zeros(count, np.int32), np.zeros(count, np.int32)
     arrival = Arrival(data, length, np.array(senders, np.int64) + 1000)
-    kept, unknown = filter_senders(count, arrival, port, 20, table)
-    assert [(int(port[row]), data[row].tobytes()) for row in range(kept)] == expected
+    kept, unknown = filter_senders(count, arrival, packets, (20, 8, 14), table)
+    found = [(int(packets[0][row]), data[row].tobytes()) for row in range(kept)]
+    assert found == [(port, row) for port, row, _ in expected]
+    assert (packets[1][:kept] - 14).tolist() == [size for _, _, size in expected]
     assert unknown == unknown_senders

@@ -271,14 +271,18 @@ def parse_strict(layout: PacketLayout, frames: Frames | PacketBatch | bytes) -> 
     row = int(np.argmin(batch.valid))
     _, length = frames_of(frames)
     if batch.reason[row] == FrameRefusal.LENGTH:
+        or_bare = f", or {layout.bare_size} without values" if layout.has_owners else ""
         raise PacketError(
             f"packet {row}: length is {length[row]} bytes; expected {layout.frame_size} "
-            f"({layout.values} values, framing {layout.framing!r})."
+            f"({layout.values} values, framing {layout.framing!r}){or_bare}."
         )
     check = next(each for each in _checks(layout) if each.refusal == batch.reason[row])
     found = _select(batch.frames, check.field)[row]
+    expected = check.expected
+    if check.kind == SIZE:
+        expected = str(check.between[0] - layout.frame_size + int(length[row]))
     raise PacketError(
-        f"packet {row}: {'.'.join(check.field)} is {_describe(found)}; expected {check.expected}."
+        f"packet {row}: {'.'.join(check.field)} is {_describe(found)}; expected {expected}."
     )
 
 

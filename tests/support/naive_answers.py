@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from innet import kernels
+from innet.core.reduce_op import CollectiveOp
 from innet.protocol.counters import PacketVerdict
 from innet.protocol.message import serial_distance
-from innet.wire import CONGESTED, FrameRefusal, HeaderFlag, parse
+from innet.wire import CONGESTED, WITHOUT_VALUES, FrameRefusal, HeaderFlag, parse
 
 IDLE, QUEUED, WAITING = range(3)
 REFERENCE = kernels.get("reference")
@@ -50,18 +51,30 @@ def taken(layout, packets, member, slots, chunks, clock):
             found.verdicts.append(PacketVerdict.UNREADABLE)
             found.refusals.append(FrameRefusal(reason))
             continue
-        verdict = _judged(batch.header[row], member, slots, chunks)
+        has_values = packets.length[row] == layout.frame_size
+        verdict = _judged(batch.header[row], has_values, member, slots, chunks)
         found.verdicts.append(verdict)
         if verdict is PacketVerdict.ANSWER:
             congested = layout.framing == "udp" and (
                 batch.frames["ipv4"]["tos"][row] & CONGESTED == CONGESTED
             )
-            _accept(found, batch.header[row], batch.values[row], congested,
+            values = batch.values[row] if has_values else None
+            _accept(found, batch.header[row], values, congested,
                     (member, slots, chunks, clock))  # fmt: skip
     return found
 
 
-def _judged(header, member, slots, chunks):
+def answer_to(operation):
+    """The operation of a chunk's result, by that of what this worker has sent."""
+    return {
+        CollectiveOp.REDUCE: WITHOUT_VALUES | CollectiveOp.REDUCE,
+        WITHOUT_VALUES | CollectiveOp.REDUCE: CollectiveOp.REDUCE,
+        CollectiveOp.BROADCAST: WITHOUT_VALUES | CollectiveOp.BROADCAST,
+        WITHOUT_VALUES | CollectiveOp.BROADCAST: CollectiveOp.BROADCAST,
+    }.get(operation, operation)
+
+
+def _judged(header, has_values, member, slots, chunks):
     job, epoch, worker, present, base, _, _ = member
     flags = HeaderFlag(int(header["flags"]))
     if HeaderFlag.RESULT not in flags:
@@ -80,13 +93,13 @@ def _judged(header, member, slots, chunks):
         return PacketVerdict.DUPLICATE
     if ahead > 0 or state != WAITING:
         return PacketVerdict.SEQUENCE
-    for name, sent in (
-        ("slot_version", chunk // window % 2),
-        ("operation", chunks["operation"][chunk - base]),
-        ("elements", chunks["elements"][chunk - base]),
-    ):
-        if header[name] != sent:
-            return PacketVerdict[name.upper()]
+    if header["slot_version"] != chunk // window % 2:
+        return PacketVerdict.SLOT_VERSION
+    operation = answer_to(int(chunks["operation"][chunk - base]))
+    if header["operation"] != operation or has_values == (operation >= WITHOUT_VALUES):
+        return PacketVerdict.OPERATION
+    if header["elements"] != chunks["elements"][chunk - base]:
+        return PacketVerdict.ELEMENTS
     return PacketVerdict.ANSWER
 
 
@@ -95,10 +108,11 @@ def _accept(found, header, values, congested, where):
     base, end, window = member[4], member[5], len(slots["chunk"])
     slot = int(header["slot"])
     chunk = int(slots["chunk"][slot])
-    chunks["words"][chunk - base] = values
-    first = (chunk - base) * len(values)
-    sums = chunks["sums"][first : first + len(values)]
-    sums[:] = REFERENCE.dequantize(values[: len(sums)], STEP)
+    if values is not None:
+        chunks["words"][chunk - base] = values
+        first = (chunk - base) * len(values)
+        sums = chunks["sums"][first : first + len(values)]
+        sums[:] = REFERENCE.dequantize(values[: len(sums)], STEP)
     chunks["who"][chunk - base] = header["bitmap"]
     flags = HeaderFlag(int(header["flags"]))
     found.flags |= flags

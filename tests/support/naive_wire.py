@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from innet.wire import ETHERTYPE, MAGIC, VERSION, FrameRefusal
+from innet.wire import ETHERTYPE, MAGIC, VERSION, WITHOUT_VALUES, FrameRefusal
 from innet.wire.layout import limits
 
 
@@ -30,11 +30,29 @@ def packed(layout, outer, fields, values):
     return frames
 
 
+def ended(layout, frames):
+    """Whole frames as such that end with the header, if their operations say so."""
+    frames = frames.copy()
+    records = layout.view(frames)
+    bare = layout.bare_size
+    if layout.framing == "udp":
+        records["ipv4"]["total_length"], records["udp"]["length"] = bare - 14, bare - 34
+        records["ipv4"]["checksum"] = 0
+        records["ipv4"]["checksum"] = checksum(frames[:, 14:34].copy())
+    records["innet"]["checksum"] = 0
+    records["innet"]["checksum"] = checksum(frames[:, layout.header_offset : bare].copy())
+    return frames[:, :bare]
+
+
 def refusals(layout, data, length):
     """A FrameRefusal for each row: of the first check that does not hold."""
-    right = length == layout.frame_size
+    whole, bare = length == layout.frame_size, layout.bare_size
+    ends = (length == bare) & layout.has_owners
+    right = whole | ends
     frames = np.zeros((len(data), layout.frame_size), np.uint8)
-    frames[right] = data[right, : layout.frame_size]
+    frames[whole] = data[whole, : layout.frame_size]
+    frames[ends, :bare] = data[ends, :bare]
+    size = np.where(ends, bare, layout.frame_size)
     records = layout.view(frames)
     checks = [(FrameRefusal.LENGTH, right)]
     if layout.framing == "udp":
@@ -43,12 +61,12 @@ def refusals(layout, data, length):
         checks += [
             (FrameRefusal.ETHERTYPE, records["ethernet"]["ethertype"] == 0x0800),
             (FrameRefusal.IP_VERSION, ip["version_ihl"] == 0x45),
-            (FrameRefusal.IP_LENGTH, ip["total_length"] == layout.frame_size - 14),
+            (FrameRefusal.IP_LENGTH, ip["total_length"] == size - 14),
             (FrameRefusal.IP_FRAGMENT, (ip["fragment"] & 0x3FFF) == 0),
             (FrameRefusal.IP_PROTOCOL, ip["protocol"] == 17),
             (FrameRefusal.IP_CHECKSUM, checksum(frames[:, 14:34].copy()) == 0),
             (FrameRefusal.UDP_PORT, ports),
-            (FrameRefusal.UDP_LENGTH, udp["length"] == layout.frame_size - 34),
+            (FrameRefusal.UDP_LENGTH, udp["length"] == size - 34),
         ]
     else:
         checks += [(FrameRefusal.ETHERTYPE, records["ethernet"]["ethertype"] == ETHERTYPE)]
@@ -61,9 +79,13 @@ def refusals(layout, data, length):
         (FrameRefusal.ELEMENTS, "elements"),
     ):
         low, high = limits(name, layout)
-        checks += [(refusal, (header[name] >= low) & (header[name] <= high))]
-    whole = checksum(frames[:, layout.header_offset :].copy()) == 0
-    checks += [(FrameRefusal.CHECKSUM, whole)]
+        found = header[name]
+        if layout.has_owners and name == "operation":
+            found = found % WITHOUT_VALUES
+        checks += [(refusal, (found >= low) & (found <= high))]
+    # Zeros behind a frame that ends with the header add nothing.
+    sums = checksum(frames[:, layout.header_offset :].copy()) == 0
+    checks += [(FrameRefusal.CHECKSUM, sums)]
     reason = np.zeros(len(data), np.uint8)
     for refusal, holds in checks:
         reason[~holds & (reason == 0)] = refusal

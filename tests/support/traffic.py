@@ -7,7 +7,6 @@ import numpy as np
 from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.protocol.admission import Job, WorkerPort
 from innet.wire import (
-    UDP_HEADER,
     WITHOUT_VALUES,
     Endpoint,
     Framing,
@@ -17,6 +16,7 @@ from innet.wire import (
     pack,
 )
 from innet.wire.layout import HEADER, offset_of
+from support.naive_wire import ended
 
 Packet = tuple[int, bytes]
 
@@ -88,14 +88,8 @@ def sends_values(operation: int, is_owner: bool) -> bool:
 def without_values(layout: PacketLayout, data: bytes) -> bytes:
     """A whole frame as one that ends with the header, of the same operation."""
     frame = np.frombuffer(data, np.uint8)[None].copy()
-    record = layout.view(frame)
-    record["innet"]["operation"] |= WITHOUT_VALUES
-    if layout.framing == "udp":
-        udp = UDP_HEADER.itemsize + HEADER.itemsize
-        record["udp"]["length"], record["ipv4"]["total_length"] = udp, 20 + udp
-        record["ipv4"]["checksum"] = 0
-        record["ipv4"]["checksum"] = internet_checksum(frame[:, 14:34])
-    return resealed(layout, frame[0, : layout.bare_size].tobytes())
+    layout.view(frame)["innet"]["operation"] |= WITHOUT_VALUES
+    return ended(layout, frame).tobytes()
 
 
 def marked(rng: np.random.Generator) -> int:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.naive_answers import REFERENCE, STEP, fields_of, taken
+from support.naive_answers import REFERENCE, STEP, answer_to, fields_of, taken
 from support.naive_answers import overtaken as naively_overtaken
-from support.naive_wire import packed
+from support.naive_wire import ended, packed
 
 from innet.core.packets import PacketBatch
+from innet.core.reduce_op import CollectiveOp
 from innet.protocol.compiled import fill, take
 from innet.protocol.counters import PacketVerdict, Stats
 from innet.protocol.message import sequence_of
@@ -20,6 +21,7 @@ from innet.protocol.timers import SlotTimers, overtake
 from innet.wire import (
     CONGESTED,
     HEADER,
+    WITHOUT_VALUES,
     Endpoint,
     FrameRefusal,
     HeaderFlag,
@@ -69,9 +71,14 @@ def as_compiled(slots, reordering=None):
     return (slots["chunk"], slots["state"], slots["queue"]), state
 
 
-def chunks_by_chance(rng, count, values):
+OPERATIONS = [1, 2, 3, 4, 5]
+WITHOUT = [WITHOUT_VALUES | each for each in CollectiveOp]
+
+
+def chunks_by_chance(rng, count, values, *, has_owners=False):
+    operations = np.array(OPERATIONS + WITHOUT if has_owners else OPERATIONS[:3], np.uint8)
     return {
-        "operation": rng.integers(1, 4, count).astype(np.uint8),
+        "operation": rng.choice(operations, count),
         "elements": rng.integers(1, values + 1, count).astype(np.uint16),
         "words": np.zeros((count, values), np.int32),
         "who": np.zeros(count, np.uint32),
@@ -86,10 +93,12 @@ def results_by_chance(rng, layout, count, member, slots, chunks):
     fields = dict(zip(("job", "epoch", "worker", "count"), member[:4].tolist(), strict=True))
     fields |= {"flags": np.full(count, HeaderFlag.RESULT), "slot": slot, "bitmap": 0b1111}
     fields |= {"sequence": sequence_of(chunk), "slot_version": chunk // WINDOW & 1}
-    fields |= {name: chunks[name][index] for name in ("operation", "elements")}
+    operation = np.array([answer_to(int(each)) for each in chunks["operation"][index]], np.uint8)
+    fields |= {"operation": operation % WITHOUT_VALUES, "elements": chunks["elements"][index]}
     values = rng.integers(-(2**31), 2**31, (count, layout.values)).astype(np.int32)
     frames = pack(layout, THERE, HERE, values, **fields)
     header = layout.view(frames)["innet"]
+    header["operation"] = operation
     names = ("flags", "job", "epoch", "worker", "count", "slot", "slot_version", "operation",
              "elements")  # fmt: skip
     for row in np.flatnonzero(rng.random(count) < 0.5):
@@ -105,24 +114,30 @@ def results_by_chance(rng, layout, count, member, slots, chunks):
         layout.view(frames)["ipv4"]["tos"][marked] = CONGESTED
         layout.view(frames)["ipv4"]["checksum"][marked & (rng.random(count) < 0.8)] -= CONGESTED
     seal(layout, frames)
-    frames[rng.random(count) < 0.05, -1] ^= np.uint8(1)
     length = np.full(count, layout.frame_size, np.int32)
+    # Those without values, and some that should have some, or the other way round.
+    bare = (header["operation"] >= WITHOUT_VALUES) ^ (rng.random(count) < 0.05)
+    bare &= layout.has_owners
+    frames[bare, : layout.bare_size] = ended(layout, frames[bare])
+    length[bare] = layout.bare_size
+    frames[rng.random(count) < 0.05, layout.bare_size - 1] ^= np.uint8(1)
     length[rng.random(count) < 0.05] -= 1
     return PacketBatch(frames, length, np.zeros(count, np.int32))
 
 
-def verdicts_of_both(framing, seed, base):
+def verdicts_of_both(framing, seed, base, *, has_owners=False):
     """Let both forms take the same results, compare all that they leave, and say the verdicts."""
     rng = np.random.default_rng(seed)
-    layout = PacketLayout(5, framing)
+    layout = PacketLayout(5, framing, has_owners=has_owners)
     end = base + int(rng.integers(1, 30))
     member = np.array([513, 2, 1, 4, base, end, 15 if framing == "udp" else -1], np.int64)
     slots = slots_by_chance(rng, base, end)
-    chunks = chunks_by_chance(rng, end - base, layout.values)
+    chunks = chunks_by_chance(rng, end - base, layout.values, has_owners=has_owners)
     packets = results_by_chance(rng, layout, 30, member, slots, chunks)
     # Of a quarter, what the values stand for is not wanted; the last chunk may be shorter.
     wanted = (end - base) * layout.values - int(rng.integers(layout.values))
-    chunks["sums"] = np.full(wanted if rng.random() < 0.75 else 0, 0.25, np.float32)
+    is_wanted = rng.random() < 0.75 and not has_owners
+    chunks["sums"] = np.full(wanted if is_wanted else 0, 0.25, np.float32)
     naive_slots, naive_chunks = fields_of(slots), fields_of(chunks)
     expected = taken(layout, packets, member.tolist(), naive_slots, naive_chunks, CLOCK)
     stats = np.zeros(Stats.LENGTH, np.int64)
@@ -151,16 +166,21 @@ def verdicts_of_both(framing, seed, base):
 
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 @settings(max_examples=100)
-@given(seed=st.integers(0, 10_000), base=st.sampled_from([0, 7, 2**31, 2**32 - 3, 2**32]))
-def test_taken_as_naively(framing, seed, base):
-    verdicts_of_both(framing, seed, base)
+@given(
+    seed=st.integers(0, 10_000),
+    base=st.sampled_from([0, 7, 2**31, 2**32 - 3, 2**32]),
+    has_owners=st.booleans(),
+)
+def test_taken_as_naively(framing, seed, base, has_owners):
+    verdicts_of_both(framing, seed, base, has_owners=has_owners)
 
 
-def test_every_verdict_was_given():
+@pytest.mark.parametrize("has_owners", [False, True])
+def test_every_verdict_was_given(has_owners):
     """So the test before compares what there is to compare."""
     seen = set()
     for seed in range(60):
-        seen |= verdicts_of_both("udp", seed, 7)
+        seen |= verdicts_of_both("udp", seed, 7, has_owners=has_owners)
     assert seen == set(PacketVerdict)
 
 
@@ -184,19 +204,24 @@ def test_overtaken_as_naively(seed, base):
 
 
 @pytest.mark.parametrize("framing", ["udp", "raw"])
-@given(seed=st.integers(0, 10_000), base=st.sampled_from([0, 7, 2**32 - 3]))
-def test_filled_as_naively(framing, seed, base):
+@given(
+    seed=st.integers(0, 10_000),
+    base=st.sampled_from([0, 7, 2**32 - 3]),
+    has_owners=st.booleans(),
+)
+def test_filled_as_naively(framing, seed, base, has_owners):
     rng = np.random.default_rng(seed)
-    layout = PacketLayout(int(rng.integers(1, 12)), framing)
+    layout = PacketLayout(int(rng.integers(1, 12)), framing, has_owners=has_owners)
     count = int(rng.integers(1, 30))
     slots = slots_by_chance(rng, base, base + count)["chunk"]
     which = rng.permutation(np.flatnonzero((slots >= base) & (slots < base + count)))
-    chunks = chunks_by_chance(rng, count, layout.values)
+    chunks = chunks_by_chance(rng, count, layout.values, has_owners=has_owners)
+    owners = rng.integers(0, 2**16, count * has_owners).astype(np.uint16)
     words = rng.integers(-(2**31), 2**31, count * layout.values).astype(np.int32)
     missing = int(rng.integers(layout.values))
     scale, floats = 3.7e9, np.empty(0, np.float32)
     given_words = words[: len(words) - missing].copy()
-    if rng.random() < 0.5:  # the words are made of floats
+    if rng.random() < 0.5 and not has_owners:  # the words are made of floats
         floats = rng.uniform(-0.5, 0.5, len(given_words)).astype(np.float32)
         words[: len(floats)] = REFERENCE.quantize(floats, scale)
         given_words = np.empty(0, np.int32)
@@ -204,10 +229,14 @@ def test_filled_as_naively(framing, seed, base):
     padded[len(words) - missing :] = 0
     flags = rng.integers(0, 256, len(which)).astype(np.uint8)
     fields = {"job": 513, "epoch": 3, "worker": 2, "message": 999}
-    head = packed(layout, 7, fields, np.zeros((1, layout.values), np.int32))
+    here = Endpoint(HERE.mac, f"10.0.{rng.integers(256)}.{rng.integers(256)}")
+    zeros = np.zeros((1, layout.values), np.int32)
+    outer = pack(layout, here, THERE, zeros, operation=1, job=0, epoch=0, sequence=0, slot=0,
+                 slot_version=0, worker=0)[:1, : layout.header_offset]  # fmt: skip
+    head = packed(layout, outer, fields, zeros)
     layout.view(head)["innet"]["checksum"] = 0
     frames = np.full((len(which), layout.frame_size), 0xAA, np.uint8)
-    lengths, no_owners = np.zeros(len(which), np.int32), np.empty(0, np.uint16)
+    lengths = np.zeros(len(which), np.int32)
     numbers = np.array([scale, 9.0])
     bare = fill(
         frames,
@@ -215,14 +244,19 @@ def test_filled_as_naively(framing, seed, base):
         head[0, : layout.values_offset].copy(),
         (which, flags),
         (slots, base),
-        (given_words, chunks["operation"], chunks["elements"], no_owners, floats, numbers),
+        (given_words, chunks["operation"], chunks["elements"], owners, floats, numbers),
     )
-    assert bare == 0
-    assert (lengths == layout.frame_size).all()
     chunk = slots[which]
     fields |= {"sequence": sequence_of(chunk), "slot": which, "flags": flags}
     fields |= {"slot_version": chunk // WINDOW % 2}
     fields |= {name: chunks[name][chunk - base] for name in ("operation", "elements")}
+    if has_owners:
+        fields["exponent"] = owners[chunk - base]
     values = padded.reshape(count, layout.values)[chunk - base]
-    np.testing.assert_array_equal(frames, packed(layout, 7, fields, values))
+    expected = packed(layout, outer, fields, values)
+    ends = fields["operation"] >= WITHOUT_VALUES
+    assert bare == ends.sum()
+    assert lengths.tolist() == np.where(ends, layout.bare_size, layout.frame_size).tolist()
+    np.testing.assert_array_equal(frames[~ends], expected[~ends])
+    np.testing.assert_array_equal(frames[ends, : layout.bare_size], ended(layout, expected[ends]))
     assert layout.values_offset - layout.header_offset == HEADER.itemsize

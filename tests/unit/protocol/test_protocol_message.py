@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from innet.core.errors import InputError
-from innet.core.reduce_op import ReduceOp, Segment
-from innet.protocol.message import Message, sequence_of, serial_distance, serial_distances
+from innet.core.reduce_op import CollectiveOp, ReduceOp, Segment, SizedSegment
+from innet.protocol.message import (
+    Message,
+    SizedMessage,
+    sequence_of,
+    serial_distance,
+    serial_distances,
+)
+from innet.wire import WITHOUT_VALUES
 
 
 def segment(length: int, operation: ReduceOp = ReduceOp.SUM, first: int = 1) -> Segment:
@@ -85,6 +92,67 @@ def test_unusable_segments_are_named() -> None:
     known = "SUM, OR, MAX, REDUCE, BROADCAST, BARRIER"
     with pytest.raises(InputError, match=f"segment 0 has the operation 9; choose one of {known}"):
         Message([Segment(9, np.zeros(2, np.int32))], 4)  # type: ignore[arg-type]
+
+
+OWNED = [
+    (CollectiveOp.REDUCE, 6, 0),
+    (CollectiveOp.REDUCE, 0, 1),  # an empty shard
+    (CollectiveOp.REDUCE, 3, 2),
+    (ReduceOp.SUM, 2, None),
+    (CollectiveOp.BROADCAST, 5, 1),
+    (CollectiveOp.BARRIER, 1, 0),
+]
+
+
+@pytest.mark.parametrize("is_sized", [False, True])
+def test_chunks_have_owners_and_who_sends_no_values_says_so(is_sized: bool) -> None:
+    def message(worker: int) -> Message:
+        if is_sized:
+            return SizedMessage([SizedSegment(*each) for each in OWNED], 4, worker)
+        sent = [Segment(name, np.ones(n, np.int32), owner) for name, n, owner in OWNED]
+        return Message(sent, 4, worker)
+
+    def operations(worker: int) -> list[int]:
+        return message(worker).operation.tolist()
+
+    everywhere = message(0)
+    assert everywhere.chunks == 7
+    assert everywhere.elements.tolist() == [4, 2, 3, 2, 4, 1, 1]
+    assert everywhere.owners.tolist() == [0, 0, 2, 0, 1, 1, 0]
+    bare = WITHOUT_VALUES
+    assert operations(0) == [bare | 4, bare | 4, 4, 1, bare | 5, bare | 5, bare | 6]
+    assert operations(1) == [4, 4, 4, 1, 5, 5, bare | 6]
+    assert operations(2) == [4, 4, bare | 4, 1, bare | 5, bare | 5, bare | 6]
+    # All say the same of the chunks; so they have one tag, and another with other owners.
+    assert {message(worker).tag(7, 0) for worker in range(3)} == {everywhere.tag(7, 0)}
+    others = [SizedSegment(name, size, owner and 1) for name, size, owner in OWNED]
+    assert SizedMessage(others, 4).tag(7, 0) != everywhere.tag(7, 0)
+    if not is_sized:
+        assert [len(each) for each in everywhere.results()] == [6, 0, 3, 2, 5, 1]
+
+
+def test_without_owners_there_are_none() -> None:
+    assert Message([segment(9)], 4).owners.tolist() == []
+    assert SizedMessage([SizedSegment(ReduceOp.MAX, 9)], 4).owners.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "owner", "message"),
+    [
+        (ReduceOp.SUM, 0, "SUM has the owner 0, but all workers send and get its words; leave it"),
+        (CollectiveOp.REDUCE, None, "REDUCE has the owner None; give the index of a worker"),
+        (CollectiveOp.BROADCAST, -1, "BROADCAST has the owner -1; give"),
+        (CollectiveOp.BROADCAST, 1 << 16, "BROADCAST has the owner 65536; give"),
+        (CollectiveOp.BARRIER, 1.0, "BARRIER has the owner 1.0; give"),
+        (CollectiveOp.BARRIER, True, "BARRIER has the owner True; give"),
+    ],
+)
+def test_wrong_owners_are_named(operation: ReduceOp, owner: object, message: str) -> None:
+    words = np.zeros(2, np.int32)
+    with pytest.raises(InputError, match=f"segment 1 with the operation {message}"):
+        Message([segment(1), Segment(operation, words, owner)], 4)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"segment 0 with the operation {message}"):
+        SizedMessage([SizedSegment(operation, 2, owner)], 4)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [None, np.zeros(3, np.int32), segment(1)])

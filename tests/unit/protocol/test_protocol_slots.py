@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.traffic import without_values
 
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp, Segment
+from innet.core.reduce_op import CollectiveOp, ReduceOp, Segment
 from innet.protocol import JobMembership, SlotClient, SlotRegisters, SlotState, Timing
 from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
@@ -116,6 +117,79 @@ def test_partial_last_chunk_and_several_segments() -> None:
     worker.receive(result(0, 5, operation=2, elements=3), 0.0)
     worker.receive(result(1, 6, operation=3), 0.0)
     assert [array.tolist() for array in worker.results()] == [[5] * 3, [6] * 4]
+
+
+def test_packets_of_chunks_with_owners_come_with_values_and_without() -> None:
+    """Of worker 1, in one round: what others own, what it owns, and a sum of all."""
+    layout = PacketLayout(4, has_owners=True)
+    worker = SlotClient(layout, MEMBER, source=ME, switch=SWITCH, timing=TIMING)
+    reduce, broadcast, barrier = CollectiveOp
+    worker.start(
+        [
+            Segment(reduce, words(1, 10), 0),
+            Segment(reduce, words(1, 20), 1),
+            Segment(broadcast, words(1, 30), 1),
+            Segment(ReduceOp.SUM, words(1, 40)),
+            Segment(broadcast, words(1, 50), 2),
+            Segment(barrier, words(1, 60), 2),
+        ],
+        0.0,
+    )
+    sent = worker.outgoing(0.0)
+    whole, bare = layout.frame_size, layout.bare_size
+    assert sent.length.tolist() == [whole, bare, whole, whole]
+    batch = parse_strict(layout, sent)
+    assert batch.header["operation"].tolist() == [4, 0x84, 5, 1]
+    assert batch.header["exponent"].tolist() == [0, 1, 1, 0]
+    assert batch.values[[0, 2, 3], 0].tolist() == [10, 30, 40]
+
+    def answer(chunk: int, operation: int, value: int, owner: int) -> tuple[int, bytes]:
+        frame = pack(
+            layout, SWITCH, ME, np.full((1, 4), value, np.int32), operation=operation, job=7,
+            epoch=9, sequence=chunk + 1, slot=chunk % 4, slot_version=chunk // 4,
+            flags=HeaderFlag.RESULT, bitmap=7, worker=1, count=3, exponent=owner,
+        )[0].tobytes()  # fmt: skip
+        return 0, frame if value else without_values(layout, frame)
+
+    # Its own reduce and what others broadcast have values. The others' forms of them are refused.
+    strange = [answer(0, 4, 1, 0), answer(1, 4, 0, 1), answer(2, 5, 1, 1), answer(3, 1, 0, 0)]
+    assert worker.receive(PacketBatch.from_packets(strange), 0.5) == 0
+    assert worker.counters.refused == {"operation": 4}
+    first = [answer(0, 4, 0, 0), answer(1, 4, 5, 1), answer(2, 5, 0, 1), answer(3, 1, 6, 0)]
+    assert worker.receive(PacketBatch.from_packets(first), 0.5) == 4
+    rest = worker.outgoing(0.5)
+    assert rest.length.tolist() == [bare, bare]
+    assert parse_strict(layout, rest).header["operation"].tolist() == [0x85, 0x86]
+    # All of the packets end with the header, and their rows with them.
+    again = worker.outgoing(1.5)
+    assert parse_strict(layout, again).header["flags"].tolist() == [HeaderFlag.RESEND] * 2
+    last = [answer(4, 5, 7, 2), answer(5, 6, 0, 2)]
+    assert worker.receive(PacketBatch.from_packets(last), 2.0) == 2
+    assert worker.done
+    _, mine, _, total, told, _ = worker.results()
+    assert (mine.tolist(), total.tolist(), told.tolist()) == ([5] * 4, [6] * 4, [7] * 4)
+    assert worker.counters.bytes_sent == 3 * whole + 5 * bare
+    assert worker.counters.bytes_received == (2 + 2 + 1) * (whole + bare)
+
+
+@pytest.mark.parametrize(
+    ("layout", "owner", "message"),
+    [
+        (LAYOUT, 0, "chunks have owners, which the switch's program does not know; choose one"),
+        (
+            PacketLayout(4, has_owners=True),
+            3,
+            "a chunk has the owner 3; the job's workers are 0 to 2",
+        ),
+    ],
+)
+def test_owners_that_cannot_be_are_refused(layout: PacketLayout, owner: int, message: str) -> None:
+    worker = SlotClient(layout, MEMBER, source=ME, switch=SWITCH)
+    with pytest.raises(InputError, match=message):
+        worker.start([Segment(CollectiveOp.REDUCE, words(1), owner)], 0.0)
+    # And it can begin another round.
+    worker.start([Segment(ReduceOp.SUM, words(1))], 0.0)
+    assert len(worker.outgoing(0.0)) == 1
 
 
 def test_cursor_goes_on_with_the_next_all_reduce() -> None:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from innet.core.errors import InputError, PacketError
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp
+from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.wire import (
     HEADER,
     MAX_VALUES,
+    WITHOUT_VALUES,
     Endpoint,
     FrameRefusal,
     HeaderFlag,
@@ -252,6 +253,86 @@ def test_sealed_frames_are_right_again() -> None:
     seal(layout, frames)
     assert parse(layout, frames).header["job"].tolist() == [1, 2]
     assert parse(layout, frames).valid.all()
+
+
+# A packet of a REDUCE from its owner, worker 2, and one that the owner gets of it.
+BARE_BYTES = bytes.fromhex(
+    "494e 03 84  0001 0000  00000001  0000 00 00  00000000"
+    "0002 0000  0003 0002"  # worker, count; elements, owner
+    # The sum of all other words: 494e + 0384 + 1 + 1 + 2 + 3 + 2 = 4cdb.
+    "0000 b324"
+)
+BARE = {
+    "udp": bytes.fromhex(
+        "02000000fffe 020000000003 0800"
+        # As above, with a total length of 12 bytes less.
+        "45 00 003c 0000 4000 40 11 26b0 0a000003 0a00fffe"
+        "0fa0 beef 0028 0000"
+    )
+    + BARE_BYTES,
+    "raw": bytes.fromhex("02000000fffe 020000000003 88b5") + BARE_BYTES,
+}
+OWNED = {"operation": 4, "job": 1, "epoch": 0, "sequence": 1, "slot": 0, "slot_version": 0,
+         "exponent": 2, "worker": 2}  # fmt: skip
+
+
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_packets_that_end_with_the_header(framing: str) -> None:
+    layout = PacketLayout(3, framing, has_owners=True)
+    assert len(BARE[framing]) == layout.bare_size == layout.frame_size - 12
+    batch = parse_strict(layout, BARE[framing])
+    assert batch.header["operation"].tolist() == [WITHOUT_VALUES | CollectiveOp.REDUCE]
+    assert batch.header["exponent"].tolist() == [2]
+    # Beside packets with values, in either order, and in rows that are longer.
+    whole = pack(layout, SWITCH, WORKER, VALUES, **OWNED, flags=HeaderFlag.RESULT)[0].tobytes()
+    both = [(0, BARE[framing]), (0, whole), (0, BARE[framing]), (0, bytes(200))]
+    batch = parse(layout, PacketBatch.from_packets(both))
+    assert batch.valid.tolist() == [True, True, True, False]
+    np.testing.assert_array_equal(batch.values[1:2], VALUES)
+    # A program whose chunks have no owners has no such packets, and no such operation.
+    assert parse(PacketLayout(3, framing), PacketBatch.from_packets(both[:3])).refusals() == {
+        FrameRefusal.LENGTH: 2,
+        FrameRefusal.OPERATION: 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("framing", "offset", "byte", "reason", "message"),
+    [
+        ("udp", 17, 0x48, FrameRefusal.IP_LENGTH, "total_length is 72 (0x48); expected 60"),
+        ("udp", 25, 0xA4, FrameRefusal.IP_CHECKSUM, "checksum 9892"),
+        ("udp", 39, 0x34, FrameRefusal.UDP_LENGTH, "udp.length is 52 (0x34); expected 40"),
+        ("raw", 17, 0x80, FrameRefusal.OPERATION, "operation is 128 (0x80); expected 1 .. 6"),
+        ("raw", 17, 0x87, FrameRefusal.OPERATION, "operation is 135"),
+        ("raw", 41, 3, FrameRefusal.CHECKSUM, "innet.checksum is 45860"),
+    ],
+)
+def test_damage_without_values_is_named(
+    framing: str, offset: int, byte: int, reason: FrameRefusal, message: str
+) -> None:
+    layout = PacketLayout(3, framing, has_owners=True)
+    damaged = bytearray(BARE[framing])
+    damaged[offset] = byte
+    with pytest.raises(PacketError, match="packet 0: ") as caught:
+        parse_strict(layout, bytes(damaged))
+    assert message in str(caught.value)
+    assert parse(layout, np.frombuffer(damaged, np.uint8)[None]).refusals() == {reason: 1}
+
+
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_no_packet_ends_within_its_values(framing: str) -> None:
+    layout = PacketLayout(3, framing, has_owners=True)
+    whole = pack(layout, WORKER, SWITCH, VALUES, **OWNED)[0].tobytes()
+    for data in (whole, BARE[framing] + bytes(12)):
+        cut = [(0, data[:length]) for length in range(len(data)) if length != layout.bare_size]
+        batch = parse(layout, PacketBatch.from_packets([*cut, (0, data + b"\0")]))
+        assert batch.refusals() == {FrameRefusal.LENGTH: len(cut) + 1}
+        assert batch.valid.sum() == 0
+    # A whole packet cut at the header is no packet without values.
+    assert not parse(layout, PacketBatch.from_packets([(0, whole[: layout.bare_size])])).valid.any()
+    size = rf"{layout.frame_size} \(3 values, framing '{framing}'\), or {layout.bare_size} without"
+    with pytest.raises(PacketError, match=rf"length is {len(whole) - 1} bytes; expected {size}"):
+        parse_strict(layout, whole[:-1])
 
 
 @pytest.mark.parametrize(

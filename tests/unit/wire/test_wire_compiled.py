@@ -12,7 +12,12 @@ from innet.wire import HEADER, Endpoint, FrameRefusal, PacketLayout, pack, parse
 from innet.wire.layout import limits
 
 HERE, THERE = Endpoint.of_worker(0), Endpoint.of_switch()
-layouts = st.builds(PacketLayout, st.integers(1, 40), st.sampled_from(["udp", "raw"]))
+layouts = st.builds(
+    PacketLayout,
+    st.integers(1, 40),
+    st.sampled_from(["udp", "raw"]),
+    has_owners=st.booleans(),
+)
 
 
 def fields_by_chance(layout, count, rng):
@@ -58,16 +63,25 @@ def test_refused_as_naively(layout, seed, sealed):
             )
     if sealed:
         seal(layout, frames[10:])
-    data = np.zeros((count, layout.frame_size + 6), np.uint8)
+    data = np.full((count, layout.frame_size + 6), 0xAA, np.uint8)
     data[:, : layout.frame_size] = frames
     length = rng.choice(
         np.array([layout.frame_size] * 9 + [layout.frame_size + 3], np.int32), count
     )
+    # Some end with the header, most of these with the lengths and the checksum of such.
+    bare = rng.random(count) < (0.5 if layout.has_owners else 0.1)
+    length[bare] = layout.bare_size
+    right = bare & (rng.random(count) < 0.8)
+    data[right, layout.header_offset + 3] |= 0x80
+    kept = data[:, : layout.frame_size][right]
+    data[right, : layout.bare_size] = naive_wire.ended(layout, kept)
     batch = parse(layout, PacketBatch(data, length, np.zeros(count, np.int32)))
     expected = naive_wire.refusals(layout, data, length)
     np.testing.assert_array_equal(batch.reason, expected)
-    known = length == layout.frame_size
+    known = (length == layout.frame_size) | (bare & layout.has_owners)
     np.testing.assert_array_equal(batch.header[known], batch.frames["innet"][known])
+    if layout.has_owners and not sealed:
+        assert batch.valid[right & (np.arange(count) < 4)].all()
 
 
 def test_every_refusal_occurs():

@@ -7,9 +7,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 from innet.core.errors import InputError
 
@@ -20,7 +19,8 @@ MOST_FILES = 3
 """Files that are kept besides the present one, by default."""
 
 _MILLISECONDS = 1000
-_MOST_LINES = 4096  # kept before they are written
+_MOST_TEXTS = 4096  # kept before they are written
+_BETWEEN = b"\n["  # the end of a line, and the time that the next one begins with
 
 
 class Log:
@@ -56,13 +56,13 @@ class Log:
         self._most_bytes, self._most_files = most_bytes, most_files
         self._path = path
         self._size = 0
-        self._lines: list[str] = []  # not written yet
+        self._texts: list[bytes] = []  # whole lines that are not written yet
         self._lock = threading.Lock()  # threads of Thrift's clients log, too
         self._millisecond = -1
         self._clock = ""
         thread = f"[thread {os.getpid()}] "
         self._heads = {each: f" [bmv2] [{each[0].upper()}] {thread}" for each in LEVELS}
-        self._file: TextIO | None = sys.stdout if console else None
+        self._file: BinaryIO | None = sys.stdout.buffer if console else None
         if path is not None:
             try:
                 self._open(path)
@@ -70,7 +70,7 @@ class Log:
                 raise InputError(f"--log-file {path}: {error.strerror}.") from None
 
     def _open(self, path: str) -> None:
-        self._file = Path(f"{path}.txt").open("a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        self._file = Path(f"{path}.txt").open("ab")  # noqa: SIM115 - closed by close()
         self._size = self._file.tell()
 
     def takes(self, level: str) -> bool:
@@ -81,19 +81,20 @@ class Log:
         """Write a line."""
         if level not in self._taken or self._file is None:
             return
-        self._lines.append(f"{self._time()}{self._heads[level]}{text}\n")
-        if self._flush or len(self._lines) >= _MOST_LINES:
-            self._write_lines()
+        self.write_text(f"{self._time()}{self._heads[level]}{text}\n".encode())
 
-    def write_all(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Write lines, each its level and text, with one time."""
+    def heads(self) -> dict[str, str]:
+        """What lines begin with now, by level, of the levels that are written."""
+        now = self._time()
+        return {level: f"{now}{self._heads[level]}" for level in self._taken}
+
+    def write_text(self, text: bytes) -> None:
+        """Write whole lines, each with what it begins with."""
         if self._file is None:
             return
-        now = self._time()
-        heads = {level: f"{now}{self._heads[level]}" for level in self._taken}
-        self._lines += [f"{heads[level]}{text}\n" for level, text in lines if level in heads]
-        if self._flush or len(self._lines) >= _MOST_LINES:
-            self._write_lines()
+        self._texts.append(text)
+        if self._flush or len(self._texts) >= _MOST_TEXTS:
+            self._write_texts()
 
     def _time(self) -> str:
         now = int(time.time() * _MILLISECONDS)
@@ -103,19 +104,16 @@ class Log:
             self._clock = f"[{clock}.{now % _MILLISECONDS:03d}]"
         return self._clock
 
-    def _write_lines(self) -> None:
+    def _write_texts(self) -> None:
         """Write the lines that were kept."""
         with self._lock:
             # Other threads may append meanwhile.
-            lines = self._lines[:]
-            del self._lines[: len(lines)]
+            texts = self._texts[:]
+            del self._texts[: len(texts)]
             if self._file is None:
                 return
             try:
-                whole = "".join(lines)
-                is_room = self._path is None or self._size + len(whole) <= self._most_bytes
-                for each in (whole,) if is_room else lines:
-                    self._write(each)
+                self._write(b"".join(texts))
                 if self._flush:
                     self._file.flush()
             except OSError:
@@ -132,14 +130,21 @@ class Log:
             with contextlib.suppress(OSError):
                 file.close()
 
-    def _write(self, line: str) -> None:
+    def _write(self, text: bytes) -> None:
+        """Write lines, and begin other files where one is full."""
         assert self._file is not None
-        if self._path is not None:
-            self._size += len(line)
-            if self._size > self._most_bytes:
-                self._rotate(self._path)
-                self._size = len(line)
-        self._file.write(line)
+        while self._path is not None and self._size + len(text) > self._most_bytes:
+            fitting = text.rfind(_BETWEEN, 0, max(0, self._most_bytes - self._size + 1))
+            if fitting < 0 and not self._size:  # a line that is longer than a file
+                fitting = text.find(_BETWEEN)
+                if fitting < 0:
+                    break
+            self._file.write(text[: fitting + 1])
+            text = text[fitting + 1 :]
+            self._rotate(self._path)
+            self._size = 0
+        self._size += len(text)
+        self._file.write(text)
 
     def _rotate(self, path: str) -> None:
         """Begin another file. The oldest one goes."""
@@ -150,11 +155,11 @@ class Log:
         for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
             if newer.exists():
                 newer.replace(older)
-        self._file = names[0].open("w", encoding="utf-8")
+        self._file = names[0].open("wb")
 
     def flush(self) -> None:
         """Write what is kept."""
-        self._write_lines()
+        self._write_texts()
         with self._lock:
             if self._file is not None:
                 try:

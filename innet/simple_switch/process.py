@@ -356,8 +356,7 @@ class SimpleSwitch:
         )
 
     def _log_packets(self, switch: Switch, document: Mapping[str, Any], engine: EngineName) -> None:
-        write_all = self.log.write_all
-        log = switch.log_packets(document, self.log, engine=engine, write_all=write_all)
+        log = switch.log_packets(document, self.log, engine=engine, writer=self.log)
         self._control_log = ControlLog(switch, log)
 
     def _log_defaults(self, switch: Switch) -> None:

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from innet.switch import ir
+from innet.switch import ir, log_tree
 from innet.switch.engine import SwitchState
-from innet.switch.interpreter.packet_log import Body, PacketLog
+from innet.switch.interpreter.packet_log import LEVELS, Body, PacketLog, Write
 from innet.switch.jit.records import (
     BUFFER_WORDS,
     BYTES_BEGIN,
     BYTES_END,
     COPY,
-    COUNTED,
     DROP_REASONS,
-    EGRESS_STEPS,
     FOLLOWING,
     INGRESS_STEPS,
     LOOPED,
@@ -34,12 +33,20 @@ from innet.switch.jit.records import (
     parser_operations,
     split,
 )
-from innet.switch.recording import Decoder, joined, values_at
+from innet.switch.log_tree import (
+    OWN,
+    PACKET,
+    Hole,
+    LineTree,
+    PassWords,
+    copy_mark,
+    entry_mark,
+    table_and_row,
+)
+from innet.switch.recording import Decoder, ShownValue, joined
 from innet.switch.state.entries import word_count
 from innet.switch.state.tables import RuntimeEntry
 
-_Line = tuple[str, int | None, str]
-_EVERY = (1 << 64) - 1
 #: What comes between a look-up and its action.
 _ON_HIT = (Kind.CHOSEN, Kind.DIRECT_COUNTER, Kind.DIRECT_METER, Kind.FIELD)
 #: Whose lines only depend on their site.
@@ -51,31 +58,60 @@ _CONSTANT = (
 _RESUMED = (Kind.DECIDED, Kind.DEPARSING, Kind.RECIRCULATE, Kind.SENT, Kind.PIPELINE_START)
 #: Packets whose copies are known; a program keeps few at a time.
 _MOST_PACKETS = 4096
-_CELLS, _CELLS_END = 2, 5
-"""In the record of a counter: the words that its lines do not depend on."""
-_MOST_KINDS = 4096
-"""Kinds of passes whose lines are kept; with one more the log begins to learn anew."""
+_BETWEEN = "\0"  # is in no line
+#: Of the task of the ``LineTree``: what is asked of a pass.
+_OF_PASS = [log_tree.START, log_tree.COUNT, log_tree.BEFORE, log_tree.COPY, log_tree.MADE]
+
+
+class LineWriter(Protocol):
+    """Where lines go."""
+
+    def heads(self) -> Mapping[str, str]:
+        """What lines begin with now, by level; lines of other levels are not written.
+
+        The text of a level has always the same length.
+        """
+        ...
+
+    def write_text(self, text: bytes) -> None:
+        """Write whole lines."""
+        ...
+
+
+class SeparateLines:
+    """A ``LineWriter`` for what takes one line after the other, its level and text."""
+
+    def __init__(self, write: Write) -> None:
+        self._line = write
+
+    def heads(self) -> Mapping[str, str]:
+        """See ``LineWriter.heads``."""
+        return {level: f"{_BETWEEN}{level}{_BETWEEN}" for level in LEVELS}
+
+    def write_text(self, text: bytes) -> None:
+        """See ``LineWriter.write_text``."""
+        parts = text.decode().split(_BETWEEN)[1:]
+        for level, line in zip(parts[::2], parts[1::2], strict=True):
+            self._line(level, line.removesuffix("\n"))
+
+
+class _EntryMarks(NamedTuple):
+    """Stands for an entry that is not known yet: what is written later."""
+
+    handle: str
+    dump: str
 
 
 class _Collected(PacketLog):
-    """Keeps lines: level, which copy of the packet the text is about (None: no packet), text."""
+    """Keeps lines: level, text."""
 
     def __init__(self, document: Mapping[str, Any], state: SwitchState) -> None:
-        self.lines: list[_Line] = []
-        self.copy, self.copies = 0, {0}  # those of which is told
-        super().__init__(document, state.program, state, self._keep)
+        self.lines: list[tuple[str, str]] = []
+        super().__init__(document, state.program, state, lambda *line: self.lines.append(line))
 
-    def _keep(self, level: str, text: str) -> None:
-        self.lines.append((level, None, text))
-
-    def about(self, number: int, copy: int) -> None:  # noqa: ARG002 - of PacketLog
-        """See ``PacketLog.about``; the number is written with the lines."""
-        self.copy = copy
-        self.copies.add(copy)
-
-    def line(self, level: str, text: str) -> None:
-        """See ``PacketLog.line``."""
-        self.lines.append((level, self.copy, text))
+    def dump(self, table: int, entry: RuntimeEntry) -> str:
+        """See ``PacketLog.dump``."""
+        return entry.dump if isinstance(entry, _EntryMarks) else super().dump(table, entry)
 
 
 class _Plan(NamedTuple):
@@ -100,43 +136,39 @@ class _Plan(NamedTuple):
     resumes: bool
 
 
-class _Alike(NamedTuple):
-    """What is written about passes whose records are the same.
+class _Copies(NamedTuple):
+    """The copies of a packet that a pass makes, as ``log_tree`` numbers them.
 
     Attributes:
-        lines: as ``_Collected`` keeps them.
-        copies: of the packets that a pass through ingress enqueued: which copy each is.
-        made: copies of the packet after that.
+        made: how many.
+        queued: which ones were enqueued.
+        coming: which ones come again.
     """
 
-    lines: tuple[_Line, ...]
-    copies: tuple[int, ...]
     made: int
+    queued: tuple[int, ...]
+    coming: tuple[int, ...]
 
 
 class RecordLog:
     """A ``RecordSink`` that writes lines.
 
-    Passes with the same records have the same lines, except for the number of the packet and of the
-    copy. So the lines of one serve all that are like it, until the control plane changes something.
+    Passes whose records differ only in what is shown have the same lines, up to that. Python makes
+    them once for all that are like it; a ``LineTree`` writes them.
 
     Args:
         document: the program's JSON.
         state: of the switch.
-        write: takes the lines of a pass, each its level and text.
+        writer: takes lines.
         received: packets that were logged before.
     """
 
     def __init__(
-        self,
-        document: Mapping[str, Any],
-        state: SwitchState,
-        write: Callable[[Sequence[tuple[str, str]]], None],
-        received: int,
+        self, document: Mapping[str, Any], state: SwitchState, writer: LineWriter, received: int
     ) -> None:
         self.buffer = np.zeros(BUFFER_WORDS, np.int64)
         self._program = program = state.program
-        self._state, self._write, self._before = state, write, received
+        self._state, self._writer = state, writer
         self._log = _Collected(document, state)
         self._decoder = Decoder(program)
         self._operations = parser_operations(program)
@@ -151,17 +183,22 @@ class RecordLog:
             if hasattr(self, f"_tell_{kind.name.lower()}")
         }
         self._plans: dict[int, _Plan] = {}
-        self._kinds: dict[bytes, _Alike | None] = {}  # None: there was one such pass
-        self._generation = -1
-        # Which copy of its packet each one is, as simple_switch counts them.
+        self._tree = LineTree()
+        self._task = self._tree.task
+        self._task[[log_tree.BEFORE, log_tree.NEWEST]] = received, received - 1
+        self._generation = self._beside_tables = -1
+        # Which copy of its packet each one is, as simple_switch counts them; the first if it is not
+        # here.
         self._made: dict[int, int] = {}  # copies so far, by packet
         self._waiting: dict[int, int] = {}  # by the number of the copy among all
         self._coming: defaultdict[int, deque[int]] = defaultdict(deque)  # that come again
-        self._number = self._copy = self._next = self._clone = self._enqueued = 0
-        self._newest = received - 1
+        # Of the pass that is read.
+        self._number: int | str = 0
+        self._name_of: Callable[[int], int | str] = copy_mark
+        self._made_here, self._next, self._clone = 0, OWN, OWN
+        self._queued: list[int] = []
+        self._recurring: list[int] = []
         self._is_egress = self._was_cloned = False
-        self._copies: list[int] = []
-        self._is_plain = True  # no clone, and nothing that comes again
         # The look-up whose action is not known yet, and the primitive that runs.
         self._found: tuple[int, RuntimeEntry | None] | None = None
         self._node: ir.Node | None = None
@@ -172,122 +209,140 @@ class RecordLog:
     @property
     def received(self) -> int:
         """Packets that were logged so far."""
-        return self._newest + 1
+        return int(self._task[log_tree.NEWEST]) + 1
 
     def take(self, count: int) -> None:
         """See ``RecordSink.take``."""
         self.buffer[-1] = 0
-        if self._state.generation.value != self._generation:
-            self._generation = self._state.generation.value
-            self._kinds.clear()
-        start = 0
-        while start < count:
-            following = self.buffer.item(start + FOLLOWING) or count
-            self._take_pass(start, following)
-            start = following
+        self._refresh()
+        tree, task = self._tree, self._task
+        tree.begin_lines(self._writer.heads())
+        task[:] = 0, count, *task[2:4], *[0] * (len(task) - 4)
+        while True:
+            task[log_tree.IS_PLAIN] = not (self._made or self._waiting or self._coming)
+            match tree.write(self.buffer):
+                case log_tree.DONE:
+                    break
+                case log_tree.COPIED:
+                    self._finish(tree.leaves[task[log_tree.LEAF]])
+                case log_tree.LACKS_COPY:
+                    self._identify()
+                case log_tree.LACKS_LINES:
+                    self._learn()
+                case log_tree.LACKS_TEXTS:
+                    table, row = table_and_row(int(task[log_tree.KEY]))
+                    entry = self._state.tables[table].entry_of_row(row)
+                    tree.learn_entry((str(entry.handle), self._log.dump(table, entry)))
+                case log_tree.LACKS_ROOM:
+                    self._write_text()
+        self._write_text()
 
-    def _begin(self, start: int) -> bool:
-        """Find out whose pass it is; returns whether its packet was received just now."""
+    def _refresh(self) -> None:
+        """Forget what the control plane may have changed."""
+        generation = self._state.generation
+        if self._beside_tables != generation.beside_tables or self._tree.is_full:
+            self._beside_tables = generation.beside_tables
+            self._tree.clear()
+        if self._generation != generation.value:
+            self._generation = generation.value
+            self._tree.forget_entries()
+
+    def _write_text(self) -> None:
+        """Pass on what was written; where that is nothing, a pass needs more room."""
+        filled, self._task[log_tree.FILLED] = int(self._task[log_tree.FILLED]), 0
+        if filled:
+            self._writer.write_text(self._tree.output[:filled].tobytes())
+        else:
+            self._tree.output = np.zeros(2 * len(self._tree.output), np.uint8)
+
+    # ── Copies ──
+
+    def _identify(self) -> None:
+        """Find out which copy of its packet passes."""
+        start = int(self._task[log_tree.START])
         word = self.buffer.item
-        self._is_egress = split(word(start))[0] == Kind.EGRESS
-        self._number = number = word(start + NUMBER) + self._before
-        self._enqueued = word(start + MADE)
-        if self._is_egress:
-            self._copy = self._waiting.pop(word(start + COPY), 0)
-            return False
-        if number <= self._newest:
-            self._copy = self._coming[number].popleft()
+        number = word(start + NUMBER) + int(self._task[log_tree.BEFORE])
+        if split(word(start))[0] == Kind.EGRESS:
+            copy = self._waiting.pop(word(start + COPY), 0)
+        else:
+            copy = self._coming[number].popleft()
             if not self._coming[number]:
                 del self._coming[number]
-            return False
-        self._newest, self._made[number], self._copy = number, 1, 0
-        if len(self._made) > _MOST_PACKETS:
-            del self._made[next(iter(self._made))]
-        return True
+        self._task[[log_tree.COPY, log_tree.MADE]] = copy, self._made.get(number, 1)
 
-    def _take_pass(self, start: int, end: int) -> None:
-        """The lines of a pass."""
-        is_new = self._begin(start)
-        number = self._number
-        key = self._key(start, end)
-        known = self._kinds.get(key) if self._is_egress or is_new else None
-        about = f"[{number}.{self._copy}] [cxt 0] "
-        if known is not None:
-            if not self._is_egress:
-                self._made[number] = known.made
-                for copy in known.copies:
-                    self._waiting[self._enqueued] = copy
-                    self._enqueued += 1
-            self._write(
-                [
-                    (level, text if told_of is None else about + text)
-                    for level, told_of, text in known.lines
-                ]
-            )
+    def _finish(self, copies: _Copies) -> None:
+        """Count the copies that a pass made, and go on behind it."""
+        start, count, before, copy, made = self._task[_OF_PASS].tolist()
+        word = self.buffer.item
+        number = word(start + NUMBER) + before
+        if copies.made:
+            self._made[number] = made + copies.made
+            if len(self._made) > _MOST_PACKETS:
+                del self._made[next(iter(self._made))]
+        for place, each in enumerate(copies.queued, word(start + MADE)):
+            if which := copy if each == OWN else made + each:
+                self._waiting[place] = which
+        if copies.coming:
+            self._coming[number].extend(made + each for each in copies.coming)
+        following = word(start + FOLLOWING) or count
+        self._task[[log_tree.START, log_tree.MADE]] = following, 0
+
+    # ── Passes that are read ──
+
+    def _learn(self) -> None:
+        """Read a pass that is like none before; written by Python if it cannot be kept."""
+        start, count, before, copy, made = self._task[_OF_PASS].tolist()
+        word = self.buffer.item
+        end = word(start + FOLLOWING) or count
+        begin_bytes, end_bytes = word(start + BYTES_BEGIN) or end, word(start + BYTES_END) or end
+        found = self.buffer[[*range(start, begin_bytes), *range(end_bytes, end)]].tolist()
+        words = PassWords(found, self._log.lines)
+        self._number, self._name_of = PACKET, copy_mark
+        copies = self._read(words)
+        if words.is_kept:
+            matters = 2 if copies.made or copies.coming else 1 if copies.queued else 0
+            self._tree.learn(words, self._log.lines, copies, matters)
             return
-        lines, own = self._log.lines, self._copy
-        lines.clear()
-        self._read(start, end)
-        heads: dict[int | None, str] = {
-            told_of: f"[{number}.{told_of}] [cxt 0] " for told_of in self._log.copies
-        }
-        heads[None] = ""
-        self._write([(level, heads[told_of] + text) for level, told_of, text in lines])
-        if self._is_plain and (self._is_egress or own == 0):
-            self._keep(key)
+        if self._task[log_tree.FILLED]:
+            self._write_text()
+        self._number = number = found[NUMBER] + before
+        self._name_of = lambda each: copy if each == OWN else made + each
+        self._read(found)
+        heads = self._writer.heads()
+        lines = (heads[level] + text for level, text in self._log.lines if level in heads)
+        self._writer.write_text("".join(f"{each}\n" for each in lines).encode())
+        self._task[log_tree.NEWEST] = max(number, int(self._task[log_tree.NEWEST]))
+        self._finish(copies)
 
-    def _keep(self, key: bytes) -> None:
-        """Remember a pass, and what was read of the second one like it for those that follow."""
-        if len(self._kinds) >= _MOST_KINDS:
-            self._kinds.clear()
-        if key not in self._kinds:
-            self._kinds[key] = None
-            return
-        made = 1 if self._is_egress else self._made[self._number]
-        self._kinds[key] = _Alike(tuple(self._log.lines), tuple(self._copies), made)
-
-    def _key(self, start: int, end: int) -> bytes:
-        """What the lines of a pass depend on: its records, without the packet's bytes and without
-        what counters count.
-        """
-        word, pieces = self.buffer.item, []
-        left_out = [(word(start + BYTES_BEGIN), word(start + BYTES_END))]
-        counted = word(start + COUNTED)
-        while counted:
-            left_out.append((counted + _CELLS, counted + _CELLS_END))
-            counted = word(counted + _CELLS)
-        at = start + (EGRESS_STEPS if self._is_egress else INGRESS_STEPS)
-        for first, last in sorted(left_out):
-            if first:
-                pieces.append(self.buffer[at:first].tobytes())
-                at = last
-        pieces.append(self.buffer[at:end].tobytes())
-        return b"".join(pieces)
-
-    def _read(self, start: int, end: int) -> None:
-        """Tell the log what the records of a pass say."""
-        self._copies.clear()
-        self._is_plain = True
-        self._log.copies.clear()
-        self._log.about(self._number, self._copy)
-        words = self.buffer[start:end].tolist()
-        plans, lines, at, count = self._plans, self._log.lines, 0, end - start
+    def _read(self, words: list[int]) -> _Copies:
+        """Tell the log what the records of a pass say; returns the copies that it makes."""
+        self._log.lines.clear()
+        self._queued, self._recurring, self._made_here = [], [], 0
+        self._is_egress = split(words[0])[0] == Kind.EGRESS
+        self._about(OWN)
+        plans, lines, at, count = self._plans, self._log.lines, 0, len(words)
         while at < count:
-            plan = plans.get(words[at]) or self._plan(words[at])
+            word = words[at]
+            plan = plans.get(word) or self._plan(word)
             size, said, running, read, site, settles, resumes = plan
             if settles and self._found is not None:
                 self._tell_found(None)
             if resumes and self._was_cloned:
                 self._was_cloned = False
-                self._log.about(self._number, self._copy)
-            if said:
-                copy = self._log.copy
-                lines += [(level, copy, text) for level, text in said]
+                self._about(OWN)
+            lines += [(level, self._log.head + text) for level, text in said]
             if running is not None:
                 self._running = running
             if read is not None:
                 read(site, words, at + 1)
-            at = at + size if size else self._decoder.end(words, at, *split(words[at]))
+            at = at + size if size else self._decoder.end(words, at, *split(word))
+        if isinstance(words, PassWords):
+            words.end()
+        return _Copies(self._made_here, tuple(self._queued), tuple(self._recurring))
+
+    def _about(self, copy: int) -> None:
+        """The lines that follow are about this copy."""
+        self._log.about(self._number, self._name_of(copy))
 
     def _plan(self, word: int) -> _Plan:
         """What to do with the records of a head; made once."""
@@ -298,14 +353,14 @@ class RecordLog:
             running = self._primitives[site]
             lines = tuple(("trace", each) for each in self._texts.primitives[site])
         elif kind in _CONSTANT and read is not None:
-            before = len(self._log.lines)
+            before, head, self._log.head = len(self._log.lines), self._log.head, ""
             read(site, [], 0)
-            lines = tuple((level, text) for level, _, text in self._log.lines[before:])
+            lines, self._log.head = tuple(self._log.lines[before:]), head
             del self._log.lines[before:]
             read = None
         settles = kind not in _ON_HIT and kind != Kind.ACTION
-        size = max(0, self._decoder.size_of(word))
-        if kind in (Kind.LOG, Kind.ADVANCE):
+        size = abs(self._decoder.size_of(word))  # bytes are not among the words
+        if kind in (Kind.LOG, Kind.ADVANCE, Kind.MARKED_BYTES):
             size = 0
         plan = _Plan(size, lines, running, read, site, settles, kind in _RESUMED)
         self._plans[word] = plan
@@ -314,20 +369,19 @@ class RecordLog:
     # ── Passes ──
 
     def _tell_ingress(self, _: int, words: list[int], at: int) -> None:
-        self._log("ingress", port=words[at + INGRESS_STEPS])
+        self._log("ingress", port=_value(words, at + INGRESS_STEPS))
         self._log.line("debug", "Parser 'parser': start")
 
     def _tell_parse_clone(self, _: int, __: list[int], ___: int) -> None:
         self._clone = self._another()
         self._was_cloned = True
-        self._log.about(self._number, self._clone)
+        self._about(self._clone)
         self._log.line("debug", "Parser 'parser': start")
 
     def _another(self) -> int:
-        """The number of one more copy of the packet in hand."""
-        made = self._made.get(self._number, 1)
-        self._made[self._number] = made + 1
-        return made
+        """One more copy of the packet in hand."""
+        self._made_here += 1
+        return self._made_here - 1
 
     # ── The parser ──
 
@@ -344,10 +398,10 @@ class RecordLog:
 
     def _tell_bad_length(self, _: int, words: list[int], at: int) -> None:
         why = "needs to be a multiple of 8"
-        self._log.line("error", f"VL field bitwidth {words[at]} {why}")
+        self._log.line("error", f"VL field bitwidth {_value(words, at)} {why}")
 
     def _tell_parser_set(self, site: int, words: list[int], at: int) -> None:
-        value = int(self._decoder.settings[site].read(words, at))
+        (value,) = _values([self._decoder.settings[site]], words, at)
         setting = self._texts.settings[site]
         self._log.line("debug", setting.replace("{}", str(value)))
 
@@ -371,19 +425,20 @@ class RecordLog:
 
     def _tell_select(self, site: int, words: list[int], at: int) -> None:
         state = site // (len(self._program.parser.states) + 1)
-        key = [int(each) for each in values_at(self._decoder.selections[state], words, at + 1)]
+        key = _values(self._decoder.selections[state], words, at + 1)
         self._log.chosen_by(self._program.parser.states[state], key)
-        self._log.line("trace", f"Bytes parsed: {words[at]}")
+        self._log.line("trace", f"Bytes parsed: {_value(words, at)}")
 
     def _tell_parser_error(self, _: int, words: list[int], at: int) -> None:
         code = words[at]
         self._log("parser_error", error=self._decoder.errors.get(code, str(code)))
 
     def _tell_checksum(self, site: int, words: list[int], at: int) -> None:
-        checksum = self._program.checksums[site]
+        number, is_correct = divmod(site, 2)
+        checksum = self._program.checksums[number]
         width = self._program.field(checksum.target).width
-        actual = joined(words, at + 1, word_count(width))
-        self._log.checksum(checksum.name, words[at] & _EVERY, actual)
+        actual = _value(words, at + 1, word_count(width))
+        self._log.checksum(checksum.name, _value(words, at), actual, is_correct=bool(is_correct))
 
     def _tell_checksum_skipped(self, site: int, _: list[int], __: int) -> None:
         number, is_there = divmod(site, 2)
@@ -421,18 +476,22 @@ class RecordLog:
 
     def _tell_hit(self, site: int, words: list[int], at: int) -> None:
         self._look_up(site, words, at + 1)
-        self._found = site, self._state.tables[site].entry_of_row(words[at])
+        if isinstance(words, PassWords):
+            marks = _EntryMarks(*(entry_mark(at, site, each) for each in range(2)))
+            self._found = site, cast("RuntimeEntry", marks)
+        else:
+            self._found = site, self._state.tables[site].entry_of_row(words[at])
 
     def _tell_miss(self, site: int, words: list[int], at: int) -> None:
         self._look_up(site, words, at)
         self._found = site, None
 
     def _look_up(self, site: int, words: list[int], at: int) -> None:
-        values = [int(each) for each in values_at(self._decoder.keys[site], words, at)]
-        self._log.looking_up(site, values)
+        self._log.looking_up(site, _values(self._decoder.keys[site], words, at))
 
     def _tell_chosen(self, _: int, words: list[int], at: int) -> None:
-        self._log.line("debug", f"Choosing member {words[at]} from group {words[at + 1]}")
+        member, group = _value(words, at), _value(words, at + 1)
+        self._log.line("debug", f"Choosing member {member} from group {group}")
 
     def _tell_found(self, action: ir.ActionEntry | None) -> None:
         assert self._found is not None
@@ -443,56 +502,57 @@ class RecordLog:
 
     def _tell_action(self, site: int, words: list[int], at: int) -> None:
         if self._found is not None:
-            values = values_at(self._decoder.parameters[site], words, at)
-            self._tell_found(ir.ActionEntry(site, tuple(map(int, values))))
+            arguments = _values(self._decoder.parameters[site], words, at)
+            self._tell_found(ir.ActionEntry(site, tuple(arguments)))
         elif self._node is not None and self._node.kind is ir.NodeKind.ACTION_CALL:
             self._node = self._program.action_calls[self._node.index].next
         self._log.line("trace", self._log.action(site).title)
 
     def _tell_log(self, site: int, words: list[int], at: int) -> None:
-        self._log("log", text=self._decoder.message(site, words, at))
+        self._log("log", text=self._decoder.message(site, words, at, _value))
 
     # ── State ──
 
     def _tell_register_read(self, site: int, words: list[int], at: int) -> None:
         if isinstance(self._running, ir.RegisterRead):
             array = self._program.registers[site]
-            value = joined(words, at + 1, word_count(array.width))
-            self._log.register_read(array, words[at] & _EVERY, value)
+            value = _value(words, at + 1, word_count(array.width))
+            self._log.register_read(array, _value(words, at), value)
 
     def _tell_register_write(self, site: int, words: list[int], at: int) -> None:
         if isinstance(self._running, ir.RegisterWrite):
             array = self._program.registers[site]
             count = word_count(array.width)
-            value = joined(words, at + 1 + count, count)
-            self._log.register_write(array, words[at] & _EVERY, value)
+            value = _value(words, at + 1 + count, count)
+            self._log.register_write(array, _value(words, at), value)
 
     def _tell_register_out(self, site: int, words: list[int], at: int) -> None:
-        array, index = self._program.registers[site], words[at] & _EVERY
+        array, index = self._program.registers[site], _value(words, at)
         if isinstance(self._running, ir.RegisterRead):
             self._log.register_read(array, index, None)
         elif isinstance(self._running, ir.RegisterWrite):
-            self._log.register_write(array, index, 0)
+            self._log.register_write(array, index, None)
 
     def _tell_counter(self, site: int, words: list[int], at: int) -> None:
-        self._log.counted(self._program.counters[site], words[at] & _EVERY)
+        self._log.counted(self._program.counters[site], _value(words, at), is_there=True)
 
-    _tell_counter_out = _tell_counter
+    def _tell_counter_out(self, site: int, words: list[int], at: int) -> None:
+        self._log.counted(self._program.counters[site], _value(words, at), is_there=False)
 
     def _tell_meter(self, site: int, words: list[int], at: int) -> None:
-        array, index = self._program.meters[site], words[at] & _EVERY
+        array, index = self._program.meters[site], _value(words, at)
         self._log.line("debug", f"Executing meter {array.name}[{index}]")
-        self._log.metered(array, index, words[at + 1])
+        self._log.metered(array, index, _value(words, at + 1))
 
     def _tell_meter_out(self, site: int, words: list[int], at: int) -> None:
-        self._log.metered(self._program.meters[site], words[at] & _EVERY, 0)
+        self._log.metered(self._program.meters[site], _value(words, at), None)
 
     def _tell_hash(self, _: int, words: list[int], at: int) -> None:
-        base, size, value = (each & _EVERY for each in words[at : at + 3])
-        self._log.hashed(base, size, value)
+        size = words[at + 1] & ((1 << 64) - 1)  # there is one more line if it is 0
+        self._log.hashed(_value(words, at), size, _value(words, at + 2))
 
     def _tell_random(self, _: int, words: list[int], at: int) -> None:
-        low, high, value = (each & _EVERY for each in words[at : at + 3])
+        low, high, value = (_value(words, at + each) for each in range(3))
         self._log.line("trace", f"random(lo={low}, hi={high}) = {value}")
 
     def _tell_random_empty(self, _: int, __: list[int], ___: int) -> None:
@@ -501,7 +561,6 @@ class RecordLog:
     # ── Copies ──
 
     def _tell_clone(self, _: int, __: list[int], ___: int) -> None:
-        self._is_plain = False
         where = "egress" if self._is_egress else "ingress"
         self._log.line("debug", f"Cloning packet at {where}")
 
@@ -511,15 +570,15 @@ class RecordLog:
         if self._is_egress:
             self._clone = self._another()
             self._was_cloned = True
-        self._log.about(self._number, self._copy)
+        self._about(OWN)
 
     def _tell_mirror_group(self, _: int, words: list[int], at: int) -> None:
-        self._log.line("debug", f"Cloning packet to MGID {words[at]}")
-        self._log.about(self._number, self._clone)
+        self._log.line("debug", f"Cloning packet to MGID {_value(words, at)}")
+        self._about(self._clone)
 
     def _tell_mirror_port(self, _: int, words: list[int], at: int) -> None:
-        self._log.about(self._number, self._copy)
-        self._log.line("debug", f"Cloning packet to egress port {words[at]}")
+        self._about(OWN)
+        self._log.line("debug", f"Cloning packet to egress port {_value(words, at)}")
         self._next = self._clone
 
     def _tell_digest(self, site: int, _: list[int], __: int) -> None:
@@ -538,41 +597,38 @@ class RecordLog:
         port = words[at]
         asked = "Multicast requested for packet" if port < 0 else f"Egress port is {port}"
         self._log.line("debug", asked)
-        self._next = self._copy
+        self._next = OWN
 
     def _tell_multicast(self, _: int, words: list[int], at: int) -> None:
-        self._log.replicating(words[at], words[at + 1], is_known=True)
+        group, copies = _value(words, at), _value(words, at + 1)
+        self._log.replicating(group, copies, is_known=True)
 
     def _tell_unknown_group(self, _: int, words: list[int], at: int) -> None:
         group = words[at]
         self._log.replicating(group, 0, is_known=group in self._state.replication.groups)
 
     def _tell_replica(self, _: int, words: list[int], at: int) -> None:
-        self._log("replica", port=words[at])
+        self._log("replica", port=_value(words, at))
         self._next = self._another()
 
     def _tell_enqueue(self, _: int, __: list[int], ___: int) -> None:
-        self._waiting[self._enqueued] = self._next
-        self._copies.append(self._next)
-        self._enqueued += 1
+        self._queued.append(self._next)
 
     def _tell_resubmit(self, _: int, __: list[int], ___: int) -> None:
-        self._is_plain = False
         self._log("resubmit")
-        self._coming[self._number].append(self._another())
+        self._recurring.append(self._another())
 
     def _tell_recirculate(self, _: int, __: list[int], ___: int) -> None:
-        self._is_plain = False
         self._log("recirculate")
-        self._coming[self._number].append(self._another())
+        self._recurring.append(self._another())
 
     def _tell_drop(self, site: int, _: list[int], __: int) -> None:
         reason, egress = divmod(site, 2)
         if reason == NO_QUEUE:
             self._log.plain("error", "Priority out of range, dropping packet")
         elif reason == LOOPED:  # it does not come again
-            self._coming[self._number].pop()
-            self._made[self._number] -= 1
+            self._recurring.pop()
+            self._made_here -= 1
         elif reason == MARKED:
             pipeline = "egress" if egress else "ingress"
             self._log("drop", pipeline=pipeline, reason=DROP_REASONS[reason])
@@ -595,7 +651,7 @@ class RecordLog:
         self._log.line("debug", "Deparser 'deparser': end")
 
     def _tell_sent(self, _: int, words: list[int], at: int) -> None:
-        self._log("sent", port=words[at], length=words[at + 1])
+        self._log("sent", port=_value(words, at), length=_value(words, at + 1))
 
 
 class _Texts:
@@ -624,3 +680,19 @@ class _Texts:
         ]
         bodies = [log.deparser(i) for i in range(len(program.deparser.operations))]
         self.primitives += [(each.title, *each.primitives) for each in bodies]
+
+
+def _value(words: list[int], at: int, count: int = 1, *, signed: bool = False) -> int:
+    """A number that is shown and does not matter else."""
+    if isinstance(words, PassWords):
+        return cast("int", Hole(words, at, count, signed=signed))
+    return joined(words, at, count, signed=signed)
+
+
+def _values(kinds: Sequence[ShownValue], words: list[int], at: int) -> list[int]:
+    """Numbers that stand one after the other from ``at`` on, likewise."""
+    starts = accumulate((each.words for each in kinds), initial=at)
+    return [
+        _value(words, start, each.words, signed=each.signed)
+        for start, each in zip(starts, kinds, strict=False)
+    ]

@@ -210,7 +210,7 @@ class _Pass(NamedTuple):
     end: int
 
 
-class _Shown(NamedTuple):
+class ShownValue(NamedTuple):
     """A value in records: its name, its words, whether it has a sign, and how it is shown."""
 
     name: str
@@ -226,8 +226,8 @@ class _Shown(NamedTuple):
 def joined(words: list[int], at: int, count: int, *, signed: bool = False) -> int:
     """The number in ``count`` words, the most significant one first."""
     value = words[at] if signed else words[at] & _EVERY
-    for each in words[at + 1 : at + count]:
-        value = value << 64 | each & _EVERY
+    for place in range(at + 1, at + count):
+        value = value << 64 | words[place] & _EVERY
     return value
 
 
@@ -249,19 +249,22 @@ class Decoder:
         sizes = (len(program.type_of(i).fields) for i in range(len(program.headers)))
         self.first_field = list(accumulate(sizes, initial=0))
         self.keys = [
-            [_Shown(k.name, word_count(k.width), False, notation(k.name, k.width)) for k in t.keys]
+            [
+                ShownValue(k.name, word_count(k.width), False, notation(k.name, k.width))
+                for k in t.keys
+            ]
             for t in program.tables
         ]
         self.selections = [
             [
-                _Shown("", word_count(p.width), False, notation(text.of(p.source), p.width))
+                ShownValue("", word_count(p.width), False, notation(text.of(p.source), p.width))
                 for p in state.key
             ]
             for state in program.parser.states
         ]
         self.parameters = [
             [
-                _Shown(p.name, parameter_words(p), p.negative, notation(p.name, p.width))
+                ShownValue(p.name, parameter_words(p), p.negative, notation(p.name, p.width))
                 for p in action.parameters
             ]
             for action in program.actions
@@ -277,7 +280,7 @@ class Decoder:
         self.flags = flag_words(len(program.deparser.order))
         self._sizes: dict[int, int] = {}
 
-    def _setting(self, state: int, position: int) -> _Shown:
+    def _setting(self, state: int, position: int) -> ShownValue:
         """The field that an operation of the parser sets; for others the first of all."""
         target = getattr(self.program.parser.states[state].operations[position], "target", None)
         if not isinstance(target, ir.FieldRef):
@@ -308,13 +311,15 @@ class Decoder:
         if steps:
             yield self._pass(words, head, steps, start, at)
 
-    def message(self, site: int, words: list[int], at: int) -> str:
-        """The text of a message, whose values begin at ``at``."""
+    def message(
+        self, site: int, words: list[int], at: int, read: Callable[..., int] = joined
+    ) -> str:
+        """The text of a message, whose values begin at ``at``; ``read`` reads them."""
         message = self.messages[site]
         text = message.text
         for _ in message.values:
             count, signed = divmod(words[at], 2)
-            value = joined(words, at + 1, count, signed=bool(signed))
+            value = read(words, at + 1, count, signed=bool(signed))
             text = text.replace("{}", str(value), 1)
             at += 1 + count
         return text
@@ -324,9 +329,9 @@ class Decoder:
         order = self.program.deparser.order
         return tuple(
             self.program.headers[order[i]].name
-            for word, each in zip(words[at:], self.flags, strict=False)
+            for place, each in enumerate(self.flags, at)
             for i in each
-            if word >> (i - each.start) & 1
+            if words[place] >> (i - each.start) & 1
         )
 
     @staticmethod
@@ -386,13 +391,13 @@ class Decoder:
             case Kind.PARSER_SET:
                 return 1 + self.settings[site].words
             case Kind.CHECKSUM:
-                target = self.program.checksums[site].target
+                target = self.program.checksums[site // 2].target
                 return 2 + word_count(self.program.field(target).width)
         return 1 + _WORDS.get(kind, 0)
 
 
-def _shown(name: str, field: ir.Field, words: int) -> _Shown:
-    return _Shown(name, words, field.signed, notation(name, field.width))
+def _shown(name: str, field: ir.Field, words: int) -> ShownValue:
+    return ShownValue(name, words, field.signed, notation(name, field.width))
 
 
 #: Words after the head, of records in which it is always the same number.
@@ -400,7 +405,7 @@ _WORDS = {
     **dict.fromkeys((Kind.PARSE_CLONE, Kind.STATE, Kind.PARSER_ERROR), 1),
     Kind.EGRESS: EGRESS_STEPS + 1,
     Kind.EXTRACT: 2,
-    **dict.fromkeys((Kind.COUNTER, Kind.DIRECT_COUNTER), 4),
+    **dict.fromkeys((Kind.COUNTER, Kind.DIRECT_COUNTER), 3),
     **dict.fromkeys((Kind.METER, Kind.DIRECT_METER), 2),
     **dict.fromkeys((Kind.REGISTER_OUT, Kind.COUNTER_OUT, Kind.METER_OUT), 1),
     Kind.REQUEST_CLONE: 2,
@@ -527,7 +532,7 @@ class Reader:
             case Kind.LOG:
                 tell("log", text=decoder.message(site, words, at))
             case Kind.COUNTER | Kind.DIRECT_COUNTER:
-                index, _, packets, size = (each & _EVERY for each in words[at : at + 4])
+                index, packets, size = (each & _EVERY for each in words[at : at + 3])
                 name = self._counter_name(kind, site)
                 tell("counter", counter=name, index=index, packets=packets, bytes=size)
             case Kind.METER | Kind.DIRECT_METER:
@@ -611,14 +616,14 @@ class Reader:
         self._tell("deparse", headers=names, payload=max(0, payload), data=self._deparsed)
 
 
-def values_at(shown: Sequence[_Shown], words: list[int], at: int) -> Iterator[int]:
+def values_at(shown: Sequence[ShownValue], words: list[int], at: int) -> Iterator[int]:
     """The values that stand one after the other from ``at`` on."""
     for each in shown:
         yield each.read(words, at)
         at += each.words
 
 
-def _named(shown: Sequence[_Shown], words: list[int], at: int) -> dict[str, int]:
+def _named(shown: Sequence[ShownValue], words: list[int], at: int) -> dict[str, int]:
     return dict(zip((each.name for each in shown), values_at(shown, words, at), strict=True))
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from innet.switch.inline import InlineQueueSwitch, InlineSwitch
     from innet.switch.interpreter.packet_log import PacketLog
     from innet.switch.jit import JitEngine
-    from innet.switch.record_log import RecordLog
+    from innet.switch.record_log import LineWriter, RecordLog
     from innet.switch.recording import Recording
 
 
@@ -537,7 +537,7 @@ class Switch(NotCopyable):
         write: Callable[[str, str], None],
         *,
         engine: EngineName = "interpret",
-        write_all: Callable[[Sequence[tuple[str, str]]], None] | None = None,
+        writer: LineWriter | None = None,
     ) -> PacketLog:
         """Write the lines of simple_switch's log about each packet from now on. All state stays.
 
@@ -546,8 +546,8 @@ class Switch(NotCopyable):
             write: takes the lines: level and text, as in ``packet_log.Write``.
             engine: runs the packets. ``jit`` does so by the build that ``record`` uses, which is
                 compiled now if it is not on this machine.
-            write_all: takes lines that belong together, of packets that ``jit`` runs; by default
-                ``write`` takes one after the other.
+            writer: takes the lines of packets that ``jit`` runs, as text; by default ``write`` takes
+                one after the other.
 
         Raises:
             UnsupportedError: the engine does not have something that the program uses.
@@ -570,13 +570,10 @@ class Switch(NotCopyable):
             self._engine.received = received
             return log
         from innet.switch.jit import JitEngine  # noqa: PLC0415
-        from innet.switch.record_log import RecordLog  # noqa: PLC0415
+        from innet.switch.record_log import RecordLog, SeparateLines  # noqa: PLC0415
 
-        def write_each(lines: Sequence[tuple[str, str]]) -> None:
-            for line in lines:
-                write(*line)
-
-        self._record_log = RecordLog(document, self.state, write_all or write_each, received)
+        writer = writer or SeparateLines(write)
+        self._record_log = RecordLog(document, self.state, writer, received)
         self._engine = JitEngine(self.program, self.state, self._record_log)
         return log
 

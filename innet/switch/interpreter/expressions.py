@@ -579,8 +579,9 @@ def _verifier(
         if not condition(packet):
             log.checksum_skipped(checksum.name, "verification because condition not met")
             return True
-        log.checksum(checksum.name, calculate(packet), packet.fields[slot.index] & every)
-        return verify(packet)
+        computed, actual = calculate(packet), packet.fields[slot.index] & every
+        log.checksum(checksum.name, computed, actual, is_correct=computed == actual)
+        return computed == actual
 
     return logged
 

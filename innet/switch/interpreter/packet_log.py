@@ -23,8 +23,11 @@ from innet.switch.ir.text import match_text
 from innet.switch.state.tables import ProfileRef, RuntimeEntry, Target
 from innet.switch.trace import MARKED_TO_DROP
 
+LEVELS = ("trace", "debug", "info", "warn", "error")
+"""Of lines."""
+
 Write = Callable[[str, str], None]
-"""Takes a line: its level ("trace", "debug", "info", "warn" or "error") and its text."""
+"""Takes a line: its level, one of ``LEVELS``, and its text."""
 
 _NAME_WIDTH = 20  # of a key's name, at least
 _KIND_WIDTH = 10  # of the way in which it is matched
@@ -56,7 +59,8 @@ class PacketLog(Trace):
         self.plain = write
         """Writes a line about no packet."""
         self._profile_of = state.profile_of
-        self._head = ""
+        self.head = ""
+        """What lines about the present packet begin with."""
         self._parser = _named(document["parsers"], "parser")
         self._actions = [_body(each["name"], each, each) for each in document["actions"]]
         self._deparser = [
@@ -72,13 +76,13 @@ class PacketLog(Trace):
         self._headers = _numbers(document, "headers")
         self._names = [_padded([key.name for key in table.keys]) for table in program.tables]
 
-    def about(self, number: int, copy: int) -> None:
+    def about(self, number: int | str, copy: int | str) -> None:
         """The lines that follow are about a copy of a packet."""
-        self._head = f"[{number}.{copy}] [cxt 0] "
+        self.head = f"[{number}.{copy}] [cxt 0] "
 
     def line(self, level: str, text: str) -> None:
         """Write a line about the present packet."""
-        self.plain(level, self._head + text)
+        self.plain(level, self.head + text)
 
     # ── As a Trace ──
 
@@ -153,13 +157,13 @@ class PacketLog(Trace):
     def checksum_skipped(self, name: str, why: str) -> None:
         self.line("trace", f"Skipping checksum '{name}' {why}")
 
-    def checksum(self, name: str, computed: int, actual: int) -> None:
+    def checksum(self, name: str, computed: int, actual: int, *, is_correct: bool) -> None:
         """A checksum is verified."""
         both = f"computed {computed:#x} - actual {actual:#x}"
         self.line("debug", f"Checksum '{name}': {both}")
-        passed = "passed" if computed == actual else "failed"
+        passed = "passed" if is_correct else "failed"
         self.line("debug", f"Verified checksum '{name}': {passed}")
-        if computed != actual:
+        if not is_correct:
             self.line("error", f"Checksum '{name}' is not correct")
 
     def chosen_by(self, state: ir.ParserState, values: Sequence[int]) -> None:
@@ -182,8 +186,9 @@ class PacketLog(Trace):
             read = f"at index {index} read value {value}"
             self.line("trace", f"Read register '{array.name}' {read}")
 
-    def register_write(self, array: ir.RegisterArray, index: int, value: int) -> None:
-        if index >= array.size:
+    def register_write(self, array: ir.RegisterArray, index: int, value: int | None) -> None:
+        """Likewise."""
+        if value is None:
             nothing = "  No register array elements were updated."
             self._out_of_bounds("write register", array, index, nothing)
         else:
@@ -191,14 +196,15 @@ class PacketLog(Trace):
             wrote = f"at index {index} with value {kept}"
             self.line("trace", f"Wrote register '{array.name}' {wrote}")
 
-    def counted(self, array: ir.CounterArray, index: int) -> None:
-        if index >= array.size:
+    def counted(self, array: ir.CounterArray, index: int, *, is_there: bool) -> None:
+        if not is_there:
             self._out_of_bounds("update counter", array, index, "  No counters were updated.")
         else:
             self.line("trace", f"Updated counter '{array.name}' at index {index}")
 
-    def metered(self, array: ir.MeterArray, index: int, color: int) -> None:
-        if index >= array.size:
+    def metered(self, array: ir.MeterArray, index: int, color: int | None) -> None:
+        """None: the index is out of bounds."""
+        if color is None:
             nothing = "  No meters were updated, and neither was dest field."
             self._out_of_bounds("update meter", array, index, nothing)
         else:
@@ -365,4 +371,4 @@ def _padded(names: Sequence[str]) -> list[str]:
 def _hexadecimal(value: int, width: int) -> str:
     """The bytes of a field with this number of bits."""
     size = (width + 7) // 8
-    return (value & ((1 << 8 * size) - 1)).to_bytes(size, "big").hex()
+    return f"{value & ((1 << 8 * size) - 1):0{2 * size}x}"

@@ -176,7 +176,7 @@ class ActionCompiler:
         def logged(packet: Packet) -> None:
             position, given = index(packet) & UINT32, value(packet)
             write(position, given)
-            log.register_write(array, position, given)
+            log.register_write(array, position, given if position < array.size else None)
 
         return logged
 
@@ -191,7 +191,7 @@ class ActionCompiler:
         def logged(packet: Packet) -> None:
             position = index(packet) & UINT32
             count(packet, position)
-            log.counted(array, position)
+            log.counted(array, position, is_there=position < array.size)
 
         return logged
 
@@ -245,7 +245,7 @@ class ActionCompiler:
                 if log is not None and not direct:
                     log.metered(meter.array, index, color)
             elif log is not None:
-                log.metered(meter.array, index, 0)
+                log.metered(meter.array, index, None)
             elif trace is not None:
                 trace("out_of_bounds", array=f"meter {name}", index=index)
 

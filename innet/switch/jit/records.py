@@ -39,11 +39,10 @@ DROP_REASONS = (
 MARKED, FAILED_ASSERTION, LOOPED, NO_QUEUE = range(len(DROP_REASONS))
 
 
-PASS_WORDS = ("following", "bytes_begin", "bytes_end", "counted", "made", "number", "time")
+PASS_WORDS = ("following", "bytes_begin", "bytes_end", "made", "number", "time")
 """What the record of a pass begins with: the positions in the buffer of the next pass (0: there is
-none), of its bytes, and of the record of its last counter (0: there is none); the copies that were
-enqueued before; the packet; the time."""
-FOLLOWING, BYTES_BEGIN, BYTES_END, COUNTED, MADE, NUMBER, TIME = range(1, 1 + len(PASS_WORDS))
+none) and of its bytes; the copies that were enqueued before; the packet; the time."""
+FOLLOWING, BYTES_BEGIN, BYTES_END, MADE, NUMBER, TIME = range(1, 1 + len(PASS_WORDS))
 WAITED, DEPTH_BEHIND, COPY = range(TIME + 1, TIME + 4)
 INGRESS_STEPS, EGRESS_STEPS = TIME + 1, COPY + 1
 """The first words of a pass that do not differ from one packet to the next as these do."""
@@ -73,7 +72,7 @@ class Kind(enum.IntEnum):
     # State
     REGISTER_READ = enum.auto()  # [register] index, value
     REGISTER_WRITE = enum.auto()  # [register] index, old, new
-    COUNTER = enum.auto()  # [counter] index, record of the counter before it, packets, bytes
+    COUNTER = enum.auto()  # [counter] index, packets, bytes
     DIRECT_COUNTER = enum.auto()  # [table] the same
     METER = enum.auto()  # [meter] index, color
     DIRECT_METER = enum.auto()  # [meter] index, color
@@ -111,7 +110,7 @@ class Kind(enum.IntEnum):
     PARSER_SET = enum.auto()  # [number among all operations] value
     METHOD = enum.auto()  # [number among all operations]
     ADVANCE = enum.auto()  # bits, after their description
-    CHECKSUM = enum.auto()  # [checksum] computed, actual
+    CHECKSUM = enum.auto()  # [checksum * 2 + whether it is correct] computed, actual
     UPDATE_SKIPPED = enum.auto()  # [checksum]
     CHECKSUM_SKIPPED = enum.auto()  # [checksum * 2 + whether its header is there]
     PARSED = enum.auto()

@@ -131,7 +131,7 @@ def _find(writer: Writer, expressions: Expressions, index: int, row: str) -> Non
             writer.line(f"bump(t{index}_counters, {cell}, 1)")
             writer.line(f"bump(t{index}_counters, {cell} + 1, {expressions.length})")
             cells = (f"get(t{index}_counters, {cell}{more})" for more in ("", " + 1"))
-            writer.note_counter(Kind.DIRECT_COUNTER, index, index_variable(index), *cells)
+            writer.note(Kind.DIRECT_COUNTER, index, index_variable(index), *cells)
     if table.support_timeout and table.keys:
         with writer.block(f"if {row} != 0:"):
             writer.line(f"put(t{index}_hits, {index_variable(index)}, {expressions.hit_time})")

@@ -61,7 +61,7 @@ from innet.switch.jit.lower.actions import (
 from innet.switch.jit.lower.headers import PACKET_LENGTH, packet_scalars
 from innet.switch.jit.lowered import START, WIDTH
 from innet.switch.jit.records import (
-    COUNTED,
+    BYTES_END,
     FOLLOWING,
     HAND_OVER_WORDS,
     LOOPED,
@@ -248,7 +248,7 @@ class QueueLoop(PacketLoop):
         line(f"put(events, pass_start + {FOLLOWING}, recorded)")
         line("pass_start = recorded")
         time = f"now if timed != 0 else {NO_TIME}"
-        self.writer.note(kind, 0, *["zero"] * COUNTED, "made", "number", time, *words)
+        self.writer.note(kind, 0, *["zero"] * BYTES_END, "made", "number", time, *words)
 
     def _note_verified(self) -> None:
         """The checksums of a clone, which only the log tells."""

@@ -316,7 +316,7 @@ class Statements:
             self.writer.line(f"bump(c{counter}, {name} * 2, 1)")
             self.writer.line(f"bump(c{counter}, {name} * 2 + 1, {self.expressions.length})")
             cells = (f"get(c{counter}, {name} * 2{more})" for more in ("", " + 1"))
-            self.writer.note_counter(Kind.COUNTER, counter, name, *cells)
+            self.writer.note(Kind.COUNTER, counter, name, *cells)
 
     def _execute_meter(self, target: Any, meter: int, index: Value, kind: Kind) -> None:
         array = self.program.meters[meter]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from innet.switch.jit.records import COUNTED, head, head_text
+from innet.switch.jit.records import head, head_text
 
 
 class Writer:
@@ -59,13 +59,6 @@ class Writer:
             return
         first = str(head(kind, site)) if isinstance(site, int) else head_text(kind, site)
         self.line(f"recorded = note(events, recorded, {', '.join((first, *words))})")
-
-    def note_counter(self, kind: int, site: int, index: str, *cells: str) -> None:
-        """The record of a counter, whose cells differ from one packet to the next."""
-        if self.recording:
-            self.line(f"counted = get(events, pass_start + {COUNTED})")
-            self.line(f"put(events, pass_start + {COUNTED}, recorded)")
-            self.note(kind, site, index, "counted", *cells)
 
     def note_bytes(self, data: str, start: str, size: str) -> None:
         """Append bytes to a record."""

@@ -423,14 +423,15 @@ def _lower_verification(program: ir.Program, notes: Notes) -> lowered.Body:
             width = program.field(checksum.target).width
             held = ir.Binary(ir.DataOperator.AND, checksum.target, ir.Const((1 << width) - 1))
             wrong = ir.Compare(ir.Comparison.NE, held, value)
-            mark = lowered.If(wrong, (lowered.SetInteger(error, ir.Const(1)),), ())
-            told = notes.note(Kind.CHECKSUM, number, (value, held), (1, word_count(width)))
+            told = (value, held), (1, word_count(width))
+            fails, passes = (notes.note(Kind.CHECKSUM, 2 * number + i, *told) for i in (0, 1))
+            mark = lowered.If(wrong, (*fails, lowered.SetInteger(error, ir.Const(1))), passes)
             absent, unmet = (
                 notes.note(Kind.CHECKSUM_SKIPPED, 2 * number + there) for there in (0, 1)
             )
             holder = ir.Valid(ir.HeaderRef(checksum.target.header))
             present = Resolver(program, no_arguments).resolve(holder)
-            checked = _guarded(program, checksum, (*kept, *told, mark), unmet)
+            checked = _guarded(program, checksum, (*kept, mark), unmet)
             statements.append(lowered.If(present, checked, absent))
     return tuple(statements)
 

@@ -160,7 +160,7 @@ def running(name: str, ports: tuple[str, str], port: int | None = None) -> Itera
     )
     try:
         if name != "bare forwarder":
-            _install(port)
+            install(port, PROGRAM.with_suffix(".commands").read_text(encoding="utf-8").splitlines())
         yield process.pid
     finally:
         process.kill()
@@ -228,11 +228,11 @@ def from_outside(name: str, window: int, size: int, seconds: float) -> Found:
             hosts.close()
 
 
-def _install(port: int) -> None:
+def install(port: int, lines: list[str]) -> None:
+    """Run commands at a Thrift port, as soon as somebody answers there."""
     from innet.bmv2 import shell  # noqa: PLC0415 - needs Thrift's library
 
     end = time.monotonic() + READY_SECONDS
-    lines = PROGRAM.with_suffix(".commands").read_text(encoding="utf-8").splitlines()
     with contextlib.redirect_stdout(None):
         while True:
             try:

@@ -36,6 +36,9 @@ class Log:
         most_bytes: of a file. A longer one becomes FILE.1.txt, that becomes FILE.2.txt, and so on.
         most_files: how many of those are kept.
 
+    Attributes:
+        is_flushed: somebody reads each line when it is written.
+
     Raises:
         InputError: the file cannot be written.
     """
@@ -53,6 +56,7 @@ class Log:
         self._taken = frozenset(LEVELS[LEVELS.index(level) :])
         # Lines about packets are many; they wait until a batch of packets is done.
         self._flush = flush or (console and "debug" not in self._taken)
+        self.is_flushed = flush or console
         self._most_bytes, self._most_files = most_bytes, most_files
         self._path = path
         self._size = 0

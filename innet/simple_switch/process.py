@@ -245,11 +245,20 @@ class SimpleSwitch:
             return
         if self._captures is not None and (len(arrived) or len(leaving)):
             self._captures.write(arrived, leaving)
+        # Lines take time. Packets do not wait for them, unless somebody reads each at once.
+        is_late = self._logs_packets and not (self.log.is_flushed or self._dumped)
+        if self._logs_packets and not is_late:
+            self._write_log()
         if self._dumped:
             self._dump(leaving, "Sending packet")
-        if self._logs_packets:
-            self.log.flush()
         self._send(leaving)
+        if is_late:
+            self._write_log()
+
+    def _write_log(self) -> None:
+        assert self.switch is not None
+        self.switch.write_log()
+        self.log.flush()
 
     def _send(self, leaving: PacketBatch) -> None:
         """Send what left the program."""
@@ -356,7 +365,7 @@ class SimpleSwitch:
         )
 
     def _log_packets(self, switch: Switch, document: Mapping[str, Any], engine: EngineName) -> None:
-        log = switch.log_packets(document, self.log, engine=engine, writer=self.log)
+        log = switch.log_packets(document, self.log, engine=engine, writer=self.log, is_late=True)
         self._control_log = ControlLog(switch, log)
 
     def _log_defaults(self, switch: Switch) -> None:

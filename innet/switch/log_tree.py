@@ -2,15 +2,15 @@
 
 What is written about a pass of a packet depends on some words of its records, such as which action
 ran; others are only shown. ``record_log`` reads a pass once through ``PassWords``, which note what
-it looked at; what it shows is a ``Hole``, whose text is a mark. A node of ``LineTree`` has the place
-of the word that is looked at next, a child for each value that was seen there, and what is written
-before that: pieces of text, and numbers. ``LineTree.write`` follows it for all later passes.
+it looked at; what it shows is a ``Hole``, whose text is a mark. A node of ``LineTree`` has the
+place of the word that is looked at next, a child for each value that was seen there, and what is
+written before that: pieces of text, and numbers. ``LineTree.write`` follows it for later passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,6 +200,7 @@ class LineTree:
         self._entries = np.zeros((_MOST_ENTRIES, _ENTRY_WORDS), np.int64)
         self._entry_texts = _Rows(np.uint8)
         self.clear()
+        self.write(np.zeros(0, np.int64))  # compiled now, not when a packet waits
 
     def clear(self) -> None:
         """Begin anew."""
@@ -234,9 +235,9 @@ class LineTree:
 
     def write(self, words: NDArray[np.int64]) -> int:
         """Write about the passes in ``words``, from ``task[START]`` on; why it returns."""
-        arrays = (self._nodes.rows, self._pieces.rows, self._texts.rows)
+        tree = (self._nodes.rows, self._pieces.rows, self._texts.rows)
         entries = (self._entries, self._entry_texts.rows)
-        return int(_write(words, self.task, *arrays, *entries, self.output))
+        return int(_write(words, _Arrays(*tree, *entries, self.task, self.output)))
 
     def learn(
         self, words: PassWords, lines: Sequence[tuple[str, str]], leaf: object, matters: int
@@ -301,8 +302,34 @@ def table_and_row(key: int) -> tuple[int, int]:
 # ----------------------------------------------------------------------------
 # Compiled.
 
+_MOST_DIGITS = 21  # of a decimal number of one word, with its sign
 
-@njit(cache=True, inner=True)
+
+class _Arrays(NamedTuple):
+    """What the tree consists of, and what is written to."""
+
+    nodes: Any
+    pieces: Any
+    texts: Any
+    entries: Any
+    entry_texts: Any
+    task: Any
+    out: Any
+
+
+class _Pass(NamedTuple):
+    """A pass: where it begins; how many words it has beside those of its bytes; the place of these,
+    and how many they are; the packet's number.
+    """
+
+    start: int
+    size: int
+    cut: int
+    skipped: int
+    number: int
+
+
+@njit(cache=True, inner=True, allocates=False)
 def _put_text(out: Any, at: int, texts: Any, first: int, last: int) -> int:
     """Copy a text; returns where it ends, which may be beyond the output: then it is not copied."""
     end: int = at + last - first
@@ -311,7 +338,7 @@ def _put_text(out: Any, at: int, texts: Any, first: int, last: int) -> int:
     return end
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True, inner=True, allocates=False)
 def _put_decimal(out: Any, at: int, value: Any) -> int:
     """Write a uint64."""
     ten = np.uint64(10)
@@ -324,7 +351,7 @@ def _put_decimal(out: Any, at: int, value: Any) -> int:
     return at + digits
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True, inner=True, allocates=False)
 def _put_digits(out: Any, at: int, value: Any, digits: int) -> int:
     """Write the last hexadecimal digits of a uint64; 0: as many as it needs."""
     if not digits:
@@ -338,11 +365,11 @@ def _put_digits(out: Any, at: int, value: Any, digits: int) -> int:
     return at + digits
 
 
-@njit(cache=True, inner=True)
+@njit(cache=True, inner=True, allocates=False)
 def _put_number(out: Any, at: int, words: Any, first: int, piece: Any) -> int:
-    """Write a number whose words begin at ``first``; likewise."""
+    """Write a number whose words begin at ``first``; returns the same."""
     kind, count, mask, more = piece[0], piece[2], piece[3], piece[4]
-    if at + 21 + 16 * count > len(out):
+    if at + _MOST_DIGITS + 16 * count > len(out):
         return len(out) + 1
     value = words[first] & mask
     magnitude = np.uint64(value)
@@ -364,11 +391,66 @@ def _put_number(out: Any, at: int, words: Any, first: int, piece: Any) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
-def _write(
-    words: Any, task: Any, nodes: Any, pieces: Any, texts: Any, entries: Any, more: Any, out: Any
-) -> int:
-    """See ``LineTree.write``; ``more`` are the entries' texts."""
+@njit(cache=True, inner=True, allocates=False)
+def _place_of(passing: _Pass, place: int) -> int:
+    """Where the word of a place is."""
+    return passing.start + place + (passing.skipped if place >= passing.cut else 0)
+
+
+@njit(cache=True, inner=True, allocates=False)
+def _put_piece(arrays: _Arrays, words: Any, passing: _Pass, piece: Any, at: int) -> int:
+    """Write a piece; returns the same, or -1 if an entry has no texts."""
+    task, out, kind, place = arrays.task, arrays.out, piece[0], piece[1]
+    if kind == _TEXT:
+        return _put_text(out, at, arrays.texts, place, piece[2])
+    if kind == _ENTRY:
+        row = words[_place_of(passing, place)]
+        slot = (row + _SPREAD * piece[2]) % _MOST_ENTRIES
+        entry, key = arrays.entries[slot], (piece[2] + 1 << _TABLE_SHIFT) + row
+        if entry[_KEY] != key:
+            task[PLACE], task[KEY] = slot, key
+            return -1
+        first = _BEGIN + 2 * piece[3]
+        return _put_text(out, at, arrays.entry_texts, entry[first], entry[first + 1])
+    if kind >= _DECIMAL:
+        return _put_number(out, at, words, _place_of(passing, place), piece)
+    shown = passing.number
+    if kind == _COPY:
+        shown = task[COPY] if place == OWN else task[MADE] + place
+    if at + _MOST_DIGITS > len(out):
+        return len(out) + 1
+    return _put_decimal(out, at, np.uint64(shown))
+
+
+@njit(cache=True, inner=True, allocates=False)
+def _write_pass(arrays: _Arrays, words: Any, passing: _Pass) -> int:
+    """Write about a pass, and tell ``task`` its leaf."""
+    nodes, pieces, task = arrays.nodes, arrays.pieces, arrays.task
+    node, at = 0, task[FILLED]
+    while True:
+        for each in range(nodes[node, _FIRST], nodes[node, _LAST]):
+            at = _put_piece(arrays, words, passing, pieces[each], at)
+            if at < 0:
+                return LACKS_TEXTS
+            if at > len(arrays.out):
+                return LACKS_ROOM
+        if nodes[node, _LEAF] != _NO_LEAF:
+            task[FILLED], task[LEAF] = at, nodes[node, _LEAF]
+            return DONE
+        place, value = nodes[node, _PLACE], _END
+        if place < passing.size:
+            value = words[_place_of(passing, place)]
+        node = nodes[node, _CHILD]
+        while node and nodes[node, _VALUE] != value:
+            node = nodes[node, _SIBLING]
+        if not node:
+            return LACKS_LINES
+
+
+@njit(cache=True, nogil=True, allocates=False)
+def _write(words: Any, arrays: _Arrays) -> int:
+    """See ``LineTree.write``."""
+    task = arrays.task
     while task[START] < task[COUNT]:
         # Step 1: which copy of which packet passes.
         start = task[START]
@@ -380,58 +462,19 @@ def _write(
             if not is_new and (arrives or not task[IS_PLAIN]):
                 return LACKS_COPY
             task[COPY], task[MADE] = 0, 1
-        # Step 2: where its words are, without its bytes.
-        cut, size = end - start, end - start
-        skipped = 0
-        if words[start + BYTES_BEGIN]:
-            cut = words[start + BYTES_BEGIN] - start
-            skipped = words[start + BYTES_END] - words[start + BYTES_BEGIN]
-            size -= skipped
-        # Step 3: follow the tree.
-        node, at = 0, task[FILLED]
-        while True:
-            for each in range(nodes[node, _FIRST], nodes[node, _LAST]):
-                piece = pieces[each]
-                kind, place = piece[0], piece[1]
-                if kind == _TEXT:
-                    at = _put_text(out, at, texts, place, piece[2])
-                elif kind == _ENTRY:
-                    row = words[start + place + (skipped if place >= cut else 0)]
-                    slot = (row + _SPREAD * piece[2]) % _MOST_ENTRIES
-                    key = (piece[2] + 1 << _TABLE_SHIFT) + row
-                    if entries[slot, _KEY] != key:
-                        task[PLACE], task[KEY] = slot, key
-                        return LACKS_TEXTS
-                    first = _BEGIN + 2 * piece[3]
-                    at = _put_text(out, at, more, entries[slot, first], entries[slot, first + 1])
-                elif kind in (_PACKET, _COPY):
-                    if at + 20 > len(out):
-                        return LACKS_ROOM
-                    shown = number
-                    if kind == _COPY:
-                        shown = task[COPY] if place == OWN else task[MADE] + place
-                    at = _put_decimal(out, at, np.uint64(shown))
-                else:
-                    first = start + place + (skipped if place >= cut else 0)
-                    at = _put_number(out, at, words, first, piece)
-                if at > len(out):
-                    return LACKS_ROOM
-            if nodes[node, _LEAF] != _NO_LEAF:
-                break
-            place = nodes[node, _PLACE]
-            value = _END
-            if place < size:
-                value = words[start + place + (skipped if place >= cut else 0)]
-            node = nodes[node, _CHILD]
-            while node and nodes[node, _VALUE] != value:
-                node = nodes[node, _SIBLING]
-            if not node:
-                return LACKS_LINES
-        # Step 4: go on, unless there are copies to be counted.
-        task[FILLED] = at
+        # Step 2: write, without looking at its bytes.
+        cut, behind = words[start + BYTES_BEGIN], words[start + BYTES_END]
+        if not cut:
+            cut = behind = end
+        size = end - start - (behind - cut)
+        why = _write_pass(arrays, words, _Pass(start, size, cut - start, behind - cut, number))
+        if why != DONE:
+            return why
+        # Step 3: go on, unless there are copies to be counted.
         if is_new:
             task[NEWEST] = number
-        task[LEAF], matters = nodes[node, _LEAF] // 3, nodes[node, _LEAF] % 3
+        matters = task[LEAF] % 3
+        task[LEAF] //= 3
         if matters == 2 or (matters == 1 and task[COPY] > 0):
             return COPIED
         task[START], task[MADE] = end, 0

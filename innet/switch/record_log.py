@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from innet.switch import ir, log_tree
 from innet.switch.engine import SwitchState
@@ -161,14 +162,22 @@ class RecordLog:
         state: of the switch.
         writer: takes lines.
         received: packets that were logged before.
+        is_late: lines are written when ``write`` is called, and not before.
     """
 
     def __init__(
-        self, document: Mapping[str, Any], state: SwitchState, writer: LineWriter, received: int
+        self,
+        document: Mapping[str, Any],
+        state: SwitchState,
+        writer: LineWriter,
+        received: int,
+        *,
+        is_late: bool = False,
     ) -> None:
         self.buffer = np.zeros(BUFFER_WORDS, np.int64)
         self._program = program = state.program
-        self._state, self._writer = state, writer
+        self._state, self._writer, self._is_late = state, writer, is_late
+        self._kept: list[NDArray[np.int64]] = []  # records that are not written yet
         self._log = _Collected(document, state)
         self._decoder = Decoder(program)
         self._operations = parser_operations(program)
@@ -183,6 +192,7 @@ class RecordLog:
             if hasattr(self, f"_tell_{kind.name.lower()}")
         }
         self._plans: dict[int, _Plan] = {}
+        self._words = self.buffer[:0]  # that are written now
         self._tree = LineTree()
         self._task = self._tree.task
         self._task[[log_tree.BEFORE, log_tree.NEWEST]] = received, received - 1
@@ -209,18 +219,31 @@ class RecordLog:
     @property
     def received(self) -> int:
         """Packets that were logged so far."""
+        self.write()
         return int(self._task[log_tree.NEWEST]) + 1
 
     def take(self, count: int) -> None:
         """See ``RecordSink.take``."""
         self.buffer[-1] = 0
+        self._kept.append(self.buffer[:count].copy())
+        if not self._is_late:
+            self.write()
+
+    def write(self) -> None:
+        """Write the lines of what was taken."""
+        kept, self._kept = self._kept, []
+        for each in kept:
+            self._words = each
+            self._write_passes()
+
+    def _write_passes(self) -> None:
         self._refresh()
-        tree, task = self._tree, self._task
+        tree, task, count = self._tree, self._task, len(self._words)
         tree.begin_lines(self._writer.heads())
         task[:] = 0, count, *task[2:4], *[0] * (len(task) - 4)
         while True:
             task[log_tree.IS_PLAIN] = not (self._made or self._waiting or self._coming)
-            match tree.write(self.buffer):
+            match tree.write(self._words):
                 case log_tree.DONE:
                     break
                 case log_tree.COPIED:
@@ -260,7 +283,7 @@ class RecordLog:
     def _identify(self) -> None:
         """Find out which copy of its packet passes."""
         start = int(self._task[log_tree.START])
-        word = self.buffer.item
+        word = self._words.item
         number = word(start + NUMBER) + int(self._task[log_tree.BEFORE])
         if split(word(start))[0] == Kind.EGRESS:
             copy = self._waiting.pop(word(start + COPY), 0)
@@ -273,7 +296,7 @@ class RecordLog:
     def _finish(self, copies: _Copies) -> None:
         """Count the copies that a pass made, and go on behind it."""
         start, count, before, copy, made = self._task[_OF_PASS].tolist()
-        word = self.buffer.item
+        word = self._words.item
         number = word(start + NUMBER) + before
         if copies.made:
             self._made[number] = made + copies.made
@@ -292,10 +315,10 @@ class RecordLog:
     def _learn(self) -> None:
         """Read a pass that is like none before; written by Python if it cannot be kept."""
         start, count, before, copy, made = self._task[_OF_PASS].tolist()
-        word = self.buffer.item
+        word = self._words.item
         end = word(start + FOLLOWING) or count
         begin_bytes, end_bytes = word(start + BYTES_BEGIN) or end, word(start + BYTES_END) or end
-        found = self.buffer[[*range(start, begin_bytes), *range(end_bytes, end)]].tolist()
+        found = self._words[[*range(start, begin_bytes), *range(end_bytes, end)]].tolist()
         words = PassWords(found, self._log.lines)
         self._number, self._name_of = PACKET, copy_mark
         copies = self._read(words)

@@ -538,6 +538,7 @@ class Switch(NotCopyable):
         *,
         engine: EngineName = "interpret",
         writer: LineWriter | None = None,
+        is_late: bool = False,
     ) -> PacketLog:
         """Write the lines of simple_switch's log about each packet from now on. All state stays.
 
@@ -546,8 +547,9 @@ class Switch(NotCopyable):
             write: takes the lines: level and text, as in ``packet_log.Write``.
             engine: runs the packets. ``jit`` does so by the build that ``record`` uses, which is
                 compiled now if it is not on this machine.
-            writer: takes the lines of packets that ``jit`` runs, as text; by default ``write`` takes
-                one after the other.
+            writer: takes the lines of packets that ``jit`` runs, as text; by default ``write``
+                takes one after the other.
+            is_late: lines of packets that ``jit`` runs wait for ``write_log``.
 
         Raises:
             UnsupportedError: the engine does not have something that the program uses.
@@ -573,9 +575,14 @@ class Switch(NotCopyable):
         from innet.switch.record_log import RecordLog, SeparateLines  # noqa: PLC0415
 
         writer = writer or SeparateLines(write)
-        self._record_log = RecordLog(document, self.state, writer, received)
+        self._record_log = RecordLog(document, self.state, writer, received, is_late=is_late)
         self._engine = JitEngine(self.program, self.state, self._record_log)
         return log
+
+    def write_log(self) -> None:
+        """Write the lines that wait; before tables are changed, which they are about."""
+        if self._record_log is not None:
+            self._record_log.write()
 
     def use_engine(self, engine: EngineName) -> None:
         """Let another engine run the packets from now on. All state stays.

@@ -515,9 +515,10 @@ def test_each_packet_is_logged(running, tmp_path):
 
 
 @needs_nanomsg
-def test_machine_code_runs_packets_that_are_logged(running, tmp_path):
+@pytest.mark.parametrize("flush", [False, True])
+def test_machine_code_runs_packets_that_are_logged(running, tmp_path, flush):
     address = f"ipc://{tmp_path}/packets"
-    log = Log(path=str(tmp_path / "log"))
+    log = Log(path=str(tmp_path / "log"), flush=flush)
     there = running(FORWARD, packets=PacketInput(messages=address), log=log, engine="jit")
     assert there.switch.switch.engine_name == "jit"
     client = ThriftClient(there.port)
@@ -530,6 +531,8 @@ def test_machine_code_runs_packets_that_are_logged(running, tmp_path):
         peer.send(MESSAGE.pack(PACKET_IN, 1, 20) + bytes(20))
         assert peer.receive() == MESSAGE.pack(PACKET_OUT, 2, 20) + bytes(20)
     peer.close()
+    if not flush:  # packets do not wait for their lines
+        until(lambda: "[2.0] [cxt 0] Transmitting" in (tmp_path / "log.txt").read_text())
     text = (tmp_path / "log.txt").read_text()
     assert "bm_table_add_entry" in text
     assert "interpreter" not in text

@@ -317,7 +317,7 @@ class _Arrays(NamedTuple):
     out: Any
 
 
-class _Pass(NamedTuple):
+class _Passing(NamedTuple):
     """A pass: where it begins; how many words it has beside those of its bytes; the place of these,
     and how many they are; the packet's number.
     """
@@ -392,13 +392,13 @@ def _put_number(out: Any, at: int, words: Any, first: int, piece: Any) -> int:
 
 
 @njit(cache=True, inner=True, allocates=False)
-def _place_of(passing: _Pass, place: int) -> int:
+def _place_of(passing: _Passing, place: int) -> int:
     """Where the word of a place is."""
     return passing.start + place + (passing.skipped if place >= passing.cut else 0)
 
 
 @njit(cache=True, inner=True, allocates=False)
-def _put_piece(arrays: _Arrays, words: Any, passing: _Pass, piece: Any, at: int) -> int:
+def _put_piece(arrays: _Arrays, words: Any, passing: _Passing, piece: Any, at: int) -> int:
     """Write a piece; returns the same, or -1 if an entry has no texts."""
     task, out, kind, place = arrays.task, arrays.out, piece[0], piece[1]
     if kind == _TEXT:
@@ -423,7 +423,7 @@ def _put_piece(arrays: _Arrays, words: Any, passing: _Pass, piece: Any, at: int)
 
 
 @njit(cache=True, inner=True, allocates=False)
-def _write_pass(arrays: _Arrays, words: Any, passing: _Pass) -> int:
+def _write_pass(arrays: _Arrays, words: Any, passing: _Passing) -> int:
     """Write about a pass, and tell ``task`` its leaf."""
     nodes, pieces, task = arrays.nodes, arrays.pieces, arrays.task
     node, at = 0, task[FILLED]
@@ -467,7 +467,7 @@ def _write(words: Any, arrays: _Arrays) -> int:
         if not cut:
             cut = behind = end
         size = end - start - (behind - cut)
-        why = _write_pass(arrays, words, _Pass(start, size, cut - start, behind - cut, number))
+        why = _write_pass(arrays, words, _Passing(start, size, cut - start, behind - cut, number))
         if why != DONE:
             return why
         # Step 3: go on, unless there are copies to be counted.

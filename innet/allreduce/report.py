@@ -17,7 +17,7 @@ from innet.allreduce.loop import Reduction
 from innet.codecs import Codec, ExchangeOutcome
 from innet.core.shards import Shards
 from innet.protocol import Counters
-from innet.records import Report, Seconds, Simulated
+from innet.records import VERBATIM, Report, Seconds, Simulated
 from innet.sim.network import SECOND
 from innet.topology import Plan
 
@@ -117,7 +117,7 @@ def build_report(
     return Report(
         exact=None,
         workers=len(plan.job.present),
-        codec="none" if codec is None else codec.describe(),
+        codec=VERBATIM if codec is None else codec.describe(),
         program=plan.switches[0].program.name,
         engine=engine,
         transport=transport,

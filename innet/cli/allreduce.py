@@ -14,7 +14,7 @@ from innet.cli.options import (
 )
 from innet.cli.output import out, say_json
 from innet.core.errors import InnetError, InputError
-from innet.core.settings import AllReduceSettings
+from innet.core.settings import AllReduceSettings, default_program
 
 _WARM_UP = 4096  # elements of the all-reduce that compiles what this machine has not compiled yet
 
@@ -28,12 +28,15 @@ def allreduce(
     watch: WatchOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Sum gradients over the emulated network, once, and report what it took."""
+    """Sum gradients over the emulated network, once, and report what it took.
+
+    Or do another collective (--collective). An all-gather is of each worker's part of its tensor.
+    """
     # Imported here, as Numba takes longer to import than a mistake in an option should.
     from innet.allreduce import collective
     from innet.reports.outputs import check_writable, save_array
     from innet.reports.tables import report_table
-    from innet.scenarios.allreduce import faults_of, gradients, timing_of
+    from innet.scenarios.allreduce import faults_of, gradients, run_collective, timing_of
     from innet.sim import network_of
 
     for file in (output, recording):
@@ -43,7 +46,11 @@ def allreduce(
     if recording is not None and settings.network is None:
         raise InputError("--record is of simulated time; add --network, such as 100g.")
     given = gradients(settings)
+    is_default = "program" not in settings.model_fields_set
     settings = settings.with_workers(len(given))
+    if is_default:
+        program = default_program(settings.topology, settings.workers, settings.collective)
+        settings = settings.model_copy(update={"program": program})
     network = settings.model_dump(
         include={
             "codec", "program", "topology", "racks", "depth", "ports", "engine",
@@ -62,13 +69,14 @@ def allreduce(
         attempts=settings.attempts,
     )
     recorder = None if recording is None else summing.record_run(watched)
-    total, report = summing.all_reduce(given)
+    total, report = run_collective(summing, settings.collective, given)
     if recorder is not None:
         assert recording is not None
-        title = f"All-reduce of {settings.workers} workers, {report.codec}"
+        title = f"{settings.collective} of {settings.workers} workers, {report.codec}"
+        title = title[0].upper() + title[1:]
         recorder.save(recording, title, settings.model_dump(mode="json", exclude_unset=True))
     try:
-        if output is not None:
+        if output is not None and total is not None:
             save_array(output, total)
     finally:  # also where the disk is full
         if as_json:

@@ -45,6 +45,7 @@ BITMAP_BITS = 32  # of the header's bitmap: workers or switches directly below a
 MAX_WINDOW = 1 << 16  # values of the header's slot field
 MAX_PRIORITY = 7  # class selectors of IPv4's DSCP (RFC 2474)
 ONE_SWITCH_PROGRAM, MANY_SWITCHES_PROGRAM = "slots", "tree"
+OWNERS_PROGRAM, OWNERS_TREE_PROGRAM = "collectives", "collectives-tree"
 """What runs by default: on one switch, and on several."""
 LISTEN = "127.0.0.1:48879"  # of the switch service
 HOLD = 1e-3  # seconds; how long reordering holds a packet back at most
@@ -130,6 +131,11 @@ ServiceTransport: TypeAlias = Annotated[
         "processes of one machine share), udp, auto (shm where possible, else udp), or your own."
     ),
 ]
+CollectiveName: TypeAlias = Literal[
+    "all-reduce", "reduce-scatter", "reduce", "all-gather", "broadcast", "barrier"
+]
+"""What workers do together; ``innet.Collective`` has a method of each name."""
+ALL_REDUCE: CollectiveName = "all-reduce"
 SwitchKind: TypeAlias = Literal["builtin", "bmv2"]
 DelayBy: TypeAlias = Literal["netem", "workers"]
 CodecDescription: TypeAlias = str | dict[str, Any]
@@ -254,17 +260,22 @@ SimulatedNetworks: TypeAlias = tuple[
 ]
 
 
-def default_program(topology: str | None, workers: int = 1) -> str:
+def default_program(
+    topology: str | None, workers: int = 1, collective: CollectiveName = "all-reduce"
+) -> str:
     """The program that a network runs by default.
 
     Args:
         topology: name of the topology, with or without options; None if none was chosen.
         workers: number of workers of a job; more than one switch can name are spread over racks.
+        collective: what it has to do.
     """
     if topology is None:
         one_switch = workers <= BITMAP_BITS
     else:
         one_switch = topology.partition(":")[0] == "star"
+    if collective != ALL_REDUCE:
+        return OWNERS_PROGRAM if one_switch else OWNERS_TREE_PROGRAM
     return ONE_SWITCH_PROGRAM if one_switch else MANY_SWITCHES_PROGRAM
 
 
@@ -386,6 +397,13 @@ class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
 
     panel: ClassVar[str] = "Run"
 
+    collective: Annotated[
+        CollectiveName,
+        Field(
+            description="What the workers do; all but all-reduces need a program with owners, such "
+            "as collectives, the default then. The root is worker 0."
+        ),
+    ] = ALL_REDUCE
     engine: SwitchEngine = "jit"
     faults: FaultSettings = FaultSettings()
     window_control: WindowControlChoice = "fixed"

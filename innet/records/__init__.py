@@ -19,7 +19,7 @@ from innet.records.recording import (
     RecordedNode,
     RecordingRecord,
 )
-from innet.records.report import Fabric, Report, Seconds, Simulated
+from innet.records.report import VERBATIM, Fabric, Report, Seconds, Simulated
 from innet.records.reproduction import REPRODUCE, Finding, ReproductionRecord, Series
 from innet.records.simulation import SIMULATION, Bucket, Iteration, SimulationRecord
 from innet.records.sweep import (
@@ -70,6 +70,7 @@ __all__ = [
     "THROUGHPUT",
     "TRAFFIC",
     "TRAIN",
+    "VERBATIM",
     "VERSION",
     "Axis",
     "Bucket",

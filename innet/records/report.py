@@ -234,6 +234,10 @@ def network_limit(what: Simulated) -> str:
     return " and ".join(said)
 
 
+VERBATIM = "none"
+"""The codec of a report of bytes that travel as they are: of an all-gather, for example."""
+
+
 class Report(Frozen):
     """What one all-reduce did.
 
@@ -241,7 +245,7 @@ class Report(Frozen):
         version: of these fields.
         exact: whether the decoded integer sum equalled the oracle's; None where not compared.
         workers: how many took part.
-        codec: name or description.
+        codec: name or description, or ``VERBATIM``.
         program: name of the P4 program.
         engine: what ran the program.
         transport: what carried the packets.

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from innet.core.settings import CODEC_TIME, COMPUTE_TIME
 from innet.records import (
+    VERBATIM,
     Fabric,
     Finding,
     Iteration,
@@ -83,16 +84,26 @@ def exactness(report: Report) -> str:
     """Whether the integer sum was exact, as text."""
     if report.exact is None:
         return "not compared"
+    if report.codec == VERBATIM:
+        return "equals what was sent" if report.exact else "DIFFERS from what was sent"
     return "equals the oracle's" if report.exact else "DIFFERS from the oracle's"
 
 
 def _report_rows(report: Report) -> list[tuple[str, str]]:
     seconds = report.seconds
+    collective = report.details.get("collective")
+    if report.codec == VERBATIM:
+        found = [("What all received", exactness(report))] if report.elements else []
+    else:
+        found = [
+            ("Decoded integer sum", exactness(report)),
+            ("Largest error, against float64", _largest_difference(report)),
+            ("  of what was sent, by quantization", _error(report.max_abs_error_sent)),
+            *_infinite(report),
+        ]
     return [
-        ("Decoded integer sum", exactness(report)),
-        ("Largest error, against float64", _largest_difference(report)),
-        ("  of what was sent, by quantization", _error(report.max_abs_error_sent)),
-        *_infinite(report),
+        *([("Collective", str(collective))] if collective else []),
+        *found,
         ("Workers", count(report.workers)),
         ("Elements", count(report.elements)),
         ("Codec", report.codec),

@@ -15,10 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.allreduce.collective import Collective
 from innet.core.errors import InputError
-from innet.core.settings import AllReduceSettings, FaultSettings, SimulateSettings
+from innet.core.settings import (
+    AllReduceSettings,
+    CollectiveName,
+    FaultSettings,
+    SimulateSettings,
+)
+from innet.core.shards import Shards
 from innet.network import Faults, Outage
 from innet.protocol import Timing
+from innet.records import Report
 from innet.sim import Network
 from innet.topology import Request, make_plan
 from innet.topology.emulation import default_timing
@@ -65,6 +73,33 @@ def gradients(settings: AllReduceSettings) -> list[NDArray[Any]]:
         return generate(settings.workers, settings.size, settings.density, rng)
     except MemoryError:
         raise too_large from None
+
+
+def run_collective(
+    collective: Collective, name: CollectiveName, tensors: Sequence[NDArray[Any]]
+) -> tuple[NDArray[Any] | None, Report]:
+    """Do what ``name`` says with the workers' tensors; the root is worker 0.
+
+    Returns:
+        The result, None of a barrier: the sum, its parts one after the other, the parts that were
+        gathered (of each worker's tensor its own), or the root's tensor; and the report.
+    """
+    if name == "barrier":
+        return None, collective.barrier()
+    if name == "broadcast":
+        return collective.broadcast(tensors[0])
+    if name == "reduce":
+        return collective.reduce(tensors)
+    if name == "all-gather":
+        shards = Shards.of(tensors[0].size, range(len(tensors)))
+        flat = [tensor.reshape(-1) for tensor in tensors]
+        return collective.all_gather(
+            [each[shards.part(worker)] for worker, each in enumerate(flat)]
+        )
+    if name == "reduce-scatter":
+        parts, report = collective.reduce_scatter(tensors)
+        return np.concatenate(parts), report
+    return collective.all_reduce(tensors)
 
 
 def _memory() -> float:

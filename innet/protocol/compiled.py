@@ -36,6 +36,7 @@ _DUPLICATE, _SEQUENCE, _SLOT_VERSION, _OPERATION, _ELEMENTS = range(8, 13)
 _RESULT, _PARTIAL, _ECN = int(HeaderFlag.RESULT), int(HeaderFlag.PARTIAL), int(HeaderFlag.ECN)
 _IDLE, _QUEUED, _WAITING = range(3)  # innet.protocol.slot_client.SlotState
 _REFUSED, _FLAGS, _IN_QUEUE, _MARKED = Stats.REFUSED, Stats.FLAGS, Stats.QUEUED, Stats.MARKED
+_SHORT = Stats.SHORT
 _CONGESTED = int(CONGESTED)
 _HEADER_BYTES = HEADER.itemsize
 _BARE, _REDUCE, _BROADCAST = WITHOUT_VALUES, int(CollectiveOp.REDUCE), int(CollectiveOp.BROADCAST)
@@ -148,6 +149,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     window = len(chunk)
     verdict, number, slot, index, is_read = _ANSWER, 0, 0, 0, False
     header = frame[at : at + _HEADER_BYTES]
+    stats[_SHORT] += length < rules[0, 4]
     # Step 1: does it answer a chunk that waits?
     if check_headers(frame, length, rules) == 0:
         # Of a frame that answers a chunk, values are read and summed at once. Where the sum is
@@ -163,9 +165,8 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     if not is_read:
         reason = check_frame(frame, length, rules)
         if reason != 0:
-            stats[_UNREADABLE] += 1
+            verdict = _UNREADABLE
             stats[_REFUSED + reason] += 1
-            return 0
         stats[verdict] += 1
         return 0
     # Step 2: the result, and what its flags say.
@@ -176,10 +177,8 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     who[index] = _long(header, _AT_BITMAP)
     flags = np.int64(header[_AT_FLAGS])
     stats[_FLAGS] |= flags
-    marked = flags & _ECN != 0
-    if member[6] >= 0 and frame[member[6]] & _CONGESTED == _CONGESTED:
-        marked = True
-    if marked:
+    congested = member[6] >= 0 and frame[member[6]] & _CONGESTED == _CONGESTED
+    if flags & _ECN != 0 or congested:
         stats[_MARKED] = max(stats[_MARKED], number)
     # Step 3: what the timers learn from it. Which chunk that was answered was sent last: chunks
     # before it may be lost (RFC 8985, section 6.2, step 2). And the round trip, of chunks that were

@@ -74,4 +74,5 @@ class Stats(enum.IntEnum):
     QUEUED = FLAGS + 1  # slots in the queue
     MARKED = FLAGS + 2  # the newest chunk that met congestion; -1 for none
     BARE = FLAGS + 3  # frames sent that end with the header
-    LENGTH = FLAGS + 4  # how many places there are
+    SHORT = FLAGS + 4  # frames received that are shorter than one with values
+    LENGTH = FLAGS + 5  # how many places there are

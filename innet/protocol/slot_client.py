@@ -73,7 +73,7 @@ _AT_TAG = offset_of("message") - HEADER.itemsize  # from the end of what stands 
 _FIRST_CHUNK, _END_CHUNK = 4, 5  # of innet.protocol.compiled.MemberWords
 _NOTHING = Message([], 1)
 _FLAGS, _IN_QUEUE, _MARKED = int(Stats.FLAGS), int(Stats.QUEUED), int(Stats.MARKED)
-_BARE = int(Stats.BARE)
+_BARE, _SHORT = int(Stats.BARE), int(Stats.SHORT)
 _RESULT, _PARTIAL = int(HeaderFlag.RESULT), int(HeaderFlag.PARTIAL)
 
 
@@ -526,9 +526,10 @@ class SlotClient:
         """Add the counts of compiled code for ``received`` packets of ``size`` bytes."""
         counters = self.counters
         counters.received += received
-        counters.bytes_received += size + received * self._unseen
-        counters.results += answers
         stats = self._notes[0]
+        # A thin frame without values stands for itself.
+        counters.bytes_received += size + (received - int(stats[_SHORT])) * self._unseen
+        counters.results += answers
         counters.bytes_sent -= int(stats[_BARE]) * self._value_bytes
         self._queued = int(stats[_IN_QUEUE])
         if answers < received:

@@ -155,6 +155,7 @@ def verdicts_of_both(framing, seed, base, *, has_owners=False):
     refused = stats[Stats.REFUSED : Stats.REFUSED + len(FrameRefusal)]
     assert refused.tolist() == [expected.refusals.count(each) for each in FrameRefusal]
     assert stats[Stats.FLAGS] == expected.flags
+    assert stats[Stats.SHORT] == (packets.length < layout.frame_size).sum()
     assert stats[Stats.MARKED] == expected.marked
     assert slots.pop("queue")[: stats[Stats.QUEUED]].tolist() == expected.queue
     assert clock[2] == expected.waited

@@ -8,7 +8,7 @@ from support.traffic import without_values
 
 from innet.core.errors import InputError, StalledError, StateError
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import CollectiveOp, ReduceOp, Segment
+from innet.core.reduce_op import CollectiveOp, ReduceOp, Segment, SizedSegment
 from innet.protocol import JobMembership, SlotClient, SlotRegisters, SlotState, Timing
 from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
@@ -170,6 +170,28 @@ def test_packets_of_chunks_with_owners_come_with_values_and_without() -> None:
     assert (mine.tolist(), total.tolist(), told.tolist()) == ([5] * 4, [6] * 4, [7] * 4)
     assert worker.counters.bytes_sent == 3 * whole + 5 * bare
     assert worker.counters.bytes_received == (2 + 2 + 1) * (whole + bare)
+
+
+def test_thin_packets_without_values_stand_for_themselves() -> None:
+    """Of two chunks of 100 elements, sent and received once with values and once without."""
+    layout = PacketLayout(1, stands_for=100, has_owners=True)
+    worker = SlotClient(layout, MEMBER, source=ME, switch=SWITCH, timing=TIMING)
+    worker.start([SizedSegment(CollectiveOp.REDUCE, 100, owner) for owner in (0, 1)], 0.0)
+    sent = worker.outgoing(0.0)
+    whole, bare = layout.frame_size, layout.bare_size
+    assert sent.length.tolist() == [whole, bare]
+    answers = []
+    for chunk in range(2):
+        frame = pack(
+            layout, SWITCH, ME, np.zeros((1, 1), np.int32), operation=CollectiveOp.REDUCE, job=7,
+            epoch=9, sequence=chunk + 1, slot=chunk, slot_version=0, flags=HeaderFlag.RESULT,
+            bitmap=7, worker=1, count=3, exponent=chunk,
+        )[0].tobytes()  # fmt: skip
+        answers.append((0, frame if chunk else without_values(layout, frame)))
+    assert worker.receive(PacketBatch.from_packets(answers), 0.5) == 2
+    both = layout.wire_size + bare
+    assert layout.wire_size == bare + 400
+    assert (worker.counters.bytes_sent, worker.counters.bytes_received) == (both, both)
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,8 @@ class RecordLog:
                     entry = self._state.tables[table].entry_of_row(row)
                     tree.learn_entry((str(entry.handle), self._log.dump(table, entry)))
                 case log_tree.LACKS_ROOM:
-                    self._write_text()
+                    if not self._write_text():  # it is too little for a pass
+                        tree.output = np.zeros(2 * len(tree.output), np.uint8)
         self._write_text()
 
     def _refresh(self) -> None:
@@ -270,13 +271,12 @@ class RecordLog:
             self._generation = generation.value
             self._tree.forget_entries()
 
-    def _write_text(self) -> None:
-        """Pass on what was written; where that is nothing, a pass needs more room."""
+    def _write_text(self) -> bool:
+        """Pass on what was written; whether there was something."""
         filled, self._task[log_tree.FILLED] = int(self._task[log_tree.FILLED]), 0
         if filled:
             self._writer.write_text(self._tree.output[:filled].tobytes())
-        else:
-            self._tree.output = np.zeros(2 * len(self._tree.output), np.uint8)
+        return bool(filled)
 
     # ── Copies ──
 
@@ -326,8 +326,7 @@ class RecordLog:
             matters = 2 if copies.made or copies.coming else 1 if copies.queued else 0
             self._tree.learn(words, self._log.lines, copies, matters)
             return
-        if self._task[log_tree.FILLED]:
-            self._write_text()
+        self._write_text()
         self._number = number = found[NUMBER] + before
         self._name_of = lambda each: copy if each == OWN else made + each
         self._read(found)

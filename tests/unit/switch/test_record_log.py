@@ -78,3 +78,16 @@ def test_compiled_code_of_others_does_not_run_packets_that_are_logged():
     batch = PacketBatch.from_packets([(1, HEAD)])
     assert switch.inline(batch) is None
     assert switch.inline_queues(batch) is None
+
+
+def test_memory_stays_where_nothing_is_written_and_grows_for_a_long_pass():
+    document = switch_logs.document_of("forward")
+    switch, lines = logging(document, "jit")
+    tree = switch._record_log._tree
+    for _ in range(3):
+        switch.process([])
+    assert len(tree.output) == 1 << 20
+    tree.output = tree.output[:64]
+    switch.process([(1, HEAD + bytes(50))] * 3)
+    assert 64 < len(tree.output) < 1 << 16
+    assert sum("Processing packet received" in text for _, text in lines) == 3

@@ -11,7 +11,16 @@ local HEADER_BYTES = 32
 
 local innet = Proto("innet", "innet in-network aggregation")
 
-local OPERATIONS = { [1] = "SUM", [2] = "OR", [3] = "MAX" }
+local OPERATIONS = {
+  [1] = "SUM", [2] = "OR", [3] = "MAX", [4] = "REDUCE", [5] = "BROADCAST", [6] = "BARRIER",
+}
+-- Of chunks with an owner, whose index is where the exponent is. Some of their packets end with the
+-- header.
+local FIRST_WITH_OWNER = 4
+local WITHOUT_VALUES = 0x80
+for number = FIRST_WITH_OWNER, #OPERATIONS do
+  OPERATIONS[WITHOUT_VALUES + number] = OPERATIONS[number] .. " without values"
+end
 
 -- Fields in the order of the header: offset, bytes, field.
 local fields = {
@@ -44,8 +53,9 @@ local flags = {
   ProtoField.uint8("innet.flags.urgency", "urgency", base.DEC, nil, 0xC0),
 }
 local value = ProtoField.int32("innet.value", "value")
+local owner = ProtoField.uint16("innet.owner", "owner")
 
-local registered = { value }
+local registered = { value, owner }
 for _, each in ipairs(fields) do
   table.insert(registered, each[3])
 end
@@ -90,7 +100,8 @@ function innet.dissector(buffer, pinfo, tree)
     return length
   end
 
-  local words = math.floor((length - HEADER_BYTES) / 4)
+  local operation = buffer(3, 1):uint()
+  local words = operation < WITHOUT_VALUES and math.floor((length - HEADER_BYTES) / 4) or 0
   local size = HEADER_BYTES + 4 * words
   local item = tree:add(innet, buffer(0, size))
   for row, each in ipairs(fields) do
@@ -104,19 +115,26 @@ function innet.dissector(buffer, pinfo, tree)
       found:add_proto_expert_info(wrong_checksum)
     end
   end
-  local values = item:add(buffer(HEADER_BYTES, 4 * words), "values (" .. words .. ")")
-  for index = 0, words - 1 do
-    local range = buffer(HEADER_BYTES + 4 * index, 4)
-    values:add(value, range):set_text(index .. ": " .. range:int())
+  local has_owner = OPERATIONS[operation] ~= nil and operation % WITHOUT_VALUES >= FIRST_WITH_OWNER
+  if has_owner then
+    item:add(owner, buffer(26, 2)):set_generated()
+  end
+  if words > 0 then
+    local values = item:add(buffer(HEADER_BYTES, 4 * words), "values (" .. words .. ")")
+    for index = 0, words - 1 do
+      local range = buffer(HEADER_BYTES + 4 * index, 4)
+      values:add(value, range):set_text(index .. ": " .. range:int())
+    end
   end
 
   local is_result = math.floor(buffer(15, 1):uint() / 16) % 2 == 1
   pinfo.cols.info = string.format(
-    "innet %s %s job %d/%d chunk %d slot %d.%d worker %d",
+    "innet %s %s job %d/%d chunk %d slot %d.%d worker %d%s",
     is_result and "result" or "update",
-    OPERATIONS[buffer(3, 1):uint()] or "?",
+    OPERATIONS[operation] or "?",
     buffer(4, 2):uint(), buffer(6, 2):uint(), buffer(8, 4):uint(),
-    buffer(12, 2):uint(), buffer(14, 1):uint(), buffer(20, 2):uint()
+    buffer(12, 2):uint(), buffer(14, 1):uint(), buffer(20, 2):uint(),
+    has_owner and " owner " .. buffer(26, 2):uint() or ""
   )
   return size
 end

@@ -12,7 +12,7 @@ import logging
 import warnings
 from typing import Any, ClassVar
 
-from innet.core.reduce_op import ReduceOp
+from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.wire import (
     ETHERTYPE,
     HEADER,
@@ -20,6 +20,7 @@ from innet.wire import (
     MAX_VALUES,
     UDP_PORT,
     VERSION,
+    WITHOUT_VALUES,
     HeaderFlag,
 )
 
@@ -48,10 +49,18 @@ with warnings.catch_warnings():
     _logger.setLevel(_level)
 
 
+_OPERATIONS = {int(each): each.name for each in (*ReduceOp, *CollectiveOp)}
+_OPERATIONS |= {WITHOUT_VALUES | each: f"{each.name} without values" for each in CollectiveOp}
+
+
 class _Values(FieldListField):
-    """The remaining 32-bit words; further bytes are left to the next layer (Raw)."""
+    """The remaining 32-bit words, of a packet that has values; further bytes are left to the next
+    layer (Raw).
+    """
 
     def getfield(self, pkt: Packet, s: bytes) -> tuple[bytes, list[int]]:
+        if pkt.getfieldval("operation") & WITHOUT_VALUES:
+            return s, []
         full = len(s) - len(s) % 4
         rest, values = super().getfield(pkt, s[:full])
         return rest + s[full:], values
@@ -64,7 +73,7 @@ class Innet(Packet):
     fields_desc: ClassVar[list[Any]] = [
         XShortField("magic", MAGIC),
         ByteField("version", VERSION),
-        ByteEnumField("operation", int(ReduceOp.SUM), {each.value: each.name for each in ReduceOp}),
+        ByteEnumField("operation", int(ReduceOp.SUM), _OPERATIONS),
         ShortField("job", 0),
         ShortField("epoch", 0),
         IntField("sequence", 1),
@@ -75,7 +84,7 @@ class Innet(Packet):
         ShortField("worker", 0),
         ShortField("count", 0),
         ShortField("elements", 1),
-        ShortField("exponent", 0),
+        ShortField("exponent", 0),  # of a chunk with an owner: its index
         XShortField("message", 0),
         XShortField("checksum", None),
         # By default scapy reads lists of at most a hundred items.
@@ -92,10 +101,12 @@ class Innet(Packet):
     def mysummary(self) -> str:
         """One line for scapy's packet lists."""
         kind = "result" if int(self.flags) & HeaderFlag.RESULT else "update"
+        has_owner = int(self.operation) & ~WITHOUT_VALUES in list(CollectiveOp)
         return str(
             self.sprintf(
                 f"innet {kind} %operation% job %job%/%epoch% chunk %sequence% "
                 "slot %slot%.%slot_version% worker %worker%"
+                f"{' owner %exponent%' if has_owner else ''}"
             )
         )
 

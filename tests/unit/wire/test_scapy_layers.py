@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from support.traffic import without_values
 
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp
+from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.wire import (
     HEADER,
     MAX_VALUES,
+    WITHOUT_VALUES,
     Endpoint,
     Framing,
     HeaderFlag,
@@ -28,13 +30,20 @@ from innet.wire import (
 )
 from innet.wire.scapy_layers import Innet
 
-LAYOUTS = [PacketLayout(1), PacketLayout(3, "raw"), PacketLayout(32), PacketLayout(64, "raw")]
+LAYOUTS = [
+    PacketLayout(1),
+    PacketLayout(3, "raw"),
+    PacketLayout(32),
+    PacketLayout(64, "raw"),
+    PacketLayout(4, has_owners=True),
+]
 FIELDS = [name for name in HEADER.names if name not in {"magic", "version", "checksum"}]
 
 
 def field_values(name: str, layout: PacketLayout) -> st.SearchStrategy[int]:
     if name == "operation":
-        return st.sampled_from([int(each) for each in ReduceOp])
+        known = (*ReduceOp, *CollectiveOp) if layout.has_owners else tuple(ReduceOp)
+        return st.sampled_from([int(each) for each in known])
     if name == "slot_version":
         return st.integers(0, 1)
     if name == "elements":
@@ -157,6 +166,27 @@ def test_shows_what_a_person_wants_to_see() -> None:
     for line in ("= MAX", "= resend+result", "= 0x7", "= [-1, 7]", "= 0x494e"):
         assert line in shown
     assert packet.summary().endswith("innet result MAX job 3/1 chunk 9 slot 8.1 worker 2")
+
+
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+@pytest.mark.parametrize("operation", list(CollectiveOp))
+def test_packets_that_end_with_the_header(framing: Framing, operation: CollectiveOp) -> None:
+    """Both write the same bytes, and what is behind the header is no value, as padding is none."""
+    layout = PacketLayout(3, framing, has_owners=True)
+    ends = Endpoint.of_worker(1), Endpoint.of_switch()
+    fields = dict.fromkeys(FIELDS, 1) | {"operation": int(operation), "exponent": 9}
+    whole = pack(layout, *ends, np.ones((1, 3), np.int32), **fields)[0].tobytes()
+    bare = without_values(layout, whole)
+    fields["operation"] |= WITHOUT_VALUES
+    assert bytes(with_scapy(layout, *ends, fields, [])) == bare
+    which = "job 1/1 chunk 1 slot 1.1 worker 1 owner 9"
+    for behind in (b"", bytes(14)):
+        packet = Ether(bare + behind)[Innet]
+        assert packet.values == []
+        assert packet.mysummary() == f"innet update {operation.name} without values {which}"
+    packet = Ether(whole)[Innet]
+    assert packet.values == [1, 1, 1]
+    assert packet.mysummary() == f"innet update {operation.name} {which}"
 
 
 def test_truncated_packets_do_not_raise() -> None:

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.traffic import without_values
 
 from innet.core.pcap import write_pcap
-from innet.core.reduce_op import ReduceOp
+from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.wire import (
     ETHERTYPE,
     HEADER,
     MAGIC,
     UDP_PORT,
     VERSION,
+    WITHOUT_VALUES,
     Endpoint,
     HeaderFlag,
     PacketLayout,
@@ -44,8 +46,10 @@ def test_the_script_has_the_fields_of_the_header() -> None:
     assert {name: int(mask, 16) for name, mask in masks} == expected | {
         "urgency": HeaderFlag.URGENCY
     }
-    for each in ReduceOp:
+    for each in (*ReduceOp, *CollectiveOp):
         assert f'[{each.value}] = "{each.name}"' in text
+    assert f"local FIRST_WITH_OWNER = {int(min(CollectiveOp))}\n" in text
+    assert f"local WITHOUT_VALUES = {WITHOUT_VALUES:#x}\n" in text
     assert f"local VERSION = {VERSION}\n" in text
     assert f"{MAGIC:X}" in text
     assert f'DissectorTable.get("udp.port"):add({UDP_PORT}, innet)' in text
@@ -93,6 +97,26 @@ def test_wireshark_shows_every_field(framing: str, tmp_path: Path) -> None:
     }
     assert tree["innet.flags.urgency"] == "2"
     assert header["_ws.lua.text"]["innet.value"] == ["1", "-2", str(2**31 - 1)]
+
+
+@needs_tshark
+@pytest.mark.parametrize("framing", ["udp", "raw"])
+def test_wireshark_shows_owners_and_packets_without_values(framing: str, tmp_path: Path) -> None:
+    layout = PacketLayout(3, framing, has_owners=True)
+    fields = {"job": 1, "epoch": 0, "slot": 0, "slot_version": 0, "worker": 2, "exponent": 7}
+    whole = pack(
+        layout, Endpoint.of_worker(2), Endpoint.of_switch(), np.ones((1, 3), np.int32),
+        operation=CollectiveOp.REDUCE, sequence=1, **fields,
+    )[0].tobytes()  # fmt: skip
+    frames = [whole, without_values(layout, whole)]
+    write_pcap(tmp_path / "round.pcap", frames)
+    shown = dissected(tmp_path / "round.pcap")
+    for each, operation, values in zip(shown, (4, 0x84), (3, 0), strict=True):
+        header = each["innet"]
+        assert int(header["innet.operation"], 0) == operation
+        assert header["innet.owner"] == "7"
+        assert json.dumps(header).count('"innet.value"') == min(values, 1)
+        assert "wrong_checksum" not in json.dumps(header)
 
 
 @needs_tshark

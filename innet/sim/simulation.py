@@ -84,7 +84,7 @@ from innet.switch.inline import (
     InlineQueueSwitch,
 )
 from innet.switch.jit.runtime.queue import ENQUEUED
-from innet.switch.jit.traits import ENTRY_WORDS
+from innet.switch.jit.traits import ENTRY_WORDS, resizes
 from innet.switch.record_sink import RecordSink
 from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
 from innet.wire import PacketLayout
@@ -331,14 +331,13 @@ class Simulation:
                         "entries; choose the engine jit."
                     )
             self._running.append(running)
-            manager = TrafficManager(network.priorities)
-            if switch is not None:
-                manager = switch.traffic_manager
+            manager = switch.traffic_manager if switch else TrafficManager(network.priorities)
             self._managers.append(manager)
             ports = np.flatnonzero(here >= 0).tolist()
             rates = {port: int(links["rate"][here[port]]) for port in ports}
-            _set_up(manager, network, rates)
+            _set_up(manager, network, layout, rates)
             memory.switches["runs"][index] = switch is not None
+            memory.switches["resizes"][index] = switch is not None and resizes(switch.program)
             memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
             memory.programs["queues"][index] = address_of(manager.queues)
             memory.programs["queue_words"][index] = len(manager.queues)
@@ -1350,7 +1349,12 @@ class Simulation:
         return int((links["tail"] - links["head"]).sum())
 
 
-def _set_up(manager: TrafficManager, network: Network, rates: Mapping[int, int]) -> None:
+def _set_up(
+    manager: TrafficManager,
+    network: Network,
+    layout: PacketLayout | FrameSize,
+    rates: Mapping[int, int],
+) -> None:
     """Give a switch the queues of a network; ``rates`` are those of its ports' links."""
     manager.set_clock_ticks(SECOND // UNITS[network.timestamp_unit])
     manager.set_dscp_priorities(network.priorities > 1)
@@ -1363,6 +1367,9 @@ def _set_up(manager: TrafficManager, network: Network, rates: Mapping[int, int])
         manager.set_depth(network.queue_packets, port)
         manager.set_depth_bytes(network.queue_bytes, port)
         manager.set_ecn_threshold(network.ecn_bytes, port)
+    if isinstance(layout, PacketLayout) and layout.has_owners:
+        # A thin packet with values stands for a longer one, and one without them for itself.
+        manager.set_stand_in(layout.frame_size, layout.wire_size - layout.frame_size)
 
 
 def _ticks(seconds: float) -> int:

@@ -163,6 +163,7 @@ SWITCH = np.dtype(
         ("dropped", "i8"),  # packets of the program at a switch without one
         ("queues", "i8"),  # words of a port in its traffic manager
         ("learns", "i8"),  # somebody waits for its digests: Python takes each at its time
+        ("resizes", "i8"),  # its program may change the length of packets in egress
         ("is_recorded", "i8"),  # 1, or WITH_RECORDS: the trace says what becomes of each packet
         ("cause", "i8"),  # then: the number of the packet received last; -1: others left since
     ],

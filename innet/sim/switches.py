@@ -246,6 +246,24 @@ def _dequeue(state: Any, number: int) -> tuple[int, int]:
     return 0, 0
 
 
+@njit(cache=True, nogil=True)
+def _move_up(state: Any, number: int) -> None:
+    """Plan again when packets of flows leave, if a packet of the program that was before them has
+    become shorter in egress.
+    """
+    switch, program = switch_at(state, number), program_at(state, number)
+    queues = ints_view(program.queues, program.queue_words)
+    first = state.waiting + number * state.waiting_room * _WAITING_BYTES
+    heap = waiting_view(first, state.waiting_room)
+    for at in range(switch.waiting):
+        kept = heap[at]
+        later = postponement(queues, kept.queue, kept.preceded)
+        if later < 0:
+            kept.time += later
+            kept.preceded += later
+            _push_waiting(heap, at)
+
+
 @njit(cache=True, inner=True, nogil=True)
 def _merge(state: Any, number: int, times: Ints, links: Ints) -> int:
     """Prepare the merging of a switch's links: those with packets of the window, as a heap."""
@@ -304,6 +322,8 @@ def _run_batch(state: Any, number: int) -> int:
         queues.received[0] = numbered
     switch.following, switch.row, switch.rows = following, 0, produced
     switch.wanted = wanted
+    if switch.resizes and switch.waiting > 0:
+        _move_up(state, number)
     if switch.is_recorded == WITH_RECORDS and failed == 0:
         room = keep_records(queues)
         if wanted == 0 and room < 2 * HAND_OVER_WORDS:
@@ -433,12 +453,20 @@ def _next_of_link(state: Any, link: int, times: Ints, links: Ints, size: int) ->
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _run_until(state: Any, number: int, batch: BatchViews, latest: int) -> int:
-    """Up to when a switch may run now: if it learns, its digests are to have the times of their
-    packets, so that one event happens after the other; likewise if it is recorded.
+def _takes_steps(switch: Any) -> bool:
+    """Whether one event of a switch is to happen after the other.
+
+    If it learns, its digests have the times of their packets; likewise if it is recorded. Where
+    packets of flows wait behind those of a program that changes lengths, any may move them up.
     """
+    return bool(switch.learns or switch.is_recorded or (switch.resizes and switch.waiting > 0))
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _run_until(state: Any, number: int, batch: BatchViews, latest: int) -> int:
+    """Up to when a switch may run now, in a step if it takes steps."""
     switch = switch_at(state, number)
-    if not (switch.learns or switch.is_recorded):
+    if not _takes_steps(switch):
         return latest
     return int(batch.times[0]) if switch.batch > 0 else next_departure(state, number)
 
@@ -483,7 +511,7 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
         slot = slot_at(state, row)
         is_flow = departs < comes or slot.flow >= 0
         if (
-            (is_flow or switch.learns or switch.is_recorded)
+            (is_flow or _takes_steps(switch))
             and (switch.batch > 0 or next_departure(state, number) < now)
         ) or switch.batch == BATCH:
             switch.is_running, switch.until = 1, _run_until(state, number, batch, now - 1)

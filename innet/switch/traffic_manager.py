@@ -13,10 +13,10 @@ Simulated networks set what BMv2 does not have, and count time in ticks of their
 bit rate under strict priority, limits in bytes, a shared buffer with dynamic thresholds, marks of
 congestion, and recirculation that takes time. Without these settings the rules are BMv2's.
 
-``admit``, ``postponement`` and ``withdraw`` are all that happens to a queue. The interpreter calls
-them; the compiled engine compiles the same functions into the program (``jit.runtime.queue``), and
-other compiled code may do so, too (``inline``). Nothing here waits: the engines keep the
-packets, and calls without times pass the queues by.
+``admit``, ``postponement``, ``withdraw`` and ``resize`` are all that happens to a queue. The
+interpreter calls them; the compiled engine compiles the same functions into the program
+(``jit.runtime.queue``), and other compiled code may do so, too (``inline``). Nothing here waits:
+the engines keep the packets, and calls without times pass the queues by.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ RECIRCULATES, LOOP_RATE, LOOP_TICK_BITS, LOOP_FREE, LOOP_LATENCY = range(5, 10)
 BY_DSCP = 10
 #: 1 if a tick of the clock that programs see is 1,000,000 ticks of the queues' time, not 1,000.
 IS_COARSE = 11
+#: See ``set_stand_in``: bytes that such a packet carries, 0 for none, and by how many it is longer.
+STAND_IN, STAND_IN_EXTRA = 12, 13
 SWITCH_WORDS = 16  # less than PORTS, so that len(queues) // PORTS are the words of a port
 ALPHA_ONE = 1 << 16
 
@@ -143,7 +145,8 @@ def is_congested(queues: Any, queue: int) -> bool:
 
 
 def postponement(queues: Any, queue: int, preceded: int) -> int:
-    """How much later than planned a packet leaves, since others of higher priorities came.
+    """How much later than planned a packet leaves, since others of higher priorities came, or one
+    before it left with another length (``resize``).
 
     To be asked when its departure has come: if it is not 0 the packet waits for so much longer,
     and is asked again.
@@ -178,6 +181,55 @@ def withdraw(queues: Any, queue: int, now: int, length: int) -> int:
             queues[other + FREE] = max(sent, queues[other + FREE])
     left: int = queues[queue + DEPTH]
     return left
+
+
+def resize(queues: Any, queue: int, planned: int, length: int) -> int:
+    """Let a packet that leaves its queue take its line for what it has become in egress.
+
+    To be called after ``withdraw``, if the lengths differ, before other packets leave. All that
+    wait at its port are behind it: their ``postponement`` changes.
+
+    Args:
+        queues: as for ``admit``.
+        queue: the number of the first of its words.
+        planned: bytes with which it was enqueued.
+        length: bytes with which it leaves.
+
+    Returns:
+        how much later they leave, if any wait; if less than 0, the caller moves up at once those
+        whose ``postponement`` is less than 0, since nobody asks for it in time.
+    """
+    end = len(queues)
+    rate = queues[queue + BIT_RATE]
+    if rate == 0:
+        return 0
+    bits = (max(length, SHORTEST_FRAME) + FRAME_OVERHEAD) * queues[queue + TICK_BITS]
+    before = (max(planned, SHORTEST_FRAME) + FRAME_OVERHEAD) * queues[queue + TICK_BITS]
+    later: int = (bits + rate - 1) // rate - (before + rate - 1) // rate
+    waiting = 0
+    first = queue - queues[queue + PRIORITY] * QUEUE_WORDS
+    for priority in range(queues[end - PRIORITIES]):
+        each = first + priority * QUEUE_WORDS
+        queues[each + FREE] += later
+        queues[each + PRECEDED] += later
+        waiting += queues[each + DEPTH]
+    return later if waiting > 0 else 0
+
+
+def stand_in(queues: Any, before: int, carried: int, extra: int) -> int:
+    """Bytes by which a packet is longer than the ``carried`` ones that it carries now.
+
+    Args:
+        queues: as for ``admit``.
+        before: bytes that it carried when it came.
+        carried: bytes that it carries now; what a program has changed is told by their number.
+        extra: bytes by which it was longer when it came.
+    """
+    whole = queues[len(queues) - STAND_IN]
+    if whole == 0 or carried == before:
+        return extra
+    longer: int = queues[len(queues) - STAND_IN_EXTRA] if carried >= whole else 0
+    return longer
 
 
 def recirculate(queues: Any, now: int, length: int) -> int:
@@ -424,6 +476,23 @@ class TrafficManager:
                 f"alpha of the shared buffer is 1/{_MOST_ALPHA} to {_MOST_ALPHA}, not {alpha!r}"
             )
         self.queues[-BUFFER], self.queues[-ALPHA] = bound, round(alpha * ALPHA_ONE)
+
+    def set_stand_in(self, carried: int, extra: int) -> None:
+        """Let packets that carry ``carried`` bytes stand for ones that are longer by ``extra``.
+
+        That is for packets whose length the program changes. Such a packet is longer by these
+        bytes if it leaves with ``carried`` bytes or more, and by none otherwise, whatever it was
+        when it came. Packets that keep their length keep their own ``PacketBatch.extra``.
+
+        Args:
+            carried: bytes; 0 (BMv2): no packet stands for another.
+            extra: bytes.
+
+        Raises:
+            ControlError: a number out of range.
+        """
+        self.queues[-STAND_IN] = _number("the length of a packet", carried, MOST_EXTRA_BYTES)
+        self.queues[-STAND_IN_EXTRA] = _number("the extra bytes", extra, MOST_EXTRA_BYTES)
 
     def set_recirculation(
         self, rate: int | None, latency: int = 0, ticks_per_second: int = NANOSECONDS

@@ -105,11 +105,13 @@ def _set_lines(states: list[SwitchState], rng: np.random.Generator) -> None:
     rates = [int(rng.choice([0, 10**7, 10**9, 10**11])) for _ in range(3)]
     depths = [None, *rng.integers(0, 3000, 2).tolist()]
     ports = [None, *rng.integers(0, 8, 2).tolist()]
+    stand_in = [(0, 0), (30, 400)][rng.integers(2)]
     for state in states:
         manager = state.traffic_manager
         manager.set_ecn_threshold(threshold)
         manager.set_shared_buffer(shared, alpha)
         manager.set_recirculation(*recirculation)
+        manager.set_stand_in(*stand_in)
         for port, rate, depth in zip(ports, rates, depths, strict=True):
             manager.set_bit_rate(rate, port)
             manager.set_depth_bytes(depth, port)

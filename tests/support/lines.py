@@ -7,10 +7,10 @@ model serves each line packet by packet, as a scheduler would: it plans nothing 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -21,13 +21,16 @@ from innet.switch.traffic_manager import MARKED, PRECEDED, TrafficManager
 
 
 class Arrival(NamedTuple):
-    """A packet that comes; ``at_once``: with the one before, as copies of one packet do."""
+    """A packet that comes; ``at_once``: with the one before, as copies of one packet do;
+    ``becomes``: the bytes with which it leaves, if not ``length``.
+    """
 
     time: int
     port: int
     priority: int
     length: int
     at_once: bool = False
+    becomes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,12 @@ class Outcome(NamedTuple):
 
 
 def managed(
-    manager: TrafficManager, arrivals: Iterable[Arrival], compiled: Any = traffic_manager
+    manager: TrafficManager, arrivals: Sequence[Arrival], compiled: Any = traffic_manager
 ) -> Outcome:
     """The traffic manager's answer; packets wait in a heap, as compiled callers let them wait.
 
     Args:
-        compiled: has ``admit``, ``is_congested``, ``postponement`` and ``withdraw``.
+        compiled: has ``admit``, ``is_congested``, ``postponement``, ``withdraw`` and ``resize``.
     """
     queues, waiting, outcome = manager.queues, [], Outcome({}, set())
 
@@ -68,6 +71,14 @@ def managed(
                 continue
             compiled.withdraw(queues, queue, departure, length)
             outcome.left[number] = departure
+            becomes = arrivals[number].becomes
+            if becomes is not None and compiled.resize(queues, queue, length, becomes) < 0:
+                waiting[:] = [moved_up(*each) for each in waiting]
+                heapify(waiting)
+
+    def moved_up(departure: int, rank: int, number: int, queue: int, length: int, planned: int):
+        later = min(0, int(compiled.postponement(queues, queue, planned)))
+        return departure + later, rank, number, queue, length, planned + later
 
     for number, each in enumerate(arrivals):
         if not each.at_once:
@@ -95,7 +106,7 @@ class _Line:
 
 
 def naive(
-    rate: int, ticks: int, priorities: int, buffers: Buffers, arrivals: Iterable[Arrival]
+    rate: int, ticks: int, priorities: int, buffers: Buffers, arrivals: Sequence[Arrival]
 ) -> Outcome:
     """The same by a scheduler that looks at every queue each time that a line is free."""
     lines: dict[int, _Line] = defaultdict(_Line)
@@ -115,6 +126,8 @@ def naive(
                 )
                 number, _, length = line.queues[chosen].pop(0)
                 outcome.left[number] = begin
+                if arrivals[number].becomes is not None:
+                    length = arrivals[number].becomes
                 line.free = begin + ceil(Fraction(8 * ticks * (max(length, 60) + 24), rate))
 
     for number, each in enumerate(arrivals):
@@ -146,5 +159,6 @@ def some_arrivals(rng: np.random.Generator, count: int, priorities: int) -> list
             time += int(rng.integers(pace))
         length = int(rng.choice([0, 1, 59, 60, 61, 64, 330, 1500, 9000]))
         port, priority = int(rng.integers(3)), int(rng.integers(priorities))
-        found.append(Arrival(time, port, priority, length, at_once))
+        becomes = int(rng.choice([0, 61, 200, 1500, 9000])) if rng.random() < 0.4 else None
+        found.append(Arrival(time, port, priority, length, at_once, becomes))
     return found

@@ -41,11 +41,14 @@ from innet.switch.traffic_manager import (
     FOREVER,
     MARKED,
     PRECEDED,
+    QUEUE_WORDS,
     admit,
     is_congested,
     mark_congestion,
     postponement,
     recirculate,
+    resize,
+    stand_in,
     withdraw,
 )
 
@@ -298,6 +301,8 @@ class InterpretEngine:
             if sent is not None:
                 packet = waiting.packet
                 extra = packet.extra_after_truncate()
+                if self._timed:
+                    self._resize(waiting, len(sent) + extra)
                 out.append(_Sent(waiting.port, sent, self._now, packet.origin.number, extra))
                 statistics.packets_out += 1
                 statistics.bytes_out += len(sent)
@@ -314,6 +319,20 @@ class InterpretEngine:
         waiting.departure += later
         waiting.planned += later
         return later != 0
+
+    def _resize(self, left: _Waiting, length: int) -> None:
+        """Let a copy that has left take its line for ``length`` bytes; others move up behind it."""
+        manager = self.state.traffic_manager
+        queue = manager.first_word(left.port, left.priority)
+        if length == left.length or resize(manager.queues, queue, left.length, length) >= 0:
+            return
+        words = manager.priorities * QUEUE_WORDS  # of a port
+        for each in self._egress:
+            place = manager.first_word(each.port, each.priority)
+            is_behind = each.port >= 0 and place // words == queue // words
+            if is_behind and postponement(manager.queues, place, each.planned) < 0:
+                self._is_postponed(each)
+        heapq.heapify(self._egress)
 
     # ── Ingress ──
 
@@ -522,7 +541,8 @@ class InterpretEngine:
             self._drop("ingress", "no queue of that priority")
             return
         depth, departure, planned, congested = 0, self._now, 0, False
-        length = max(packet.length, 0)
+        carried = packet.length - packet.extra
+        length = max(carried + self._longer_by(packet, carried), 0)
         if self._timed:
             queue = manager.first_word(port, priority)
             depth = int(manager.queues[queue + DEPTH])
@@ -541,6 +561,11 @@ class InterpretEngine:
         number, self._enqueued = self._enqueued, self._enqueued + 1
         place = (port, priority, depth, self._now, length, planned, congested)
         heapq.heappush(self._egress, _Waiting(departure, rank, number, *place, packet))
+
+    def _longer_by(self, packet: Packet, carried: int) -> int:
+        """Bytes by which a packet is longer than those that it carries now."""
+        before = packet.ingress_length - packet.extra
+        return int(stand_in(self.state.traffic_manager.queues, before, carried, packet.extra))
 
     # ── Egress ──
 
@@ -593,6 +618,7 @@ class InterpretEngine:
         if packet.recirculate:
             self._recirculate(packet)
             return None
+        packet.extra = self._longer_by(packet, len(packet.data))
         data = packet.data[: packet.length_after_truncate()]
         if self.trace is not None:
             self.trace("sent", port=port, length=len(data), data=data)

@@ -37,6 +37,19 @@ _REMEMBERING = ("round_robin_consistent",)
 #: Algorithms that emitted code supports.
 ALGORITHMS = frozenset(RESULT_BITS) - frozenset(_REMEMBERING)
 
+#: What may change the length of a packet, or which of its headers leave.
+_RESIZING = (
+    ir.AddHeader
+    | ir.RemoveHeader
+    | ir.AssignHeader
+    | ir.AssignStack
+    | ir.AssignVariable
+    | ir.Push
+    | ir.Pop
+    | ir.Truncate
+    | ir.Advance
+)
+
 _WORD = (1 << 64) - 1
 
 
@@ -45,6 +58,27 @@ def needs_queue(program: ir.Program) -> bool:
     queues.
     """
     return _uses(program, ir.Clone | ir.Resubmit | ir.Recirculate)
+
+
+def resizes(program: ir.Program) -> bool:
+    """Whether a packet may leave with another length than that with which it was enqueued."""
+    extracted = [
+        operation.target
+        for state in program.parser.states
+        for operation in state.operations
+        if isinstance(operation, ir.Extract)
+    ]
+    headers = [each.header for each in extracted if isinstance(each, ir.HeaderRef)]
+    headers += [
+        header
+        for each in extracted
+        if isinstance(each, ir.StackNext)
+        for header in program.stacks[each.stack].headers
+    ]
+    order = program.deparser.order
+    # Each header that came is to leave, once.
+    keeps = len({*order}) == len(order) and {*headers} <= {*order} and not program.unions
+    return not keeps or len({*headers}) < len(headers) or _uses(program, _RESIZING)
 
 
 def uses_random(program: ir.Program) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.switch_cases import program
 
 from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp, SizedSegment
@@ -97,6 +98,45 @@ def test_a_flow_without_bytes_waits_for_the_length_of_a_packet():
     simulation.run_until(1.0)
     delay = simulation.flow_counts()[1].mean_delay
     assert delay == pytest.approx(2 * wire(0) + wire(800) + 2 * DELAY + PIPELINE, rel=1e-9)
+
+
+@pytest.mark.parametrize("becomes", [100, 255])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_flow_moves_up_behind_packets_that_become_shorter(becomes, recorded):
+    """The program cuts packets in egress; two flows share its line, which is overloaded."""
+    names, cables = star(4)
+    switch = Switch.load(program("switch_copies"), "jit")
+    network = Network(**QUIET)
+    simulation = Simulation(network, FrameSize(1400, 1400), dict.fromkeys(names, switch), cables, 4)
+    if recorded:  # it takes steps anyway
+        simulation.record(lambda *_: None)
+    frame = bytes([15, becomes, *bytes(1398)])
+    gaps, sizes = (1.2e-6, 0.55e-6, 3e-7), (1400, 500, 142)
+    counts = (80, 150, 250)
+    simulation.add_flows(
+        [PacketFlow(source=0, frames=(frame,), packets=counts[0], interval=gaps[0])]
+        + [
+            Flow(source=source, destination=1, size=sizes[at] - 42, packets=counts[at],
+                 interval=gaps[at], record_delays=True)
+            for at, source in ((1, 2), (2, 3))
+        ]
+    )  # fmt: skip
+    simulation.run_until(1.0)
+    # The same by a line that sends one packet after the other: 800 ps for each byte.
+    across, events = round((DELAY + PIPELINE) * 1e12), []
+    for at, (gap, size, count) in enumerate(zip(gaps, sizes, counts, strict=True)):
+        due = [round(gap * 1e12) * number for number in range(count)]
+        events += [(time + 800 * (size + OVERHEAD) + across, at, time) for time in due]
+    free, expected = 0, ([], [], [])
+    for time, at, due in sorted(events):
+        free = max(free, time) + 800 * ((becomes, *sizes[1:])[at] + OVERHEAD)
+        expected[at].append(free + 1_000_000 - due)
+    for at in (1, 2):
+        assert simulation.flow_counts()[at].delays.tolist() == expected[at]
+    assert simulation.link_counts()[3].bytes == 80 * (becomes + OVERHEAD) + sum(
+        count * (size + OVERHEAD) for count, size in zip(counts[1:], sizes[1:], strict=True)
+    )
+    assert simulation.queue_bytes_max() > 4000
 
 
 def test_a_queue_that_is_limited_in_bytes_counts_what_packets_stand_for():

@@ -86,6 +86,18 @@ def test_the_highest_priority_goes_first_but_nothing_is_interrupted():
     assert departures(on_lines(3), *arrivals) == [0, 36_000, 12_000, 24_000]
 
 
+def test_a_packet_takes_its_line_for_what_it_becomes():
+    """At 100 Gbit/s a byte takes 80 ps. The second and the fourth come while another is sent."""
+    arrivals = [
+        Arrival(0, 1, 0, 1476, becomes=76),  # sent by 8,000 ps
+        Arrival(5, 1, 0, 976, becomes=1976),  # by 168,000
+        Arrival(9, 1, 0, 76),
+        Arrival(9_000, 1, 1, 76),  # of a higher priority
+        Arrival(9_001, 2, 0, 76),
+    ]
+    assert departures(on_lines(2), *arrivals) == [0, 8_000, 176_000, 168_000, 9_001]
+
+
 def test_a_queue_without_a_bit_rate_keeps_its_interval():
     manager = TrafficManager()
     manager.set_rate(10)
@@ -144,7 +156,7 @@ CASES = [
 COMPILED = SimpleNamespace(
     **{
         name: njit(getattr(traffic_manager, name))
-        for name in ("admit", "is_congested", "postponement", "withdraw")
+        for name in ("admit", "is_congested", "postponement", "withdraw", "resize")
     }
 )
 
@@ -372,8 +384,9 @@ def test_programs_see_extra_bytes_and_lines_carry_them(engine, extra):
     switch.commands("mc_mgrp_create 3\nmc_node_create 0 1\nmc_node_associate 3 0")
     received = PacketBatch.from_packets([(0, plain), (0, with_header), (0, plain)])
     batch = switch.process_batch(longer(received, extra), times=np.zeros(3, np.int64))
-    # The second is longer by the header that ingress added.
-    assert batch.time.tolist() == [0, 124 + extra[0], 250 + extra[0] + extra[1]]
+    # The second is longer by the header that ingress added, and all by that which egress adds.
+    assert batch.length.tolist() == [109, 111, 109]
+    assert batch.time.tolist() == [0, 133 + extra[0], 268 + extra[0] + extra[1]]
     lengths = [
         int.from_bytes(data[at : at + 2], "big")
         for at, (_, data) in zip([6, 8, 6], batch.to_packets(), strict=True)

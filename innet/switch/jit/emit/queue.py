@@ -73,7 +73,7 @@ from innet.switch.jit.records import (
     drop_site,
 )
 from innet.switch.jit.runtime import queue
-from innet.switch.jit.traits import digest_room
+from innet.switch.jit.traits import digest_room, resizes
 from innet.switch.traffic_manager import TRAFFIC_WORDS
 
 #: The output columns of each packet that leaves, besides its bytes.
@@ -97,6 +97,7 @@ class QueueLoop(PacketLoop):
         self.row = self.rows.row
         self.comes_again = self.uses(RESUBMIT_LIST) or self.uses(RECIRCULATE_LIST)
         self.clones_ingress = mentions((rolled.parser, rolled.ingress), CLONE_SESSION)
+        self.resizes = resizes(self.program)
         # Packets may be longer than what they carry: see ``PacketBatch.extra``.
         self.expressions.length = "size + beyond"
 
@@ -148,7 +149,9 @@ class QueueLoop(PacketLoop):
             line("work = int64(REENTERED)")
         with self.writer.block("elif due(waiting, entries, limit):"):
             line("work = int64(EGRESS)")
-            rare = self.writer.block("if timed != 0 and priorities != 1:")
+            # Departures change as packets of higher priorities come, and lengths in egress.
+            later = "timed != 0" if self.resizes else "timed != 0 and priorities != 1"
+            rare = self.writer.block(f"if {later}:")
             with rare, self.writer.block("if postpone(waiting, entries, queues, priorities):"):
                 line("work = int64(NEXT)")
                 line("continue")
@@ -434,10 +437,19 @@ class QueueLoop(PacketLoop):
             self._recirculate()
         line("put(out_time, produced, now)")
         left = "beyond"
+        if self.resizes:
+            line("left = stand_in(queues, size, to - start, beyond)")
+            left = "left"
         if self.uses(MAX_LENGTH):  # truncated behind what the packet carries, or before its end
-            left = f"max(zero, min(beyond, {MAX_LENGTH.name} - (to - start)))"
+            line(f"left = max(zero, min(left, {MAX_LENGTH.name} - (to - start)))")
         line(f"put(out_extra, produced, {left})")
         self.send("number - serial if number >= serial else -1")
+        if self.resizes:
+            with self.writer.block("if timed != 0:"):
+                line("resize(")
+                line("    waiting, entries, queues, priorities,")
+                line("    queue_of(leaves, priorities, priority), held_bytes >> 1, sent + left")
+                line(")")
 
     def _dequeue(self) -> None:
         """The first copy that waits: its variables, port and replication id."""
@@ -690,6 +702,10 @@ class Rows:
             length = f"get(pool, {row} + SIZE) + get(pool, {row} + BEYOND)"
         else:
             length = f"get(pool, {row} + {length_column})"
+            if self.loop.resizes:
+                before, beyond = f"get(pool, {row} + SIZE)", f"get(pool, {row} + BEYOND)"
+                carried = f"{length} - {beyond}"
+                length = f"{carried} + stand_in(queues, {before}, {carried}, {beyond})"
         call = "entries, made = enqueue("
         if self.writer.recording:
             self.writer.line(f"copy_priority = {priority}")

@@ -81,7 +81,9 @@ __all__ = [  # what emitted code may import
     "queue_of",
     "recirculate",
     "release",
+    "resize",
     "shortage",
+    "stand_in",
     "start_row",
     "withdraw",
 ]
@@ -113,10 +115,12 @@ _DROPPED_QUEUE = STATISTICS["dropped_queue"]
 _DROPPED_INGRESS = STATISTICS["dropped_ingress"]
 
 recirculate = inlined(traffic_manager.recirculate)
+stand_in = inlined(traffic_manager.stand_in)
 withdraw = inlined(traffic_manager.withdraw)
 _admit = inlined(traffic_manager.admit)
 _is_congested = inlined(traffic_manager.is_congested)
 _postponement = inlined(traffic_manager.postponement)
+_resize = inlined(traffic_manager.resize)
 
 
 @inlined
@@ -273,6 +277,34 @@ def postpone(waiting: Any, count: int, queues: Any, priorities: int) -> bool:
     copy(waiting, 8 * ENTRY_WORDS * count, waiting, 0, 8 * ENTRY_WORDS)
     _sink(waiting, count, count)
     return True
+
+
+@inlined
+def resize(  # noqa: PLR0917 - called by emitted code only
+    waiting: Any, count: int, queues: Any, priorities: int, queue: int, planned: int, length: int
+) -> None:
+    """Let the packet that was removed last take its line for ``length`` bytes, not ``planned``."""
+    if length == planned or _resize(queues, queue, planned, length) >= 0:
+        return
+    # What waits at its port moves up, in the order of the heap: above an entry all is in order.
+    # Entry ``count`` is space for the exchange.
+    size = 8 * ENTRY_WORDS
+    port = queue // (priorities * QUEUE_WORDS)
+    for entry in range(count):
+        priority = entry_priority(waiting, entry, priorities)
+        if priority < 0 or min(entry_port(waiting, entry), PORTS - 1) != port:
+            continue
+        planned = entry_word(waiting, entry, PLANNED)
+        at = (port * priorities + priority) * QUEUE_WORDS
+        later = _postponement(queues, at, planned)
+        if later >= 0:
+            continue
+        copy(waiting, size * count, waiting, size * entry, size)
+        departure = entry_word(waiting, entry, DEPARTURE) + later
+        place = _rise(waiting, entry, departure, entry_word(waiting, entry, RANK))
+        copy(waiting, 8 * place, waiting, size * count, size)
+        put(waiting, place + DEPARTURE, departure)
+        put(waiting, place + PLANNED, planned + later)
 
 
 @inlined

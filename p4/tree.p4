@@ -10,7 +10,8 @@
 // level each time. So racks that are complete have time to answer.
 //
 // Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
-// ECN_DEPTH (packets in the egress queue from which on packets are marked).
+// ECN_DEPTH (packets in the egress queue from which on packets are marked), COLLECTIVES (the operations
+// reduce, broadcast and barrier, whose packets carry values on some of the links only).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -61,6 +62,14 @@ struct metadata_t {
     bit<1>  overflow1;
     bit<1>  overflow2;
     bit<1>  overflow3;
+#ifdef COLLECTIVES
+    bit<1>  without_values;  // the packet ends with innet's header
+    bit<1>  other_owner;     // the chunk's first packet named another owner
+    bit<1>  owner_below;     // the owner is below this switch
+    bit<16> owner_child;     // then: the child that it is or that it is below, by its index
+    bit<1>  child_alone;     // the job has no other worker there
+    bit<1>  alone;           // nor anywhere else below this switch
+#endif
 }
 
 #include "include/drop_reasons.p4"
@@ -68,6 +77,19 @@ struct metadata_t {
 const bit<8> DROP_NOT_BELOW  = 9;  // counts more workers than are below the sender, or none
 const bit<8> DROP_LATE       = 10; // the slot was closed without this child; it gets the result
 const bit<8> DROP_LOST_STATE = 11; // this switch has lost its registers: what it says might be false
+
+#ifdef COLLECTIVES
+#define VALUES_MISPLACED false // admission checks it, which knows whom a sender speaks for
+// A packet on a link, of a chunk with an owner. `owner`: the owner is at the link's lower end or below
+// it. `alone`: and no other worker of the job is.
+#define CARRIES_VALUES(owner, alone) \
+    (hdr.innet.operation & 0x7F != OPERATION_BARRIER \
+     && ((hdr.innet.operation & 0x7F == OPERATION_REDUCE) == (hdr.innet.flags & FLAG_RESULT != 0) \
+         ? owner : !(owner && alone)))
+#define LEAVES_BARE \
+    !CARRIES_VALUES((meta.owner_below == 1 && hdr.innet.worker == meta.owner_child), \
+                    meta.child_alone == 1)
+#endif
 
 #include "include/parser.p4"
 #include "include/header_check.p4"
@@ -170,6 +192,35 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         meta.keeps_bitmap = meta.inside & meta.lacks;
     }
 
+#ifdef COLLECTIVES
+    // Where the owner of the chunk is; by default not below this switch.
+    action owner_below(bit<16> child, bit<1> child_alone, bit<1> alone) {
+        meta.owner_below = 1;
+        meta.owner_child = child;
+        meta.child_alone = child_alone;
+        meta.alone = alone;
+    }
+
+    table owners {
+        key = {
+            hdr.innet.job: exact;
+            hdr.innet.exponent: range;
+        }
+        actions = { owner_below; NoAction; }
+        const default_action = NoAction();
+        size = 1024;
+    }
+
+    // Nobody speaks for the owner, and the owner for nobody else.
+    action check_values() {
+        bool owner = meta.owner_below == 1
+            && (meta.from_parent == 1 || hdr.innet.worker == meta.owner_child);
+        bool alone = (meta.from_parent == 1 ? meta.alone : meta.child_alone) == 1;
+        meta.drop_reason = (meta.without_values == 1) == CARRIES_VALUES(owner, alone)
+            ? DROP_MALFORMED : NOT_DROPPED;
+    }
+#endif
+
     apply {
         admission.apply();
         if (meta.drop_reason == NOT_DROPPED) {
@@ -183,6 +234,13 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
             if (meta.from_parent == 1) {
                 name_children();
             }
+#ifdef COLLECTIVES
+            if (meta.drop_reason == NOT_DROPPED
+                    && hdr.innet.operation & 0x7F >= OPERATION_REDUCE) {
+                owners.apply();
+                check_values();
+            }
+#endif
         }
     }
 }
@@ -218,6 +276,10 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
         hdr.innet.worker = meta.sender_above;
         hdr.innet.flags = hdr.innet.flags | meta.partial_request;
         standard_metadata.egress_spec = meta.up_port;
+#ifdef COLLECTIVES
+        meta.owner_child = meta.sender_above; // for the switch above, all below here is one child
+        meta.child_alone = meta.alone;
+#endif
     }
 
     action mark_partial() {
@@ -237,7 +299,18 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
         if (meta.drop_reason != NOT_DROPPED) {
             count_and_drop();
         } else {
+#ifdef COLLECTIVES
+            // Without values a packet begins a chunk, or makes the switch answer, or leaves them alone.
+            if (meta.without_values == 0) {
+                values.apply(hdr, meta);
+            } else if (meta.new_chunk == 1 || meta.slot_closed == 1
+                       || hdr.innet.bitmap == meta.full_bitmap) {
+                hdr.values.setValid();
+                values.apply(hdr, meta);
+            }
+#else
             values.apply(hdr, meta);
+#endif
             marks.apply(hdr, meta);
             if (meta.was_closed == 1 && meta.child_seen == 0) {
                 dropped.count((bit<32>)DROP_LATE);

@@ -202,6 +202,7 @@ AGGREGATIONS.register("slots", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("collectives", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("harvest", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("tree", "innet.topology.tree:TreeAggregation")
+AGGREGATIONS.register("collectives-tree", "innet.topology.tree:TreeAggregation")
 AGGREGATIONS.register("hashed", "innet.topology.hashed:HashedAggregation")
 
 

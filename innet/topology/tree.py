@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from innet.core.errors import InputError
@@ -259,7 +259,7 @@ def plan_levels(
         hosts=tuple(hosts),
         links=(*links, *network.unused_links),
         job=job,
-        layout=PacketLayout(size.values, request.framing),
+        layout=PacketLayout(size.values, request.framing, has_owners=program.has_owners),
     )
 
 
@@ -306,7 +306,8 @@ class TreeAggregation(Aggregation):
         """See ``Aggregation``. By default there are two levels, and a rack for every 32 workers."""
         if (request.job, request.epoch) == (0xFFFF, 0xFFFF):
             raise InputError("job 65535 has no epoch 65535 with tree; choose another number.")
-        return plan_levels(program, request, commands, child_bits=True)
+        with_owners = partial(commands, has_owners=program.has_owners)
+        return plan_levels(program, request, with_owners, child_bits=True)
 
     def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> TreeClient:
         """See ``Aggregation``."""
@@ -411,7 +412,14 @@ def _rack(plan: Plan, node: TreeNode, number: int) -> Rack:
     return Rack(
         replace(
             plan,
-            switches=(replace(planned, commands=commands(alone, None, rack_job, used)),),
+            switches=(
+                replace(
+                    planned,
+                    commands=commands(
+                        alone, None, rack_job, used, has_owners=plan.layout.has_owners
+                    ),
+                ),
+            ),
             hosts=tuple(replace(plan.workers[w], worker=i) for i, w in enumerate(workers)),
             links=tuple(
                 PlannedLink(Port(plan.workers[w].name, 0), Port(node.name, job.members[w].port))
@@ -488,7 +496,12 @@ def full_bitmap(node: TreeNode, job: Job) -> int:
 
 
 def commands(
-    node: TreeNode, parent: TreeNode | None, job: Job, used: UsedResources
+    node: TreeNode,
+    parent: TreeNode | None,
+    job: Job,
+    used: UsedResources,
+    *,
+    has_owners: bool = False,
 ) -> tuple[str, ...]:
     """The commands for a switch of the tree, in simple_switch_CLI's language.
 
@@ -497,6 +510,7 @@ def commands(
         parent: the switch above.
         job: the job of the tree.
         used: resources of other jobs, for which the switch has commands.
+        has_owners: chunks may have an owner; see ``CompiledProgram``.
     """
     lines = [f"mc_mgrp_create {job.group}"]
     first = used.nodes.get(node.name, 0)
@@ -509,7 +523,23 @@ def commands(
         ]
     if parent is not None and Port(node.name, UP_PORT) not in used.ports:
         lines.append(delivery(UP_PORT, address(parent)))
+    if has_owners:
+        lines += owner_places(node, job)
     return (*lines, *admissions(node, parent, job))
+
+
+def owner_places(node: TreeNode, job: Job) -> list[str]:
+    """The commands that say below which child of a switch the owner of a chunk is.
+
+    They name absent workers, too, and so hold in all epochs.
+    """
+    alone = int(len(node.workers) == 1)
+    return [
+        f"table_add {_ADMISSION}.owners {_ADMISSION}.owner_below {job.number} "
+        f"{each.workers.start}->{each.workers.stop - 1} => "
+        f"{each.worker} {int(len(each.workers) == 1)} {alone} 1"
+        for each in below(node, job.members)
+    ]
 
 
 def fence_of(job: Job) -> int:

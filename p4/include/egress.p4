@@ -73,8 +73,8 @@ control EGRESS(inout headers_t hdr, inout metadata_t meta,
         }
 #ifdef COLLECTIVES
         if (hdr.innet.operation & 0x7F >= OPERATION_REDUCE) {
-            if (hdr.innet.operation & 0x7F == OPERATION_BARRIER
-                    || (hdr.innet.operation & 0x7F == OPERATION_REDUCE) != IS_OWNER) {
+            if (LEAVES_BARE) {
+                // Whatever the packet that is answered came with.
                 end_with_header();
             } else {
                 carry_values();

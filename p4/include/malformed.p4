@@ -14,14 +14,23 @@
 // nobody speaks for the owner: admission has bound the worker's index to its port.
 #ifdef COLLECTIVES
 #define IS_OWNER (hdr.innet.worker == hdr.innet.exponent)
+#ifndef VALUES_MISPLACED // the sender is one worker
+#define VALUES_MISPLACED \
+    (hdr.innet.operation == OPERATION_REDUCE && IS_OWNER) \
+    || (hdr.innet.operation == (OPERATION_REDUCE | WITHOUT_VALUES) && !IS_OWNER) \
+    || (hdr.innet.operation == OPERATION_BROADCAST && !IS_OWNER) \
+    || (hdr.innet.operation == (OPERATION_BROADCAST | WITHOUT_VALUES) && IS_OWNER)
+#endif
+#ifndef LEAVES_BARE // the addressee is one worker
+#define LEAVES_BARE \
+    hdr.innet.operation & 0x7F == OPERATION_BARRIER \
+    || (hdr.innet.operation & 0x7F == OPERATION_REDUCE) != IS_OWNER
+#endif
 #define OPERATION_MALFORMED \
     hdr.innet.operation & 0x7F == 0 || hdr.innet.operation & 0x7F > OPERATION_BARRIER \
     || (meta.without_values == 1 && hdr.innet.operation & 0x7F < OPERATION_REDUCE) \
     || hdr.innet.operation == OPERATION_BARRIER \
-    || (hdr.innet.operation == OPERATION_REDUCE && IS_OWNER) \
-    || (hdr.innet.operation == (OPERATION_REDUCE | WITHOUT_VALUES) && !IS_OWNER) \
-    || (hdr.innet.operation == OPERATION_BROADCAST && !IS_OWNER) \
-    || (hdr.innet.operation == (OPERATION_BROADCAST | WITHOUT_VALUES) && IS_OWNER)
+    || VALUES_MISPLACED
 #define RIGHT_UDP_LENGTH (meta.without_values == 1 ? BARE_UDP_LENGTH : UDP_LENGTH)
 #define HAS_NO_FORMAT (!hdr.values.isValid() && meta.without_values == 0)
 #else

@@ -56,6 +56,19 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
         chunk_signature.write(meta.index, held);
     }
 
+#ifdef COLLECTIVES
+    // As in the slot pool, all packets of a chunk name the same owner, if it has one.
+    register<bit<16>>(2 * SLOTS) chunk_owner;
+
+    action check_owner() {
+        bit<16> held;
+        chunk_owner.read(held, meta.index);
+        held = meta.new_chunk == 1 ? hdr.innet.exponent : held;
+        meta.other_owner = (bit<1>)(held != hdr.innet.exponent);
+        chunk_owner.write(meta.index, held);
+    }
+#endif
+
     // Bit 0: closed, nothing is added any more. Bit 1: it holds the result. Bit 2: which is partial.
     action update_state() {
         bit<8> held;
@@ -116,6 +129,12 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
             meta.drop_reason = DROP_STALE;
         } else {
             check_signature();
+#ifdef COLLECTIVES
+            if (meta.mismatch == 0 && hdr.innet.operation & 0x7F >= OPERATION_REDUCE) {
+                check_owner();
+            }
+            meta.mismatch = meta.mismatch | meta.other_owner;
+#endif
             if (meta.mismatch == 1) {
                 meta.drop_reason = DROP_MISMATCH;
             } else {

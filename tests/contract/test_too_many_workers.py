@@ -33,7 +33,7 @@ from innet.service.slot_partition import SlotPartitions, plan_of
 from innet.topology import AGGREGATIONS, Request, make_plan
 from innet.wire import Endpoint
 
-MANY = BITMAP_BITS + 1  # for all programs but tree
+MANY = BITMAP_BITS + 1  # for all programs but trees
 TOO_MANY = MAX_WORKERS + 1  # for tree, and any job
 MESSAGE = (
     r"takes 1 to 32, as a packet names each worker by one of 32 bits\. The program for larger jobs "
@@ -44,17 +44,18 @@ refused = pytest.raises(InputError, match=MESSAGE)
 refused_anywhere = pytest.raises(InputError, match=MOST)
 
 
-@pytest.mark.parametrize("program", sorted(set(AGGREGATIONS) - {"tree"}))
+@pytest.mark.parametrize("program", sorted(set(AGGREGATIONS) - {"tree", "collectives-tree"}))
 @pytest.mark.parametrize("workers", [MANY, 1024, TOO_MANY, 10**9])
 def test_a_collective(program, workers):
     with pytest.raises(InputError, match=rf"{workers} workers; {program}-64 {MESSAGE}"):
         innet.Collective(workers=workers, program=program)
 
 
+@pytest.mark.parametrize("program", ["tree", "collectives-tree"])
 @pytest.mark.parametrize("workers", [TOO_MANY, 10**9])
-def test_a_tree(workers):
-    with pytest.raises(InputError, match=rf"^{workers} workers; tree-64 takes 1 to 32768\.$"):
-        innet.Collective(workers=workers, program="tree")
+def test_a_tree(program, workers):
+    with pytest.raises(InputError, match=rf"^{workers} workers; {program}-64 takes 1 to 32768\.$"):
+        innet.Collective(workers=workers, program=program)
 
 
 @pytest.mark.parametrize("topology", ["tree", "leaf-spine", "fat-tree:ports=8", "dumbbell"])

@@ -29,7 +29,12 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("program", "shape"),
     tiered(
-        [("tree", {"racks": 2}), ("tree", {"racks": 2, "depth": 3}), ("hashed", {"racks": 2})],
+        [
+            ("tree", {"racks": 2}),
+            ("tree", {"racks": 2, "depth": 3}),
+            ("collectives-tree", {"racks": 2}),
+            ("hashed", {"racks": 2}),
+        ],
         [("tree", {"racks": 2})],
         "recordings of simple_switch (tests/golden)",
     ),
@@ -37,7 +42,8 @@ pytestmark = [
 )
 def test_equals_simple_switch(program, shape):
     for seed in range(100, 100 + SEEDS):
-        plan, seen = switch_traffic(program, 32, seed, **shape)
+        values = 64 if program == "collectives-tree" else 32
+        plan, seen = switch_traffic(program, values, seed, **shape)
         for planned in plan.switches:
             document, commands = planned.program.json(), list(planned.commands)
             registers = [array["name"] for array in document["register_arrays"]]

@@ -27,6 +27,7 @@ from innet.topology import PlannedSwitch  # noqa: E402
 CASES = [
     ("tree", 32, {"racks": 2}, {"s1": "root", "s2": "leaf"}),
     ("tree", 64, {"racks": 3, "depth": 3}, {"s2": "middle"}),
+    ("collectives-tree", 64, {"racks": 2}, {"s1": "root", "s2": "leaf"}),
     ("hashed", 32, {"racks": 2}, {"s1": "spine", "s2": "rack"}),
     ("hashed", 64, {}, {"s1": "lone"}),
 ]

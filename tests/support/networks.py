@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp, Segment, combine
+from innet.core.reduce_op import CollectiveOp, ReduceOp, Segment, combine
 from innet.network import Faults, Outage
 from innet.protocol import Timing
 from innet.topology import EmulatedNetwork, Plan, Request, make_plan
@@ -55,14 +57,17 @@ def network(
 def contributions(
     rng: np.random.Generator,
     workers: int,
-    shape: list[tuple[ReduceOp, int]],
+    shape: Sequence[tuple[Any, ...]],
     reach: int = 2**31 // 32,
 ) -> list[list[Segment]]:
-    """Words of which 32 can be summed within int32; larger ones with a larger ``reach``."""
+    """Words of which 32 can be summed within int32; larger ones with a larger ``reach``.
+
+    ``shape``: of each segment the operation, the length and, if it has one, the owner.
+    """
     return [
         [
-            Segment(operation, rng.integers(-reach, reach, length).astype(np.int32))
-            for operation, length in shape
+            Segment(operation, rng.integers(-reach, reach, length).astype(np.int32), *owner)
+            for operation, length, *owner in shape
         ]
         for _ in range(workers)
     ]
@@ -130,9 +135,10 @@ def switch_traffic(
     seen = watch(net)
     for _ in range(2):
         # Over the whole range, so that sums leave int32; results are then compared elsewhere.
-        given = contributions(
-            rng, 4, [(ReduceOp.SUM, 300), (ReduceOp.MAX, 40), (ReduceOp.OR, 9)], reach=2**31
-        )
+        words: list[tuple[Any, ...]] = [(ReduceOp.SUM, 300), (ReduceOp.MAX, 40), (ReduceOp.OR, 9)]
+        if net.plan.layout.has_owners:
+            words += [(each, 200, owner) for owner, each in enumerate(CollectiveOp)]
+        given = contributions(rng, 4, words, reach=2**31)
         for end, segments in zip(net.workers, given, strict=True):
             end.start(segments, net.now)
         try:

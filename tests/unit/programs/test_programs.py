@@ -186,7 +186,13 @@ def test_dimensions_are_read_from_the_program():
 
 @pytest.mark.parametrize(
     ("program", "values", "beside_values"),
-    [("slots", 32, 5), ("collectives", 64, 6), ("tree", 32, 9), ("hashed", 32, 6)],
+    [
+        ("slots", 32, 5),
+        ("collectives", 64, 6),
+        ("tree", 32, 9),
+        ("collectives-tree", 64, 10),
+        ("hashed", 32, 6),
+    ],
 )
 def test_every_register_is_accessed_once_per_packet(program, values, beside_values):
     """On each path: at most one action that reads or writes a register array, at one index."""
@@ -306,7 +312,9 @@ def test_what_has_no_thin_build_says_so(checkout, monkeypatch):
         programs.find_header_only("slots", 64)
 
 
-@pytest.mark.parametrize("program", ["slots", "collectives", "tree", "hashed", "harvest"])
+@pytest.mark.parametrize(
+    "program", ["slots", "collectives", "tree", "collectives-tree", "hashed", "harvest"]
+)
 def test_a_thin_build_differs_in_its_values_alone(program):
     full, thin = programs.find(program, 64).json(), programs.find_header_only(program, 64).json()
 

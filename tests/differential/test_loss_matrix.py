@@ -1,7 +1,8 @@
 """Sums over bad networks are those of good ones, bit for bit: by loss, program, workers, codec.
 
-Of all combinations a sample runs in which every pair of settings occurs; the second tier runs every
-one.
+And so are the sums and arrays of reduce-scatters, all-gathers, reduces and broadcasts, by the sizes
+of what each worker owns. Of all combinations a sample runs in which every pair of settings occurs;
+the second tier runs every one.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ WORKERS = (1, 2, 4, 8, 32)
 CODECS = ("dense", "lhc", "scalecom")
 AXES: tuple[Sequence[object], ...] = (LOSS, DUPLICATE, REORDER, PROGRAMS, WORKERS, CODECS)
 
+COLLECTIVES = ("reduce-scatter", "reduce", "all-gather", "broadcast", "barrier")
+SHARDS = ("even", "uneven", "one")
+OWNED: tuple[Sequence[object], ...] = (LOSS, DUPLICATE, REORDER, COLLECTIVES, WORKERS, SHARDS)
+
 SIZE = 300
 # Patient, as half of the packets of 32 workers are lost on each of several links.
 TIMING = Timing(timeout=0.02, max_timeout=0.05, give_up=1000.0)
 
 
-def sample() -> list[tuple[object, ...]]:
+def sample(axes: tuple[Sequence[object], ...] = AXES) -> list[tuple[object, ...]]:
     """Few combinations in which every two settings of different axes meet, chosen greedily."""
-    everything = list(itertools.product(*AXES))
+    everything = list(itertools.product(*axes))
     rng = np.random.default_rng(0)
     left = {pair for combination in everything for pair in pairs(combination)}
     chosen: list[tuple[object, ...]] = []
@@ -89,9 +94,10 @@ def undisturbed(workers: int, codec: str) -> list[np.ndarray]:
     return sums("slots", workers, codec, None)
 
 
-def test_the_sample_has_every_pair() -> None:
-    met = set().union(*(pairs(combination) for combination in sample()))
-    everything = itertools.product(*AXES)
+@pytest.mark.parametrize("axes", [AXES, OWNED], ids=["all-reduces", "others"])
+def test_the_sample_has_every_pair(axes: tuple[Sequence[object], ...]) -> None:
+    met = set().union(*(pairs(combination) for combination in sample(axes)))
+    everything = itertools.product(*axes)
     expected = set().union(*(pairs(each) for each in everything))
     assert met == expected
 
@@ -122,3 +128,84 @@ def test_bit_equal(
         sums(program, workers, codec, faults), undisturbed(workers, codec), strict=True
     ):
         np.testing.assert_array_equal(total, expected)
+
+
+# ---------------------------------------------------------------- other collectives
+
+
+def sizes_of(shards: str, workers: int) -> list[int]:
+    """What each worker owns of ``SIZE`` elements; some own nothing."""
+    if shards == "one":
+        return [SIZE * (worker == workers // 2) for worker in range(workers)]
+    rng = np.random.default_rng(workers)
+    cuts = np.sort(rng.integers(0, SIZE + 1, workers - 1))
+    if shards == "even":
+        cuts = np.arange(1, workers) * SIZE // workers
+    return np.diff([0, *cuts, SIZE]).tolist()
+
+
+def gathered(name: str, workers: int, shards: str, faults: Faults | None) -> list[np.ndarray]:
+    """What two collectives of a kind give their owners, or all."""
+    collective = Collective(
+        workers=workers, codec="exact", program="collectives", window=16, faults=faults,
+        timing=TIMING, seed=1,
+    )  # fmt: skip
+    sizes, found = sizes_of(shards, workers), []
+    given = gradients(workers)
+    for again in range(2):
+        owner = (workers // 2 + again) % workers
+        if name == "reduce-scatter":
+            parts, report = collective.reduce_scatter(given, sizes=sizes)
+            found.append(np.concatenate(parts))
+        elif name == "reduce":
+            total, report = collective.reduce(given, owner)
+            found.append(total)
+        elif name == "all-gather":
+            whole, report = collective.all_gather(
+                [each[:size] for each, size in zip(given, sizes, strict=True)]
+            )
+            found.append(whole)
+        elif name == "broadcast":
+            whole, report = collective.broadcast(given[owner][: sizes[owner]], owner)
+            found.append(whole)
+        else:
+            report = collective.barrier()
+        assert report.exact is not False
+        assert report.packets_sent >= workers * (name == "barrier")
+    return found
+
+
+def truth(name: str, workers: int, shards: str) -> list[np.ndarray]:
+    """What they are to give; sums are those of float64, rounded once."""
+    sizes, given = sizes_of(shards, workers), gradients(workers)
+    total = np.sum(given, axis=0, dtype=np.float64).astype(np.float32)
+    if name in ("reduce-scatter", "reduce"):
+        return [total] * 2
+    if name == "all-gather":
+        return [np.concatenate([each[:n] for each, n in zip(given, sizes, strict=True)])] * 2
+    owners = [(workers // 2 + again) % workers for again in range(2)]
+    return [given[owner][: sizes[owner]] for owner in owners] if name == "broadcast" else []
+
+
+@pytest.mark.repeats("test_every_bit_arrives, with combinations of pairs that the sample has")
+@pytest.mark.parametrize("shards", SHARDS)
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_every_bit_arrives_over_every_network(name: str, workers: int, shards: str) -> None:
+    for loss, duplicate, reorder in itertools.product(LOSS, DUPLICATE, REORDER):
+        test_every_bit_arrives(loss, duplicate, reorder, name, workers, shards)
+
+
+@pytest.mark.parametrize(
+    ("loss", "duplicate", "reorder", "name", "workers", "shards"), sample(OWNED)
+)
+def test_every_bit_arrives(
+    loss: float, duplicate: float, reorder: float, name: str, workers: int, shards: str
+) -> None:
+    faults = Faults(
+        loss=loss, duplicate=duplicate, reorder=reorder, hold=0.02, delay=1e-4, tick=4e-3
+    )
+    for found, expected in zip(
+        gathered(name, workers, shards, faults), truth(name, workers, shards), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)

@@ -10,17 +10,18 @@ import os
 
 import numpy as np
 import pytest
+from support.naive_wire import ended
 
 from innet import programs
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp, Segment, combine
+from innet.core.reduce_op import CollectiveOp, ReduceOp, Segment, combine
 from innet.network import drive
 from innet.network.faults import corrupt, truncate
 from innet.protocol import JobMembership, SlotClient
 from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch
 from innet.transport.memory import MemoryTransport
-from innet.wire import Endpoint, HeaderFlag, PacketLayout, pack
+from innet.wire import WITHOUT_VALUES, Endpoint, HeaderFlag, PacketLayout, pack
 
 COUNT = int(os.environ.get("INNET_ATTACK_PACKETS", "60000"))
 SLOTS = 16
@@ -45,9 +46,11 @@ HOSTILE = [
 class Attackers:
     """Makes packets of both kinds: what must be dropped, and what hostile jobs may send."""
 
-    def __init__(self, values: int, seed: int) -> None:
+    def __init__(self, values: int, seed: int, *, has_owners: bool = False) -> None:
         self.values = values
-        self.layouts = [PacketLayout(values, "udp"), PacketLayout(values, "raw")]
+        self.layouts = [
+            PacketLayout(values, framing, has_owners=has_owners) for framing in ("udp", "raw")
+        ]
         self.rng = np.random.default_rng(seed)
         self.heard = PacketBatch.empty()  # the last that the honest workers sent
 
@@ -58,8 +61,9 @@ class Attackers:
         rng = self.rng
         layout = self.layouts[int(rng.integers(2))]
         chunk = rng.integers(0, 2**32, count)
+        last = max(CollectiveOp) if layout.has_owners else max(ReduceOp)
         fields = {
-            "operation": rng.integers(1, 4, count).astype(np.uint8),
+            "operation": rng.integers(1, last + 1, count).astype(np.uint8),
             "job": np.full(count, owner.number, np.uint16),
             "epoch": owner.epoch,
             "sequence": chunk.astype(np.uint32),
@@ -70,7 +74,7 @@ class Attackers:
             "flags": rng.choice(
                 [0, HeaderFlag.PARTIAL, HeaderFlag.OVERFLOW, HeaderFlag.ECN], count
             ).astype(np.uint8),
-            "exponent": rng.integers(0, 2**16, count).astype(np.uint16),
+            "exponent": rng.integers(0, 2 if layout.has_owners else 2**16, count).astype(np.uint16),
             "message": rng.integers(0, 3, count).astype(np.uint16),
             **fixed,
         }
@@ -81,7 +85,21 @@ class Attackers:
             rng.choice(WORDS, (count, self.values)),
             **fields,
         )
-        return PacketBatch.uniform(frames, ports.astype(np.int32))
+        batch = PacketBatch.uniform(frames, ports.astype(np.int32))
+        return self.some_without_values(layout, batch) if layout.has_owners else batch
+
+    def some_without_values(self, layout: PacketLayout, batch: PacketBatch) -> PacketBatch:
+        """Packets of chunks with an owner, most of them with values if who sends them has some."""
+        header = layout.view(batch.data)["innet"]
+        operation = header["operation"].copy()
+        is_owner = header["worker"] == header["exponent"]
+        sends = is_owner == (operation == CollectiveOp.BROADCAST)
+        sends &= operation != CollectiveOp.BARRIER
+        bare = (operation > max(ReduceOp)) & (sends == (self.rng.random(len(batch)) < 0.1))
+        header["operation"][bare] |= WITHOUT_VALUES
+        batch.data[bare, : layout.bare_size] = ended(layout, batch.data[bare])
+        batch.length[bare] = layout.bare_size
+        return batch
 
     def droppable(self, count: int) -> PacketBatch:
         """Each of these is to be dropped."""
@@ -146,7 +164,24 @@ class Attackers:
         return self.claim(count, job, slots=SLOTS, ports=ports, worker=workers.astype(np.uint16))
 
 
-@pytest.mark.parametrize(("program", "values"), [("slots", 64), ("harvest", 64), ("harvest", 256)])
+OWNED = [
+    (CollectiveOp.REDUCE, 0),
+    (CollectiveOp.REDUCE, 1),
+    (CollectiveOp.BROADCAST, 0),
+    (CollectiveOp.BROADCAST, 1),
+    (CollectiveOp.BARRIER, 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "values"),
+    [
+        ("slots", 64),
+        ("harvest", 64),
+        ("harvest", 256),
+        pytest.param("collectives", 64, marks=pytest.mark.repeats("slots, with other operations")),
+    ],
+)
 def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, values: int) -> None:
     switch = Switch.load(programs.find(program, values).json(), engine="jit")
     node = 0
@@ -154,7 +189,8 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
         for command in job.commands(node):
             switch.command(command)
         node += len(job.members)
-    attackers = Attackers(values, 1)
+    has_owners = program == "collectives"
+    attackers = Attackers(values, 1, has_owners=has_owners)
     attacks = 0
     dropped = switch.counters["SlotsIngress.dropped"].packets
 
@@ -192,6 +228,11 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
                 Segment(operation, rng.integers(-(2**31), 2**31, 5000).astype(np.int32))
                 for operation in ReduceOp
             ]
+            + [
+                Segment(operation, rng.integers(-(2**31), 2**31, 1500).astype(np.int32), owner)
+                for operation, owner in OWNED
+                if has_owners
+            ]
             for _ in workers
         ]
         for end, segments in zip(workers.values(), contributions, strict=True):
@@ -202,6 +243,13 @@ def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, value
             expected = combine(operation, words)
             for end in workers.values():
                 np.testing.assert_array_equal(end.results()[index], expected)
+        for index, (operation, owner) in enumerate(OWNED * has_owners, len(ReduceOp)):
+            # Of two workers: what the other one sent, for the owner of a reduce, and the other
+            # way round.
+            whose = 1 - owner if operation == CollectiveOp.REDUCE else owner
+            found = list(workers.values())[1 - whose].results()[index]
+            if operation != CollectiveOp.BARRIER:
+                np.testing.assert_array_equal(found, contributions[whose][index].words)
         rounds += 1
     for end in workers.values():
         # Nothing but their own results has reached them, each once, and nothing was sent twice.

@@ -14,7 +14,7 @@ RECORDINGS = Path(__file__).parents[1] / "golden"
 GOLDEN = [
     path
     for program in ("slots", "collectives")
-    for path in sorted(RECORDINGS.glob(f"{program}-*.json.gz"))
+    for path in sorted(RECORDINGS.glob(f"{program}-[0-9]*.json.gz"))
 ]
 
 

@@ -61,6 +61,7 @@ class Serving:
     segments: bool = True
     place: Place | None = None
     window: int | None = None
+    program: str = "slots"
 
 
 def serve(told: Connection, task: Serving) -> None:
@@ -79,6 +80,7 @@ def serve(told: Connection, task: Serving) -> None:
                 "workers_max": task.workers,
                 "key": KEY,
                 "window": task.window,
+                "program": task.program,
             },
         )
     )

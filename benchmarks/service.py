@@ -104,7 +104,7 @@ def _pump(told: Connection, task: _Sending) -> None:
             end.start([Segment(ReduceOp.SUM, words)], transport.now())
             frames = end.outgoing(transport.now())  # a repeated packet gets its result again
             told.send(None)
-        packets = PacketBatch.uniform(frames, 0)
+        packets = at_port(frames, 0)
         told.recv()  # all are ready
         answers, begun = 0, time.perf_counter()
         while (spent := time.perf_counter() - begun) < task.seconds:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,27 +45,66 @@ class Gathering(NamedTuple):
         """
         found = []
         for owner, size in zip(self.owners, self.sizes, strict=True):
-            words = np.empty(-(-size // _WORD), np.int32)
-            if owner == worker:
-                if own is None or own.size != size:
-                    raise InputError(
-                        f"the array of worker {worker} has {0 if own is None else own.size} bytes, "
-                        f"and {size} were announced; give all workers the same sizes."
-                    )
-                words[-1:] = 0
-                words.view(np.uint8)[:size] = own
+            if owner != worker:  # nothing is written there, so the system gives no memory for it
+                words = np.empty(-(-size // _WORD), np.int32)
+            elif own is None or own.size != size:
+                raise InputError(
+                    f"the array of worker {worker} has {0 if own is None else own.size} bytes, "
+                    f"and {size} were announced; give all workers the same sizes."
+                )
+            else:
+                words = _words(own)
             found.append(Segment(CollectiveOp.BROADCAST, words, owner))
         return found
 
     def joined(
         self, worker: int, own: NDArray[np.uint8] | None, words: Sequence[NDArray[np.int32]]
     ) -> NDArray[np.uint8]:
-        """All arrays' bytes, one after the other, from the result of a worker's segments."""
-        parts = [
-            own if owner == worker and own is not None else each.view(np.uint8)[:size]
-            for owner, size, each in zip(self.owners, self.sizes, words, strict=True)
-        ]
-        return np.concatenate(parts) if parts else np.empty(0, np.uint8)
+        """All arrays' bytes, one after the other, from the result of a worker's segments.
+
+        They may lie in the memory of the result.
+        """
+        whole = _whole(words) if all(size % _WORD == 0 for size in self.sizes) else None
+        if whole is None:
+            whole = np.empty(sum(self.sizes), np.uint8)
+            written = list(range(len(words)))
+        else:
+            written = [index for index, owner in enumerate(self.owners) if owner == worker]
+        ends = list(accumulate(self.sizes))
+        for index in written:
+            part = words[index].view(np.uint8)[: self.sizes[index]]
+            if own is not None and self.owners[index] == worker:
+                part = own
+            whole[ends[index] - self.sizes[index] : ends[index]] = part
+        return whole
+
+
+def _words(data: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Bytes as words; copied only if they do not fill words, or lie across them."""
+    if data.size % _WORD == 0 and data.ctypes.data % _WORD == 0:
+        return data.view(np.int32)
+    words = np.zeros(-(-data.size // _WORD), np.int32)
+    words.view(np.uint8)[: data.size] = data
+    return words
+
+
+def _whole(words: Sequence[NDArray[np.int32]]) -> NDArray[np.uint8] | None:
+    """The bytes of arrays as one array, if they follow each other in memory."""
+    filled = [each for each in words if each.size]
+    if not filled:
+        return np.empty(0, np.uint8)
+    base: Any = filled[0].base
+    if base is None or any(each.base is not base for each in filled):
+        return None
+    begin = filled[0].ctypes.data
+    for each in filled:
+        if each.ctypes.data != begin:
+            return None
+        begin += each.nbytes
+    data = base.reshape(-1).view(np.uint8)
+    first = filled[0].ctypes.data - data.ctypes.data
+    found: NDArray[np.uint8] = data[first : first + begin - filled[0].ctypes.data]
+    return found
 
 
 def bytes_of(array: object, worker: int) -> NDArray[np.uint8]:

@@ -14,7 +14,7 @@ from innet.cli.options import (
 )
 from innet.cli.output import out, say_json
 from innet.core.errors import InnetError, InputError
-from innet.core.settings import AllReduceSettings, default_program
+from innet.core.settings import AllReduceSettings
 
 _WARM_UP = 4096  # elements of the all-reduce that compiles what this machine has not compiled yet
 
@@ -46,11 +46,7 @@ def allreduce(
     if recording is not None and settings.network is None:
         raise InputError("--record is of simulated time; add --network, such as 100g.")
     given = gradients(settings)
-    is_default = "program" not in settings.model_fields_set
     settings = settings.with_workers(len(given))
-    if is_default:
-        program = default_program(settings.topology, settings.workers, settings.collective)
-        settings = settings.model_copy(update={"program": program})
     network = settings.model_dump(
         include={
             "codec", "program", "topology", "racks", "depth", "ports", "engine",

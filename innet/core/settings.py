@@ -314,7 +314,8 @@ class NetworkSettings(RunSettings):
         """The same with another number of workers. It determines the program if none was chosen."""
         changes: dict[str, Any] = {"workers": workers}
         if "program" not in self.model_fields_set:
-            changes |= {"program": default_program(self.topology, workers)}
+            does = self.collective if isinstance(self, CollectiveSettings) else ALL_REDUCE
+            changes |= {"program": default_program(self.topology, workers, does)}
         return self.model_copy(update=changes)
 
 
@@ -389,11 +390,8 @@ class FaultSettings(Settings):
     )
 
 
-class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
-    """One all-reduce in this process, of generated tensors or of those in ``input``.
-
-    With ``input``, ``workers`` is the number of its arrays.
-    """
+class CollectiveSettings(Settings):
+    """What the workers do together."""
 
     panel: ClassVar[str] = "Run"
 
@@ -404,6 +402,16 @@ class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings):
             "as collectives, the default then. The root is worker 0."
         ),
     ] = ALL_REDUCE
+
+
+class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings, CollectiveSettings):
+    """One all-reduce in this process, of generated tensors or of those in ``input``.
+
+    With ``input``, ``workers`` is the number of its arrays.
+    """
+
+    panel: ClassVar[str] = "Run"
+
     engine: SwitchEngine = "jit"
     faults: FaultSettings = FaultSettings()
     window_control: WindowControlChoice = "fixed"
@@ -448,7 +456,7 @@ class JobSettings(CodecSettings, NetworkSettings):
     partial_after: PartialAfter = None
 
 
-class MininetSettings(JobSettings, TensorSettings):
+class MininetSettings(JobSettings, TensorSettings, CollectiveSettings):
     """One job, or several equal jobs, on a Mininet network."""
 
     panel: ClassVar[str] = "Mininet"

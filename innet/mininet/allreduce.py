@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from innet.allreduce.loop import Vector
-from innet.allreduce.report import comparison
+from innet.allreduce.report import assembled, comparison
 from innet.codecs import check_gradient
 from innet.core.errors import InnetError
-from innet.core.settings import ThroughputSettings
+from innet.core.settings import CollectiveName, ThroughputSettings
+from innet.core.shards import Shards
 from innet.mininet.network import make_folder, network, temporary_folder
 from innet.mininet.nodes import BuiltinSwitch
 from innet.mininet.settings import NetSettings
@@ -116,7 +117,7 @@ def run_jobs(
                     pools[job].write_gradient(worker, gradient)
                 working.enter_context(pools[job])
             for number in range(settings.rounds):
-                watch(f"all-reduce {number + 1} of {settings.rounds}")
+                watch(f"{settings.collective} {number + 1} of {settings.rounds}")
                 before = packets(net)
                 cores = _core_times()
                 pids = [pid for pool in pools.values() for pid in pool.pids()] + switch_pids(net)
@@ -131,17 +132,35 @@ def run_jobs(
                 passed = packets(net) - before
                 for job, pool in pools.items():
                     each = [Report.model_validate(event["report"]) for event in events[job]]
-                    report = combined(gradients[job], pool, each, passed)
+                    report = combined(gradients[job], pool, each, passed, settings.collective)
                     reports[job].append(with_links(report, settings))
-        results = [_result(pools[job], reports[job], busy, processor) for job in jobs]
+        results = [
+            NetResult(
+                result_of(pools[job], settings.collective),
+                tuple(reports[job]),
+                dict(pools[job].departed),
+                tuple(busy),
+                tuple(processor),
+            )
+            for job in jobs
+        ]
         if inspect is not None:
             inspect(net, results)
     return results
 
 
-def _result(pool: WorkerPool, reports: list[Report], *costs: list[float]) -> NetResult:
-    total: Vector = np.load(pool.output(pool.present[0]))
-    return NetResult(total, tuple(reports), dict(pool.departed), *map(tuple, costs))
+def result_of(pool: WorkerPool, name: CollectiveName) -> Vector:
+    """What a collective gave: its parts one after the other, or what one worker has.
+
+    Of an all-gather and a broadcast that is the last worker; of a barrier nothing.
+    """
+    if name == "barrier":
+        return np.empty(0, np.float32)
+    if name == "reduce-scatter":
+        return np.concatenate([np.load(pool.output(worker)) for worker in pool.present])
+    worker = pool.present[-1 if name in {"all-gather", "broadcast"} else 0]
+    found: Vector = np.load(pool.output(worker))
+    return found
 
 
 def switch_pids(net: Any) -> list[int]:
@@ -193,19 +212,45 @@ def with_links(report: Report, settings: NetSettings) -> Report:
 
 
 def combined(
-    gradients: list[Vector], workers: WorkerPool, reports: list[Report], switch_packets: int
+    gradients: list[Vector],
+    workers: WorkerPool,
+    reports: list[Report],
+    switch_packets: int,
+    name: CollectiveName = "all-reduce",
 ) -> Report:
-    """One report from the workers' reports, with the verification of their sums.
+    """One report from the workers' reports, with the verification of what they have.
 
     Verification is not possible if a worker died after its words were summed, before it wrote them.
     """
     report = combined_counts(reports, switch_packets)
+    if name in {"all-gather", "broadcast", "barrier"}:
+        return report.model_copy(update={"exact": _arrived(gradients, workers, name)})
     known = [worker for worker in workers.contributors if workers.outcome(worker).exists()]
     if len(known) < len(workers.contributors):
         return report
     outcomes = [load(workers.outcome(worker)) for worker in known]
     flat = [gradients[worker].reshape(-1) for worker in known]
+    if name != "all-reduce":
+        owners = tuple(known) if name == "reduce-scatter" else (0,)
+        shards = Shards.of(flat[0].size, owners)
+        whole = assembled(dict(zip(known, outcomes, strict=True)), shards)
+        outcomes = list(whole.values())
     return report.model_copy(update=comparison(flat, outcomes))
+
+
+def _arrived(gradients: list[Vector], workers: WorkerPool, name: CollectiveName) -> bool | None:
+    """Whether all workers have what was gathered or broadcast; None of a barrier."""
+    if name == "barrier":
+        return None
+    truth = gradients[0].reshape(-1)
+    if name == "all-gather":
+        shards = Shards.of(truth.size, workers.present)
+        parts = [gradients[worker].reshape(-1)[shards.part(worker)] for worker in shards.owners]
+        truth = np.concatenate(parts)
+    return all(
+        np.array_equal(np.load(workers.output(worker)).reshape(-1), truth)
+        for worker in workers.present
+    )
 
 
 def combined_counts(reports: list[Report], switch_packets: int) -> Report:

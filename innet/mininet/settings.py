@@ -111,4 +111,6 @@ class NetSettings(MininetSettings, NetworkJobSettings):
         names = NetworkJobSettings.model_fields
         shared = {name: getattr(self, name) for name in names}
         runs = f"simple_switch {version()}" if self.switch == "bmv2" else self.engine
-        return WorkerSettings(worker=0, switch=runs, rounds=self.rounds, **shared)
+        return WorkerSettings(
+            worker=0, switch=runs, rounds=self.rounds, collective=self.collective, **shared
+        )

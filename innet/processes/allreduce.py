@@ -22,10 +22,11 @@ An error is also printed as {"error": message, "stalled": whether it waited too 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +45,11 @@ from innet.processes.commandline import parsed, parser_of, say, settings_from
 from innet.processes.outcomes import save
 from innet.processes.session import ask, worker_session
 from innet.processes.settings import WorkerSettings
-from innet.records import Report
 from innet.reports.outputs import check_writable, save_array
 from innet.scenarios import allreduce
 from innet.topology import RegisterReader
+
+Result = TypeVar("Result")
 
 
 def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, Any]]:
@@ -63,17 +65,18 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     """
     check_files(settings.output, settings.outcome)
     gradient = _gradient(settings)
-    what = f"all-reduces of {gradient.size} elements, rounds {settings.rounds}"
+    what = f"{settings.collective} of {gradient.size} elements, rounds {settings.rounds}"
     with worker_session(settings, what, coordinated=wait) as session:
         worker = session.worker(settings)
         if wait:
             warm_up(settings.codec, gradient)  # compiled before the first packet, not after
             yield {"ready": True}
         for _ in range(settings.rounds):
-            total, report = all_reduce(worker, gradient, wait=wait, read=session.read)
+            doing = functools.partial(allreduce.take_part, worker, settings.collective, gradient)
+            total, report = take_turn(worker, doing, wait=wait, read=session.read)
             if settings.outcome is not None and worker.outcome is not None:
                 save(settings.outcome, worker.outcome)
-            if settings.output is not None:
+            if settings.output is not None and total is not None:
                 save_array(settings.output, total)
             yield {"report": report.model_dump(mode="json")}
 
@@ -85,29 +88,29 @@ def check_files(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def all_reduce(
+def take_turn(
     worker: Worker,
-    gradient: NDArray[np.float32],
+    doing: Callable[[], Result],
     *,
     wait: bool,
     read: RegisterReader | None = None,
-) -> tuple[NDArray[np.float32], Report]:
-    """One all-reduce; with ``wait`` it first waits for a line of standard input.
+) -> Result:
+    """One collective; with ``wait`` it first waits for a line of standard input.
 
     Args:
         worker: the worker that takes part.
-        gradient: of the worker.
+        doing: what it does.
         wait: for a line; the process that writes it can also read registers of the switches.
         read: reads registers of the switches; None if this process cannot.
 
     Raises:
         EOFError: standard input ended: the process that started this one is gone.
-        InnetError: see ``Worker.all_reduce``.
+        InnetError: of ``doing``. If it has waited too long, the error says for whom.
     """
     if wait and not sys.stdin.readline():
         raise EOFError
     try:
-        return worker.all_reduce(gradient)
+        return doing()
     except StalledError as error:
         if read is None and wait:
             read = _asking

@@ -12,7 +12,9 @@ from innet.core import settings
 from innet.core.errors import ConfigError, InputError
 from innet.core.files import read_toml
 from innet.core.settings import (
+    ALL_REDUCE,
     AnyPath,
+    CollectiveName,
     Density,
     Rounds,
     ServiceTransport,
@@ -121,7 +123,8 @@ class WorkerSettings(SessionSettings):
         size: elements of a generated gradient.
         density: share of nonzero elements.
         rounds: number of successive all-reduces.
-        output: output file (.npy) for the last sum.
+        output: output file (.npy) for the last result.
+        collective: what the workers do.
     """
 
     input: AnyPath | None = None
@@ -129,6 +132,7 @@ class WorkerSettings(SessionSettings):
     density: Density = 1.0
     rounds: Rounds = 1
     output: AnyPath | None = None
+    collective: CollectiveName = ALL_REDUCE
 
 
 class ServerSettings(NetworkJobSettings):

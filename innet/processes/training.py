@@ -9,6 +9,7 @@ each epoch}. For --wait and errors see ``innet.processes.allreduce``.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from innet.allreduce.warm_up import warm_up
 from innet.core.settings import Decay
 from innet.experiments.models.model import Part, Vector, data_of, model_of
 from innet.experiments.training import TrainingSchedule, one_thread, train_replica
-from innet.processes.allreduce import all_reduce, check_files, main_of
+from innet.processes.allreduce import check_files, main_of, take_turn
 from innet.processes.outcomes import save
 from innet.processes.session import worker_session
 from innet.processes.settings import SessionSettings
@@ -86,7 +87,9 @@ def run(settings: TrainingWorkerSettings, *, wait: bool = False) -> Iterator[dic
         worker = session.worker(settings, layers)
 
         def reduce(gradient: Vector) -> tuple[Vector, Report]:
-            total, report = all_reduce(worker, gradient, wait=wait, read=session.read)
+            total, report = take_turn(
+                worker, functools.partial(worker.all_reduce, gradient), wait=wait, read=session.read
+            )
             last[:] = [report]
             return total, report
 

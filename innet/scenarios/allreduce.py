@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.allreduce.collective import Collective
+from innet.allreduce.worker import Worker
 from innet.core.errors import InputError
 from innet.core.settings import (
     AllReduceSettings,
@@ -100,6 +102,23 @@ def run_collective(
         parts, report = collective.reduce_scatter(tensors)
         return np.concatenate(parts), report
     return collective.all_reduce(tensors)
+
+
+def take_part(
+    worker: Worker, name: CollectiveName, tensor: NDArray[Any]
+) -> tuple[NDArray[Any] | None, Report]:
+    """``run_collective`` of one worker; None where it has no result."""
+    if name == "barrier":
+        return None, worker.barrier()
+    if name == "broadcast":
+        return worker.broadcast(tensor)
+    if name == "reduce":
+        return worker.reduce(tensor)
+    if name == "all-gather":
+        shards = Shards.of(tensor.size, worker.plan.job.present)
+        sizes = [end - begin for begin, end in pairwise(shards.bounds)]
+        return worker.all_gather(tensor.reshape(-1)[shards.part(worker.worker)], sizes=sizes)
+    return worker.reduce_scatter(tensor) if name == "reduce-scatter" else worker.all_reduce(tensor)
 
 
 def _memory() -> float:

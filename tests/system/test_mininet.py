@@ -132,6 +132,37 @@ def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program
 
 
 @pytest.mark.parametrize("kind", EITHER_KIND)
+@pytest.mark.parametrize(
+    ("collective", "framing"),
+    tiered(
+        [
+            ("reduce-scatter", "udp"),
+            ("all-gather", "raw"),
+            ("broadcast", "udp"),
+            ("reduce", "udp"),
+            ("barrier", "udp"),
+        ],
+        [("reduce-scatter", "udp"), ("all-gather", "raw")],
+        "other collectives",
+    ),
+)
+def test_collectives_under_loss(collective, framing, kind):
+    chosen = settings(
+        collective=collective, framing=framing, workers=3, codec="exact", switch=kind, loss=0.03,
+        duplicate=0.03, reorder=0.03, timeout=0.05, give_up=60.0,
+    )  # fmt: skip
+    result = allreduce.run(chosen)
+    assert result.report.program == "collectives-64"
+    assert result.report.exact is (None if collective == "barrier" else True)
+    given = chosen.gradients()
+    if collective in {"reduce-scatter", "reduce"}:
+        truth = np.sum(np.array(given, np.float64), axis=0).astype(np.float32)
+        np.testing.assert_array_equal(result.sum, truth)
+    if collective == "broadcast":
+        np.testing.assert_array_equal(result.sum, given[0])
+
+
+@pytest.mark.parametrize("kind", EITHER_KIND)
 def test_jumbo_frames(kind):
     # 1,024 values are 4,170 bytes: more than links carry that were not told.
     framing = "raw" if kind == "builtin" else "udp"

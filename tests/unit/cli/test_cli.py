@@ -147,6 +147,28 @@ def test_input_files_of_more_workers_than_a_switch_takes(tmp_path):
     assert (report["program"], report["workers"]) == ("tree-64", 40)
 
 
+@pytest.mark.parametrize(
+    ("name", "packets"),
+    [("reduce-scatter", 2 * 17), ("all-gather", 2 * 16), ("reduce", 2 * 17), ("broadcast", 2 * 16)],
+)
+def test_collectives(name, packets, tmp_path):
+    """Of 1,000 elements each worker sends 16 packets, and one to agree on the scale of a sum."""
+    file = tmp_path / "result.npy"
+    options = ("--collective", name, "--workers", 2, "--size", 1000, "--output", file)
+    report = json.loads(innet("allreduce", "--json", *options).stdout)
+    assert report["exact"]
+    assert report["details"]["collective"] == name
+    assert report["program"] == "collectives-64"
+    assert np.load(file).shape == (1000,)
+    assert report["packets_sent"] == packets
+
+
+def test_a_barrier_has_no_result():
+    text = innet("allreduce", "--collective", "barrier").stdout
+    assert "Collective" in text
+    assert "oracle" not in text
+
+
 def test_allreduce_table():
     result = innet("allreduce", "--size", 100)
     assert "equals the oracle's" in result.stdout

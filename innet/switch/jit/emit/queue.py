@@ -546,7 +546,7 @@ class Rows:
         field_list_variables: the variables of all field lists.
     """
 
-    def __init__(self, loop: PacketLoop) -> None:
+    def __init__(self, loop: QueueLoop) -> None:
         self.loop = loop
         self.layout = loop.layout
         self.writer = loop.writer

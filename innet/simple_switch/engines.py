@@ -133,14 +133,12 @@ def compile_program(path: Path, drop_port: int, *, logged: bool) -> None:
     os.nice(5)
     document = parse_config(path.read_text(encoding="utf-8"))
     program = load_program(document).with_drop_port(drop_port)
+    switch = Switch(program, "interpret" if logged else "jit")
     if logged:
-        switch = Switch(program, "interpret")
         switch.log_packets(document, lambda *_: None, engine="jit")
-        return
-    switch = Switch(program, "jit")
     warm(switch)
     ports = Ports({}, lambda *_: None)
-    PortForwarding(ports, switch, 0.0)
+    PortForwarding(ports, switch, 0.0, is_logged=logged)
     ports.close()
 
 

@@ -16,7 +16,15 @@ import numpy as np
 from innet.core.numba_cache import is_cached, njit
 from innet.core.packets import PacketBatch
 from innet.switch import Switch
-from innet.switch.inline import InlineProgram, run_inline
+from innet.switch.inline import (
+    TRAFFIC_ENTRIES,
+    InlineProgram,
+    InlineQueues,
+    keep_records,
+    run_inline,
+    run_queues,
+    set_clock,
+)
 from innet.transport.raw import CompiledInterfaces, Ports
 from innet.transport.system_calls import (
     SendBatch,
@@ -31,11 +39,12 @@ _NO_MEMORY = -1
 _NO_PORT = -1
 _EACH_SEPARATELY = 1  # packets are not joined to one message
 _NOTHING = PacketBatch.empty()
+_Found = tuple[int, int, int, int, int, int, int, int, int]
 _MOST_TURNS = 64  # batches without a look at the clock and at ``descriptor``
 
 
 class PortForwardResult(NamedTuple):
-    """What ``turns`` did, and what remains for Python.
+    """What ``turns`` or ``queued_turn`` did, and what remains for Python.
 
     Attributes:
         undelivered: packets to ports that do not exist.
@@ -45,6 +54,7 @@ class PortForwardResult(NamedTuple):
         first, received: range of the packets that were received last and must still be run.
         done, produced: those that left the program last are ``produced``; as many as ``done``, in
             the order of ``by_port``, were sent. Without an error, one goes to the CPU port.
+        wanted: the memory that the program lacks to go on, or 0.
     """
 
     undelivered: int
@@ -55,6 +65,7 @@ class PortForwardResult(NamedTuple):
     received: int
     done: int
     produced: int
+    wanted: int
 
 
 class PortForwarding:
@@ -66,10 +77,11 @@ class PortForwarding:
         begun: ``time.monotonic()`` when the program's clock was 0.
         cpu_port: a port without an interface, whose packets ``send`` takes; None for none.
         send: sends what left together with a packet to the CPU port; None for ``ports`` itself.
+        is_logged: each batch is recorded, so that Python writes the log after it.
 
     Attributes:
-        works: whether the program can be run in this way: not if it recirculates, sends digests,
-            has entries that age, or may loop for ever.
+        works: whether the program can be run in this way: not if it has entries that age, or may
+            loop for ever; without records also not if it recirculates or sends digests.
     """
 
     def __init__(
@@ -79,6 +91,8 @@ class PortForwarding:
         begun: float,
         cpu_port: int | None = None,
         send: Callable[[PacketBatch], None] | None = None,
+        *,
+        is_logged: bool = False,
     ) -> None:
         self._cpu_port = _NO_PORT if cpu_port is None else cpu_port
         self._send = send or ports.send
@@ -86,7 +100,9 @@ class PortForwarding:
         self._switch = switch
         self._begun = begun
         self._packets = ports.packets
-        self._inline = switch.inline(ports.packets)
+        self._queued = switch.inline_queues(ports.packets, timed=False) if is_logged else None
+        self._inline = self._queued if is_logged else switch.inline(ports.packets)
+        self._turns: Callable[..., _Found] = queued_turn if is_logged else turns
         self.works = self._inline is not None
         if self.works:
             self.run(-1, 0.0)  # compiled now, not when a packet waits
@@ -114,14 +130,36 @@ class PortForwarding:
             the CPU port first; valid until the next call.
         """
         assert self._inline is not None
-        program = self._inline.begin()
+        program: InlineProgram | InlineQueues = self._inline.begin()
+        until = time.monotonic() + seconds
         try:
-            until = time.monotonic() + seconds
-            ports = self._ports.compiled()
-            found = turns(ports, program, (self._begun, until), descriptor, self._cpu_port)
-            moved = PortForwardResult(*found)
+            moved = self._run(program, until, descriptor, (0, 0))
+            while moved.wanted:
+                assert self._queued is not None
+                self._finish(program, moved)
+                program = self._queued.make_room(moved.wanted)
+                moved = self._run(program, until, descriptor, (moved.first, moved.received))
         finally:
             self._inline.end()
+        self._finish(program, moved)
+        if moved.first == moved.received:
+            return _NOTHING
+        return self._ports.rows(moved.first, moved.received)
+
+    def _run(
+        self,
+        program: InlineProgram | InlineQueues,
+        until: float,
+        descriptor: int,
+        rest: tuple[int, int],
+    ) -> PortForwardResult:
+        ports, times = self._ports.compiled(), (self._begun, until)
+        return PortForwardResult(
+            *self._turns(ports, program, times, descriptor, self._cpu_port, rest)
+        )
+
+    def _finish(self, program: InlineProgram | InlineQueues, moved: PortForwardResult) -> None:
+        """Count what was lost, and send what compiled code did not."""
         self._ports.undelivered += moved.undelivered
         self._ports.lose(moved.lost)
         if moved.error == _NO_MEMORY:
@@ -135,14 +173,11 @@ class PortForwarding:
                 self._send(left)
         elif moved.error:
             self._ports.fail(moved.place, moved.error)
-        if moved.first == moved.received:
-            return _NOTHING
-        return self._ports.rows(moved.first, moved.received)
 
 
-def is_compiled() -> bool:
+def is_compiled(*, is_logged: bool = False) -> bool:
     """Whether the loop itself is compiled on this machine; otherwise it takes some seconds."""
-    return is_cached(turns)
+    return is_cached(queued_turn if is_logged else turns)
 
 
 @njit(cache=True, nogil=True)
@@ -152,7 +187,8 @@ def turns(
     times: tuple[float, float],
     descriptor: int,
     cpu_port: int,
-) -> tuple[int, int, int, int, int, int, int, int]:
+    _: tuple[int, int],
+) -> _Found:
     """Receive, run and send; sleep if nothing has arrived.
 
     Args:
@@ -178,7 +214,7 @@ def turns(
             ports.sockets, ports.most, ports.frames, ports.port
         )
         if error != 0:
-            return undelivered, lost, error, struck, 0, received, 0, 0
+            return undelivered, lost, error, struck, 0, received, 0, 0, 0
         if received == 0:
             left = until - monotonic(words)
             if left <= 0 or wait_readable(ports.poll, descriptor, left, words) != 1:
@@ -189,20 +225,57 @@ def turns(
         while first < received:
             first, produced, number = run_inline(program, first, received, clock)
             if number != 0:
-                return undelivered, lost, _NO_MEMORY, -1, first, received, 0, 0
+                return undelivered, lost, _NO_MEMORY, -1, first, received, 0, 0, 0
             if cpu_port != _NO_PORT and np.any(program.out_port[:produced] == cpu_port):
-                return undelivered, lost, 0, -1, first, received, 0, produced
+                return undelivered, lost, 0, -1, first, received, 0, produced, 0
             done, unknown, missing, error = _send(ports, program, produced)
             undelivered += unknown
             lost += missing
             if error != 0:
-                return undelivered, lost, error, -1, first, received, done, produced
-    return undelivered, lost, 0, -1, 0, 0, 0, 0
+                return undelivered, lost, error, -1, first, received, done, produced, 0
+    return undelivered, lost, 0, -1, 0, 0, 0, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def queued_turn(  # noqa: PLR0917 - compiled functions are called by position
+    ports: CompiledInterfaces,
+    program: InlineQueues,
+    times: tuple[float, float],
+    descriptor: int,
+    cpu_port: int,
+    rest: tuple[int, int],
+) -> _Found:
+    """The same for one batch, of a program that records; before it, the rest of the one before."""
+    begun, until = times
+    words = np.zeros(4, np.int64)
+    first, received = rest
+    while first == received and program.traffic[TRAFFIC_ENTRIES] == 0:
+        first = 0
+        received, error, struck = receive_of_ports(
+            ports.sockets, ports.most, ports.frames, ports.port
+        )
+        if error != 0:
+            return 0, 0, error, struck, 0, received, 0, 0, 0
+        if received == 0:
+            left = until - monotonic(words)
+            if left <= 0 or wait_readable(ports.poll, descriptor, left, words) != 1:
+                return 0, 0, 0, -1, 0, 0, 0, 0, 0
+    set_clock(program, int((monotonic(words) - begun) * 1e6))
+    first, produced, wanted, failed = run_queues(program, first, received, 0)
+    if failed != 0:
+        return 0, 0, _NO_MEMORY, -1, first, received, 0, 0, 0
+    keep_records(program)
+    if cpu_port != _NO_PORT and np.any(program.out_port[:produced] == cpu_port):
+        return 0, 0, 0, -1, first, received, 0, produced, wanted
+    done, unknown, missing, error = _send(ports, program, produced)
+    if error == 0:
+        done = produced = 0
+    return unknown, missing, error, -1, first, received, done, produced, wanted
 
 
 @njit(cache=True, nogil=True)
 def _send(
-    ports: CompiledInterfaces, program: InlineProgram, produced: int
+    ports: CompiledInterfaces, program: InlineProgram | InlineQueues, produced: int
 ) -> tuple[int, int, int, int]:
     """Send what left the program, each packet by its port.
 

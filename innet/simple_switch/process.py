@@ -98,7 +98,7 @@ class SimpleSwitch:
         self._announced: dict[int, bool] = {}
         self._needs_times = self._is_timed = False
         self._forwarding: PortForwarding | None = None
-        self._has_loop = options.engine == "jit" or port_forwarding.is_compiled()
+        self._has_loop = options.engine == "jit" or self._is_loop_compiled()
         with contextlib.ExitStack() as stack:
             # Sockets first: calls and packets that come while the rest is made wait in them.
             log("info", f"Starting Thrift server on port {options.thrift_port}")
@@ -156,7 +156,10 @@ class SimpleSwitch:
                 timeout = self._timeout(poll)
                 forwarding = self._forwarding if self._is_compiled() else None
                 if forwarding is not None and not (woken and forwarding.behind > _MANY_CHANGES):
-                    self._forward(forwarding.run(self._server.fileno(), timeout))
+                    rest = forwarding.run(self._server.fileno(), timeout)
+                    if self._logs_packets:
+                        self._write_log()
+                    self._forward(rest)
                     woken = self._server.is_woken
                 else:
                     if forwarding is not None:
@@ -189,15 +192,19 @@ class SimpleSwitch:
             return False
         if self._is_timed or switch.waiting or not self._has_loop or self._dumped:
             return False
-        if self._logs_packets:
+        if self._logs_packets and self.log.is_flushed:
             return False
         if not isinstance(self._ports, Ports):
             return False
         if self._forwarding is None or not self._forwarding.fits:
             self._forwarding = PortForwarding(
-                self._ports, switch, self._begun / _NANOSECONDS, self.cpu_port, self._send
+                *(self._ports, switch, self._begun / _NANOSECONDS, self.cpu_port, self._send),
+                is_logged=self._logs_packets,
             )
         return self._forwarding.works
+
+    def _is_loop_compiled(self) -> bool:
+        return port_forwarding.is_compiled(is_logged=self._logs_packets)
 
     def _timeout(self, poll: float) -> float:
         """Seconds until something is to be done without packets and calls."""
@@ -327,7 +334,7 @@ class SimpleSwitch:
             uncompilable=unsupported(program, "jit"),
             is_compiled=self.options.engine == "auto"
             and is_compiled(program, logged=self._logs_packets),
-            has_loop=self._has_loop or self._logs_packets,  # which is not used then
+            has_loop=self._has_loop,
         )
         # Step 2: make the switch. The present one goes on if this fails.
         switch = made or self._new_switch(program, choice.engine)
@@ -386,7 +393,7 @@ class SimpleSwitch:
         if failed:
             self.log("warn", f"The interpreter goes on, as the program was not compiled: {failed}")
             return
-        self._has_loop = port_forwarding.is_compiled()
+        self._has_loop = self._is_loop_compiled()
         if self.switch.engine_name == "jit":
             return
         if self._logs_packets:

@@ -350,11 +350,17 @@ class Engine(Protocol):
         """
         ...
 
-    def inline_queues(self, packets: PacketBatch) -> InlineQueueSwitch | None:
+    def inline_queues(
+        self, packets: PacketBatch, *, timed: bool = True
+    ) -> InlineQueueSwitch | None:
         """The same with egress queues and times: ``process_timed`` for other compiled code.
 
         None where only ``process_timed`` runs the program: not compiled, with entries that age, or
-        with loops that may turn out to have no end.
+        with loops that may turn out to have no end; with times also where records are taken.
+
+        Args:
+            packets: as for ``inline``.
+            timed: whether packets have times and wait; otherwise it is ``process``.
         """
         ...
 

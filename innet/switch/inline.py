@@ -158,6 +158,11 @@ class InlineQueueSwitch(Protocol):
     Between ``begin`` and ``end`` nothing else may use the switch.
     """
 
+    @property
+    def behind(self) -> int:
+        """See ``InlineSwitch.behind``."""
+        ...
+
     def begin(self) -> InlineQueues:
         """Take over what the control plane changed."""
         ...
@@ -243,6 +248,12 @@ def run_queues(
     following = int(frame[returned])
     program.received[0] = serial + following
     return following, int(frame[returned + 1]), int(frame[returned + 2]), int(failed)
+
+
+@njit(cache=True, nogil=True, allocates=False)
+def set_clock(program: InlineQueues, clock: int) -> None:
+    """The microseconds of ``run_queues`` without times."""
+    program.frame[program.starts[_CLOCK]] = clock
 
 
 @njit(cache=True, nogil=True, allocates=False)

@@ -227,11 +227,10 @@ class LineTree:
 
         The text of a level has always the same length.
         """
-        for level, text in heads.items():
-            if level not in self._heads:
-                self._heads[level] = self._texts.add_text(text)
-            first, last = self._heads[level]
-            self._texts.rows[first:last] = np.frombuffer(text.encode(), np.uint8)
+        if not self._heads:
+            self._heads = {level: self._texts.add_text(text) for level, text in heads.items()}
+        whole = np.frombuffer("".join(heads.values()).encode(), np.uint8)
+        self._texts.rows[: len(whole)] = whole
 
     def write(self, words: NDArray[np.int64]) -> int:
         """Write about the passes in ``words``, from ``task[START]`` on; why it returns."""

@@ -225,7 +225,8 @@ class RecordLog:
     def take(self, count: int) -> None:
         """See ``RecordSink.take``."""
         self.buffer[-1] = 0
-        self._kept.append(self.buffer[:count].copy())
+        if count:
+            self._kept.append(self.buffer[:count].copy())
         if not self._is_late:
             self.write()
 
@@ -240,7 +241,8 @@ class RecordLog:
         self._refresh()
         tree, task, count = self._tree, self._task, len(self._words)
         tree.begin_lines(self._writer.heads())
-        task[:] = 0, count, *task[2:4], *[0] * (len(task) - 4)
+        task[log_tree.START] = task[log_tree.MADE] = task[log_tree.FILLED] = 0
+        task[log_tree.COUNT] = count
         while True:
             task[log_tree.IS_PLAIN] = not (self._made or self._waiting or self._coming)
             match tree.write(self._words):

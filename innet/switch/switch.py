@@ -421,9 +421,11 @@ class Switch(NotCopyable):
         """``Engine.inline``: the program in the loop of other compiled code."""
         return self._engine.inline(packets)
 
-    def inline_queues(self, packets: PacketBatch) -> InlineQueueSwitch | None:
+    def inline_queues(
+        self, packets: PacketBatch, *, timed: bool = True
+    ) -> InlineQueueSwitch | None:
         """``Engine.inline_queues``: the same with egress queues and times."""
-        return self._engine.inline_queues(packets)
+        return self._engine.inline_queues(packets, timed=timed)
 
     def trace(self, port: int, data: bytes, *, time: int | None = None) -> list[Event]:
         """Run one packet and tell everything that happens to it and to what it causes, in order.

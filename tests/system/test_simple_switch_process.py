@@ -27,7 +27,9 @@ from innet.bmv2 import shell
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.packets import PacketBatch
+from innet.simple_switch.port_forwarding import PortForwarding
 from innet.simple_switch.process import main
+from innet.switch import Switch
 from innet.transport.raw import Ports
 
 FORWARD = Path(__file__).parents[2] / "p4" / "examples" / "forward.json"
@@ -167,7 +169,7 @@ def test_sockets_are_open_before_the_program_is_loaded(cables, switch):
 def test_nothing_is_lost_while_the_compiled_program_takes_over(cables, switch, tmp_path, pause):
     os.environ["INNET_CACHE_DIR"], before = str(tmp_path), os.environ.get("INNET_CACHE_DIR")
     try:
-        running = switch("-L", "info")  # at trace the interpreter runs all packets
+        running = switch("-L", "info")
     finally:
         del os.environ["INNET_CACHE_DIR"]
         if before is not None:
@@ -283,6 +285,41 @@ def test_a_port_is_added_while_the_interface_of_another_is_gone(cables):
         assert told == [(2, cables[3], False)]
     finally:
         ports.close()
+
+
+def test_the_compiled_loop_records_what_the_log_tells(ports):
+    """Also where records need more room than there is for a batch."""
+    there, hosts = ports
+    document = json.loads(FORWARD.read_text())
+    frames = [frame(number).ljust(1400, b"x") for number in range(400)]
+    lines = {"jit": [], "interpret": []}
+    switches = {engine: Switch.load(document, "interpret") for engine in lines}
+    for engine, each in switches.items():
+        each.commands("\n".join(COMMANDS))
+        each.log_packets(document, lambda *line, e=engine: lines[e].append(line), engine=engine)
+    forwarding = PortForwarding(there, switches["jit"], 0.0, is_logged=True)
+    rooms, make_room = [], forwarding._queued.make_room
+    forwarding._queued.make_room = lambda wanted: rooms.append(wanted) or make_room(wanted)
+    for some in (frames, frames[:1]):
+        hosts.send(PacketBatch.from_packets([(3, each) for each in some]))
+        assert not len(forwarding.run(-1, 0.2))
+        assert received(hosts, len(some)) == [(4, each) for each in some]
+        switches["interpret"].process([(1, each) for each in some])
+        assert lines["jit"] == lines["interpret"]
+    assert rooms
+    assert 0 < switches["jit"].state.clock <= time.monotonic() * 1e6
+    assert forwarding.behind == 0
+    counts = [each.statistics.as_dict() for each in switches.values()]
+    assert counts[0] == counts[1]
+    # Python's calls come between, and the control plane's.
+    for switch in switches.values():
+        switch.table_clear("ForwardIngress.addresses")
+        switch.process([(1, frames[0])])
+    assert forwarding.behind == 0
+    hosts.send(PacketBatch.from_packets([(3, frames[0])]))
+    forwarding.run(-1, 0.2)
+    switches["interpret"].process([(1, frames[0])])
+    assert lines["jit"] == lines["interpret"]
 
 
 def test_a_killed_one_starts_again(cables, switch):

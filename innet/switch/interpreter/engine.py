@@ -231,7 +231,7 @@ class InterpretEngine:
         """None: compiled code cannot run the interpreter."""
 
     @staticmethod
-    def inline_queues(packets: PacketBatch) -> None:
+    def inline_queues(packets: PacketBatch, *, timed: bool = True) -> None:
         """The same."""
 
     def _set_time(self, time: int) -> None:

@@ -220,13 +220,13 @@ class JitEngine:
             return None
         return JitInlineSwitch(self, packets)
 
-    def inline_queues(self, packets: PacketBatch) -> JitInlineQueues | None:
+    def inline_queues(self, packets: PacketBatch, *, timed: bool = True) -> JitInlineQueues | None:
         """The form with egress queues for compiled code to run; see ``Engine.inline_queues``."""
         program = self._program
         ages = any(table.support_timeout for table in program.tables)
-        if self._recorder is not None or ages or backward_jumps(program):
+        if (timed and self._recorder is not None) or ages or backward_jumps(program):
             return None
-        return JitInlineQueues(self, packets)
+        return JitInlineQueues(self, packets, timed=timed)
 
     def _record_queues(self, recorder: RecordSink) -> None:
         """Let a recording build be the form with queues; nothing waits."""
@@ -384,10 +384,11 @@ class JitInlineSwitch:
 class JitInlineQueues:
     """The ``InlineQueueSwitch`` of this engine."""
 
-    def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
-        self._engine = engine
+    def __init__(self, engine: JitEngine, packets: PacketBatch, *, timed: bool) -> None:
+        self._engine, self._timed = engine, timed
         self._packets = packets
         rows, self._width = packets.data.shape
+        self._program: InlineQueues
         self._times = np.zeros(rows, np.int64)
         self._extra = np.zeros(rows, np.int32)
         self._use(engine._with_queues())
@@ -399,6 +400,11 @@ class JitInlineQueues:
         self._queued = queued
         self._out = queued.buffers.take(len(self._times) + 1, queued.room_for(self._width))
         self._out.batch(0)
+
+    @property
+    def behind(self) -> int:
+        """See ``InlineSwitch.behind``."""
+        return self._engine._state.generation.value - self._engine._generation
 
     def record(self, recorder: RecordSink) -> bool:
         """See ``InlineQueueSwitch.record``."""
@@ -417,16 +423,20 @@ class JitInlineQueues:
         engine._statistics.fill(0)
         manager = engine._state.traffic_manager
         queued.traffic[0] = manager.now
+        prepared = self, engine._generation
+        if not self._timed and queued.is_prepared(prepared):
+            return self._program
         frame, out = queued.frame, self._out
         frame.put(0, [packets.data.reshape(-1), packets.length, packets.port, 0])
         frame.write(OUT, out.words)
-        numbers = [0, 0, 1, 0, self._width]
+        numbers = [0, 0, int(self._timed), 0, self._width]
         arguments = [engine._state.time(), engine._room, self._times, self._extra, *numbers]
         frame.put(CLOCK, arguments)
         queued.write_persistent()
+        queued.prepared = prepared
         assert out.time is not None
         assert out.extra is not None
-        return self._program_type(
+        self._program = self._program_type(
             entry=frame.entry,
             frame=frame.memory,
             starts=np.array(frame.starts),
@@ -442,18 +452,24 @@ class JitInlineQueues:
             waiting=queued.heap,
             received=queued.received,
         )
+        return self._program
 
     def make_room(self, wanted: int) -> InlineQueues:
         """Provide the memory that ``run_queues`` lacked. The caller must have taken its output."""
         queued = self._queued
         needed = int(queued.frame.memory[queued.frame.starts[-1] + 3])
         self._out = queued.make_room(wanted, needed, self._engine._room, self._out, 0)
+        queued.prepared = None
         self.end()
         return self.begin()
 
     def end(self) -> None:
         """Count the packets that were run, deliver digests, and advance the clocks."""
-        self._queued.take_time()
+        frame = self._queued.frame
+        if self._timed:
+            self._queued.take_time()
+        else:
+            self._engine._state.clock = int(frame.memory[frame.starts[CLOCK]])
         self._queued.hand_over_digests()
         self._queued.take_records()
         self._engine._add_statistics(self._engine._statistics)

@@ -61,7 +61,10 @@ class QueuedProgram:
         traffic: int64, ``traffic_manager.TRAFFIC_WORDS``.
         heap: int64, flat: the waiting copies as a heap by departure, ``ENTRY_WORDS`` each.
         received: shape (1,): packets so far.
+        prepared: who wrote the frame, for whoever may go on without writing it again.
     """
+
+    prepared: object = None
 
     def __init__(
         self,
@@ -81,6 +84,8 @@ class QueuedProgram:
         self.received = np.zeros(1, np.int64)  # packets of all calls
         self._moved = True  # arrays were replaced since the frame was written
         self.frame.put(STATISTICS_ARGUMENT, [statistics])
+        if recorder is not None:
+            self._record_words = self.frame.words(RECORDS, [recorder.buffer])
         self.forget()
 
     def forget(self) -> None:
@@ -122,7 +127,7 @@ class QueuedProgram:
             room: most queue entries of one packet.
         """
         count, width = packets[0].shape
-        timed = times is not None
+        timed, self.prepared = times is not None, None
         self.room_for(width)
         rows = self._estimate.rows(count, max(1, count), width + self._estimate.growth)
         growth = max(self._growth, self._estimate.growth_of(rows, width))
@@ -182,6 +187,10 @@ class QueuedProgram:
             yield first, due - 1
         yield count, until
 
+    def is_prepared(self, by: object) -> bool:
+        """Whether the frame still is as it was when ``prepared`` was set."""
+        return self.prepared == by and not self._moved
+
     def hand_over_digests(self) -> None:
         """Deliver digests to the control plane."""
         if digested := int(self.traffic[_DIGESTED]):
@@ -194,7 +203,7 @@ class QueuedProgram:
         if self._recorder is not None:
             left = int(self.frame.memory[self.frame.starts[RECORDS] + _ELEMENTS])
             self._recorder.take(len(self._recorder.buffer) - left)
-            self.frame.put(RECORDS, [self._recorder.buffer])
+            self.frame.write(RECORDS, self._record_words)
 
     def take_time(self) -> None:
         """Advance the switch's clocks."""

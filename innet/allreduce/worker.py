@@ -436,7 +436,8 @@ class Worker(NotCopyable):
         Args:
             gradient: shape (d,), float32.
             options: what is known of it, and may be done with it. It is not overwritten if the
-                worker has ``renew``, as another epoch would need it.
+                worker has ``renew``, as another epoch would need it. With shards it is a
+                reduce-scatter, or a reduce.
             codec: as for ``all_reduce``.
 
         Returns:
@@ -445,13 +446,19 @@ class Worker(NotCopyable):
         Raises:
             InputError: the options have another type, or hold something else than they should;
                 nothing was sent.
-            InnetError: as ``all_reduce``.
+            InnetError: as ``all_reduce``, and ``reduce_scatter``.
         """
         _check_options(options)
+        name = None
         with self._one.taken():
             self._check_sound()
+            if options.shards is not None:
+                to_all = options.shards.owners == self.plan.job.present
+                name = "reduce-scatter" if to_all else "reduce"
+                self._check_owners(name)
+                (self.codec if codec is None else codec).check_sharded()
             check_floats(gradient, self.worker)
-            return self._all_reduce(gradient, codec, options)
+            return self._all_reduce(gradient, codec, options, name)
 
     def _all_reduce(
         self,

@@ -41,7 +41,8 @@ _LOST_SECONDS = 5.0  # for a process whose connections have ended
 _LONGEST_REST = 10.0  # for workers that are still connected when the parent has ended
 _LISTENING = "listening at "
 _REFUSING = "cannot start: "
-_VARIABLES = {"values_per_packet": "INNET_VALUES", "jobs": "INNET_JOBS"}
+_NUMBERS = {"values_per_packet": "INNET_VALUES", "jobs": "INNET_JOBS"}
+_VARIABLES = {**_NUMBERS, "program": "INNET_PROGRAM"}
 
 # ------------------------------------------------------------------ in the service's process
 
@@ -173,8 +174,8 @@ class LocalSwitch:
     """A switch service on the loopback interface, in a process that this one has started.
 
     It lives as long as this process does, and a little longer if workers are still connected.
-    The environment variables ``INNET_VALUES`` and ``INNET_JOBS`` set ``values_per_packet`` and
-    ``jobs`` of its ``ServiceSettings``.
+    The environment variables ``INNET_VALUES``, ``INNET_JOBS`` and ``INNET_PROGRAM`` set
+    ``values_per_packet``, ``jobs`` and ``program`` of its ``ServiceSettings``.
 
     Attributes:
         address: HOST:PORT.
@@ -188,7 +189,11 @@ class LocalSwitch:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self.key = secrets.token_hex(16)
-        given = {key: _number(name) for key, name in _VARIABLES.items() if os.environ.get(name)}
+        given: dict[str, int | str] = {
+            key: _number(name) if key in _NUMBERS else os.environ[name]
+            for key, name in _VARIABLES.items()
+            if os.environ.get(name)
+        }
         settings = validate(
             ServiceSettings,
             {"listen": "127.0.0.1:0", "key": self.key, **given},
@@ -250,7 +255,7 @@ class LocalSwitch:
         self._process.kill()
 
 
-def _refusal(reason: str, given: Mapping[str, int]) -> InnetError:
+def _refusal(reason: str, given: Mapping[str, object]) -> InnetError:
     """Why the service does not start. ``given``: by setting, what variables ask for."""
     if not given:
         return NetworkError(f"the switch process cannot start: {reason}")

@@ -1,8 +1,8 @@
-"""A thread that runs the all-reduces of one process, in order.
+"""A thread that runs the collectives of one process, in order.
 
-Callers put a ``ReduceWork`` into the queue and continue computing. All workers of a job must
-enqueue the same all-reduces. Where one began in a callback, workers may come to it and others in
-different orders, as their callbacks run beside the program: then that of worker 0 counts.
+Callers put a ``ReduceWork`` or a ``MoveWork`` into the queue and continue computing. All workers of
+a job must enqueue the same ones. Where one began in a callback, workers may come to it and others
+in different orders, as their callbacks run beside the program: then that of worker 0 counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,32 @@ class ReduceWork(Protocol):
         """The all-reduce failed."""
 
 
+@runtime_checkable
+class MoveWork(Protocol):
+    """One collective that sums nothing: an all-gather, a broadcast or a barrier."""
+
+    @property
+    def name(self) -> str:
+        """As of a ``ReduceWork``."""
+
+    @property
+    def fingerprint(self) -> str:
+        """As of a ``ReduceWork``."""
+
+    def move(self) -> None:
+        """Do it, in the communication thread. All workers have come to it.
+
+        Raises:
+            InnetError: it failed half-way, and nothing can follow.
+        """
+
+    def set_exception(self, error: BaseException) -> None:
+        """It failed."""
+
+
+CollectiveWork: TypeAlias = ReduceWork | MoveWork
+
+
 class CommThread:
     """The communication thread, and this worker's connection to the others.
 
@@ -115,9 +141,11 @@ class CommThread:
         self._closed = False
         self._owner = os.getpid()
         self.callbacks = CallbackThreads()
-        self._queue: queue.SimpleQueue[ReduceWork | threading.Event | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[CollectiveWork | threading.Event | None] = (
+            queue.SimpleQueue()
+        )
         # Taken out of the queue, but not done: another one came first.
-        self._waiting: deque[ReduceWork | threading.Event | None] = deque()
+        self._waiting: deque[CollectiveWork | threading.Event | None] = deque()
         # A daemon, so that a script can end without closing it.
         self._thread = threading.Thread(target=self._run, name="innet communication", daemon=True)
         self._thread.start()
@@ -142,8 +170,8 @@ class CommThread:
         self._reducer.check(codec)
         return codec
 
-    def put(self, work: ReduceWork) -> None:
-        """Enqueue an all-reduce. It fails after ``close``, and in a process forked from this one,
+    def put(self, work: CollectiveWork) -> None:
+        """Enqueue a collective. It fails after ``close``, and in a process forked from this one,
         which has no such thread.
         """
         try:
@@ -213,22 +241,25 @@ class CommThread:
                 work.set()
                 continue
             try:
-                self._reduce(work)
+                self._do(work)
             except BaseException as error:
                 # Any exception must reach the code that waits for the work.
                 self._broken = self._broken or str(error)
                 work.set_exception(error)
 
-    def _next(self) -> ReduceWork | threading.Event | None:
+    def _next(self) -> CollectiveWork | threading.Event | None:
         return self._waiting.popleft() if self._waiting else self._queue.get()
 
-    def _reduce(self, work: ReduceWork) -> None:
+    def _do(self, work: CollectiveWork) -> None:
         if self._broken is not None:
-            raise StateError(f"an all-reduce before this one failed: {self._broken}")
+            raise StateError(f"a collective before this one failed: {self._broken}")
         try:
             gradient, answers = self._preflight(work)
             if answers.differs:
-                self._reduce_first(work)
+                self._do_first(work)
+                return
+            if isinstance(work, MoveWork):
+                work.move()
                 return
             if gradient is None or answers.not_finite:
                 work.set_not_finite(answers.not_finite)
@@ -249,17 +280,20 @@ class CommThread:
             raise StalledError(self._reducer.diagnose() or str(stall)) from stall
         work.set_result(total, outcome.factor_left, report)
 
-    def _preflight(self, work: ReduceWork) -> tuple[_Gradient | None, PreflightResult]:
-        """The round before an all-reduce.
+    def _preflight(self, work: CollectiveWork) -> tuple[_Gradient | None, PreflightResult]:
+        """The round before a collective.
 
         Returns:
-            The gradient, None if it is not finite; and what the workers have said.
+            The gradient, None if it is not finite or there is none; and what the workers have said.
 
         Raises:
             InnetError: a worker cannot take part.
         """
-        gradient, error = _loaded(work)
-        finite = gradient is not None and gradient.stats is not None
+        gradient, error, parts = None, None, 0
+        if not isinstance(work, MoveWork):
+            gradient, error = _loaded(work)
+            parts = len(work.parts)
+        finite = isinstance(work, MoveWork) or (gradient is not None and gradient.stats is not None)
         answers = preflight(
             self._reducer.combine,
             self.worker,
@@ -269,31 +303,31 @@ class CommThread:
             finite=finite or error is not None,
             error=None if error is None else str(error),
             zero=gradient.zero if finite and gradient is not None else (),
-            parts=len(work.parts),
+            parts=parts,
         )
         if answers.failed:
             raise _failure(answers, error)
         return gradient if finite else None, answers
 
-    def _reduce_first(self, work: ReduceWork) -> None:
-        """Do the all-reduce that worker 0 came to, and that one later."""
+    def _do_first(self, work: CollectiveWork) -> None:
+        """Do the collective that worker 0 came to, and that one later."""
         chosen = first_workers_choice(self._reducer.combine, self.worker, work.name)
         if chosen(work.name):
-            self._reduce(work)
+            self._do(work)
             return
         self._waiting.appendleft(work)
         other = self._find(chosen)
         if other is None:
             error = NetworkError(
-                f"worker {self.worker} has not begun the all-reduce that worker 0 waits for, and "
-                f"came to {work.fingerprint}. All must begin the same all-reduces."
+                f"worker {self.worker} has not begun the collective that worker 0 waits for, and "
+                f"came to {work.fingerprint}. All must begin the same ones."
             )
             combine = self._reducer.combine
             preflight(combine, self.worker, "", workers=self.workers, error=str(error))
             raise error
-        self._reduce(other)
+        self._do(other)
 
-    def _find(self, chosen: Callable[[str], bool]) -> ReduceWork | None:
+    def _find(self, chosen: Callable[[str], bool]) -> CollectiveWork | None:
         """The work with that name, which may be begun only now; None after the deadline."""
         until = time.monotonic() + _SHARE * self._deadline  # the others wait that long for this one
         seen = 0

@@ -1,4 +1,4 @@
-"""gloo, which runs the collectives that no switch does, with tensors as gloo can take them.
+"""gloo, which runs the collectives that the switch does not, with tensors as gloo can take them.
 
 gloo reads and writes a tensor's memory from its first element on, whatever the strides: of a view
 it would change what lies between the elements.
@@ -7,7 +7,7 @@ it would change what lies between the elements.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -94,11 +94,11 @@ def run(gloo: Gloo, name: str, *arguments: Any, **options: Any) -> GlooWork:
     """
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     given = [*arguments, *options.values()]
-    plain = [_plain(each, [] if i or name == "send" else copies) for i, each in enumerate(given)]
+    taken = [_plain(each, [] if i or name == "send" else copies) for i, each in enumerate(given)]
     for tensor, _ in copies:
         check_writable(tensor)
-    named = dict(zip(options, plain[len(arguments) :], strict=True))
-    work = getattr(gloo.backend, name)(*plain[: len(arguments)], **named)
+    named = dict(zip(options, taken[len(arguments) :], strict=True))
+    work = getattr(gloo.backend, name)(*taken[: len(arguments)], **named)
     return GlooWork([work], copies, gloo.callbacks, is_counted=name not in _POINT_TO_POINT)
 
 
@@ -140,19 +140,31 @@ def reduce_scatter(gloo: Gloo, outputs: Any, inputs: Any, options: Any = None) -
         check_writable(output)
         parts = given if isinstance(given, (list, tuple)) else [given]
         flat = torch.cat([plain_copy(part).view(-1) for part in parts])
-        if len(parts) == size:
-            lengths = [part.numel() for part in parts]
-        else:
-            lengths = [flat.numel() // size] * size
-        if sum(lengths) != flat.numel() or lengths[rank] != output.numel():
-            raise InputError(
-                f"a reduce-scatter of {flat.numel()} elements over {size} ranks into a tensor of "
-                f"{output.numel()} on rank {rank}; each rank takes its part of the input."
-            )
+        lengths = lengths_of(output, parts, rank, size)
         works.append(gloo.backend.allreduce([flat], sums))
         start = sum(lengths[:rank])
         copies.append((output, flat[start : start + lengths[rank]].view(output.shape)))
     return GlooWork(works, copies, gloo.callbacks, results=list(outputs))
+
+
+def lengths_of(
+    output: torch.Tensor, parts: Sequence[torch.Tensor], rank: int, size: int
+) -> list[int]:
+    """How many elements of a reduce-scatter's input are whose.
+
+    Raises:
+        InputError: a sum and its place do not have the same number of elements.
+    """
+    elements = sum(part.numel() for part in parts)
+    lengths = [elements // size] * size
+    if len(parts) == size:
+        lengths = [part.numel() for part in parts]
+    if sum(lengths) != elements or lengths[rank] != output.numel():
+        raise InputError(
+            f"a reduce-scatter of {elements} elements over {size} ranks into a tensor of "
+            f"{output.numel()} on rank {rank}; each rank takes its part of the input."
+        )
+    return lengths
 
 
 def gather_into(gloo: Gloo, output: torch.Tensor, tensor: torch.Tensor, options: Any) -> GlooWork:
@@ -166,6 +178,11 @@ def gather_into(gloo: Gloo, output: torch.Tensor, tensor: torch.Tensor, options:
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether the elements are in memory one after the other, as they are."""
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """It, if it is plain, or a copy."""
+    return tensor if is_plain(tensor) else plain_copy(tensor)
 
 
 def plain_copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,37 +3,41 @@
     import innet.torch
     torch.distributed.init_process_group("innet")
 
-gloo runs all other collectives, and all-reduces of other dtypes or operations.
+A switch whose program knows owners of chunks does more: reduce-scatters, reduces, all-gathers,
+broadcasts and barriers (``innet.torch.switch_work``). gloo runs all other collectives, and sums of
+other dtypes or operations.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from innet.codecs import SumOptions, build_codec
+from innet.codecs import Codec, build_codec
 from innet.core.errors import CompositionError, InputError
 from innet.records import Report
 from innet.torch import gloo
 from innet.torch.callbacks import CallbackThreads
 from innet.torch.comm_thread import CommThread, compile_codec
-from innet.torch.future import SettableFuture
 from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import RendezvousSettings, join_store
-from innet.torch.tensors import DTYPES, memory_of, premultiplier, torch
+from innet.torch.switch_work import (
+    STEPS,
+    Operation,
+    Steps,
+    Sum,
+    SwitchWork,
+    is_codable,
+    operation_of,
+)
+from innet.torch.tensors import torch
 
 dist = torch.distributed
 PrefixStore = torch.distributed.distributed_c10d.PrefixStore
-Work = torch.distributed.distributed_c10d.Work
-Vector = NDArray[np.float32]
 
 DEFAULT_CODEC = "exact"
 
@@ -44,9 +48,9 @@ class SwitchGroup(dist.ProcessGroup):
     """Ranks that are workers of one job at a switch.
 
     A separate thread runs all-reduces with SUM, AVG or PREMUL_SUM of float32, float16 and bfloat16
-    over the switch, in order. Their codec is ``INNET_CODEC``; by default ``exact``, whose sum is
-    correctly rounded. gloo runs all-reduces with a NaN or an infinity. Callbacks of their futures
-    run in other threads, and may begin all-reduces and wait for them.
+    over the switch, in order, and what else the switch can do. Their codec is ``INNET_CODEC``; by
+    default ``exact``, whose sum is correctly rounded. gloo runs sums with a NaN or an infinity.
+    Callbacks of their futures run in other threads, and may begin collectives and wait for them.
 
     Args:
         store: a store for this group only.
@@ -55,8 +59,10 @@ class SwitchGroup(dist.ProcessGroup):
         codec: a preset's name; by default that of ``INNET_CODEC``.
 
     Attributes:
-        codec: of all-reduces; groups of one rank have none.
-        reports: of the most recent all-reduces.
+        codec: of sums; groups of one rank have none.
+        scatters: whether the codec can be sharded.
+        reducer: the connection to the switch; groups of one rank have none.
+        reports: of the most recent collectives by the switch.
 
     Raises:
         InnetError: the switch cannot be reached or refuses, or a rank is missing.
@@ -73,6 +79,7 @@ class SwitchGroup(dist.ProcessGroup):
         self._store = store
         self._timeout = timeout
         self.reports: deque[Report] = deque(maxlen=100)
+        self.reducer: SwitchReducer | None = None
         self._comm_thread: CommThread | None = None
         if size > 1:
             compile_codec(codec)
@@ -80,9 +87,10 @@ class SwitchGroup(dist.ProcessGroup):
             member = join_store(store, rank, size, settings)
             # The job's name is new. The store may hold the addresses of an earlier group.
             self._store = PrefixStore(member.job, store)
-            reducer = SwitchReducer(member, settings.deadline)
-            self._comm_thread = CommThread(reducer, deadline=settings.deadline)
+            self.reducer = SwitchReducer(member, settings.deadline)
+            self._comm_thread = CommThread(self.reducer, deadline=settings.deadline)
             self.codec = self._comm_thread.build_codec(codec)
+            self.scatters = can_scatter(self.codec)
         backend = self._make_gloo("gloo")
         threads = CallbackThreads() if self._comm_thread is None else self._comm_thread.callbacks
         self._gloo = gloo.Gloo(backend, threads)
@@ -101,36 +109,51 @@ class SwitchGroup(dist.ProcessGroup):
         """Compute a sum or mean in place on all ranks; see the class."""
         del timeout  # the group's
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        return self._all_reduce("allreduce", tensors, _operation(options))
+        return self._all_reduce("allreduce", tensors, operation_of(options))
 
     def allreduce_coalesced(self, tensors: Any, options: Any = None) -> Any:
         """Reduce several tensors."""
-        return self._all_reduce("allreduce_coalesced", list(tensors), _operation(options))
+        return self._all_reduce("allreduce_coalesced", list(tensors), operation_of(options))
 
-    def _all_reduce(self, name: str, tensors: list[torch.Tensor], operation: _Operation) -> Any:
+    def _all_reduce(self, name: str, tensors: list[torch.Tensor], operation: Operation) -> Any:
         # An all-reduce of no tensors would never complete.
-        if not (tensors and operation.is_sum and all(_is_codable(each) for each in tensors)):
+        if not (tensors and operation.is_sum and all(is_codable(each) for each in tensors)):
             return self._by_gloo(name, tensors, operation.given)
         if self._comm_thread is None or not all(each.numel() for each in tensors):
             if operation.factor != 1:
                 for tensor in tensors:
                     gloo.write(tensor, gloo.plain_copy(tensor) * operation.factor)
             return self._by_gloo(name, tensors, operation.kind)
-        for tensor in tensors:
+        make = [
+            functools.partial(Sum, group=self, given=[each], place=each, operation=operation)
+            for each in tensors
+        ]
+        return self._run(Steps(tensors, make))
+
+    def _run(self, steps: Steps) -> SwitchWork:
+        """Begin a collective by the switch."""
+        assert self._comm_thread is not None
+        for tensor in steps.results:
             gloo.check_writable(tensor)
-        work = SwitchWork(tensors, self._comm_thread.callbacks)
-        for number, tensor in enumerate(tensors):
-            its_name = f"{work.origin.name}, tensor {number}"
-            self._comm_thread.put(_AllReduce(self, its_name, tensor, operation, work))
-        return self.began(work)
+        work = SwitchWork(steps.results, self._comm_thread.callbacks, len(steps.make))
+        for number, make in enumerate(steps.make):
+            self._comm_thread.put(make(f"{work.origin.name}, tensor {number}", work))
+        self.began(work)
+        return work
+
+    def _steps(self, name: str, arguments: list[Any]) -> Steps | None:
+        """A collective that is not an all-reduce, as what the switch does; None if gloo does it."""
+        if self._comm_thread is None or self.reducer is None or not self.reducer.has_owners:
+            return None
+        return STEPS[name](self, *arguments)
 
     def _by_gloo(self, name: str, tensors: list[torch.Tensor], operation: Any) -> Any:
         of = dist.AllreduceOptions if name == "allreduce" else dist.AllreduceCoalescedOptions
         options = _options(operation, self._timeout, of)
         return self.began(gloo.run(self._gloo, name, tensors, options))
 
-    def reduce_infinite(self, tensor: torch.Tensor, operation: _Operation) -> None:
-        """All-reduce values that are infinite or NaN, over gloo.
+    def sum_by_gloo(self, tensor: torch.Tensor, operation: Operation) -> torch.Tensor:
+        """The sum or mean of values that are infinite or NaN, over gloo, in the tensor's dtype.
 
         It runs in the communication thread and has separate connections: other threads use those of
         ``gloo`` in another order.
@@ -143,7 +166,7 @@ class SwitchGroup(dist.ProcessGroup):
         self._for_infinite.allreduce([total], _options(dist.ReduceOp.SUM, self._timeout)).wait()
         if operation.kind == dist.ReduceOp.AVG:
             total /= self.size()
-        gloo.write(tensor, total)
+        return total
 
     # ------------------------------------------------------------------ several as one
 
@@ -191,160 +214,27 @@ class SwitchGroup(dist.ProcessGroup):
         self.shutdown()
 
 
-class SwitchWork(Work):
-    """All-reduces under way.
-
-    Args:
-        tensors: the tensors that are reduced.
-        callbacks: run those of its future.
-
-    Attributes:
-        origin: names it on all workers.
-    """
-
-    def __init__(self, tensors: list[torch.Tensor], callbacks: CallbackThreads) -> None:
-        super().__init__()
-        self.origin = callbacks.begin()
-        self._callbacks = callbacks
-        self._tensors = tensors
-        self._left = len(tensors)
-        self._lock = threading.Lock()
-        self._done = threading.Event()
-        self._error: BaseException | None = None
-        self._future: SettableFuture | None = None
-
-    def one_done(self) -> None:
-        """The sum is in another tensor."""
-        self._left -= 1
-        if self._left == 0 and self._error is None:
-            self._end()
-
-    def one_failed(self, error: BaseException) -> None:
-        if self._error is None:
-            self._error = error
-            self._end()
-
-    def _end(self) -> None:
-        with self._lock:
-            self._done.set()
-        if self._future is not None:
-            self._complete()
-
-    def _complete(self) -> None:
-        assert self._future is not None
-        if self._error is None:
-            self._future.complete(self._tensors)
-        else:
-            self._future.fail(self._error)
-
-    def is_completed(self) -> bool:
-        return self._done.is_set()
-
-    def is_success(self) -> bool:
-        return self._done.is_set() and self._error is None
-
-    def exception(self) -> BaseException | None:
-        return self._error
-
-    def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is complete, and the callbacks of its future have run.
-
-        Raises:
-            InnetError: it failed.
-            TimeoutError: it is not complete after ``timeout``.
-        """
-        seconds = None if not timeout else timeout.total_seconds()
-        over = self._done.wait(seconds)
-        if over and self._future is not None:
-            over = self._future.wait_until_over(seconds)
-        if not over:
-            raise TimeoutError(f"an all-reduce is not complete after {seconds:g} s.")
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def result(self) -> list[torch.Tensor]:
-        return self._tensors
-
-    def get_future(self) -> Any:
-        with self._lock:
-            if self._future is not None:
-                return self._future
-            self._future = SettableFuture(self._callbacks, origin=self.origin)
-            done = self._done.is_set()
-        if done:
-            self._complete()
-        return self._future
-
-
-class _AllReduce:
-    """The reduction of one tensor; see ``innet.torch.comm_thread.ReduceWork``."""
-
-    def __init__(
-        self,
-        group: SwitchGroup,
-        name: str,
-        tensor: torch.Tensor,
-        operation: _Operation,
-        work: SwitchWork,
-    ) -> None:
-        self.name = name
-        self.codec = group.codec
-        self.parts = ()  # the codec holds nothing back
-        # The sum takes the tensor's place anyway.
-        size = group.size()
-        # A mean is a sum divided: the same as multiplied where the factor is exact.
-        is_mean = operation.kind == dist.ReduceOp.AVG
-        exact = is_mean and size & (size - 1) == 0
-        self.options = SumOptions(factor=1 / size if exact else 1.0, overwrite=True)
-        self._divides = is_mean and not exact
-        self._group = group
-        self._tensor = tensor
-        self._operation = operation
-        self._work = work
-
-    @property
-    def fingerprint(self) -> str:
-        shape = tuple(self._tensor.shape)
-        return f"{self._operation.kind} of {self._tensor.dtype} of shape {shape}"
-
-    def load(self) -> Vector:
-        # The tensor's own memory, where it is float32 in one piece.
-        floats = self._tensor.detach().to(torch.float32).resolve_neg()
-        if self._operation.factor != 1:
-            floats = floats * self._operation.factor
-        return memory_of(floats.contiguous())
-
-    def set_result(self, total: Vector, factor: float, report: Report) -> None:
-        if self._divides:
-            total /= np.float32(self._group.size())
-        elif factor != 1:
-            total *= np.float32(factor)
-        result = torch.from_numpy(total)
-        if result.data_ptr() != self._tensor.data_ptr():
-            gloo.write(self._tensor, result.reshape(self._tensor.shape))
-        self._group.reports.append(report)
-        self._work.one_done()
-
-    def set_not_finite(self, workers: tuple[int, ...]) -> None:
-        del workers
-        self._group.reduce_infinite(self._tensor, self._operation)
-        self._work.one_done()
-
-    def set_exception(self, error: BaseException) -> None:
-        self._work.one_failed(error)
-
-
 # PyTorch could call gloo itself, but it holds the GIL while it calls a group that is a Python
 # class. A gloo thread that has ended an earlier collective may need the GIL to release tensors
 # while it holds the lock that the call waits for: a deadlock.
 BY_GLOO = (*gloo.COLLECTIVES, *gloo.COALESCED, *gloo.SCATTERED, *gloo.GATHERED)
-"""Methods of the group that gloo runs."""
+"""Methods of the group that gloo runs, where the switch does not (``STEPS``)."""
+
+
+def _method(name: str) -> Callable[..., Any]:
+    """The method that runs this collective by the switch, or by gloo."""
+    by_gloo = gloo.method(name)
+
+    def collective(self: SwitchGroup, *arguments: Any, **options: Any) -> Any:
+        steps = self._steps(name, [*arguments, *options.values()])
+        return by_gloo(self, *arguments, **options) if steps is None else self._run(steps)
+
+    collective.__name__ = name
+    return collective
+
+
 for _name in BY_GLOO:
-    setattr(SwitchGroup, _name, gloo.method(_name))
+    setattr(SwitchGroup, _name, _method(_name) if _name in STEPS else gloo.method(_name))
 
 
 @functools.cache
@@ -387,37 +277,13 @@ def stateless_codec(name: str | None = None) -> str:
     return name
 
 
-def _is_codable(tensor: torch.Tensor) -> bool:
-    is_dense = tensor.layout == torch.strided and tensor.device.type == "cpu"
-    return is_dense and tensor.dtype in DTYPES
-
-
-class _Operation(NamedTuple):
-    """What an all-reduce does.
-
-    Attributes:
-        given: PyTorch's operation.
-        kind: that, or SUM if it is a sum of tensors that are multiplied by a factor before.
-        factor: that factor, of PREMUL_SUM, which each rank may have its own of.
-    """
-
-    given: Any
-    kind: Any
-    factor: float = 1.0
-
-    @property
-    def is_sum(self) -> bool:
-        return self.kind in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
-
-
-def _operation(options: Any) -> _Operation:
-    """The operation of options, or the argument itself, or the default."""
-    given = dist.ReduceOp.SUM if options is None else getattr(options, "reduceOp", options)
-    if given == dist.ReduceOp.PREMUL_SUM:
-        return _Operation(given, dist.ReduceOp.SUM, premultiplier(given))
-    # A constant of ReduceOp, if it equals one.
-    constants = (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
-    return _Operation(given, next((each for each in constants if given == each), given))
+def can_scatter(codec: Codec) -> bool:
+    """Whether each worker can have a part of its sum alone."""
+    try:
+        codec.check_sharded()
+    except CompositionError:
+        return False
+    return True
 
 
 def _options(operation: Any, timeout: timedelta, of: Any = dist.AllreduceOptions) -> Any:

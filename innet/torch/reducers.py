@@ -76,7 +76,8 @@ class Reducer(Protocol):
         Args:
             gradient: of this worker, shape (d,), float32.
             codec: that codes it.
-            options: what is known of the gradient, and may be done with it.
+            options: what is known of the gradient, and may be done with it. Shards only where there
+                is a switch that ``has_owners``.
         """
 
     def renew(self, deadline: float) -> None:
@@ -155,6 +156,23 @@ class SwitchReducer:
         options: SumOptions,
     ) -> tuple[ExchangeOutcome, Report]:
         return self._reducer.all_reduce_floats(gradient, options, codec=codec)
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether the switch's program does more than all-reduces."""
+        return self._member.plan.layout.has_owners
+
+    def all_gather(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Report]:
+        """All workers' tensors, one after the other; see ``Worker.all_gather``."""
+        return self._reducer.all_gather(tensor)
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> tuple[torch.Tensor, Report]:
+        """The root's tensor; see ``Worker.broadcast``."""
+        return self._reducer.broadcast(tensor, root)
+
+    def barrier(self) -> Report:
+        """Wait until all workers have come here."""
+        return self._reducer.barrier()
 
     def renew(self, deadline: float) -> None:
         self._reducer.begin_epoch(self._member.renew(deadline))

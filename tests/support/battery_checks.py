@@ -5,8 +5,11 @@ processes.
 
 A result equals gloo's, bit for bit; NaNs are equal to each other. Where the switch sums and gloo
 would round more than once, it equals the sum in float64 instead, rounded to float32 and then to
-the tensor's dtype. What gloo refuses, the group refuses, too. All memory around the tensors, and
-that of those that are only read, stays as it was.
+the tensor's dtype. What gloo refuses, the group refuses, too, but dtypes and shapes that a switch
+only moves. All memory around the tensors, and that of those that are only read, stays as it was.
+
+The checks ``..._with_owners`` are of the collectives that a switch does with the program
+``collectives``. Each of them has to have gone through it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import warnings
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -37,9 +41,11 @@ from support.collective_table import (
     LAYOUTS,
     ROOM,
     cases,
+    owner_cases,
     stacked,
 )
 from support.ranks import main
+from support.service import service_process
 
 SECONDS = 30  # that a case may take
 GUARD = 0x5A  # each byte of memory that nobody may change
@@ -159,13 +165,16 @@ def operation_of(name):
 class Trial:
     """A case in one process of a group."""
 
-    def __init__(self, number, case, group, gloo):
+    def __init__(self, number, case, group, gloo, *, has_owners=False):
         self.number, self.case, self.group, self.gloo = number, case, group, gloo
         self.collective = COLLECTIVES[case["collective"]]
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.dtype = getattr(torch, case["dtype"])
         self.block = BLOCKS.get(case["layout"], BLOCK)
         self.is_refused = False
+        self.by_owners = has_owners and self.collective.by_owners and self.ranks > 1
+        if self.collective.gives or self.collective.changes:
+            self.by_owners &= math.prod(self.block) > 0
 
     def places(self, layout):
         """The tensors, with values of their own, by their names in the table."""
@@ -210,18 +219,41 @@ class Trial:
         try:
             returned = self.call(self.gloo, places, operation)
         except (RuntimeError, ValueError) as error:
-            return error
+            may_move = self.by_owners and not self.collective.reduces
+            return self.moved() if may_move and "root rank" not in str(error) else error
         found = {"returned": returned}
         found |= {name: [each.tensor for each in places[name]] for name in ("gets", "changes")}
-        summed = "changes" if self.collective.changes else "returned"
-        found[summed] = list(itertools.starmap(self.by_switch, enumerate(found[summed])))
+        if self.is_summed():
+            summed = next(name for name in ("changes", "gets", "returned") if found[name])
+            found[summed] = list(itertools.starmap(self.by_switch, enumerate(found[summed])))
         return found
+
+    def moved(self):
+        """What an all-gather or a broadcast makes of tensors that gloo does not take."""
+        root, first = self.ranks - 1, 2000 * self.number
+        shape = stacked(self.block, self.ranks)
+
+        def gathered(index):
+            given = (self.given(first + 2 * index, self.block, r) for r in range(self.ranks))
+            return list(given)
+
+        of_root = [gathered(index)[root] for index in (0, 1)]
+        stacks = [torch.stack(gathered(index)).view(shape) for index in (0, 1)]
+        functional = of_root if "broadcast" in self.case["collective"] else stacks
+        by_name = {"": [], "block": of_root[:1], "2 blocks": of_root, "blocks": gathered(0)}
+        by_name |= {"stack": stacks[:1], "2 stacks": stacks}
+        found = {name: by_name[getattr(self.collective, name)] for name in ("gets", "changes")}
+        is_returned = not (found["gets"] or found["changes"])
+        count = 2 if self.collective.gives.startswith("2") else 1
+        return found | {"returned": functional[: is_returned * count]}
 
     def is_scaled(self, operation):
         return operation == "premul_sum" and self.is_summed()
 
     def is_summed(self):
         """Whether the switch sums, where values are finite."""
+        if self.by_owners:
+            return self.collective.reduces and self.dtype in SUMMED
         summed = (*SUMMED, torch.complex64)  # which PyTorch gives as float32
         return self.collective.by_switch and self.dtype in summed
 
@@ -231,19 +263,32 @@ class Trial:
         A sum of two is gloo's, with +0.0 for -0.0, whose sign integers do not have.
         """
         operation = self.case["operation"] or "sum"
-        if not self.is_summed() or operation not in ("sum", "avg", "premul_sum"):
+        if operation not in ("sum", "avg", "premul_sum") or self.ranks == 1 or not gloos.numel():
             return gloos
-        number = 2000 * self.number + 2 * index
-        given = [self.given(number, gloos.shape, rank) for rank in range(self.ranks)]
-        if self.ranks == 1 or not gloos.numel():
-            return gloos
+        given = [self.summed(index, gloos.shape, rank) for rank in range(self.ranks)]
         if not all(bool(each.isfinite().all()) for each in given):
             total = self.sum_by_gloo(as_floats(given[self.rank]), operation)
-            return torch.view_as_complex(total) if gloos.is_complex() else total
-        if operation == "sum" and self.ranks == 2:
+        elif operation == "sum" and self.ranks == 2:
             return gloos + 0.0
-        total = self.sum_of([as_floats(each) for each in given], operation)
-        return torch.view_as_complex(total) if gloos.is_complex() else total
+        else:
+            total = self.sum_of([as_floats(each) for each in given], operation)
+        total = torch.view_as_complex(total) if gloos.is_complex() else total
+        if self.is_scattered():
+            total = total.view(self.ranks, -1)[self.rank]
+        return total.view(gloos.shape)
+
+    def is_scattered(self):
+        return self.collective.reduces and bool(self.collective.gives) and self.by_owners
+
+    def summed(self, index, shape, rank):
+        """What a rank gives to that sum, or to the sums for all ranks of which it is a part."""
+        first = 2000 * self.number
+        if not self.is_scattered():
+            return self.given(first + 2 * index, shape, rank)
+        if self.collective.gives == "blocks":
+            numbers = range(first, first + 2 * self.ranks, 2)
+            return torch.stack([self.given(each, self.block, rank) for each in numbers])
+        return self.given(first + 2 * index, stacked(self.block, self.ranks), rank)
 
     def sum_by_gloo(self, values, operation):
         """Of each tensor by itself, as gloo rounds several that are coalesced in another order."""
@@ -261,6 +306,7 @@ class Trial:
         expected = self.expected()
         mixed = self.case["others"].startswith("contiguous") and self.rank
         places = self.places("contiguous" if mixed else self.case["layout"])
+        before = self.last_report()
         try:
             returned = self.call(self.group, places, self.case["operation"], self.case["way"])
         except Exception as error:
@@ -270,6 +316,8 @@ class Trial:
             return f"{type(error).__name__}: {error}"
         if isinstance(expected, Exception):
             return f"not refused, but gloo says {expected}"
+        if self.is_at_switch() and self.last_report() is before:
+            return "the switch has not done it"
         if not all(place.is_unchanged() for place in places["gives"]):
             return "what is only read has changed"
         for name in ("gets", "changes"):
@@ -285,6 +333,17 @@ class Trial:
             if found.shape != values.shape or not torch.equal(bits(found), bits(values)):
                 return f"returned {found.tolist()} instead of {values.tolist()}"
         return None
+
+    def is_at_switch(self):
+        """Whether it is one of those with owners, and gloo does nothing of it."""
+        if not self.collective.reduces:
+            return self.by_owners
+        summed = self.case["operation"] in ("", "sum", "avg", "premul_sum")
+        finite = self.case["values"] not in ("nan", "infinite")
+        return self.by_owners and self.is_summed() and summed and finite
+
+    def last_report(self):
+        return self.group.reports[-1] if getattr(self.group, "reports", None) else None
 
 
 def ended(found, way):
@@ -340,7 +399,7 @@ def deadline(name):
         faulthandler.cancel_dump_traceback_later()
 
 
-def run_cases(chosen):
+def run_cases(chosen, *, has_owners=False):
     """All of them, with a report of each that fails."""
     warnings.filterwarnings("ignore")  # of old names
     last = dist.get_world_size() - 1
@@ -359,7 +418,7 @@ def run_cases(chosen):
             continue
         name = f"case {number} {', '.join(filter(None, case.values()))}"
         with deadline(name):
-            trial = Trial(number, case, *groups[case["group"]])
+            trial = Trial(number, case, *groups[case["group"]], has_owners=has_owners)
             said = trial.problem()
         count += 1
         refused += trial.is_refused
@@ -367,7 +426,24 @@ def run_cases(chosen):
             failed.append(f"{name}: {said}")
     said = f"{count} cases, of which both refused {refused}; {len(failed)} failed"
     print(f"rank {dist.get_rank()} of {last + 1}: {said}", flush=True)
+    for name, ranks in members.items():
+        if ranks is None or dist.get_rank() in ranks:
+            dist.destroy_process_group(groups[name][0])
     assert not failed, "\n".join(failed)
+
+
+@contextlib.contextmanager
+def switch_with_owners():
+    """A switch of its own for the groups that are made meanwhile."""
+    options = ("--program", "collectives", "--values-per-packet", "64", "--jobs", "8")
+    with contextlib.ExitStack() as stack:
+        address = [None]
+        if dist.get_rank() == 0:
+            address[0] = stack.enter_context(service_process(*options))[1]
+        dist.broadcast_object_list(address)
+        stack.enter_context(mock.patch.dict(os.environ, {"INNET_SWITCH": address[0]}))
+        yield
+        dist.barrier()
 
 
 @check
@@ -378,6 +454,18 @@ def some_cases():
 @check
 def all_cases():
     run_cases(list(enumerate(cases())))
+
+
+@check
+def some_cases_with_owners():
+    with switch_with_owners():
+        run_cases(list(enumerate(owner_cases()))[::8], has_owners=True)
+
+
+@check
+def all_cases_with_owners():
+    with switch_with_owners():
+        run_cases(list(enumerate(owner_cases())), has_owners=True)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ class Collective:
         changes: those that it reads and writes.
         reduces: it takes an operation.
         by_switch: it is an all-reduce.
+        by_owners: a switch whose program knows owners of chunks does it.
         at_root: the root alone has a result.
         sync: it has no work, or one that has no future.
         functions: the names in torch.distributed for which this stands.
@@ -89,6 +90,7 @@ class Collective:
     changes: str = ""
     reduces: bool = False
     by_switch: bool = False
+    by_owners: bool = False
     at_root: bool = False
     sync: bool = False
     functions: tuple[str, ...] = ()
@@ -212,23 +214,24 @@ COLLECTIVES = {
     # ---- to one rank and from one
     "broadcast": Collective(
         lambda c: dist.broadcast(c.changes[0], c.root, **c.how),
-        changes="block", functions=("broadcast",),
+        changes="block", by_owners=True, functions=("broadcast",),
     ),
     "broadcast, functional": Collective(
-        lambda c: [functional.broadcast(c.gives[0], c.root, c.group)], gives="block", sync=True,
+        lambda c: [functional.broadcast(c.gives[0], c.root, c.group)],
+        gives="block", by_owners=True, sync=True,
     ),
     "broadcast, coalesced on a device": Collective(
         lambda c: coalesced_on_a_device(
             c, lambda i: dist.broadcast(c.changes[i], c.root, c.group, async_op=True)
         ),
-        changes="2 blocks", sync=True,
+        changes="2 blocks", by_owners=True, sync=True,
         by_gloo=lambda c: coalesced_by_gloo(
             lambda each: dist.broadcast(each, c.root, c.group), c.changes
         ),
     ),
     "reduce": Collective(
         lambda c: dist.reduce(c.changes[0], c.root, c.operation, **c.how),
-        changes="block", reduces=True, at_root=True, functions=("reduce",),
+        changes="block", reduces=True, by_owners=True, at_root=True, functions=("reduce",),
     ),
     "gather": Collective(
         lambda c: dist.gather(c.gives[0], c.gets if c.is_root else None, c.root, **c.how),
@@ -246,7 +249,7 @@ COLLECTIVES = {
     # ---- from all ranks to all
     "all_gather": Collective(
         lambda c: dist.all_gather(c.gets, c.gives[0], **c.how),
-        gives="block", gets="blocks", functions=("all_gather",),
+        gives="block", gets="blocks", by_owners=True, functions=("all_gather",),
     ),
     "all_gather_coalesced": Collective(
         lambda c: dist.all_gather_coalesced([c.gets], c.gives, **c.how),
@@ -256,11 +259,11 @@ COLLECTIVES = {
         lambda c: single("all_gather_single", "all_gather_into_tensor")(
             c.gets[0], c.gives[0], **c.how
         ),
-        gives="block", gets="stack", functions=("all_gather_single",),
+        gives="block", gets="stack", by_owners=True, functions=("all_gather_single",),
     ),
     "all_gather_into_tensor": Collective(
         lambda c: dist.all_gather_into_tensor(c.gets[0], c.gives[0], **c.how),
-        gives="block", gets="stack", functions=("all_gather_into_tensor",),
+        gives="block", gets="stack", by_owners=True, functions=("all_gather_into_tensor",),
     ),
     "all_gather_single, coalesced": Collective(
         lambda c: coalesced(
@@ -269,30 +272,33 @@ COLLECTIVES = {
                 c.gets[i], c.gives[i], c.group
             ),
         ),
-        gives="2 blocks", gets="2 stacks", sync=True,
+        gives="2 blocks", gets="2 stacks", by_owners=True, sync=True,
     ),
     "all_gather_tensor, functional": Collective(
-        lambda c: [functional.all_gather_tensor(c.gives[0], 0, c.group)], gives="block", sync=True,
+        lambda c: [functional.all_gather_tensor(c.gives[0], 0, c.group)],
+        gives="block", by_owners=True, sync=True,
     ),
     "all_gather_into_tensor_coalesced, functional": Collective(
         lambda c: functional.all_gather_into_tensor_coalesced(c.gives, c.group),
-        gives="2 blocks", sync=True,
+        gives="2 blocks", by_owners=True, sync=True,
     ),
     "reduce_scatter": Collective(
         lambda c: dist.reduce_scatter(c.gets[0], c.gives, c.operation, **c.how),
-        gives="blocks", gets="block", reduces=True, functions=("reduce_scatter",),
+        gives="blocks", gets="block", reduces=True, by_owners=True, functions=("reduce_scatter",),
         by_gloo=reduce_scatter_by_gloo,
     ),
     "reduce_scatter_single": Collective(
         lambda c: single("reduce_scatter_single", "reduce_scatter_tensor")(
             c.gets[0], c.gives[0], c.operation, **c.how
         ),
-        gives="stack", gets="block", reduces=True, functions=("reduce_scatter_single",),
+        gives="stack", gets="block", reduces=True, by_owners=True,
+        functions=("reduce_scatter_single",),
         by_gloo=reduce_scatter_by_gloo,
     ),
     "reduce_scatter_tensor": Collective(
         lambda c: dist.reduce_scatter_tensor(c.gets[0], c.gives[0], c.operation, **c.how),
-        gives="stack", gets="block", reduces=True, functions=("reduce_scatter_tensor",),
+        gives="stack", gets="block", reduces=True, by_owners=True,
+        functions=("reduce_scatter_tensor",),
         by_gloo=reduce_scatter_by_gloo,
     ),
     "reduce_scatter_single, coalesced": Collective(
@@ -302,11 +308,12 @@ COLLECTIVES = {
                 c.gets[i], c.gives[i], c.operation, c.group
             ),
         ),
-        gives="2 stacks", gets="2 blocks", reduces=True, sync=True, by_gloo=reduce_scatter_by_gloo,
+        gives="2 stacks", gets="2 blocks", reduces=True, by_owners=True, sync=True,
+        by_gloo=reduce_scatter_by_gloo,
     ),
     "reduce_scatter_tensor, functional": Collective(
         lambda c: [functional.reduce_scatter_tensor(c.gives[0], c.operation_name, 0, c.group)],
-        gives="stack", reduces=True, sync=True,
+        gives="stack", reduces=True, by_owners=True, sync=True,
     ),
     "all_to_all": Collective(
         lambda c: dist.all_to_all(c.gets, c.gives, **c.how),
@@ -374,7 +381,9 @@ COLLECTIVES = {
         functions=("send_object_list", "recv_object_list"),
     ),
     # ---- no tensors
-    "barrier": Collective(lambda c: dist.barrier(**c.how), functions=("barrier",)),
+    "barrier": Collective(
+        lambda c: dist.barrier(**c.how), by_owners=True, functions=("barrier",),
+    ),
 }  # fmt: skip
 
 
@@ -421,7 +430,36 @@ SUMS = AXES | {  # of the switch: the same for these alone
 }
 
 
+OWNED = (
+    AXES
+    | {  # of a switch with owners: the same for what it does, where there is a switch
+        "collective": [name for name, each in COLLECTIVES.items() if each.by_owners],
+        "group": GROUPS[:2],
+    }
+)
+OWNED_SUMS = OWNED | {
+    "collective": [name for name in OWNED["collective"] if COLLECTIVES[name].reduces],
+    "dtype": SUMS["dtype"][:3],
+    "operation": SUMS["operation"],
+}
+
+
 @functools.cache
 def cases() -> tuple[Case, ...]:
     """Of which each two settings occur together, in an order by chance."""
     return (*all_pairs(AXES, settled), *all_pairs(SUMS, settled))
+
+
+@functools.cache
+def owner_cases() -> tuple[Case, ...]:
+    """The same of those that a switch does whose program knows owners."""
+    both = (*all_pairs(OWNED, settled), *all_pairs(OWNED_SUMS, settled))
+    return tuple(case for case in both if not _depends_on_the_order(case))
+
+
+def _depends_on_the_order(case: Case) -> bool:
+    """Whether gloo's reduce-scatter overflows at other elements than its all-reduce, by which the
+    group does those that no switch sums.
+    """
+    by_gloo = COLLECTIVES[case["collective"]].reduces and case["dtype"] not in OWNED_SUMS["dtype"]
+    return by_gloo and case["values"] == "overflowing"

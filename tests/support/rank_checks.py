@@ -27,10 +27,10 @@ def run(command, timeout, **environment):
     )
 
 
-def hold_checks(script, folder, ranks, names, timeout):
+def hold_checks(script, folder, ranks, names, timeout, **environment):
     """Fails with what each rank said and did, if any check failed or came to no end."""
     until = time.monotonic() + timeout - 20  # to end the ranks, who would outlive who is killed
-    done = run([sys.executable, script, folder, until, ranks, *names], timeout)
+    done = run([sys.executable, script, folder, until, ranks, *names], timeout, **environment)
     found = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     said = [
         f"rank {rank}, {name}: {outcome}"

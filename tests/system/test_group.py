@@ -31,14 +31,25 @@ def test_checks(ranks, tmp_path):
         if name != "all_hooks"
     ]
     script = SUPPORT / "group_and_memory_checks.py"
-    hold_checks(script, tmp_path, ranks, [*names, "some_cases"], timeout=600)
+    names += ["some_cases", "some_cases_with_owners"]
+    hold_checks(script, tmp_path, ranks, names, timeout=600)
+
+
+@pytest.mark.repeats("some cases of the battery, by the same switch")
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_checks_with_owners(ranks, tmp_path):
+    """Those of the group, where the switch does reduce-scatters, gathers, broadcasts and so on."""
+    script = SUPPORT / "group_checks.py"
+    names = names_of_checks(script)
+    hold_checks(script, tmp_path, ranks, names, timeout=280, INNET_PROGRAM="collectives")
 
 
 @pytest.mark.repeats("some of its cases")
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_battery(ranks, tmp_path):
     """Every collective of PyTorch with every setting, beside gloo."""
-    hold_checks(SUPPORT / "battery_checks.py", tmp_path, ranks, ["all_cases"], timeout=280)
+    names = ["all_cases", "all_cases_with_owners"] if ranks > 1 else ["all_cases"]
+    hold_checks(SUPPORT / "battery_checks.py", tmp_path, ranks, names, timeout=280)
 
 
 @pytest.mark.timeout(320)

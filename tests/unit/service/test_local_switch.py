@@ -19,9 +19,15 @@ def test_too_many_jobs_are_said_in_one_line(monkeypatch):
     assert "\n" not in said
 
 
+def test_a_program_that_does_not_exist_is_named(monkeypatch):
+    monkeypatch.setenv("INNET_PROGRAM", "collectively")
+    with pytest.raises(ConfigError, match=r"start with INNET_PROGRAM=collectively: .*collectives"):
+        LocalSwitch()
+
+
 def test_another_reason_is_said_in_one_line_too(monkeypatch):
-    monkeypatch.delenv("INNET_JOBS", raising=False)
-    monkeypatch.delenv("INNET_VALUES", raising=False)
+    for name in ("INNET_JOBS", "INNET_VALUES", "INNET_PROGRAM"):
+        monkeypatch.delenv(name, raising=False)
     taken = process.ServiceSettings(listen="192.0.2.1:1", key="k" * 32)  # no address of a machine
     monkeypatch.setattr(process, "validate", lambda *_, **__: taken)
     with pytest.raises(NetworkError, match=r"^the switch process cannot start: .*192\.0\.2\.1"):

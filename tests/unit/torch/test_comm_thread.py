@@ -343,7 +343,7 @@ def test_an_all_reduce_that_one_worker_never_begins_is_told_to_all():
         for work in works:
             error = work.outcome()
             assert isinstance(error, InnetError)
-            assert "has not begun the all-reduce that worker 0 waits for" in str(error)
+            assert "has not begun the collective that worker 0 waits for" in str(error)
 
 
 # ---------------------------------------------------------------- where workers meet

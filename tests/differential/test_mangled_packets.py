@@ -20,7 +20,8 @@ from innet.core.packets import PacketBatch
 from innet.switch import Switch, load_program
 
 COUNT = int(os.environ.get("INNET_MANGLED_PACKETS", "6000"))
-NAMES = ["slots-64", "fuzz_stacks", "fuzz_parser", "fuzz_varbit", "fuzz_ends", "fuzz_profiles"]
+SLOTS = ["slots-64", "collectives-64"]
+NAMES = [*SLOTS, "fuzz_stacks", "fuzz_parser", "fuzz_varbit", "fuzz_ends", "fuzz_profiles"]
 LONGEST = 10_000
 BATCH = 500
 INTERPRETED = 250
@@ -50,7 +51,7 @@ def batches(fuzzer: StateFuzzer, rng: np.random.Generator, count: int) -> Iterat
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_stops_the_engines(name):
-    document = programs.find("slots", 64).json() if name == "slots-64" else fuzz.document(name)
+    document = programs.catalogue()[name].json() if name in SLOTS else fuzz.document(name)
     program = load_program(document)
     rng = np.random.default_rng(list(name.encode()))
     fuzzer = StateFuzzer(program, rng)
@@ -70,4 +71,4 @@ def test_nothing_stops_the_engines(name):
     assert seen == COUNT // len(NAMES)
     assert compiled.statistics.packets_in == seen
     # A slot program drops what is no aggregation packet of a job that was admitted.
-    assert left > 0 or name == "slots-64"
+    assert left > 0 or name in SLOTS

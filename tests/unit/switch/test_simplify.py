@@ -110,7 +110,9 @@ def test_values_that_need_each_other_stay():
     assert simplified(*kept) == kept
 
 
-@pytest.mark.parametrize("name", ["slots-64", "harvest-64", "harvest-256", "tree-64", "hashed-64"])
+@pytest.mark.parametrize(
+    "name", ["slots-64", "collectives-64", "harvest-64", "harvest-256", "tree-64", "hashed-64"]
+)
 def test_shipped_programs_have_no_ifs_left(name):
     program = load_program(programs.catalogue()[name].json())
     simple = simplify(program)

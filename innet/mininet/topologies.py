@@ -24,6 +24,7 @@ SWITCHES: Mapping[str, type[P4Switch]] = {"builtin": BuiltinSwitch, "bmv2": Bmv2
 _UNDER_WAY = 100_000  # packets that a link with a delay can queue
 _ETHERNET = 1500  # bytes after the Ethernet header: standard, and the usual size of jumbo frames
 _JUMBO = 9000
+_ADDED = 512  # bytes by which simple_switch can make a packet longer
 _PREFIX = 15  # of the network with all hosts and switches: 10.0.0.0/15
 
 
@@ -121,9 +122,12 @@ def add_plan(
 
     Raises:
         UnknownNameError: the kind of switch is unknown.
+        InputError: simple_switch cannot make packets as long as a program does.
     """
     if switch not in SWITCHES:
         raise UnknownNameError("kind of switch", switch, SWITCHES)
+    if switch == "bmv2":
+        _check_growth(plan)
     topo.plan = SharedPlan(plan.jobs)
     if folder is None:  # Mininet does not remove it
         folder = Path(tempfile.mkdtemp(prefix="innet-mn-"))
@@ -154,6 +158,18 @@ def add_plan(
     options = (links or Links()).options()
     for a, b in plan.links:
         topo.addLink(a.node, b.node, port1=a.port, port2=b.port, **options)
+
+
+def _check_growth(plan: Plan | SharedPlan) -> None:
+    """Raise InputError where simple_switch cannot add all values to a packet without."""
+    for each in plan.switches:
+        added = 4 * each.program.parameters["VALUES"] if each.program.has_owners else 0
+        if added > _ADDED:
+            raise InputError(
+                f"simple_switch ends where a packet grows by more than {_ADDED} bytes, and results "
+                f"of {each.program.name} are up to {added:,} bytes longer than the packet "
+                "that they answer; take 64 values per packet, or the switch builtin."
+            )
 
 
 def _mtu(plan: SharedPlan) -> int | None:

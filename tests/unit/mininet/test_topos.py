@@ -7,7 +7,7 @@ from support.mininet import needs_mininet
 
 from innet.core.errors import InputError
 from innet.core.packets import MAX_PORT
-from innet.topology import TOPOLOGIES
+from innet.topology import TOPOLOGIES, Request, make_plan
 
 pytestmark = needs_mininet
 
@@ -48,3 +48,18 @@ def test_all_that_are_registered_are_there():
         TOPOS["innet_tree"](1, 2, 3, 4)
     with pytest.raises(InputError, match="The program for larger jobs is tree"):
         TOPOS["innet_star"](33)
+
+
+def test_packets_that_grow_more_than_simple_switch_can():
+    from mininet.topo import Topo  # noqa: PLC0415 - Mininet may be missing
+
+    from innet.mininet.topologies import add_plan  # noqa: PLC0415
+
+    def built(values, switch):
+        topo = Topo()
+        add_plan(topo, make_plan("collectives", values, Request(workers=2)), switch=switch)
+        return topo
+
+    with pytest.raises(InputError, match=r"collectives-256 are up to 1,024 bytes longer"):
+        built(256, "bmv2")
+    assert len(built(64, "bmv2").switches()) == len(built(256, "builtin").switches()) == 1

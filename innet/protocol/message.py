@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,20 +47,26 @@ _MOST_OWNERS = 1 << 16  # workers that the header can name
 _CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one often the same
 
 
+Places: TypeAlias = slice | NDArray[np.int64]
+"""Numbers of chunks."""
+
+
 class _Cut(NamedTuple):
     """How segments of given operations and lengths are split into chunks.
 
     Attributes:
         shape: the operations, lengths and owners, for the tag.
         lengths: words of each segment.
-        first: the first chunk of each segment, and the number of chunks.
+        chunks: how many there are.
+        places: which of them are each segment's, in order.
         operation, elements, owners: as in ``Message``; shared by messages, so they must not be
             written.
     """
 
     shape: str
     lengths: tuple[int, ...]
-    first: tuple[int, ...]
+    chunks: int
+    places: tuple[Places, ...]
     operation: NDArray[np.uint8]
     elements: NDArray[np.uint16]
     owners: NDArray[np.uint16]
@@ -84,28 +90,59 @@ def _shape_of(segments: Sequence[Segment] | Sequence[SizedSegment]) -> Shape:
 @lru_cache(_CUTS)
 def _cut(shape: Shape, values: int, worker: int) -> _Cut:
     lengths = tuple(each[1] for each in shape)
-    first = tuple(accumulate((-(-length // values) for length in lengths), initial=0))
-    operation = np.empty(first[-1], np.uint8)
-    elements = np.full(first[-1], values, np.uint16)
+    counts = tuple(-(-length // values) for length in lengths)
+    chunks = sum(counts)
+    operation = np.empty(chunks, np.uint8)
+    elements = np.full(chunks, values, np.uint16)
     has_owners = any(len(each) > 2 for each in shape)
-    owners = np.zeros(first[-1], np.uint16) if has_owners else _NO_OWNERS
-    for (number, length, *owner), (begin, end) in zip(shape, pairwise(first), strict=True):
-        operation[begin:end] = number
+    owners = np.zeros(chunks, np.uint16) if has_owners else _NO_OWNERS
+    places = _places(tuple(each[0] if len(each) > 2 else 0 for each in shape), counts)
+    for (number, length, *owner), place in zip(shape, places, strict=True):
+        operation[place] = number
         if owner:
-            owners[begin:end] = owner[0]
+            owners[place] = owner[0]
             if not sends(number, owner[0] == worker):
-                operation[begin:end] |= WITHOUT_VALUES
+                operation[place] |= WITHOUT_VALUES
         if length:
-            elements[end - 1] = (length - 1) % values + 1
-    return _Cut(repr(list(shape)), lengths, first, operation, elements, owners)
+            last = place.stop - 1 if isinstance(place, slice) else place[-1]
+            elements[last] = (length - 1) % values + 1
+    return _Cut(repr(list(shape)), lengths, chunks, places, operation, elements, owners)
+
+
+@lru_cache(_CUTS)
+def _places(owned: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Places, ...]:
+    """Which chunks are each segment's: its operation, if it has an owner, and how many it has.
+
+    Segments follow each other. Those with owners are spread evenly over the chunks of all of them.
+    A link then carries values and headers by turns, at any time as many as altogether: no worker
+    gets all values of its shard at the end, over a link that was idle before, and a reduce-scatter
+    and an all-gather in one round fill each other's gaps.
+    """
+    places: list[Places] = []
+    begin = 0
+    for has_owner, run in groupby(zip(owned, counts, strict=True), lambda pair: pair[0] > 0):
+        operations, sizes = zip(*run, strict=True)
+        end = begin + sum(sizes)
+        if has_owner and len(sizes) > 1:
+            # Chunk j of n stands at (j + 1/2) / n of all; at one place, operations take turns.
+            turns = [operations[:at].count(each) for at, each in enumerate(operations)]
+            place = np.concatenate([(np.arange(size) + 0.5) / max(1, size) for size in sizes])
+            number = np.empty(end - begin, np.int64)
+            number[np.lexsort((np.repeat(turns, sizes), place))] = np.arange(begin, end)
+            places += np.split(number, np.cumsum(sizes[:-1]))
+        else:
+            places += [slice(*pair) for pair in pairwise(accumulate(sizes, initial=begin))]
+        begin = end
+    return tuple(places)
 
 
 class Message:
     """The words that one worker sends, and the array of results.
 
-    A chunk never spans two segments; the last chunk of a segment is padded with zeros. The words of
-    a single segment are not copied; those of several are. Those of a single ``FloatSegment`` are
-    made chunk by chunk, and so is what their sums stand for, unless ``settle`` is called.
+    A chunk never spans two segments; the last chunk of a segment is padded with zeros. Chunks are
+    in the order of their segments, but those of different owners take turns. The words of a single
+    segment are not copied; those of several are. Those of a single ``FloatSegment`` are made chunk
+    by chunk, and so is what their sums stand for, unless ``settle`` is called.
 
     Args:
         segments: what to combine.
@@ -136,7 +173,7 @@ class Message:
         for index, segment in enumerate(segments):
             _check(index, segment)
         self._cut = _cut(_shape_of(segments), values, worker)
-        self.chunks = self._cut.first[-1]
+        self.chunks = self._cut.chunks
         self._values = values
         self._float_segment: FloatSegment | None = None
         self.floats = _NO_FLOATS
@@ -178,17 +215,30 @@ class Message:
 
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
         """The words of all segments, each padded with zeros to complete chunks."""
-        words = buffers.empty(self.chunks * values, np.int32)
-        for segment, (first, end) in zip(segments, pairwise(self._cut.first), strict=True):
-            if first < end and self.operation[first] & WITHOUT_VALUES:
+        words: NDArray[np.int32] = buffers.empty(self.chunks * values, np.int32)
+        rows = words.reshape(self.chunks, values)
+        for segment, place in zip(segments, self._cut.places, strict=True):
+            own = segment.words
+            if self._lacks_values(place):
                 continue  # they do not travel
-            filled = first * values + len(segment.words)
-            words[first * values : filled] = segment.words
-            words[filled : end * values] = 0
+            if isinstance(place, slice):
+                filled = place.start * values + len(own)
+                words[place.start * values : filled] = own
+                words[filled : place.stop * values] = 0
+            else:
+                whole, rest = divmod(len(own), values)
+                rows[place[:whole]] = own[: len(own) - rest].reshape(whole, values)
+                rows[place[whole:], :rest] = own[len(own) - rest :]
+                rows[place[whole:], rest:] = 0
         return words
 
+    def _lacks_values(self, place: Places) -> bool:
+        """Whether this worker's packets of a segment carry no values."""
+        return bool((self.operation[place][:1] & WITHOUT_VALUES).any())
+
     def results(self) -> list[NDArray[np.int32]]:
-        """One array per segment, without padding: views of ``combined``.
+        """One array per segment, without padding: views of ``combined``, unless chunks with
+        other owners are between its own.
 
         A ``FloatSegment`` whose sums were made on the way is given these; its array is empty.
         """
@@ -196,10 +246,15 @@ class Message:
             self._float_segment.arrived(self.floats[1])
             return [_NO_WORDS]
         values, flat = self._values, self._results
-        return [
-            flat[first * values : first * values + length]
-            for first, length in zip(self._cut.first, self._cut.lengths, strict=False)
-        ]
+        found = []
+        for place, length in zip(self._cut.places, self._cut.lengths, strict=True):
+            if isinstance(place, slice):
+                found.append(flat[place.start * values : place.start * values + length])
+            elif self._lacks_values(place):  # so it gets some
+                found.append(self.combined[place].reshape(-1)[:length])
+            else:
+                found.append(flat[:length])  # they mean nothing
+        return found
 
     def tag(self, first_chunk: int, label: int) -> int:
         """The tag in all packets of an all-reduce, so that the switch tells all-reduces apart.
@@ -240,7 +295,7 @@ class SizedMessage(Message):
                 )
             _check_operation(index, segment)
         self._cut = _cut(_shape_of(segments), elements, worker)
-        self.chunks = self._cut.first[-1]
+        self.chunks = self._cut.chunks
         self.combined = np.empty((self.chunks, 0), np.int32)
         self.operation, self.elements = self._cut.operation, self._cut.elements
         self.owners = self._cut.owners

@@ -117,18 +117,44 @@ def test_chunks_have_owners_and_who_sends_no_values_says_so(is_sized: bool) -> N
 
     everywhere = message(0)
     assert everywhere.chunks == 7
-    assert everywhere.elements.tolist() == [4, 2, 3, 2, 4, 1, 1]
-    assert everywhere.owners.tolist() == [0, 0, 2, 0, 1, 1, 0]
+    # Segments with owners take turns, each spread evenly.
+    assert everywhere.elements.tolist() == [4, 3, 2, 2, 4, 1, 1]
+    assert everywhere.owners.tolist() == [0, 2, 0, 0, 1, 0, 1]
     bare = WITHOUT_VALUES
-    assert operations(0) == [bare | 4, bare | 4, 4, 1, bare | 5, bare | 5, bare | 6]
-    assert operations(1) == [4, 4, 4, 1, 5, 5, bare | 6]
-    assert operations(2) == [4, 4, bare | 4, 1, bare | 5, bare | 5, bare | 6]
+    assert operations(0) == [bare | 4, 4, bare | 4, 1, bare | 5, bare | 6, bare | 5]
+    assert operations(1) == [4, 4, 4, 1, 5, bare | 6, 5]
+    assert operations(2) == [4, bare | 4, 4, 1, bare | 5, bare | 6, bare | 5]
     # All say the same of the chunks; so they have one tag, and another with other owners.
     assert {message(worker).tag(7, 0) for worker in range(3)} == {everywhere.tag(7, 0)}
     others = [SizedSegment(name, size, owner and 1) for name, size, owner in OWNED]
     assert SizedMessage(others, 4).tag(7, 0) != everywhere.tag(7, 0)
     if not is_sized:
         assert [len(each) for each in everywhere.results()] == [6, 0, 3, 2, 5, 1]
+
+
+@pytest.mark.parametrize("sizes", [(9, 9, 9), (0, 17, 4, 1), (4, 0), (1, 1, 1, 1), (40, 3, 40)])
+def test_shards_take_turns_and_find_their_words_again(sizes: tuple[int, ...]) -> None:
+    """At any chunk, each has as many chunks behind it as is its part of all, within one."""
+    words = [np.arange(size, dtype=np.int32) + 1000 * at for at, size in enumerate(sizes)]
+    shards = list(enumerate(words))
+    sent = [Message([Segment(CollectiveOp.BROADCAST, w, o) for o, w in shards], 4, worker)
+            for worker in range(len(sizes))]  # fmt: skip
+    owners = sent[0].owners
+    counts = np.bincount(owners, minlength=len(sizes))
+    assert counts.tolist() == [-(-size // 4) for size in sizes]
+    for owner, count in enumerate(counts):
+        behind = np.cumsum(owners == owner)
+        assert (abs(behind - np.arange(1, len(owners) + 1) * count / len(owners)) <= 1).all()
+    # As the switch does it: each chunk's result are its owner's values.
+    for chunk, owner in enumerate(owners):
+        values = sent[owner].words.reshape(-1, 4)[chunk]
+        assert not values[sent[owner].elements[chunk] :].any()
+        for message in sent:
+            message.combined[chunk] = values
+    for worker, message in enumerate(sent):
+        for owner, found in enumerate(message.results()):
+            assert found.shape == words[owner].shape
+            assert owner == worker or found.tolist() == words[owner].tolist()
 
 
 def test_without_owners_there_are_none() -> None:

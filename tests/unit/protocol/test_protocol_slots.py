@@ -127,8 +127,8 @@ def test_packets_of_chunks_with_owners_come_with_values_and_without() -> None:
     worker.start(
         [
             Segment(reduce, words(1, 10), 0),
-            Segment(reduce, words(1, 20), 1),
             Segment(broadcast, words(1, 30), 1),
+            Segment(reduce, words(1, 20), 1),
             Segment(ReduceOp.SUM, words(1, 40)),
             Segment(broadcast, words(1, 50), 2),
             Segment(barrier, words(1, 60), 2),
@@ -137,11 +137,11 @@ def test_packets_of_chunks_with_owners_come_with_values_and_without() -> None:
     )
     sent = worker.outgoing(0.0)
     whole, bare = layout.frame_size, layout.bare_size
-    assert sent.length.tolist() == [whole, bare, whole, whole]
+    assert sent.length.tolist() == [whole, whole, bare, whole]
     batch = parse_strict(layout, sent)
-    assert batch.header["operation"].tolist() == [4, 0x84, 5, 1]
+    assert batch.header["operation"].tolist() == [4, 5, 0x84, 1]
     assert batch.header["exponent"].tolist() == [0, 1, 1, 0]
-    assert batch.values[[0, 2, 3], 0].tolist() == [10, 30, 40]
+    assert batch.values[[0, 1, 3], 0].tolist() == [10, 30, 40]
 
     def answer(chunk: int, operation: int, value: int, owner: int) -> tuple[int, bytes]:
         frame = pack(
@@ -152,10 +152,10 @@ def test_packets_of_chunks_with_owners_come_with_values_and_without() -> None:
         return 0, frame if value else without_values(layout, frame)
 
     # Its own reduce and what others broadcast have values. The others' forms of them are refused.
-    strange = [answer(0, 4, 1, 0), answer(1, 4, 0, 1), answer(2, 5, 1, 1), answer(3, 1, 0, 0)]
+    strange = [answer(0, 4, 1, 0), answer(1, 5, 1, 1), answer(2, 4, 0, 1), answer(3, 1, 0, 0)]
     assert worker.receive(PacketBatch.from_packets(strange), 0.5) == 0
     assert worker.counters.refused == {"operation": 4}
-    first = [answer(0, 4, 0, 0), answer(1, 4, 5, 1), answer(2, 5, 0, 1), answer(3, 1, 6, 0)]
+    first = [answer(0, 4, 0, 0), answer(1, 5, 0, 1), answer(2, 4, 5, 1), answer(3, 1, 6, 0)]
     assert worker.receive(PacketBatch.from_packets(first), 0.5) == 4
     rest = worker.outgoing(0.5)
     assert rest.length.tolist() == [bare, bare]
@@ -166,7 +166,7 @@ def test_packets_of_chunks_with_owners_come_with_values_and_without() -> None:
     last = [answer(4, 5, 7, 2), answer(5, 6, 0, 2)]
     assert worker.receive(PacketBatch.from_packets(last), 2.0) == 2
     assert worker.done
-    _, mine, _, total, told, _ = worker.results()
+    _, _, mine, total, told, _ = worker.results()
     assert (mine.tolist(), total.tolist(), told.tolist()) == ([5] * 4, [6] * 4, [7] * 4)
     assert worker.counters.bytes_sent == 3 * whole + 5 * bare
     assert worker.counters.bytes_received == (2 + 2 + 1) * (whole + bare)

@@ -702,7 +702,7 @@ class Rows:
             length = f"get(pool, {row} + SIZE) + get(pool, {row} + BEYOND)"
         else:
             length = f"get(pool, {row} + {length_column})"
-            if self.loop.resizes:
+            if resizes(self.program):
                 before, beyond = f"get(pool, {row} + SIZE)", f"get(pool, {row} + BEYOND)"
                 carried = f"{length} - {beyond}"
                 length = f"{carried} + stand_in(queues, {before}, {carried}, {beyond})"

@@ -47,6 +47,7 @@ from innet.switch import Switch
 from innet.transport.raw import Ports
 
 EXAMPLES = PROGRAM.parent
+COPIES = Path(__file__).parents[1] / "tests" / "programs" / "switch_copies.json"
 ROUTES = 1000
 LOGGING = "simple_switch_logging"
 
@@ -129,6 +130,19 @@ def _l3(window: int) -> Case:
     return Case(document, commands, [packets.take(each) for each in rows])
 
 
+def _copies(window: int) -> Case:
+    """Packets that are cloned, come again before and after egress, and go to a multicast group."""
+    clone, resubmit, multicast, recirculate = 0, 3, 4, 9
+    operations = [clone, resubmit, multicast, recirculate] * window
+    frames = [(1, bytes([each]).ljust(100, b"\0")) for each in operations[:window]]
+    lines = [
+        *("mirroring_add 5 4", "mc_mgrp_create 3", "mc_node_create 7 3 2", "mc_node_create 9 7"),
+        *("mc_node_associate 3 1", "mc_node_associate 3 0"),
+    ]
+    document = json.loads(COPIES.read_text(encoding="utf-8"))
+    return Case(document, lines, [PacketBatch.from_packets(frames)])
+
+
 def _slots(window: int) -> Case:
     """Contributions of four workers, whose sums are sent to all of them."""
     job, count = switch.job_of(), 2 * job_packets()
@@ -150,6 +164,7 @@ CASES: dict[str, Callable[[int], Case]] = {
     "balance": _balance,
     "cache": _cache,
     "telemetry": _telemetry,
+    "copies": _copies,
     "slots-32": _slots,
 }
 

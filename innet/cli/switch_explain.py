@@ -14,7 +14,7 @@ from rich.tree import Tree
 from innet.cli.output import out
 from innet.core.errors import InputError
 from innet.core.numbers import nanoseconds
-from innet.switch import Switch, ir
+from innet.switch import Switch, ir, is_compiled
 from innet.switch.trace import Event
 from innet.tools.captures import merge
 from innet.tools.files import Commands
@@ -277,7 +277,9 @@ def show(
     if not packets and capture is None:
         raise InputError("nothing to trace: name a --packet PORT:HEX or a --pcap FILE.")
     stated = [_packet(text) for text in packets]
-    switch = Switch(program, "interpret", priority_queues=priority_queues)
+    # Where machine code is there it records the same steps, and many packets take less time.
+    is_there = is_compiled(program) and is_compiled(program, logged=True)
+    switch = Switch(program, "jit" if is_there else "interpret", priority_queues=priority_queues)
     commands.run(switch)
     if timed or any(each.time is not None for each in stated):
         parts = _timed_parts(switch, stated, capture)

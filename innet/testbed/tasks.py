@@ -18,6 +18,7 @@ from innet.sim.network import SECOND
 
 FOREVER = 1 << 62  # picoseconds
 _LONGEST = 1e6  # seconds of a wait
+_NO_ASYNCIO = "asyncio has no part in simulated time: await host.sleep(seconds) lets it pass."
 
 
 def ticks_of(seconds: float, what: str) -> int:
@@ -104,6 +105,8 @@ class HostTask:
         except BaseException as error:
             self.done = True
             error.add_note(f"in {self}, after {shown(node.ticks)} of simulated time")
+            if isinstance(error, RuntimeError) and "no running event loop" in str(error):
+                error.add_note(_NO_ASYNCIO)
             raise
         else:
             self._waits_since = node.ticks

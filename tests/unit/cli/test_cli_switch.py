@@ -17,7 +17,7 @@ from support.bmv2 import needs_simple_switch
 from support.interrupts import hear_interrupts
 from typer.testing import CliRunner
 
-from innet.cli import INTERRUPTED
+from innet.cli import INTERRUPTED, switch_explain
 from innet.cli.app import app
 from innet.cli.switch_explain import tree
 from innet.core.errors import (
@@ -27,7 +27,8 @@ from innet.core.errors import (
     ProgramError,
     UnknownNameError,
 )
-from innet.switch import ir, load_program
+from innet.core.packets import PacketBatch
+from innet.switch import Switch, ir, load_program
 from innet.tools.captures import CaptureReader
 from innet.tools.explain import explain
 
@@ -342,6 +343,20 @@ class TestTrace:
         text = switch("explain", CLOCK, "--pcap", path).stdout
         assert f"sent to port 2: 14 bytes 02{'00' * 12}61" in text
         assert "sent to port 2: 14 bytes 0200000000000700000000000762" in text
+
+    def test_machine_code_tells_the_same(self, monkeypatch):
+        forward = Path(__file__).parents[3] / "p4" / "examples" / "forward.json"
+        packet = "020000000002 020000000001 88b5".replace(" ", "") + "00" * 46
+        words = ["--packet", f"1:{packet}", "--packet", "1:02"]
+        words += ["-c", forward.with_suffix(".commands")]
+        Switch.load(forward).record(PacketBatch.empty())  # which compiles what records
+        texts = []
+        for is_there in (True, False):
+            monkeypatch.setattr(switch_explain, "is_compiled", lambda *_, t=is_there, **__: t)
+            texts.append(switch("explain", forward, *words).stdout)
+            texts.append(switch("explain", forward, *words, "--json").stdout)
+        assert texts[:2] == texts[2:]
+        assert "hit entry" in texts[0]
 
     def test_idle_entries(self, tmp_path):
         (tmp_path / "p1_in.pcap").write_bytes(

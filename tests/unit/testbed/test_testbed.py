@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -583,6 +584,36 @@ def test_frames_that_are_none(size):
     with pytest.raises(InputError, match=f"{size} bytes; here they have 14 to 1514") as error:
         bed.run()
     assert "in send of h1, after 0 ps of simulated time" in error.value.__notes__
+
+
+@pytest.mark.parametrize(
+    ("port", "size", "said"),
+    [
+        (65536, 1, "UDP port 65536 is none; give 0 to 65535"),
+        (7, 65508, "a datagram of 65508 bytes; UDP takes 65507"),
+    ],
+)
+def test_datagrams_that_are_none(port, size, said):
+    bed, _, a, b = star()
+
+    @a.run
+    async def send():
+        a.udp(9).send(bytes(size), b.ip, port)
+
+    with pytest.raises(InputError, match=said):
+        bed.run()
+
+
+def test_asyncio_has_no_part_in_simulated_time():
+    bed, _, a, _ = star()
+
+    @a.run
+    async def wait():
+        await asyncio.sleep(1.0)
+
+    with pytest.raises(RuntimeError, match="no running event loop") as error:
+        bed.run()
+    assert "await host.sleep(seconds)" in error.value.__notes__[-1]
 
 
 def test_a_coroutine_that_raises_ends_the_run_with_its_traceback():

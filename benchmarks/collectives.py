@@ -1,14 +1,15 @@
 """Reduce-scatter, all-gather and the others: in processes beside gloo, and in simulated time.
 
     python -m benchmarks.collectives [--elements N] [--json]
-    python -m benchmarks.collectives --simulated [--json]
+    python -m benchmarks.collectives --simulated 100g --workers 64 [--json]
 
 Each of four processes is a worker of one switch service, over shared memory, and a rank of gloo. A
 collective by gloo and by the switch take turns; the time is that of the slowest process, and ratios
 are of medians. gloo sums float32 as they are, the switch sums fixed-point words (codec dense).
 
-With --simulated packets of 256 values, without their values, take simulated time; beside them a
-ring takes the same steps with 4 and with 2 bytes for each value (roce, packets of 4 KiB).
+With --simulated, thin packets that stand for ones of 256 values take simulated time; beside them
+rings with 4 and with 2 bytes a value (roce). More than 32 workers are in racks of 32, with trunks
+that carry all that they send. The reduce-scatter of a ring takes as long as its all-gather.
 """
 
 from __future__ import annotations
@@ -27,8 +28,15 @@ import typer
 
 from benchmarks.common import Row, show
 from benchmarks.ranks import KEY, Serving, dismiss, heard, ranks_of, running, serve
+from innet.allreduce.collective import Collective
+from innet.allreduce.sizes import RoundSizes
 from innet.allreduce.worker import Worker
+from innet.core.reduce_op import CollectiveOp, ReduceOp, SizedSegment
+from innet.core.settings import default_program
+from innet.core.shards import Shards
 from innet.service import join
+from innet.sim.baselines import simulate_messages
+from innet.sim.messages import MessageGraph, all_gather, ring_all_reduce
 
 PROGRAM = "collectives"
 NAMES = ("reduce-scatter", "all-gather", "broadcast", "all-reduce", "barrier")
@@ -118,14 +126,61 @@ def _beside_gloo(elements: int, ranks: int, values: int, repeats: int) -> list[R
     return rows
 
 
-def main(
+def _sizes(name: str, workers: int, elements: int) -> RoundSizes:
+    """One round in which values travel as the collective asks."""
+    if name == "all-reduce":
+        return RoundSizes(elements, ((SizedSegment(ReduceOp.SUM, elements),),))
+    operation = CollectiveOp.REDUCE if name == "reduce-scatter" else CollectiveOp.BROADCAST
+    pieces = Shards.of(elements, range(workers)).pieces()
+    segments = [SizedSegment(operation, each.stop - each.start, owner) for owner, each in pieces]
+    return RoundSizes(elements, (tuple(segments),))
+
+
+def _ring(name: str, workers: int, elements: int, dtype: str) -> MessageGraph:
+    """The same by a ring."""
+    if name == "all-reduce":
+        return ring_all_reduce(workers, elements, dtype=dtype)
+    return all_gather(workers, np.diff(Shards.of(elements, range(workers)).bounds), dtype=dtype)
+
+
+def _simulated(elements: int, workers: int, network: str) -> list[Row]:
+    rows = []
+    program = default_program(None, workers, "all-gather")
+    for name in ("reduce-scatter", "all-gather", "all-reduce"):
+        collective = Collective(
+            workers=workers, program=program, network=network, thin=True, values_per_packet=256
+        )
+        report = collective.all_reduce_sizes(_sizes(name, workers, elements))
+        assert report.simulated is not None
+        switched = report.simulated.seconds
+        wide, narrow = (
+            simulate_messages(
+                _ring(name, workers, elements, dtype),
+                network,
+                transport="roce",
+                racks=-(-workers // 32),
+            ).seconds
+            for dtype in ("float32", "bfloat16")
+        )
+        remark = f"rings {1e3 * wide:.4g} and {1e3 * narrow:.4g} ms; {report.bytes_sent:,} bytes"
+        rows.append(Row(name, 1e3 * switched, "ms", remark, wide / switched))
+    return rows
+
+
+def main(  # noqa: PLR0917 - options of a command
     elements: Annotated[int, typer.Option(help="Of each vector; 25 MiB.")] = 25 * (1 << 20) // 4,
     workers: Annotated[int, typer.Option(help="Processes.")] = 4,
     values: Annotated[int, typer.Option(help="Values per packet.")] = 1024,
     repeats: Annotated[int, typer.Option(help="Collectives of each kind.")] = 11,
+    simulated: Annotated[str | None, typer.Option(help="A network instead, such as 100g.")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure, and print ratios first."""
+    if simulated is not None:
+        rows = _simulated(elements, workers, simulated)
+        title = f"collectives of {elements:,} values, {workers} workers, {simulated}"
+        show(title, "times as fast as a ring of float32", rows, as_json)
+        return
     rows = _beside_gloo(elements, workers, values, repeats)
     title = f"collectives of {elements:,} values over shared memory, {workers} processes"
     show(title, "times as fast as gloo", rows, as_json)

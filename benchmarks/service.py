@@ -35,6 +35,7 @@ from benchmarks.ranks import GLOO, KEY, LOOPBACK, Ranks, Serving, rows, running,
 from benchmarks.service_cases import BOUNDS, CASES, SENDING, Case
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import ReduceOp, Segment
+from innet.network import at_port
 from innet.protocol import SlotClient
 from innet.service import join
 from innet.transport.packet_socket import widen_buffers
@@ -82,7 +83,7 @@ def _pump(told: Connection, task: _Sending) -> None:
             widen_buffers(sock)
             transport: Any = UdpTransport(here, switch, layout, sock=sock, segments=task.segments)
             told.send(Address(*sock.getsockname()))
-            frames = np.zeros((256, layout.frame_size), np.uint8)
+            packets = PacketBatch.uniform(np.zeros((256, layout.frame_size), np.uint8), 0)
         else:
             address = str(task.where)
             job = stack.enter_context(
@@ -102,9 +103,9 @@ def _pump(told: Connection, task: _Sending) -> None:
             )
             words = np.arange(job.plan.window * task.values, dtype=np.int32)
             end.start([Segment(ReduceOp.SUM, words)], transport.now())
-            frames = end.outgoing(transport.now())  # a repeated packet gets its result again
+            # A repeated packet gets its result again.
+            packets = at_port(end.outgoing(transport.now()), 0)
             told.send(None)
-        packets = at_port(frames, 0)
         told.recv()  # all are ready
         answers, begun = 0, time.perf_counter()
         while (spent := time.perf_counter() - begun) < task.seconds:

@@ -126,7 +126,8 @@ def _judged(header: Any, member: Any, slots: Any, asked: Any, is_whole: bool) ->
 
 _TAKE = (
     f"i8(Tuple((u1[:,::1], i4[::1])), Tuple((i8[:,::1], i8[::1])), Tuple(({SLOTS}, {TIMERS})),"
-    " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1], f4[::1], f8[::1])), Tuple((i8[::1], f8[::1])))"
+    " Tuple((u1[::1], u2[::1], i4[:,::1], u4[::1], f4[::1], f8[::1], i4[::1])),"
+    " Tuple((i8[::1], f8[::1])))"
 )
 
 
@@ -143,11 +144,11 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     rules, member = terms
     (chunk, state, queue), timers = slots
     sends, first_sent, _, _, resend_at, give_up_at, _, _ = timers
-    operation, elements, words, who, sums, numbers = chunks
+    operation, elements, words, who, sums, numbers, places = chunks
     stats, clock = notes
     at = rules[0, 1]
     window = len(chunk)
-    verdict, number, slot, index, is_read = _ANSWER, 0, 0, 0, False
+    verdict, number, slot, index, place, is_read = _ANSWER, 0, 0, 0, 0, False
     header = frame[at : at + _HEADER_BYTES]
     stats[_SHORT] += length < rules[0, 4]
     # Step 1: does it answer a chunk that waits?
@@ -160,7 +161,8 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
             slot = _short(header, _AT_SLOT)
             number = chunk[slot]
             index = number - member[4]
-            row = words[index % len(words), : words.shape[1] * is_whole]
+            place = index if len(places) == 0 else int(places[index])
+            row = words[place % len(words), : words.shape[1] * is_whole]
             is_read = read_checked(frame, at, row)
     if not is_read:
         reason = check_frame(frame, length, rules)
@@ -172,7 +174,7 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     # Step 2: the result, and what its flags say.
     stats[_ANSWER] += 1
     if len(sums) > 0:  # while the words are in the cache
-        first = index * words.shape[1]
+        first = place * words.shape[1]
         read_floats(row, numbers[1], sums[first : first + words.shape[1]])
     who[index] = _long(header, _AT_BITMAP)
     flags = np.int64(header[_AT_FLAGS])
@@ -222,7 +224,8 @@ def take(
         chunks: (chunks,) of the all-reduce: uint8 operation and uint16 elements; and filled in:
             (chunks, V) int32 values, (chunks,) uint32 bitmaps, and float32 what all values stand
             for, or empty. And float64 (2,), the second of which is how much a 1 stands for. Where
-            there are floats, the values may have fewer rows, which are used in turn.
+            there are floats, the values may have fewer rows, which are used in turn. And int32
+            (chunks,), the row of each chunk, or empty: they are in order.
         notes: int64, see ``Stats``, added to. And float64 (5,): the time; the longest wait for
             which a chunk of the first window is measured, since longer ones are due to late peers;
             the longest such wait of a chunk that was sent once, raised; and of the answered chunk
@@ -310,7 +313,9 @@ def begin(
     return count
 
 
-_MESSAGE = "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1], u2[::1], f4[::1], f8[::1]))"
+_MESSAGE = (
+    "Tuple((i8[::1], i8)), Tuple((i4[::1], u1[::1], u2[::1], u2[::1], f4[::1], f8[::1], i4[::1]))"
+)
 
 
 @njit("void(u1[::1], i8)", cache=True, inner=True, nogil=True)
@@ -347,7 +352,7 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
         its length: a frame without values ends with the header.
     """
     chunks, base = where
-    words, operation, elements, owners, floats, numbers = message
+    words, operation, elements, owners, floats, numbers, places = message
     at = len(head) - _HEADER_BYTES
     values = (len(frame) - len(head)) // 4
     for byte in range(len(head)):
@@ -372,7 +377,7 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
                 _end_with_header(frame, 4 * values)
             write_values(frame[: len(head)], at, words[:0])
             return len(head)
-    begin = index * values
+    begin = (index if len(places) == 0 else int(places[index])) * values
     if len(floats) > 0:
         end = min(begin + values, len(floats))
         write_floats(frame, at, floats[begin:end], numbers[0])
@@ -403,7 +408,8 @@ def fill(  # noqa: PLR0917 - compiled functions are called by position
         where: (window,) int64, the chunk in each slot; and the first chunk of the all-reduce.
         message: int32 words of all chunks, without padding of the last one; (chunks,): uint8
             operation and uint16 elements of each, and uint16 owners, or empty; float32 of which
-            words are made instead, or empty; and float64 (2,), the first of which is their scale.
+            words are made instead, or empty; float64 (2,), the first of which is their scale; and
+            int32, which chunk of the words each has, or empty: they are in order.
 
     Returns:
         How many end with the header.

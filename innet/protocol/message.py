@@ -42,13 +42,9 @@ _INT32 = np.dtype(np.int32)
 _OPERATIONS = {int(each): each.name for each in (*ReduceOp, *CollectiveOp)}
 _NO_WORDS = np.empty(0, np.int32)
 _NO_FLOATS = np.empty(0, np.float32), np.empty(0, np.float32), np.zeros(2)
-_NO_OWNERS = np.empty(0, np.uint16)
+_NO_OWNERS, _IN_ORDER = np.empty(0, np.uint16), np.empty(0, np.int32)
 _MOST_OWNERS = 1 << 16  # workers that the header can name
 _CUTS = 8  # that are remembered: an all-reduce has few rounds, and the next one often the same
-
-
-Places: TypeAlias = slice | NDArray[np.int64]
-"""Numbers of chunks."""
 
 
 class _Cut(NamedTuple):
@@ -57,19 +53,18 @@ class _Cut(NamedTuple):
     Attributes:
         shape: the operations, lengths and owners, for the tag.
         lengths: words of each segment.
-        chunks: how many there are.
-        places: which of them are each segment's, in order.
-        operation, elements, owners: as in ``Message``; shared by messages, so they must not be
-            written.
+        first: the first chunk of each segment, and the number of chunks.
+        operation, elements, owners, places: as in ``Message``; shared by messages, so they must
+            not be written.
     """
 
     shape: str
     lengths: tuple[int, ...]
-    chunks: int
-    places: tuple[Places, ...]
+    first: tuple[int, ...]
     operation: NDArray[np.uint8]
     elements: NDArray[np.uint16]
     owners: NDArray[np.uint16]
+    places: NDArray[np.int32]
 
 
 Shape: TypeAlias = tuple[tuple[int, ...], ...]
@@ -90,59 +85,55 @@ def _shape_of(segments: Sequence[Segment] | Sequence[SizedSegment]) -> Shape:
 @lru_cache(_CUTS)
 def _cut(shape: Shape, values: int, worker: int) -> _Cut:
     lengths = tuple(each[1] for each in shape)
-    counts = tuple(-(-length // values) for length in lengths)
-    chunks = sum(counts)
-    operation = np.empty(chunks, np.uint8)
-    elements = np.full(chunks, values, np.uint16)
+    first = tuple(accumulate((-(-length // values) for length in lengths), initial=0))
+    operation = np.empty(first[-1], np.uint8)
+    elements = np.full(first[-1], values, np.uint16)
     has_owners = any(len(each) > 2 for each in shape)
-    owners = np.zeros(chunks, np.uint16) if has_owners else _NO_OWNERS
-    places = _places(tuple(each[0] if len(each) > 2 else 0 for each in shape), counts)
-    for (number, length, *owner), place in zip(shape, places, strict=True):
-        operation[place] = number
+    owners = np.zeros(first[-1], np.uint16) if has_owners else _NO_OWNERS
+    places = _places(shape, np.diff(first).tolist()) if has_owners else _IN_ORDER
+    for (number, length, *owner), (begin, end) in zip(shape, pairwise(first), strict=True):
+        operation[begin:end] = number
         if owner:
-            owners[place] = owner[0]
+            owners[begin:end] = owner[0]
             if not sends(number, owner[0] == worker):
-                operation[place] |= WITHOUT_VALUES
+                operation[begin:end] |= WITHOUT_VALUES
         if length:
-            last = place.stop - 1 if isinstance(place, slice) else place[-1]
-            elements[last] = (length - 1) % values + 1
-    return _Cut(repr(list(shape)), lengths, chunks, places, operation, elements, owners)
+            elements[end - 1] = (length - 1) % values + 1
+    if has_owners:
+        operation, elements, owners = operation[places], elements[places], owners[places]
+    return _Cut(repr(list(shape)), lengths, first, operation, elements, owners, places)
 
 
-@lru_cache(_CUTS)
-def _places(owned: tuple[int, ...], counts: tuple[int, ...]) -> tuple[Places, ...]:
-    """Which chunks are each segment's: its operation, if it has an owner, and how many it has.
+def _places(shape: Shape, counts: Sequence[int]) -> NDArray[np.int32]:
+    """The order of the chunks of all segments, of which some have owners.
 
     Segments follow each other. Those with owners are spread evenly over the chunks of all of them.
-    A link then carries values and headers by turns, at any time as many as altogether: no worker
-    gets all values of its shard at the end, over a link that was idle before, and a reduce-scatter
-    and an all-gather in one round fill each other's gaps.
+    A link then carries values and headers by turns, at any time as many as altogether: workers go
+    through the chunks together, and do not wait for one owner's link while those of others are
+    idle. And a reduce-scatter and an all-gather in one round fill each other's gaps.
     """
-    places: list[Places] = []
+    places: list[NDArray[np.int64]] = []
     begin = 0
-    for has_owner, run in groupby(zip(owned, counts, strict=True), lambda pair: pair[0] > 0):
-        operations, sizes = zip(*run, strict=True)
-        end = begin + sum(sizes)
-        if has_owner and len(sizes) > 1:
+    for has_owner, run in groupby(zip(shape, counts, strict=True), lambda each: len(each[0]) > 2):
+        segments, sizes = zip(*run, strict=True)
+        chunks = np.arange(begin, begin + sum(sizes))
+        if has_owner:
             # Chunk j of n stands at (j + 1/2) / n of all; at one place, operations take turns.
+            operations = [each[0] for each in segments]
             turns = [operations[:at].count(each) for at, each in enumerate(operations)]
-            place = np.concatenate([(np.arange(size) + 0.5) / max(1, size) for size in sizes])
-            number = np.empty(end - begin, np.int64)
-            number[np.lexsort((np.repeat(turns, sizes), place))] = np.arange(begin, end)
-            places += np.split(number, np.cumsum(sizes[:-1]))
-        else:
-            places += [slice(*pair) for pair in pairwise(accumulate(sizes, initial=begin))]
-        begin = end
-    return tuple(places)
+            share = np.concatenate([(np.arange(size) + 0.5) / max(1, size) for size in sizes])
+            chunks = chunks[np.lexsort((np.repeat(turns, sizes), share))]
+        places.append(chunks)
+        begin += sum(sizes)
+    return np.concatenate(places).astype(np.int32)
 
 
 class Message:
     """The words that one worker sends, and the array of results.
 
-    A chunk never spans two segments; the last chunk of a segment is padded with zeros. Chunks are
-    in the order of their segments, but those of different owners take turns. The words of a single
-    segment are not copied; those of several are. Those of a single ``FloatSegment`` are made chunk
-    by chunk, and so is what their sums stand for, unless ``settle`` is called.
+    A chunk never spans two segments; the last chunk of a segment is padded with zeros. The words of
+    a single segment are not copied; those of several are. Those of a single ``FloatSegment`` are
+    made chunk by chunk, and so is what their sums stand for, unless ``settle`` is called.
 
     Args:
         segments: what to combine.
@@ -151,8 +142,8 @@ class Message:
 
     Attributes:
         chunks: number of chunks.
-        words: int32, all chunks in order; padding of the very last one may be missing. Empty while
-            they are made chunk by chunk.
+        words: int32, all chunks, segment by segment; padding of the very last one may be missing.
+            Empty while they are made chunk by chunk.
         floats: what words are made of chunk by chunk, shape (n,), and what the results stand for,
             filled in as they arrive; and shape (2,), float64, the scale and the step. Empty arrays
             where words are given.
@@ -162,6 +153,8 @@ class Message:
             where this worker's packet carries none.
         elements: shape (chunks,), uint16, how many values of a chunk are filled.
         owners: shape (chunks,), uint16, who owns them; empty if no chunk has an owner.
+        places: shape (chunks,), int32: where their words lie, in chunks of ``words`` and rows of
+            ``combined``; empty if they are in order.
 
     Raises:
         InputError: not segments, words that are not one-dimensional int32, an unknown operation, or
@@ -173,12 +166,13 @@ class Message:
         for index, segment in enumerate(segments):
             _check(index, segment)
         self._cut = _cut(_shape_of(segments), values, worker)
-        self.chunks = self._cut.chunks
+        self._worker = worker
+        self.chunks = self._cut.first[-1]
         self._values = values
         self._float_segment: FloatSegment | None = None
         self.floats = _NO_FLOATS
         self.operation, self.elements = self._cut.operation, self._cut.elements
-        self.owners = self._cut.owners
+        self.owners, self.places = self._cut.owners, self._cut.places
         if len(segments) == 1 and isinstance(segments[0], FloatSegment):
             self._make_floats(segments[0])
             return
@@ -215,30 +209,19 @@ class Message:
 
     def _joined(self, segments: Sequence[Segment], values: int) -> NDArray[np.int32]:
         """The words of all segments, each padded with zeros to complete chunks."""
-        words: NDArray[np.int32] = buffers.empty(self.chunks * values, np.int32)
-        rows = words.reshape(self.chunks, values)
-        for segment, place in zip(segments, self._cut.places, strict=True):
-            own = segment.words
-            if self._lacks_values(place):
+        words = buffers.empty(self.chunks * values, np.int32)
+        for segment, (first, end) in zip(segments, pairwise(self._cut.first), strict=True):
+            if segment.owner is not None and not sends(
+                segment.operation, segment.owner == self._worker
+            ):
                 continue  # they do not travel
-            if isinstance(place, slice):
-                filled = place.start * values + len(own)
-                words[place.start * values : filled] = own
-                words[filled : place.stop * values] = 0
-            else:
-                whole, rest = divmod(len(own), values)
-                rows[place[:whole]] = own[: len(own) - rest].reshape(whole, values)
-                rows[place[whole:], :rest] = own[len(own) - rest :]
-                rows[place[whole:], rest:] = 0
+            filled = first * values + len(segment.words)
+            words[first * values : filled] = segment.words
+            words[filled : end * values] = 0
         return words
 
-    def _lacks_values(self, place: Places) -> bool:
-        """Whether this worker's packets of a segment carry no values."""
-        return bool((self.operation[place][:1] & WITHOUT_VALUES).any())
-
     def results(self) -> list[NDArray[np.int32]]:
-        """One array per segment, without padding: views of ``combined``, unless chunks with
-        other owners are between its own.
+        """One array per segment, without padding: views of ``combined``.
 
         A ``FloatSegment`` whose sums were made on the way is given these; its array is empty.
         """
@@ -246,15 +229,10 @@ class Message:
             self._float_segment.arrived(self.floats[1])
             return [_NO_WORDS]
         values, flat = self._values, self._results
-        found = []
-        for place, length in zip(self._cut.places, self._cut.lengths, strict=True):
-            if isinstance(place, slice):
-                found.append(flat[place.start * values : place.start * values + length])
-            elif self._lacks_values(place):  # so it gets some
-                found.append(self.combined[place].reshape(-1)[:length])
-            else:
-                found.append(flat[:length])  # they mean nothing
-        return found
+        return [
+            flat[first * values : first * values + length]
+            for first, length in zip(self._cut.first, self._cut.lengths, strict=False)
+        ]
 
     def tag(self, first_chunk: int, label: int) -> int:
         """The tag in all packets of an all-reduce, so that the switch tells all-reduces apart.
@@ -274,7 +252,7 @@ class SizedMessage(Message):
         worker: who sends them.
 
     Attributes:
-        chunks, operation, elements, owners: as of a ``Message`` with words.
+        chunks, operation, elements, owners, places: as of a ``Message`` with words.
         words, combined: empty.
 
     Raises:
@@ -295,10 +273,10 @@ class SizedMessage(Message):
                 )
             _check_operation(index, segment)
         self._cut = _cut(_shape_of(segments), elements, worker)
-        self.chunks = self._cut.chunks
+        self.chunks = self._cut.first[-1]
         self.combined = np.empty((self.chunks, 0), np.int32)
         self.operation, self.elements = self._cut.operation, self._cut.elements
-        self.owners = self._cut.owners
+        self.owners, self.places = self._cut.owners, self._cut.places
         self.words, self.floats = _NO_WORDS, _NO_FLOATS
         self._float_segment = None
 

@@ -421,7 +421,8 @@ class SlotClient:
         """What ``fill`` makes frames of."""
         floats, _, numbers = message.floats
         return (
-            message.words, message.operation, message.elements, message.owners, floats, numbers
+            message.words, message.operation, message.elements, message.owners, floats, numbers,
+            message.places,
         )  # fmt: skip
 
     def _room(self) -> int:
@@ -520,7 +521,10 @@ class SlotClient:
         """The state of this all-reduce for ``take``."""
         message = _NOTHING if self._message is None else self._message
         _, sums, numbers = message.floats
-        return message.operation, message.elements, message.combined, self._who, sums, numbers
+        return (
+            message.operation, message.elements, message.combined, self._who, sums, numbers,
+            message.places,
+        )  # fmt: skip
 
     def _took(self, answers: int, received: int, size: int) -> None:
         """Add the counts of compiled code for ``received`` packets of ``size`` bytes."""

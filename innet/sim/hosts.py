@@ -326,6 +326,7 @@ def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
             shorts_view(client.owners, client.owner_count),
             singles_view(0, 0),
             floats_view(0, 0),
+            signed_view(client.places, client.owner_count),
         ),
     )
     written(state, here.up, row)
@@ -409,6 +410,7 @@ def _receive(state: Any, host: int, row: int, now: int) -> None:
             words_view(client.who, client.chunks),
             singles_view(0, 0),
             floats_view(0, 0),
+            signed_view(client.places, client.owner_count),
         ),
         (stats, clock),
     )

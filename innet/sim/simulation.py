@@ -1113,7 +1113,7 @@ class Simulation:
         self._memory.hosts["waiting"][host] = client.waiting
         there = self._memory.clients[host]
         (rules, member), ((chunk, state, queue), timers) = client.terms, client.slots
-        operation, elements, combined, who, _, _ = client.chunks
+        operation, elements, combined, who, _, _, _ = client.chunks
         there["rules"], there["rule_count"] = address_of(rules), len(rules)
         there["member"], there["window"] = address_of(member), len(chunk)
         there["chunk"], there["state"] = address_of(chunk), address_of(state)
@@ -1124,8 +1124,9 @@ class Simulation:
         there["values"], there["who"] = combined.shape[1], address_of(who)
         there["stats"], there["clock"] = map(address_of, client.notes)
         there["head"], there["head_bytes"] = address_of(client.head), len(client.head)
-        words, _, _, owners, _, _ = client.message
+        words, _, _, owners, _, _, places = client.message
         there["owners"], there["owner_count"] = address_of(owners), len(owners)
+        there["places"] = address_of(places)
         there["words"], there["word_count"] = address_of(words), len(words)
         there["held"], there["halts"], there["last"] = client.held, client.halts, client.last
 

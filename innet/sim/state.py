@@ -273,6 +273,7 @@ CLIENT = np.dtype(
         ("elements", "i8"),
         ("owners", "i8"),
         ("owner_count", "i8"),
+        ("places", "i8"),
         ("combined", "i8"),
         ("values", "i8"),
         ("who", "i8"),

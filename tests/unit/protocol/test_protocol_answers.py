@@ -139,6 +139,10 @@ def verdicts_of_both(framing, seed, base, *, has_owners=False):
     is_wanted = rng.random() < 0.75 and not has_owners
     chunks["sums"] = np.full(wanted if is_wanted else 0, 0.25, np.float32)
     naive_slots, naive_chunks = fields_of(slots), fields_of(chunks)
+    # Chunks with owners lie elsewhere than in their order.
+    places = rng.permutation((end - base) * has_owners).astype(np.int32)
+    if has_owners:
+        chunks["words"] = chunks["words"][np.argsort(places)].copy()
     expected = taken(layout, packets, member.tolist(), naive_slots, naive_chunks, CLOCK)
     stats = np.zeros(Stats.LENGTH, np.int64)
     stats[Stats.MARKED] = -1
@@ -146,8 +150,10 @@ def verdicts_of_both(framing, seed, base, *, has_owners=False):
     terms = rules(layout), member
     answers = take(
         frames_of(packets), terms, as_compiled(slots),
-        (*chunks.values(), np.array([9.0, STEP])), (stats, clock),
+        (*chunks.values(), np.array([9.0, STEP]), places), (stats, clock),
     )  # fmt: skip
+    if has_owners:
+        chunks["words"] = chunks["words"][places]
     assert answers == expected.verdicts.count(PacketVerdict.ANSWER)
     assert stats[: len(PacketVerdict)].tolist() == [
         expected.verdicts.count(each) for each in PacketVerdict
@@ -238,6 +244,7 @@ def test_filled_as_naively(framing, seed, base, has_owners):
     layout.view(head)["innet"]["checksum"] = 0
     frames = np.full((len(which), layout.frame_size), 0xAA, np.uint8)
     lengths = np.zeros(len(which), np.int32)
+    places = rng.permutation(count * has_owners).astype(np.int32)
     numbers = np.array([scale, 9.0])
     bare = fill(
         frames,
@@ -245,7 +252,7 @@ def test_filled_as_naively(framing, seed, base, has_owners):
         head[0, : layout.values_offset].copy(),
         (which, flags),
         (slots, base),
-        (given_words, chunks["operation"], chunks["elements"], owners, floats, numbers),
+        (given_words, chunks["operation"], chunks["elements"], owners, floats, numbers, places),
     )
     chunk = slots[which]
     fields |= {"sequence": sequence_of(chunk), "slot": which, "flags": flags}
@@ -253,7 +260,8 @@ def test_filled_as_naively(framing, seed, base, has_owners):
     fields |= {name: chunks[name][chunk - base] for name in ("operation", "elements")}
     if has_owners:
         fields["exponent"] = owners[chunk - base]
-    values = padded.reshape(count, layout.values)[chunk - base]
+    where = places[chunk - base] if has_owners else chunk - base
+    values = padded.reshape(count, layout.values)[where]
     expected = packed(layout, outer, fields, values)
     ends = fields["operation"] >= WITHOUT_VALUES
     assert bare == ends.sum()

@@ -31,22 +31,23 @@ WAITING = [Model(2, 1, 6), Model(2, 2, 8), Model(3, 1, 5), Model(3, 2, 7)]
 PARTIAL = [Model(2, 1, 4, partial=True), Model(2, 2, 4, partial=True)]
 FORGETTING = [Model(2, 1, 4, restarts=1), Model(2, 2, 4, restarts=1), Model(3, 1, 3, restarts=2)]
 
-# With owners: each kind takes over each other's slots, and so do sums.
+# With owners: each kind takes over the others' slots, and so do sums. Operations side by side differ,
+# as chunks of different owners of one take turns.
 THREE = ((CollectiveOp.REDUCE, 0), (CollectiveOp.BROADCAST, 1), (CollectiveOp.BARRIER, 0))
-FOUR = (
+MIXED = (
     (CollectiveOp.BROADCAST, 0), (ReduceOp.SUM, None), (CollectiveOp.BARRIER, 1),
-    (CollectiveOp.REDUCE, 1), (CollectiveOp.REDUCE, 0),
+    (CollectiveOp.REDUCE, 1), (ReduceOp.SUM, None), (CollectiveOp.REDUCE, 0),
 )  # fmt: skip
-WAITING += [Model(2, 1, 6, kinds=THREE), Model(2, 1, 9, kinds=FOUR), Model(3, 1, 5, kinds=THREE)]
+WAITING += [Model(2, 1, 6, kinds=THREE), Model(2, 1, 9, kinds=MIXED), Model(3, 1, 5, kinds=THREE)]
 PARTIAL += [Model(2, 1, 4, partial=True, kinds=THREE)]
 FORGETTING += [Model(2, 1, 4, restarts=1, kinds=THREE)]
-LARGER_WAITING = [Model(2, 2, 8, kinds=THREE), Model(3, 2, 7, kinds=FOUR)]
+LARGER_WAITING = [Model(2, 2, 8, kinds=THREE), Model(3, 2, 7, kinds=MIXED)]
 LARGER_PARTIAL = [
-    Model(2, 1, 5, partial=True, kinds=FOUR),
+    Model(2, 1, 5, partial=True, kinds=MIXED),
     Model(2, 2, 4, partial=True, kinds=THREE),
 ]
 LARGER_FORGETTING = [
-    Model(2, 2, 4, restarts=1, kinds=FOUR),
+    Model(2, 2, 4, restarts=1, kinds=MIXED),
     Model(3, 1, 3, restarts=2, kinds=THREE),
 ]
 ALL = [*WAITING, *PARTIAL, *FORGETTING]

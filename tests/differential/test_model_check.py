@@ -31,8 +31,8 @@ WAITING = [Model(2, 1, 6), Model(2, 2, 8), Model(3, 1, 5), Model(3, 2, 7)]
 PARTIAL = [Model(2, 1, 4, partial=True), Model(2, 2, 4, partial=True)]
 FORGETTING = [Model(2, 1, 4, restarts=1), Model(2, 2, 4, restarts=1), Model(3, 1, 3, restarts=2)]
 
-# With owners: each kind takes over the others' slots, and so do sums. Operations side by side differ,
-# as chunks of different owners of one take turns.
+# With owners: each kind takes over the others' slots, and so do sums. Operations side by side
+# differ, as chunks of different owners of one take turns.
 THREE = ((CollectiveOp.REDUCE, 0), (CollectiveOp.BROADCAST, 1), (CollectiveOp.BARRIER, 0))
 MIXED = (
     (CollectiveOp.BROADCAST, 0), (ReduceOp.SUM, None), (CollectiveOp.BARRIER, 1),

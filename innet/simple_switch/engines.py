@@ -138,7 +138,7 @@ def compile_program(path: Path, drop_port: int, *, logged: bool) -> None:
         switch.log_packets(document, lambda *_: None, engine="jit")
     warm(switch)
     ports = Ports({}, lambda *_: None)
-    PortForwarding(ports, switch, 0.0, is_logged=logged)
+    PortForwarding(ports, switch, 0.0, write_log=switch.write_log if logged else None)
     ports.close()
 
 

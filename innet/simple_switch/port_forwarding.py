@@ -20,6 +20,8 @@ from innet.switch.inline import (
     TRAFFIC_ENTRIES,
     InlineProgram,
     InlineQueues,
+    InlineQueueSwitch,
+    InlineSwitch,
     keep_records,
     run_inline,
     run_queues,
@@ -41,6 +43,7 @@ _EACH_SEPARATELY = 1  # packets are not joined to one message
 _NOTHING = PacketBatch.empty()
 _Found = tuple[int, int, int, int, int, int, int, int, int]
 _MOST_TURNS = 64  # batches without a look at the clock and at ``descriptor``
+_MOST_LOGGED = 16  # the same with records
 
 
 class PortForwardResult(NamedTuple):
@@ -77,7 +80,7 @@ class PortForwarding:
         begun: ``time.monotonic()`` when the program's clock was 0.
         cpu_port: a port without an interface, whose packets ``send`` takes; None for none.
         send: sends what left together with a packet to the CPU port; None for ``ports`` itself.
-        is_logged: each batch is recorded, so that Python writes the log after it.
+        write_log: called after each batch, of a program that records; None for one that does not.
 
     Attributes:
         works: whether the program can be run in this way: not if it has entries that age, or may
@@ -92,17 +95,21 @@ class PortForwarding:
         cpu_port: int | None = None,
         send: Callable[[PacketBatch], None] | None = None,
         *,
-        is_logged: bool = False,
+        write_log: Callable[[], None] | None = None,
     ) -> None:
         self._cpu_port = _NO_PORT if cpu_port is None else cpu_port
         self._send = send or ports.send
         self._ports = ports
         self._switch = switch
         self._begun = begun
-        self._packets = ports.packets
-        self._queued = switch.inline_queues(ports.packets, timed=False) if is_logged else None
-        self._inline = self._queued if is_logged else switch.inline(ports.packets)
-        self._turns: Callable[..., _Found] = queued_turn if is_logged else turns
+        self._packets, self._digests = ports.packets, switch.state.digests
+        self._write_log = write_log
+        self._queued: InlineQueueSwitch | None = None
+        self._inline: InlineSwitch | InlineQueueSwitch | None
+        if write_log is None:
+            self._inline = switch.inline(ports.packets)
+        else:
+            self._inline = self._queued = switch.inline_queues(ports.packets, timed=False)
         self.works = self._inline is not None
         if self.works:
             self.run(-1, 0.0)  # compiled now, not when a packet waits
@@ -129,9 +136,23 @@ class PortForwarding:
             Packets that were received and not run, as a socket had an error or a packet went to
             the CPU port first; valid until the next call.
         """
+        until = time.monotonic() + seconds
+        moved = self._forward(descriptor, until)
+        if self._write_log is not None:
+            self._write_log()
+            for _ in range(_MOST_LOGGED):
+                if not moved.received or moved.first < moved.received or self._digests:
+                    break
+                moved = self._forward(descriptor, until)
+                self._write_log()
+        if moved.first == moved.received:
+            return _NOTHING
+        return self._ports.rows(moved.first, moved.received)
+
+    def _forward(self, descriptor: int, until: float) -> PortForwardResult:
+        """Forward until something ends it; with records one batch."""
         assert self._inline is not None
         program: InlineProgram | InlineQueues = self._inline.begin()
-        until = time.monotonic() + seconds
         try:
             moved = self._run(program, until, descriptor, (0, 0))
             while moved.wanted:
@@ -142,9 +163,7 @@ class PortForwarding:
         finally:
             self._inline.end()
         self._finish(program, moved)
-        if moved.first == moved.received:
-            return _NOTHING
-        return self._ports.rows(moved.first, moved.received)
+        return moved
 
     def _run(
         self,
@@ -154,9 +173,8 @@ class PortForwarding:
         rest: tuple[int, int],
     ) -> PortForwardResult:
         ports, times = self._ports.compiled(), (self._begun, until)
-        return PortForwardResult(
-            *self._turns(ports, program, times, descriptor, self._cpu_port, rest)
-        )
+        compiled: Callable[..., _Found] = turns if self._queued is None else queued_turn
+        return PortForwardResult(*compiled(ports, program, times, descriptor, self._cpu_port, rest))
 
     def _finish(self, program: InlineProgram | InlineQueues, moved: PortForwardResult) -> None:
         """Count what was lost, and send what compiled code did not."""

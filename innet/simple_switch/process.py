@@ -156,10 +156,7 @@ class SimpleSwitch:
                 timeout = self._timeout(poll)
                 forwarding = self._forwarding if self._is_compiled() else None
                 if forwarding is not None and not (woken and forwarding.behind > _MANY_CHANGES):
-                    rest = forwarding.run(self._server.fileno(), timeout)
-                    if self._logs_packets:
-                        self._write_log()
-                    self._forward(rest)
+                    self._forward(forwarding.run(self._server.fileno(), timeout))
                     woken = self._server.is_woken
                 else:
                     if forwarding is not None:
@@ -199,7 +196,7 @@ class SimpleSwitch:
         if self._forwarding is None or not self._forwarding.fits:
             self._forwarding = PortForwarding(
                 *(self._ports, switch, self._begun / _NANOSECONDS, self.cpu_port, self._send),
-                is_logged=self._logs_packets,
+                write_log=self._write_log if self._logs_packets else None,
             )
         return self._forwarding.works
 

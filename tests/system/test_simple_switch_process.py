@@ -297,7 +297,7 @@ def test_the_compiled_loop_records_what_the_log_tells(ports):
     for engine, each in switches.items():
         each.commands("\n".join(COMMANDS))
         each.log_packets(document, lambda *line, e=engine: lines[e].append(line), engine=engine)
-    forwarding = PortForwarding(there, switches["jit"], 0.0, is_logged=True)
+    forwarding = PortForwarding(there, switches["jit"], 0.0, write_log=switches["jit"].write_log)
     rooms, make_room = [], forwarding._queued.make_room
     forwarding._queued.make_room = lambda wanted: rooms.append(wanted) or make_room(wanted)
     for some in (frames, frames[:1]):

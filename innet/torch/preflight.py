@@ -1,4 +1,4 @@
-"""A round before each all-reduce, to check that all workers run the same one and can take part.
+"""A round before each collective, to check that all workers run the same one and can take part.
 
 The others must not wait for a worker that cannot send its gradient, because it has a NaN or does
 not fit the codec's memory. So all workers first send one packet of a few words, which the switch
@@ -33,7 +33,7 @@ class PreflightResult:
         failed: workers with an error.
         message: the error of the first of them.
         unused: parts of which every worker's gradient is zero.
-        differs: the workers came to different all-reduces, and nothing else was said.
+        differs: the workers came to different collectives, and nothing else was said.
     """
 
     not_finite: tuple[int, ...] = ()
@@ -92,9 +92,9 @@ def preflight(
         return PreflightResult(differs=True)
     if combined[2] != mine[2] or combined[3] != mine[3]:
         raise InputError(
-            f"the workers run different all-reduces; worker {worker} runs "
+            f"the workers run different collectives; worker {worker} runs "
             f"{fingerprint}. All must have "
-            "the same model and options, and call the same all-reduces in the same order."
+            "the same model and options, and call the same collectives in the same order."
         )
     unused: tuple[int, ...] = ()
     if with_zeros and not not_finite:

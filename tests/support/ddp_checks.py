@@ -696,7 +696,7 @@ def a_model_over_the_group_needs_no_hook():
 def the_workers_mean_the_same():
     with switch_group() as group:
         tensor = torch.zeros(3 if dist.get_rank() else 4)
-        with pytest.raises(innet.core.errors.InputError, match="run different all-reduces"):
+        with pytest.raises(innet.core.errors.InputError, match="run different collectives"):
             dist.all_reduce(tensor, group=group)
         work = dist.all_reduce(torch.zeros(2), group=group, async_op=True)
         with pytest.raises(StateError, match="before this one failed"):

@@ -74,6 +74,24 @@ class ReduceWork:
         return self._outcome.get(timeout=SECONDS)
 
 
+class MoveWork:
+    """A collective that sums nothing."""
+
+    def __init__(self, name="", fingerprint="a barrier"):
+        self.name = name
+        self.fingerprint = fingerprint
+        self._outcome = queue.SimpleQueue()
+
+    def move(self):
+        self._outcome.put("moved")
+
+    def set_exception(self, error):
+        self._outcome.put(error)
+
+    def outcome(self):
+        return self._outcome.get(timeout=SECONDS)
+
+
 @contextlib.contextmanager
 def comm_threads(deadline=SECONDS):
     with contextlib.ExitStack() as stack:
@@ -330,6 +348,34 @@ def test_where_workers_come_to_all_reduces_in_other_orders_that_of_worker_0_coun
         for name in "abc":
             for mine in works:
                 assert mine[name].outcome().tolist() == [6 + 30 * ord(name)] * 20
+
+
+def test_what_sums_nothing_comes_in_the_order_of_worker_0_too():
+    with comm_threads() as all_threads:
+        works = []
+        for each in all_threads:
+            mine = [ReduceWork(each.build_codec("exact"), np.ones(20, np.float32)), MoveWork("b")]
+            mine[0].name = "a"
+            works.append(mine)
+            for work in mine if each is all_threads[1] else mine[::-1]:
+                each.put(work)
+        for total, moved in works:
+            assert moved.outcome() == "moved"
+            assert total.outcome().tolist() == [WORKERS] * 20
+
+
+def test_workers_at_different_collectives_say_so():
+    with comm_threads() as all_threads:
+        works = [MoveWork() for _ in all_threads]
+        works[2] = ReduceWork(all_threads[2].build_codec("exact"), np.ones(20, np.float32))
+        works[2].fingerprint = "a sum"
+        for each, work in zip(all_threads, works, strict=True):
+            each.put(work)
+        for work in works:
+            said = work.outcome()
+            assert isinstance(said, InputError)
+            assert "run different collectives" in str(said)
+            assert f"runs {work.fingerprint}. All must" in str(said)
 
 
 def test_an_all_reduce_that_one_worker_never_begins_is_told_to_all():

@@ -13,12 +13,13 @@ from innet.torch.tensors import torch
 
 if TYPE_CHECKING:
     from innet.torch.ddp import CompressionHook, DDPHook, HookState, ddp_hook
-    from innet.torch.fsdp import SwitchAllReduce, SwitchReduceScatter
+    from innet.torch.fsdp import SwitchAllGather, SwitchAllReduce, SwitchReduceScatter
 
 __all__ = [
     "CompressionHook",
     "DDPHook",
     "HookState",
+    "SwitchAllGather",
     "SwitchAllReduce",
     "SwitchReduceScatter",
     "ddp_hook",
@@ -28,6 +29,7 @@ _HOMES = {
     "CompressionHook": "ddp",
     "DDPHook": "ddp",
     "HookState": "ddp",
+    "SwitchAllGather": "fsdp",
     "SwitchAllReduce": "fsdp",
     "SwitchReduceScatter": "fsdp",
     "ddp_hook": "ddp",

@@ -2,15 +2,19 @@
 
     for module in (model.first, model.second, model):
         fully_shard(module)
-    SwitchReduceScatter.attach(model, codec="topk")
+    SwitchReduceScatter.attach(model, codec="exact")
+    SwitchAllGather.attach(model)
 
-The switch sends every sum to all ranks, so a reduce-scatter costs as much as an all-reduce. A codec
-with 1 % density makes up for it.
+Where the switch's program knows owners of chunks (``collectives``), each rank receives the sums of
+its own shard only, and parameters are gathered by the switch, too. Another program sends every sum
+to all ranks, so that a reduce-scatter costs as much as an all-reduce; so it does with a codec that
+cannot be sharded, such as ``topk``.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -22,10 +26,12 @@ from innet.codecs import Codec, CodecSpec, SumOptions, build_codec
 from innet.codecs.build import complete
 from innet.codecs.scheduled import spec_as_text
 from innet.core.errors import InputError, StateError
+from innet.core.shards import Shards
 from innet.records import Report
 from innet.torch.comm_thread import CommThread, compile_codec
 from innet.torch.reducers import SwitchReducer
 from innet.torch.rendezvous import RendezvousSettings, join_group
+from innet.torch.switch_work import SwitchWork, gathering
 from innet.torch.tensors import (
     DTYPES,
     kernels_for,
@@ -37,9 +43,9 @@ from innet.torch.tensors import (
 
 try:
     from torch.distributed.fsdp import FSDPModule
-    from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+    from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 except ImportError:  # PyTorch before 2.9 lacks this interface
-    FSDPModule = ReduceScatter = object  # type: ignore[assignment,misc]
+    FSDPModule = AllGather = ReduceScatter = object  # type: ignore[assignment,misc]
 
 Vector = NDArray[np.float32]
 dist = torch.distributed
@@ -127,13 +133,16 @@ class _ModuleReduction:
             "codec": spec_as_text(complete(self._spec)),
         }
 
-    def _sum(self, gradient: torch.Tensor, what: str, shards: int) -> torch.Tensor:
+    def _sum(
+        self, gradient: torch.Tensor, what: str, shards: int, parts: Shards | None = None
+    ) -> torch.Tensor:
         """The sum over all workers, flat; it blocks until then.
 
         Args:
             gradient: of the module's parameters that have one.
             what: for messages.
             shards: how many shards of each parameter follow each other.
+            parts: which part of the sum each worker gets; None for all of it.
 
         Raises:
             InnetError: the reduction failed.
@@ -141,7 +150,7 @@ class _ModuleReduction:
         if gradient.dtype not in DTYPES:
             raise InputError(f"gradients are {gradient.dtype}; see reduce_dtype in PyTorch.")
         codec = self._codec(gradient, shards)
-        work = _ModuleGradient(gradient, codec, f"{what} {self._index}")
+        work = _ModuleGradient(gradient, codec, f"{what} {self._index}", parts)
         self._comm_thread.put(work)
         total, report = work.wait()
         if report is not None:
@@ -226,8 +235,10 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
     back of them stays.
 
     Attributes:
-        reports: of the last all-reduce; empty before the first.
+        reports: of the last one; empty before the first.
     """
+
+    _scatters = False  # whether the switch does it, or an all-reduce
 
     @classmethod
     def attach(
@@ -262,9 +273,12 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
             InnetError: the switch is not available, or a rank is missing.
         """
         settings = RendezvousSettings.of(switch=switch, job=job, key=key, deadline=deadline)
-        modules, comm_thread = _join(model, codec, process_group, settings, seed)
+        modules = _sharded_modules(model)
+        checked = _checked_codec(codec, seed)
+        comm_thread, reducer = _join(process_group, settings, seed)
         made = [cls(comm_thread, codec, index, module) for index, module in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
+            each._scatters = reducer.scatters(checked)
             module.set_custom_reduce_scatter(each)
         return made
 
@@ -272,7 +286,7 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
         self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device
     ) -> torch.Tensor:
         """Allocate memory for gradients."""
-        return torch.empty(*size, dtype=dtype, device=device)
+        return _allocated(size, dtype, device)
 
     def __call__(
         self,
@@ -293,16 +307,128 @@ class SwitchReduceScatter(_ModuleReduction, ReduceScatter):
             input_tensor = input_tensor * premultiplier(op)
         elif not mean and op != dist.ReduceOp.SUM:
             raise InputError(f"a switch sums, it cannot do {op}; leave factors of gradients out.")
-        if dist.get_world_size(group) != self._comm_thread.workers:
-            raise InputError(
-                f"parameters are sharded over {dist.get_world_size(group)} ranks, the job has "
-                f"{self._comm_thread.workers} workers; attach with that process group."
-            )
-        total = self._sum(input_tensor, "sharded module", self._comm_thread.workers)
-        start = dist.get_rank(group) * output_tensor.numel()
+        _check_size(group, self._comm_thread)
+        workers, rank = self._comm_thread.workers, dist.get_rank(group)
+        parts = Shards.of(input_tensor.numel(), range(workers)) if self._scatters else None
+        total = self._sum(input_tensor, "sharded module", workers, parts)
+        start = rank * output_tensor.numel()
         shard = total[start : start + output_tensor.numel()]
-        factor = 1 / self._comm_thread.workers if mean else 1.0
-        output_tensor.copy_((shard * factor).reshape(output_tensor.shape))
+        if mean:
+            shard = shard / workers
+        output_tensor.copy_(shard.reshape(output_tensor.shape))
+
+
+class SwitchAllGather(AllGather):
+    """The all-gather of one module's parameters that ``fully_shard`` was applied to, by a switch
+    whose program knows owners of chunks. Parameters of any dtype arrive bit for bit.
+
+    Its job is another one than that of a ``SwitchReduceScatter``: both may run at the same time.
+
+    Attributes:
+        reports: of the last one; empty before the first.
+    """
+
+    @classmethod
+    def attach(
+        cls,
+        model: torch.nn.Module,
+        *,
+        process_group: Any = None,
+        switch: str | None = None,
+        job: str | None = None,
+        key: str | None = None,
+        deadline: float = 300.0,
+    ) -> list[SwitchAllGather]:
+        """Join a job, and gather the parameters of all sharded modules of ``model`` through it.
+
+        Args:
+            model: the model; ``fully_shard`` was applied to it or to its modules.
+            process_group: the ranks that parameters are sharded over; by default all.
+            switch: its address; see ``innet.torch.HookState``, also for the other arguments.
+            job: prefix of its name.
+            key: the switch's.
+            deadline: of an all-gather, seconds.
+
+        Returns:
+            The all-gathers by module.
+
+        Raises:
+            InputError: no module is sharded, PyTorch is too old, or the switch's program knows no
+                all-gather.
+            InnetError: the switch is not available, or a rank is missing.
+        """
+        settings = RendezvousSettings.of(switch=switch, job=job, key=key, deadline=deadline)
+        modules = _sharded_modules(model)
+        comm_thread, reducer = _join(process_group, settings, seed=0)
+        if not reducer.has_owners:
+            comm_thread.close()
+            raise InputError(
+                "the program of the switch knows no all-gather; start one by `innet switch serve "
+                "--program collectives`, or set INNET_PROGRAM=collectives where rank 0 starts it, "
+                "or leave all-gathers to PyTorch."
+            )
+        made = [cls(comm_thread, reducer) for _ in modules]
+        for module, each in zip(modules, made, strict=True):
+            module.set_custom_all_gather(each)
+        return made
+
+    def __init__(self, comm_thread: CommThread, reducer: SwitchReducer) -> None:
+        self.reports: deque[Report] = deque(maxlen=1)
+        self._comm_thread = comm_thread
+        self._reducer = reducer
+
+    def close(self) -> None:
+        """Leave the job, for all modules. It is called automatically at the end of the program."""
+        self._comm_thread.close()
+
+    def allocate(
+        self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        """Allocate memory for parameters."""
+        return _allocated(size, dtype, device)
+
+    def __call__(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor: torch.Tensor,
+        group: Any,
+        async_op: bool = False,
+    ) -> SwitchWork | None:
+        """Write all ranks' shards to ``output_tensor``, one after the other.
+
+        Returns:
+            The work to wait for, if it is asynchronous; None if it is complete. Tensors on a GPU
+            are complete on return.
+
+        Raises:
+            InnetError: the all-gather failed.
+        """
+        _check_size(group, self._comm_thread)
+        # A GPU's memory is read and written in this thread, whose stream PyTorch has chosen.
+        place, given = (
+            each if each.is_cpu else each.cpu() for each in (output_tensor, input_tensor)
+        )
+        work = SwitchWork([output_tensor], self._comm_thread.callbacks, 1)
+        make = gathering(self._reducer, [place], given, self.reports)
+        self._comm_thread.put(make(work.origin.name, work))
+        if async_op and place is output_tensor:
+            return work
+        work.wait()
+        if place is not output_tensor:
+            output_tensor.copy_(place)
+        return None
+
+
+def _allocated(size: Sequence[Any], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.empty(*size, dtype=dtype, device=device)
+
+
+def _check_size(group: Any, comm_thread: CommThread) -> None:
+    if dist.get_world_size(group) != comm_thread.workers:
+        raise InputError(
+            f"parameters are sharded over {dist.get_world_size(group)} ranks, the job has "
+            f"{comm_thread.workers} workers; attach with that process group."
+        )
 
 
 class SwitchAllReduce(_ModuleReduction):
@@ -354,7 +480,9 @@ class SwitchAllReduce(_ModuleReduction):
             InnetError: the switch is not available, or a rank is missing.
         """
         settings = RendezvousSettings.of(switch=switch, job=job, key=key, deadline=deadline)
-        modules, comm_thread = _join(model, codec, process_group, settings, seed)
+        modules = _sharded_modules(model)
+        _checked_codec(codec, seed)
+        comm_thread, _ = _join(process_group, settings, seed)
         made = [cls(comm_thread, codec, index, module) for index, module in enumerate(modules)]
         for module, each in zip(modules, made, strict=True):
             module.set_all_reduce_hook(each)
@@ -370,10 +498,7 @@ class SwitchAllReduce(_ModuleReduction):
         shard.copy_(mean.reshape(shard.shape))
 
 
-def _join(
-    model: torch.nn.Module, codec: CodecSpec, group: Any, settings: RendezvousSettings, seed: int
-) -> tuple[list[Any], CommThread]:
-    """The sharded modules of a model, and the thread that reduces their gradients."""
+def _sharded_modules(model: torch.nn.Module) -> list[Any]:
     if ReduceScatter is object:
         raise InputError("this PyTorch has no hooks for fully_shard; 2.9 or newer has them.")
     modules = [each for each in model.modules() if isinstance(each, FSDPModule)]
@@ -383,21 +508,33 @@ def _join(
             "(FullyShardedDataParallel) there is no hook: it cannot know which parameters a "
             "gradient belongs to."
         )
-    build_codec(codec, seed=seed)  # an invalid codec is reported now, not in the first backward
+    return modules
+
+
+def _checked_codec(codec: CodecSpec, seed: int) -> Codec:
+    """An invalid codec is reported now, not in the first backward."""
+    built = build_codec(codec, seed=seed)
     compile_codec(codec)
+    return built
+
+
+def _join(group: Any, settings: RendezvousSettings, seed: int) -> tuple[CommThread, SwitchReducer]:
+    """The thread that does what sharded modules need, and its connection to the switch."""
     member, _ = join_group(group, settings)
     reducer = SwitchReducer(member, settings.deadline)
-    return modules, CommThread(reducer, deadline=settings.deadline, seed=seed)
+    return CommThread(reducer, deadline=settings.deadline, seed=seed), reducer
 
 
 class _ModuleGradient:
     """The reduction of a module's gradient; see ``innet.torch.comm_thread.ReduceWork``."""
 
-    def __init__(self, gradient: torch.Tensor, codec: Codec, module: str) -> None:
+    def __init__(
+        self, gradient: torch.Tensor, codec: Codec, module: str, shards: Shards | None
+    ) -> None:
         self.name = ""  # backward reduces modules in one order
         self.codec = codec
         self.parts = ()  # parameters without a gradient are not there
-        self.options = SumOptions(overwrite=True)  # of the copy that is loaded
+        self.options = SumOptions(overwrite=True, shards=shards)  # of the copy that is loaded
         self.fingerprint = f"{module}, {gradient.numel()} elements of {gradient.dtype}"
         self._gradient = gradient
         self._over = threading.Event()

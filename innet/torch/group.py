@@ -17,7 +17,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from innet.codecs import Codec, build_codec
+from innet.codecs import build_codec
 from innet.core.errors import CompositionError, InputError
 from innet.records import Report
 from innet.torch import gloo
@@ -60,7 +60,7 @@ class SwitchGroup(dist.ProcessGroup):
 
     Attributes:
         codec: of sums; groups of one rank have none.
-        scatters: whether the codec can be sharded.
+        scatters: whether the switch does reduce-scatters with that codec.
         reducer: the connection to the switch; groups of one rank have none.
         reports: of the most recent collectives by the switch.
 
@@ -90,7 +90,7 @@ class SwitchGroup(dist.ProcessGroup):
             self.reducer = SwitchReducer(member, settings.deadline)
             self._comm_thread = CommThread(self.reducer, deadline=settings.deadline)
             self.codec = self._comm_thread.build_codec(codec)
-            self.scatters = can_scatter(self.codec)
+            self.scatters = self.reducer.scatters(self.codec)
         backend = self._make_gloo("gloo")
         threads = CallbackThreads() if self._comm_thread is None else self._comm_thread.callbacks
         self._gloo = gloo.Gloo(backend, threads)
@@ -275,15 +275,6 @@ def stateless_codec(name: str | None = None) -> str:
             "everything, such as exact, dense or lhc."
         )
     return name
-
-
-def can_scatter(codec: Codec) -> bool:
-    """Whether each worker can have a part of its sum alone."""
-    try:
-        codec.check_sharded()
-    except CompositionError:
-        return False
-    return True
 
 
 def _options(operation: Any, timeout: timedelta, of: Any = dist.AllreduceOptions) -> Any:

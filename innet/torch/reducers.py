@@ -162,6 +162,14 @@ class SwitchReducer:
         """Whether the switch's program does more than all-reduces."""
         return self._member.plan.layout.has_owners
 
+    def scatters(self, codec: Codec) -> bool:
+        """Whether the switch does reduce-scatters of that codec's sums."""
+        try:
+            codec.check_sharded()
+        except CompositionError:
+            return False
+        return self.has_owners
+
     def all_gather(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Report]:
         """All workers' tensors, one after the other; see ``Worker.all_gather``."""
         return self._reducer.all_gather(tensor)

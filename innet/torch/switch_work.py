@@ -37,7 +37,7 @@ class SwitchedGroup(Protocol):
 
     Attributes:
         codec: of sums.
-        scatters: whether it can be sharded.
+        scatters: whether the switch does reduce-scatters with it.
         reducer: the connection to the switch; None for a group of one rank.
         reports: of the most recent collectives.
     """
@@ -299,23 +299,29 @@ class Move:
     Args:
         name: as of a ``MoveWork``.
         work: waits for it.
-        group: the process group.
         fingerprint: what it is, the same on all ranks.
         call: does it; returns the tensors to write to, with what is written, and the report.
+        reports: where the report goes.
     """
 
     def __init__(
-        self, name: str, work: SwitchWork, *, group: SwitchedGroup, fingerprint: str, call: Call
+        self,
+        name: str,
+        work: SwitchWork,
+        *,
+        fingerprint: str,
+        call: Call,
+        reports: deque[Report],
     ) -> None:
         self.name = name
         self.fingerprint = fingerprint
-        self._group = group
         self._call = call
+        self._reports = reports
         self._work = work
 
     def move(self) -> None:
         results, report = self._call()
-        self._group.reports.append(report)
+        self._reports.append(report)
         self._work.one_done(*results)
 
     def set_exception(self, error: BaseException) -> None:
@@ -409,24 +415,33 @@ def _all_gather(
         if not (fits and given.numel()):
             return None
         results += places
-        make.append(
-            partial(
-                Move,
-                group=group,
-                fingerprint=f"an all-gather of {given.numel()} elements of {given.dtype}",
-                call=partial(_gather, group, places, given),
-            )
-        )
+        make.append(gathering(group.reducer, places, given, group.reports))
     return Steps(results, make)
 
 
-def _gather(
-    group: SwitchedGroup, places: list[torch.Tensor], given: torch.Tensor
-) -> tuple[Results, Report]:
-    assert group.reducer is not None
-    found, report = group.reducer.all_gather(gloo.plain(given))
-    rows = found.chunk(len(places))
-    return [(p, row.view(p.shape)) for p, row in zip(places, rows, strict=True)], report
+def gathering(
+    reducer: SwitchReducer | None,
+    places: list[torch.Tensor],
+    given: torch.Tensor,
+    reports: deque[Report],
+) -> Callable[[str, SwitchWork], Move]:
+    """What makes the ``Move`` of an all-gather.
+
+    Args:
+        reducer: the connection to the switch.
+        places: where the ranks' tensors go: one for each, or one for all, one after the other.
+        given: this rank's, with as many elements as those of the others.
+        reports: where the report goes.
+    """
+
+    def call() -> tuple[Results, Report]:
+        assert reducer is not None
+        found, report = reducer.all_gather(gloo.plain(given))
+        rows = found.chunk(len(places))
+        return [(p, row.view(p.shape)) for p, row in zip(places, rows, strict=True)], report
+
+    said = f"an all-gather of {given.numel()} elements of {given.dtype}"
+    return partial(Move, fingerprint=said, call=call, reports=reports)
 
 
 def _broadcast(group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any) -> Steps | None:
@@ -438,9 +453,9 @@ def _broadcast(group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any)
     make = [
         partial(
             Move,
-            group=group,
             fingerprint=f"a broadcast of {each.numel()} elements of {each.dtype} from {root}",
             call=partial(_spread, group, each, root),
+            reports=group.reports,
         )
         for each in tensors
     ]
@@ -461,7 +476,8 @@ def _root_of(group: SwitchedGroup, options: Any) -> int | None:
 
 def _barrier(group: SwitchedGroup, options: Any = None) -> Steps:
     del options
-    make = partial(Move, group=group, fingerprint="a barrier", call=partial(_meet, group))
+    call = partial(_meet, group)
+    make = partial(Move, fingerprint="a barrier", call=call, reports=group.reports)
     return Steps([], [make])
 
 

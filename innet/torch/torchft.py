@@ -33,8 +33,8 @@ except ImportError as error:
 class SwitchProcessGroup(ProcessGroupWrapper):
     """torchft's process group over ``SwitchGroup``.
 
-    All-reduces with SUM or AVG of float32, float16 and bfloat16 go through the switch, all else
-    through gloo.
+    All-reduces with SUM or AVG of float32, float16 and bfloat16 go through the switch, and what
+    else its program can do; all the rest through gloo.
 
     Args:
         codec: a preset's name, of a codec that remembers nothing between all-reduces, as a process

@@ -25,7 +25,6 @@ import warnings
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -44,8 +43,8 @@ from support.collective_table import (
     owner_cases,
     stacked,
 )
+from support.rank_switch import switch_with_owners
 from support.ranks import main
-from support.service import service_process
 
 SECONDS = 30  # that a case may take
 GUARD = 0x5A  # each byte of memory that nobody may change
@@ -430,20 +429,6 @@ def run_cases(chosen, *, has_owners=False):
         if ranks is None or dist.get_rank() in ranks:
             dist.destroy_process_group(groups[name][0])
     assert not failed, "\n".join(failed)
-
-
-@contextlib.contextmanager
-def switch_with_owners():
-    """A switch of its own for the groups that are made meanwhile."""
-    options = ("--program", "collectives", "--values-per-packet", "64", "--jobs", "8")
-    with contextlib.ExitStack() as stack:
-        address = [None]
-        if dist.get_rank() == 0:
-            address[0] = stack.enter_context(service_process(*options))[1]
-        dist.broadcast_object_list(address)
-        stack.enter_context(mock.patch.dict(os.environ, {"INNET_SWITCH": address[0]}))
-        yield
-        dist.barrier()
 
 
 @check

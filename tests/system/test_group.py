@@ -31,7 +31,7 @@ def test_checks(ranks, tmp_path):
         if name != "all_hooks"
     ]
     script = SUPPORT / "group_and_memory_checks.py"
-    names += ["some_cases", "some_cases_with_owners"]
+    names += ["some_cases", "some_cases_with_owners", "hooks_of_shards_by_a_switch"]
     hold_checks(script, tmp_path, ranks, names, timeout=600)
 
 
@@ -50,6 +50,14 @@ def test_battery(ranks, tmp_path):
     """Every collective of PyTorch with every setting, beside gloo."""
     names = ["all_cases", "all_cases_with_owners"] if ranks > 1 else ["all_cases"]
     hold_checks(SUPPORT / "battery_checks.py", tmp_path, ranks, names, timeout=280)
+
+
+@pytest.mark.repeats("the hooks of fully_shard with two ranks, and codecs in memory")
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_shards(ranks, tmp_path):
+    """Sharded models by a switch that does reduce-scatters and all-gathers, beside gloo."""
+    script = SUPPORT / "shard_checks.py"
+    hold_checks(script, tmp_path, ranks, names_of_checks(script), timeout=280)
 
 
 @pytest.mark.timeout(320)

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 from unittest import mock
 
 import torch.distributed as dist
 
-from support.service import service_process
+from innet.service.process import LocalSwitch
+
+SETTINGS = {"INNET_PROGRAM": "collectives", "INNET_VALUES": "64", "INNET_JOBS": "8"}
 
 
 @contextlib.contextmanager
 def switch_with_owners():
-    """All ranks enter it together. Groups and hooks that they make meanwhile are at this switch."""
-    options = ("--program", "collectives", "--values-per-packet", "64", "--jobs", "8")
-    with contextlib.ExitStack() as stack:
-        address = [None]
-        if dist.get_rank() == 0:
-            address[0] = stack.enter_context(service_process(*options))[1]
-        dist.broadcast_object_list(address)
-        stack.enter_context(mock.patch.dict(os.environ, {"INNET_SWITCH": address[0]}))
+    """All ranks enter it together. Groups and hooks that they make meanwhile are at this switch,
+    which ends with the first rank.
+    """
+    with mock.patch.dict(os.environ, _where()):
         yield
         dist.barrier()
+
+
+@functools.cache
+def _where():
+    found = [None]
+    if dist.get_rank() == 0:
+        with mock.patch.dict(os.environ, SETTINGS):
+            switch = LocalSwitch()
+        atexit.register(switch.close)
+        found[0] = {"INNET_SWITCH": switch.address, "INNET_KEY": switch.key}
+    dist.broadcast_object_list(found)
+    return found[0]

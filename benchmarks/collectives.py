@@ -7,7 +7,7 @@ Each of four processes is a worker of one switch service, over shared memory, an
 collective by gloo and by the switch take turns; the time is that of the slowest process, and ratios
 are of medians. gloo sums float32 as they are, the switch sums fixed-point words (codec dense).
 
-With --simulated, thin packets that stand for ones of 256 values take simulated time; beside them
+With --simulated, thin packets that stand for those with values take simulated time; beside them
 rings with 4 and with 2 bytes a value (roce). More than 32 workers are in racks of 32, with trunks
 that carry all that they send. The reduce-scatter of a ring takes as long as its all-gather.
 """
@@ -143,12 +143,12 @@ def _ring(name: str, workers: int, elements: int, dtype: str) -> MessageGraph:
     return all_gather(workers, np.diff(Shards.of(elements, range(workers)).bounds), dtype=dtype)
 
 
-def _simulated(elements: int, workers: int, network: str) -> list[Row]:
+def _simulated(elements: int, workers: int, values: int, network: str) -> list[Row]:
     rows = []
     program = default_program(None, workers, "all-gather")
     for name in ("reduce-scatter", "all-gather", "all-reduce"):
         collective = Collective(
-            workers=workers, program=program, network=network, thin=True, values_per_packet=256
+            workers=workers, program=program, network=network, thin=True, values_per_packet=values
         )
         report = collective.all_reduce_sizes(_sizes(name, workers, elements))
         assert report.simulated is not None
@@ -177,7 +177,7 @@ def main(  # noqa: PLR0917 - options of a command
 ) -> None:
     """Measure, and print ratios first."""
     if simulated is not None:
-        rows = _simulated(elements, workers, simulated)
+        rows = _simulated(elements, workers, values, simulated)
         title = f"collectives of {elements:,} values, {workers} workers, {simulated}"
         show(title, "times as fast as a ring of float32", rows, as_json)
         return

@@ -98,7 +98,8 @@ def result_of(operation: Any) -> Any:
     values for others gets none, and the other way round.
     """
     kind = operation & 0x7F
-    return np.uint8(operation ^ _BARE if kind in {_REDUCE, _BROADCAST} else operation)
+    has_values_one_way = _REDUCE <= kind <= _BROADCAST  # a set would be made each time
+    return np.uint8(operation ^ _BARE if has_values_one_way else operation)
 
 
 @njit(inline="always", nogil=True)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -57,14 +58,18 @@ def right(workers, given, codec="dense"):
     return [report for _, report in found]
 
 
-def shared_by(pid="self"):
-    """How many maps of innet's shared memory a process has, and how many such files."""
-    maps = Path(f"/proc/{pid}/maps").read_text().count("memfd:innet")
-    links = 0
-    for each in Path(f"/proc/{pid}/fd").iterdir():
+def shared_by_process():
+    """This process's shared memory of innet's: of each file, by its inode, how many maps, and how
+    many descriptors. No two files have the same inode, so what is new is told from what was there.
+    """
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    maps = Counter(int(line[4]) for line in lines if "/memfd:innet" in line)
+    descriptors = Counter()
+    for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            links += "memfd:innet" in str(each.readlink())
-    return maps, links
+            if "/memfd:innet" in str(each.readlink()):
+                descriptors[each.stat().st_ino] += 1
+    return maps, descriptors
 
 
 # ------------------------------------------------------------------ the choice
@@ -244,7 +249,7 @@ while True:
 
 def test_a_worker_that_is_killed_leaves_nothing(service, stack):
     """And the other one goes on without it."""
-    before = shared_by()
+    before = shared_by_process()
     running = stack.enter_context(
         subprocess.Popen(
             [sys.executable, "-c", WORKER, where(service)], stdout=subprocess.PIPE, text=True
@@ -256,7 +261,7 @@ def test_a_worker_that_is_killed_leaves_nothing(service, stack):
     worker.all_reduce(np.ones(200_000, np.float32))
     assert running.stdout.readline() == "summed\n"
     # The rings of both workers at the switch, and mine; and what I share with the other worker.
-    assert shared_by()[0] == before[0] + 4
+    assert (shared_by_process()[0] - before[0]).total() == 4
     running.send_signal(signal.SIGKILL)
     with pytest.raises(StalledError):
         sum_on(worker, 200_000)
@@ -269,15 +274,18 @@ def test_a_worker_that_is_killed_leaves_nothing(service, stack):
 
 
 def assert_gone(before):
-    """There is no more than before; what earlier tests left may go meanwhile."""
+    """Nothing is left of what came since; what earlier tests left may go meanwhile."""
     deadline = time.monotonic() + SECONDS
-    while gc.collect() >= 0 and any(map(int.__gt__, shared_by(), before)):
-        assert time.monotonic() < deadline, (shared_by(), before)
+    while gc.collect() >= 0:
+        new = [now - then for now, then in zip(shared_by_process(), before, strict=True)]
+        if not any(new):
+            return
+        assert time.monotonic() < deadline, new
         time.sleep(0.05)
 
 
 def test_a_switch_that_is_killed_is_followed_by_another(stack):
-    before = shared_by()
+    before = shared_by_process()
     with service_process() as (running, address):
         alone = join(address, job="a", worker=0, workers=1, transport="shm", deadline=60.0)
         (worker,) = make_workers([alone])

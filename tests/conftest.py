@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import gc
 import os
 import sys
@@ -27,6 +29,7 @@ settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("explore", deadline=None, max_examples=1000)
+settings.register_profile("first tier", settings.get_profile("ci"), max_examples=25)
 settings.load_profile("ci")
 
 
@@ -39,24 +42,64 @@ def pytest_addoption(parser):
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """In the first tier properties are tried with fewer examples (``support.tiers.examples``)."""
+    if not config.getoption("--all"):
+        settings.load_profile("first tier")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """What a test of the second tier finds, one of the first finds too: it runs with ``--all``."""
     first, second = [], []
+    unknown = {}
     for item in items:
-        marks = list(item.iter_markers("repeats"))
-        for mark in marks:
+        repeats = False
+        for mark in item.iter_markers("repeats"):
             (what,) = mark.args or ("",)
-            if mark.kwargs or not isinstance(what, str) or not what.strip():
+            but = mark.kwargs.get("but", [])
+            if {*mark.kwargs} - {"but"} or not isinstance(what, str) or not what.strip():
                 raise pytest.UsageError(f"{item.nodeid}: repeats() takes what the test repeats")
-        (second if marks else first).append(item)
+            case = item.callspec.id if but else ""
+            fits = [pattern for pattern in but if fnmatch.fnmatchcase(case, pattern)]
+            repeats |= not fits
+            left = unknown.setdefault((item.path, item.originalname), {*but})
+            left -= {*fits}
+        (second if repeats else first).append(item)
+    if not any("::" in each for each in config.args):  # all cases of each test are here
+        for (path, name), patterns in unknown.items():
+            if patterns:
+                raise pytest.UsageError(f"{path}: {name} has no case {min(patterns)!r}")
     if second and not config.getoption("--all"):
         config.hook.pytest_deselected(items=second)
         items[:] = first
 
 
-def pytest_collection():
+def pytest_collection(session):
     """Collecting makes millions of objects and hardly any garbage: do not search for it."""
     gc.disable()
+    import_share(session)
+
+
+def import_share(session):
+    """Import some test files, in each process of pytest-xdist others, before all are collected.
+
+    Rewriting the assertions of all takes five seconds of a processor, after which they are kept.
+    Where none are, every process would do so at the same time.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    folder = Path(__file__).parent
+    asked = [Path(each).resolve() for each in session.config.args]
+    paths = [
+        path
+        for path in sorted(folder.rglob("test_*.py"))
+        if path.parent.name != "cuda" and {path, *path.parents} & {*asked}
+    ]
+    for path in paths[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting will tell it
+            pytest.Module.from_parent(session, path=path).obj  # noqa: B018 - which imports it
 
 
 def pytest_collection_finish():

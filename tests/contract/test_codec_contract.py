@@ -18,6 +18,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from support import gradients, majority_vote
 from support.lockstep import all_reduce, integer_oracle, promised, sent_oracle
+from support.tiers import examples
 
 from innet import kernels as kernel_sets
 from innet.codecs import PARTS, PRESETS, build_codec
@@ -116,7 +117,7 @@ def test_the_presets_are_here():
     assert len(specs()) >= 8  # so that a rule that refuses everything does not pass
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(16))
 @given(st.data())
 def test_the_decoded_sum_is_the_sum(spec, data):
     job = data.draw(gradients.jobs(large=True))

@@ -102,6 +102,7 @@ def test_a_batch_weighs_its_samples_alike(model):
     np.testing.assert_allclose(whole, np.mean(parts, axis=0), atol=1e-6 * np.abs(whole).max())
 
 
+@pytest.mark.repeats("the gradients of the other models", but=["charlm", "digits-cnn", "ncf"])
 def test_a_few_steps_lower_the_loss(model):
     recipe = model.recipe
     few = replace(data_of(model), train=a_batch(model, 16), test=data_of(model).test.take([0, 1]))

@@ -15,7 +15,7 @@ SIZE = 200 if SIMULATED else 100_000
 
 @pytest.mark.parametrize(
     "preset",
-    tiered(PRESETS.names(), ["lhc", "thc", "topk"], "the tests of the kernels, in other codecs"),
+    tiered(PRESETS.names(), ["topk"], "the tests of the kernels, in other codecs"),
 )
 def test_presets(preset):
     rng = np.random.default_rng(1)

@@ -173,13 +173,14 @@ OWNED = [
 ]
 
 
+@pytest.mark.repeats("the same with harvest and collectives", but=["slots-64"])
 @pytest.mark.parametrize(
     ("program", "values"),
     [
         ("slots", 64),
         ("harvest", 64),
         ("harvest", 256),
-        pytest.param("collectives", 64, marks=pytest.mark.repeats("slots, with other operations")),
+        ("collectives", 64),
     ],
 )
 def test_the_honest_job_is_exact_and_every_attack_is_counted(program: str, values: int) -> None:

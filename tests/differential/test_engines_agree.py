@@ -36,6 +36,9 @@ def test_own_programs_are_there() -> None:
     assert names >= {"jit_copies", "jit_digests", "queue_headers", "switch_copies"}
 
 
+@pytest.mark.repeats(
+    "the same with programs of which simple_switch was recorded", but=["0-jit_*", "0-switch_*"]
+)
 @pytest.mark.parametrize(
     "name",
     tiered(

@@ -34,6 +34,7 @@ INDEXED = ("fuzz_counters", "fuzz_meters", "fuzz_registers")
 RECORDED = "recordings of simple_switch (tests/golden/switch), and the same with other programs"
 
 
+@pytest.mark.repeats("the recordings of simple_switch in tests/golden", but=["fuzz_multicast"])
 @pytest.mark.parametrize(
     "name", tiered(fuzz.NAMES, ["fuzz_loops", "fuzz_multicast", "fuzz_priorities"], RECORDED)
 )
@@ -74,6 +75,7 @@ def test_older_json_equals_simple_switch(name, monkeypatch):
     assert fuzz.compare(case, fuzz.simple_switch(case), "interpret") > 0
 
 
+@pytest.mark.repeats("the differences that other benches find")
 def test_a_difference_is_seen():
     """The comparison itself: a packet, a register, a counter and a refusal that differ."""
     case = fuzz.make_case("fuzz_loops", 0, 40)

@@ -75,6 +75,7 @@ def whole(packets: list[Packet], number: int) -> list[Packet]:
 CASES = [(64, 1), (64, 3), (64, 32), (256, 1), (256, 5)]
 
 
+@pytest.mark.repeats("the same interpreted", but=["jit-*"])
 @pytest.mark.parametrize(
     ("engine", "number", "workers"),
     tiered(
@@ -192,6 +193,7 @@ def test_whenever_the_second_pass_comes(seed: int) -> None:
     assert overtaken[OVERTAKEN] > 3
 
 
+@pytest.mark.repeats("the same with other codecs", but=["dense-*"])
 @pytest.mark.parametrize(
     ("codec", "number"), [("dense", 64), ("lhc", 64), ("scalecom", 64), ("dense", 256)]
 )

@@ -61,6 +61,7 @@ def assert_sum(total: np.ndarray, given: list[np.ndarray]) -> None:
     np.testing.assert_allclose(total, expected, atol=step * len(given))
 
 
+@pytest.mark.repeats("the same with more workers", but=["33-*", "64-*"])
 @pytest.mark.parametrize(("workers", "shape"), tiered([*SHAPES, *LARGER], SHAPES, FEWER), ids=str)
 def test_exact_over_bad_networks(workers, shape):
     """Twice, so that slots are taken over; bit for bit what a network without faults gives."""
@@ -282,6 +283,7 @@ def compression(codec: object, workers: int, size: int) -> float:
     return report.compression
 
 
+@pytest.mark.repeats("the union that does not build up, in test_reproduce.py")
 def test_the_compression_of_scalecom_does_not_depend_on_the_number_of_workers():
     """The headline of the paper, here with its 64 workers through the switches."""
     size = 40_000

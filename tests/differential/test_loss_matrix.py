@@ -117,6 +117,10 @@ def test_bit_equal_over_every_network(program: str, workers: int, codec: str) ->
         test_bit_equal(loss, duplicate, reorder, program, workers, codec)
 
 
+@pytest.mark.repeats(
+    "the same with other workers",
+    but=["*-slots-*", "*-tree-*", "*-harvest-?-*", "*-hashed-1-*", "*-hashed-2-*", "*-hashed-32-*"],
+)
 @pytest.mark.parametrize(("loss", "duplicate", "reorder", "program", "workers", "codec"), sample())
 def test_bit_equal(
     loss: float, duplicate: float, reorder: float, program: str, workers: int, codec: str

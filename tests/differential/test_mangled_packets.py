@@ -49,6 +49,7 @@ def batches(fuzzer: StateFuzzer, rng: np.random.Generator, count: int) -> Iterat
         yield PacketBatch(data, length, ports)
 
 
+@pytest.mark.repeats("the same with other programs", but=["slots-*", "fuzz_varbit"])
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_stops_the_engines(name):
     document = programs.catalogue()[name].json() if name in SLOTS else fuzz.document(name)

@@ -27,9 +27,14 @@ from innet.switch import Switch, ir, load_program
 from innet.wire import WITHOUT_VALUES, Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
 # Workers, slots, chunks. Each slot has two copies: with so many chunks each is taken over.
-WAITING = [Model(2, 1, 6), Model(2, 2, 8), Model(3, 1, 5), Model(3, 2, 7)]
-PARTIAL = [Model(2, 1, 4, partial=True), Model(2, 2, 4, partial=True)]
-FORGETTING = [Model(2, 1, 4, restarts=1), Model(2, 2, 4, restarts=1), Model(3, 1, 3, restarts=2)]
+WAITING = [Model(2, 1, 6), Model(2, 2, 8), Model(3, 1, 5)]
+PARTIAL = [Model(2, 1, 4, partial=True)]
+FORGETTING = [Model(2, 1, 4, restarts=1), Model(3, 1, 3, restarts=2)]
+LARGER_WAITING = [Model(3, 2, 7)]
+LARGER_PARTIAL = [Model(2, 2, 4, partial=True)]
+LARGER_FORGETTING = [Model(2, 2, 4, restarts=1)]
+ALL = [*WAITING, *PARTIAL, *FORGETTING]
+LARGER = [*LARGER_WAITING, *LARGER_PARTIAL, *LARGER_FORGETTING]
 
 # With owners: each kind takes over the others' slots, and so do sums. Operations side by side
 # differ, as chunks of different owners of one take turns.

@@ -212,6 +212,7 @@ class Walk:
         self.nodes = self.model.start()._replace(received=self.nodes.received)
 
 
+@pytest.mark.repeats("the same without restarts", but=["True"])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_program_walks_along_with_the_model(restarts: bool) -> None:
     """Three workers, two slots, many packets between some two of their passes."""

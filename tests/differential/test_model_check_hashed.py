@@ -34,14 +34,14 @@ SUMMED = int(ReduceOp.SUM) << 12 | LAYOUT.values  # register ``chunk_signature``
 PAIR = ((0,), (1,))
 HASHED = [
     HashedModel(((0, 1),), 1, 5),
-    HashedModel(((0, 1),), 2, 3),
     HashedModel(((0, 1, 2),), 1, 2),
-    HashedModel(PAIR, 1, 3),
     HashedModel(((0, 1),), 1, 3, restarts=1),
     HashedModel(((0, 1),), 1, 2, partial=True),
     HashedModel(PAIR, 1, 1, partial=True, restarts=1),
 ]
 LARGER = [
+    HashedModel(((0, 1),), 2, 3),
+    HashedModel(PAIR, 1, 3),
     HashedModel(((0, 1),), 2, 5),
     HashedModel(((0, 1),), 2, 5, places=2),
     HashedModel(((0, 1, 2),), 1, 3),

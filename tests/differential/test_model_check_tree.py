@@ -75,19 +75,19 @@ MODELS = [
     fenced(TALL_RACK, 2),
     fenced(TALL_RACK, 1, restarts=2),
     fenced(PODS, 1),
-    fenced(POD, 1, restarts=1),
     # Nobody may ask for partial results, and nothing is fenced.
     ChildBits(RACKS, Rule.COMPLETE, 1, 3),
-    ChildBits(RACKS, Rule.COMPLETE, 2, 4),
     ChildBits(PODS, Rule.COMPLETE, 1, 3),
     ChildBits(RACKS, Rule.COMPLETE, 1, 2, restarts=1),
     ChildBits(PODS, Rule.COMPLETE, 1, 1, restarts=2),
 ]
 # Those of the first tier with owners of chunks.
-OWNED = [MODELS[2], MODELS[8], MODELS[12]]
+OWNED = [MODELS[2], MODELS[7], MODELS[10]]
 LARGER = [
     *LARGE,
     fenced(RACK, 2, restarts=1),
+    fenced(POD, 1, restarts=1),
+    ChildBits(RACKS, Rule.COMPLETE, 2, 4),
     fenced(PODS, 1, restarts=1),
     ChildBits(PODS, Rule.COMPLETE, 1, 2, restarts=1),
 ]

@@ -46,6 +46,9 @@ each_program = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.repeats(
+    "the same with other programs", but=["0-fuzz_multicast", "0-jit_digests", "0-switch_copies"]
+)
 @each_program
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_traffic_with_times(name: str, seed: int) -> None:
@@ -53,6 +56,9 @@ def test_random_traffic_with_times(name: str, seed: int) -> None:
     assert state.traffic_manager.now > 0
 
 
+@pytest.mark.repeats(
+    "the same with other programs", but=["0-fuzz_clone", "0-jit_copies", "0-queue_headers"]
+)
 @each_program
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_traffic_with_bit_rates(name: str, seed: int) -> None:

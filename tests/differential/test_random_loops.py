@@ -520,6 +520,9 @@ def test_runs_in_loops_that_leave_the_registers() -> None:
 # ── Loops without an end ─────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.repeats(
+    "the same interpreted", but=["False-*-jit", "*-False-jit", "False-False-interpret"]
+)
 @pytest.mark.parametrize(
     ("timed", "conditional", "engine"),
     tiered(

@@ -23,7 +23,7 @@ from support.slot_oracle import (
     TRUNCATED,
     SlotOracle,
 )
-from support.tiers import tiered
+from support.tiers import examples, tiered
 from support.traffic import Packet, contribution, job_of, resealed, traffic
 
 from innet import programs
@@ -104,6 +104,10 @@ def layouts(values: int, name: str = "slots") -> list[PacketLayout]:
 SIZES = [(values, workers) for values in (32, 64, 256) for workers in (1, 2, 5, 32)]
 
 
+@pytest.mark.repeats(
+    "the same with other numbers of workers and values",
+    but=["interpret-32-5", "jit-32-5", "jit-64-2", "jit-64-32"],
+)
 @pytest.mark.parametrize(
     ("engine", "values", "workers"),
     tiered(
@@ -145,7 +149,7 @@ def test_random_traffic_of_chunks_with_owners(engine: str, values: int, workers:
     assert {MALFORMED, MISMATCH} <= set(pair.oracle.dropped) or workers == 1
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 2**32),
     workers=st.integers(1, 6),
@@ -169,6 +173,7 @@ def test_any_traffic_at_any_point_of_the_sequence(
     pair.feed(traffic(np.random.default_rng(seed), layouts(values, name), job, 30, first), sizes)
 
 
+@pytest.mark.repeats("the same interpreted", but=["*-jit"])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 @pytest.mark.parametrize("hidden", [False, True], ids=["damaged", "hostile"])

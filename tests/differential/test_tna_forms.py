@@ -139,6 +139,10 @@ def mutated(tmp_path: Path, file: str, right: str, wrong: str) -> Path:
     return folder
 
 
+@pytest.mark.repeats(
+    "the same with other mistakes",
+    but=["slots.p4-CLOSED*", "include/chunk.p4-*", "include/slot.p4-*"],
+)
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
@@ -274,6 +278,7 @@ def interleaved(
     both.compare_state()
 
 
+@pytest.mark.repeats("64 values in several passes")
 @pytest.mark.parametrize("seed", seeds(4))
 def test_256_values_with_others_between_the_passes(seed: int) -> None:
     """Loss, repeats, reordering, partial results, mangled packets; a slot that is used again."""
@@ -288,6 +293,7 @@ def test_256_values_with_others_between_the_passes(seed: int) -> None:
     assert both.ends > 0
 
 
+@pytest.mark.repeats("the parser's answers with 64 values, in several passes")
 def test_256_values_of_packets_that_nobody_sends() -> None:
     """The parser looks at the header of the first pass, up to the ends of what is sent."""
     rng = np.random.default_rng(9)

@@ -29,6 +29,10 @@ def test_there_are_recordings():
     assert len(RECORDINGS) >= 5
 
 
+@pytest.mark.repeats(
+    "the same interpreted, and with more values",
+    but=["*-32-*-jit", "slots-32-*-interpret", "harvest-64-*-jit"],
+)
 @pytest.mark.parametrize(
     ("name", "engine"),
     tiered(

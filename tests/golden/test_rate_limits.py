@@ -65,6 +65,7 @@ def test_so_does_a_link_of_a_simulated_network(name, tmp_path):
     assert {each: ours[each].seen for each in ours} == {each: switch[each].seen for each in switch}
 
 
+@pytest.mark.repeats("the same compiled", but=["interpret"])
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 def test_a_jobs_packets_are_marked_summed_and_dropped_as_by_simple_switch(engine):
     """Marks of one switch's queue reach all workers with the results of the next."""

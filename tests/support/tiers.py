@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 
 def tiered(
@@ -37,3 +38,12 @@ def tiered(
 def seeds(count: int, first: int = 1) -> list[Any]:
     """Seeds from 0; all but the first ones for the second tier."""
     return tiered(range(count), range(first), "the same with other seeds")
+
+
+def examples(count: int) -> int:
+    """For ``max_examples`` of Hypothesis: a quarter of them in the first tier (of 100, too).
+
+    Args:
+        count: those of the second tier.
+    """
+    return count // 4 if settings.default.max_examples < 100 else count

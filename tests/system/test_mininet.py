@@ -94,10 +94,7 @@ def marks_of(case):
                 for kind in ("builtin", "bmv2")
             ),
         ],
-        [
-            (2, "dense", "udp", "slots", "bmv2"),
-            (2, "lhc", "raw", "tree", "builtin"),
-        ],
+        [(2, "dense", "udp", "slots", "bmv2")],
         OF_EACH_KIND,
         marks_of,
     ),
@@ -131,6 +128,7 @@ def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program
     assert mine.switch_packets > 0
 
 
+@pytest.mark.repeats("packets of 1,024 values in memory, and of fewer in Mininet")
 @pytest.mark.parametrize("kind", EITHER_KIND)
 @pytest.mark.parametrize(
     ("collective", "framing"),
@@ -180,6 +178,7 @@ def test_jumbo_frames(kind):
     assert result.report.exact
 
 
+@pytest.mark.repeats("sums in Mininet, and trainings over processes")
 @pytest.mark.parametrize(
     ("workers", "codec", "program", "kind"),
     tiered(
@@ -266,6 +265,7 @@ def test_a_capture_of_the_network_replays_to_the_same_outputs(kind, tmp_path):
         assert seen == again
 
 
+@pytest.mark.repeats("links with a rate in test_mininet_prediction.py")
 def test_links_with_a_rate_limit_what_passes():
     chosen = settings(rate=10.0, size=30_000)
     result = allreduce.run(chosen)
@@ -310,6 +310,7 @@ def soon(action):
     return timer
 
 
+@pytest.mark.repeats("the same with simple_switch", but=["builtin"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_switch_that_dies_is_named(kind):
     with at_work(switch=kind) as (net, workers):
@@ -333,6 +334,7 @@ def test_a_worker_that_stops_is_named_by_the_switches_registers():
             workers.all_reduce()
 
 
+@pytest.mark.repeats("a host's interface in test_mininet_failures.py")
 def test_an_interface_that_vanishes_is_named():
     with at_work() as (net, workers):
         inside = ["mnexec", "-a", str(net.switches[0].pid), "ip", "link", "del", "s1-eth2"]

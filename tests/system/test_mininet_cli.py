@@ -70,6 +70,7 @@ def test_the_command_line_shows_what_switches_hold(kind, tmp_path):
     assert "innet who-waits slots of any switch in which somebody is missing" in said
 
 
+@pytest.mark.repeats("a worker that dies")
 @pytest.mark.parametrize("kind", EITHER_KIND)
 def test_a_worker_that_stops_is_who_is_waited_for(kind):
     settings = NetSettings(

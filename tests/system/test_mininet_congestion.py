@@ -67,6 +67,7 @@ def gradients() -> list[np.ndarray]:
     return [rng.standard_normal(64 * CHUNKS, np.float32) for _ in range(WORKERS)]
 
 
+@pytest.mark.repeats("the same with a tree", but=["slots"])
 @pytest.mark.parametrize("program", ["slots", "tree"])
 def test_a_full_queue_marks_and_the_window_halves(program):
     expected, _ = innet.all_reduce(gradients(), program=program)

@@ -95,6 +95,7 @@ def test_a_host_whose_interface_vanishes_is_named(kind):
     assert "worker 1" in str(caught.value)
 
 
+@pytest.mark.repeats("a worker that dies, with two jobs")
 def test_a_worker_of_one_job_that_dies_ends_both(monkeypatch):
     settings = NetSettings(
         workers=2, size=100_000, window=1, program="tree", topology="dumbbell", jobs=2

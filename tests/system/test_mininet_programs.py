@@ -50,6 +50,7 @@ SEND = (
 )
 
 
+@pytest.mark.repeats("the same with simple_switch", but=["builtin"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_own_program_carries_packets(kind, tmp_path):
     said = run_cli(
@@ -130,6 +131,7 @@ def topology(tmp_path, **changes):
     return path
 
 
+@pytest.mark.repeats("programs in networks of innet's")
 def test_a_tutorials_topology_loads(tmp_path):
     said = run_cli(
         ["--topology", topology(tmp_path), FORWARD],

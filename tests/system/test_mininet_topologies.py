@@ -106,6 +106,7 @@ def test_a_worker_knows_its_switch_alone(tmp_path):
         assert topo.nodeInfo(host.name)["neighbors"] == {host.peer.ip: host.peer.mac}
 
 
+@pytest.mark.repeats("two jobs in memory, and one in Mininet")
 @pytest.mark.parametrize("kind", EITHER_KIND)
 def test_two_jobs_on_a_dumbbell_have_their_own_sums(kind):
     chosen = settings(

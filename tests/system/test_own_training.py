@@ -39,6 +39,7 @@ def test_a_script_of_sixty_lines_becomes_an_emulation_by_five_more():
     assert statements(EMULATED, without=OF_THE_CODEC) == statements(OWN) + 5
 
 
+@pytest.mark.repeats("the page's example in test_docs.py, and test_emulation.py")
 @pytest.mark.xdist_group("forked")
 def test_the_emulation_runs(tmp_path):
     """With 16 workers and all four codecs, but few iterations and one seed."""

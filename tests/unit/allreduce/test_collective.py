@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 import innet
 from innet.allreduce.collective import Collective, all_reduce
@@ -53,7 +54,7 @@ def test_lossless_codecs_give_the_sum(codec, workers):
     assert report.max_abs_error == report.max_abs_error_sent
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     workers=st.integers(1, 32),
     size=st.one_of(st.integers(0, 70), st.integers(1000, 1100), st.integers(0, 20_000)),
@@ -98,6 +99,7 @@ def test_engines_agree(codec):
     assert (fast.packets_sent, fast.bytes_sent) == (slow.packets_sent, slow.bytes_sent)
 
 
+@pytest.mark.repeats("the same with other sizes", but=["*-32", "*-256"])
 @pytest.mark.parametrize("values", [32, 64, 256, 1024])
 @pytest.mark.parametrize("framing", ["udp", "raw"])
 def test_packet_sizes_and_framings(values, framing):

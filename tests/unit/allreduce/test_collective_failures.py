@@ -47,6 +47,7 @@ def test_whoever_dies_at_any_phase_is_named_in_time(victim: int, when: float) ->
     assert network.network.now <= when + 1.0
 
 
+@pytest.mark.repeats("the same with other codecs", but=["dense-*", "scalecom-*-0", "topk-0.0015-*"])
 @pytest.mark.parametrize("victim", range(WORKERS))
 @pytest.mark.parametrize(
     ("codec", "when"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.slot_oracle import MISMATCH, STALE, SlotOracle
-from support.tiers import tiered
+from support.tiers import examples, tiered
 
 from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
@@ -119,6 +119,7 @@ def test_exact_for_any_number_of_workers(workers: int, faults: Faults | None) ->
         assert set(rack.switch.dropped) <= {STALE}
 
 
+@pytest.mark.repeats("the same with fewer faults at a time", but=["*loss=0.5*", "*loss=0.3*"])
 @pytest.mark.parametrize(
     "faults",
     [
@@ -150,7 +151,7 @@ def test_packets_delayed_over_many_windows_harm_nobody() -> None:
     assert all(worker.counters.refused == {} for worker in rack.workers)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     workers=st.integers(1, 5),
     window=st.sampled_from([1, 2, 4, 8]),

@@ -33,6 +33,7 @@ def packets_in(collective: Collective) -> dict[str, int]:
     return {name: each.statistics.packets_in for name, each in collective.network.switches.items()}
 
 
+@pytest.mark.repeats("the same without faults", but=["True-*"])
 @pytest.mark.parametrize(("arguments", "racks"), TOPOLOGIES)
 @pytest.mark.parametrize("faulty", [False, True])
 def test_each_rack_gets_its_own_sum_and_nothing_leaves_it(arguments, racks, faulty):

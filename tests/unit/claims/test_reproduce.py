@@ -393,6 +393,7 @@ class TestComparing:
             assert len(bars.patches) == 1
             assert lines.get_title(loc="left") == "Reproduced: it learns"
 
+    @pytest.mark.repeats("the same with another codec", but=["dgc-*"])
     @pytest.mark.parametrize(
         ("preset", "selector", "most"),
         [

@@ -27,6 +27,9 @@ def test_all_pages_are_listed():
     assert listed == PAGES
 
 
+@pytest.mark.repeats(
+    "the same with other pages", but=["slots", "guide", "codecs", "pytorch", "mininet", "simulate"]
+)
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_a_page_is_shown_without_figures_and_addresses(page):
     text = shown(page)

@@ -17,6 +17,7 @@ from innet.service import join
 from innet.service.connections import key_of
 
 
+@pytest.mark.repeats("the same with the other signal", but=["15"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_sums_and_ends_cleanly(number, tmp_path):
     (tmp_path / "key").write_text("secret\n")

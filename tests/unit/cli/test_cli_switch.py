@@ -283,6 +283,9 @@ class TestExplain:
         assert "bit<16> v0 at bit 0" in text
         assert "bit<8> v1 at bit 16" in text
 
+    @pytest.mark.repeats(
+        "the same with the other programs", but=["switch_*", "jit_tables", "fuzz_registers"]
+    )
     @pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.json")), ids=lambda path: path.stem)
     def test_every_program(self, path):
         document = explain(load_program(path))

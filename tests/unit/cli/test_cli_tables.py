@@ -210,6 +210,10 @@ def test_records_tables_are_whole(name, width, monkeypatch):
         assert len(line) <= max(width, 24 + len(LONG)), line
 
 
+@pytest.mark.repeats(
+    "the bench, which test_tools_bench.py runs",
+    but=["codecs*", "doctor*", "help*", "switch stf*", "p4 check*"],
+)
 @pytest.mark.parametrize(
     "width", tiered(WIDTHS, (60,), "the same with other widths, and records' tables")
 )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support import gradients
 from support.lockstep import all_reduce
+from support.tiers import examples
 
 import innet
 from innet.codecs import build_codec
@@ -39,7 +40,7 @@ each_threshold = pytest.mark.parametrize(
 
 
 @each_threshold
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_what_is_selected_is_all_that_reaches_a_threshold(name, parameters, data):
     x = data.draw(gradients.vectors(data.draw(gradients.sizes())))
@@ -112,7 +113,7 @@ def test_gaussiank_refines_three_times_and_takes_what_it_tried_last():
 # Random k.
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(1, 400), st.data())
 def test_a_random_subset_has_different_members(size, data):
     count, key = data.draw(st.integers(0, size)), data.draw(st.integers(0, 2**64 - 1))
@@ -162,7 +163,7 @@ def test_after_a_while_each_coordinate_was_sent():
 # Signs and votes.
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_the_majority_decides(data):
     workers, size = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 50))

@@ -28,6 +28,7 @@ def with_ones_at(size, *places):
     return gradient
 
 
+@pytest.mark.repeats("each quantizer with each selector", but=["all-fixed", "selector1-exact"])
 @pytest.mark.parametrize("quantizer", ["fixed", "exact"])
 @pytest.mark.parametrize("selector", ["all", {"name": "topk", "ratio": 0.02}])
 @given(st.data())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.lockstep import all_reduce, integer_oracle
+from support.tiers import examples
 
 import innet
 from innet.allreduce.collective import Collective
@@ -80,7 +81,7 @@ def alone(codecs, job):
 # The contract, over compositions.
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     first=st.sampled_from(PRESETS.names()),
     second=st.sampled_from(PRESETS.names()),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import gradients
 from support.lockstep import all_reduce, sent_oracle
+from support.tiers import examples
 
 from innet import kernels
 from innet.codecs import build_codec
@@ -75,7 +76,7 @@ SPECS = st.sampled_from(
 
 
 @pytest.mark.parametrize("kernel_set", kernels.names())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_the_sum_is_the_true_sum_rounded_once(kernel_set, data):
     workers = data.draw(st.sampled_from((1, 2, 3, 4, 17, 64)))
@@ -214,7 +215,7 @@ def test_sums_at_the_edge_of_int32_are_joined(kernel_set):
             assert found.tobytes() == np.array(expected, np.float32).tobytes()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_compiled_limbs_are_the_naive_ones(data):
     size = data.draw(st.sampled_from((0, 1, 31, 511, 512, 513, 1100)))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import gradients
 from support.lockstep import all_reduce, integer_oracle
+from support.tiers import examples
 
 from innet import kernels
 from innet.codecs import build_codec
@@ -45,7 +46,7 @@ def sparse(rng, size, items, count=1):
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_every_form_is_exact(form, data):
     job = data.draw(gradients.jobs(max_workers=8))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support import gradients
 from support.kernels import assert_same
 from support.lockstep import all_reduce, integer_oracle
+from support.tiers import examples
 
 import innet
 from innet import codecs, kernels
@@ -70,7 +71,7 @@ def bits_after_bits(fast, bits, size, seed):
 
 
 @pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
-@settings(max_examples=30)  # the reference takes its time
+@settings(max_examples=examples(30))  # the reference takes its time
 @given(st.integers(1, 31), gradients.sizes(), gradients.seeds)
 def test_bits_after_bits(fast, bits, size, seed):
     bits_after_bits(fast, bits, size, seed)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support import gradients
 from support.kernels import assert_same
 from support.lockstep import all_reduce
+from support.tiers import examples
 
 import innet
 from innet import kernels
@@ -35,7 +36,7 @@ def low_rank(rows, columns, rank, seed=0):
 
 
 @pytest.mark.parametrize("fast", compiled, ids=lambda module: module.__name__)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_the_kernels_are_those_of_the_oracle(fast, data):
     rows, columns, rank = (

@@ -252,6 +252,7 @@ def test_damaged_state_is_refused(step):
         codec.load_state_dict(state)
 
 
+@pytest.mark.repeats("the same with topk", but=["scalecom"])
 @pytest.mark.parametrize("selector", ["topk", "scalecom"])
 @given(st.data())
 def test_a_filter_with_beta_1_is_the_residual(selector, data):

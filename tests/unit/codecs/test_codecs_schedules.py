@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.lockstep import all_reduce, integer_oracle
+from support.tiers import examples
 
 from innet.allreduce.collective import Collective
 from innet.codecs import PARTS, build_codec
@@ -40,7 +41,7 @@ RATIOS = st.sampled_from(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     preset=st.sampled_from(["topk", "dgc", "gtopk", "sidco-e"]),
     ratio=RATIOS,

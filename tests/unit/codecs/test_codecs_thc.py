@@ -14,6 +14,7 @@ from scipy import integrate, linalg, stats
 from support import gradients
 from support.kernels import assert_same
 from support.lockstep import all_reduce, shares
+from support.tiers import examples
 
 from innet import kernels
 from innet.codecs import build_codec
@@ -44,7 +45,7 @@ def test_the_oracle_multiplies_by_hadamards_matrix():
 
 
 @each_compiled
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_the_kernels_are_those_of_the_oracle(fast, data):
     x = data.draw(gradients.vectors(data.draw(gradients.sizes(large=True)), "normal"))

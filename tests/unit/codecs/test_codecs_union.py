@@ -30,6 +30,10 @@ def sparse(seed, size, items, count):
     return list(each)
 
 
+@pytest.mark.repeats(
+    "each quantizer with each selector",
+    but=["selector1-fixed", "all-exact", "selector1-optimistic"],
+)
 @pytest.mark.parametrize("quantizer", ["fixed", "exact", "optimistic"])
 @pytest.mark.parametrize("selector", ["all", {"name": "topk", "ratio": 0.02}])
 @given(st.data())

@@ -23,6 +23,8 @@ from innet.switch.jit.codegen import StraightPipeline
 
 ROOT = Path(__file__).parents[3]
 
+pytestmark = pytest.mark.xdist_group("forked")  # with the docs' programs, from one server
+
 CALLED = """
 from innet.core.numba_cache import njit
 from innet.constants import STEP

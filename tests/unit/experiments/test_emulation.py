@@ -83,6 +83,7 @@ def first(**options):
 
 
 class TestGradients:
+    @pytest.mark.repeats("means of gradients that are those of the batch")
     def test_one_worker_is_the_script_alone(self):
         found = [weights(train(run)) for run in emulated(workers=1, codecs="exact")]
         assert all(torch.equal(each, by_hand()) for each in found)

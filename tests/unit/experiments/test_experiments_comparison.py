@@ -269,6 +269,7 @@ def test_what_was_trained_before_an_interruption_is_kept(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.repeats("the same with another error", but=["error1"])
 @pytest.mark.parametrize(
     "error", [InputError("the integers are none."), MemoryError(), ZeroDivisionError("x / 0")]
 )
@@ -294,6 +295,7 @@ def test_what_was_trained_before_a_codec_failed_is_kept(tmp_path, monkeypatch, e
     ]
 
 
+@pytest.mark.repeats("the same after an interruption")
 def test_what_was_trained_before_a_termination_is_kept(tmp_path, monkeypatch, capsys):
     of_seed, save = comparison.run_seed, comparison.saved
 

@@ -85,6 +85,7 @@ def test_each_step_is_told_as_it_is_made(finished: Any) -> None:
     assert all(event.iterations == SHORT.iterations for event in events)
 
 
+@pytest.mark.repeats("the record on disk, with a capture that cannot be written")
 def test_the_record_is_kept_where_no_capture_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

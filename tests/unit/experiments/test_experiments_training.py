@@ -316,6 +316,7 @@ class TestOfOthers:
             data_of(replace(MODEL, load=lambda part: loaded), "test")
 
 
+@pytest.mark.repeats("test_pytorchs_optimizers_step_as_those_of_numpy")
 def test_adam_is_pytorchs(digits: Data) -> None:
     torch = pytest.importorskip("torch")
     schedule = TrainingSchedule(2, 6, 8, 0.01, 0.9, optimizer="adam", decay="cosine")
@@ -367,6 +368,7 @@ def test_pytorchs_optimizers_step_as_those_of_numpy(digits: Data, name: str) -> 
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+@pytest.mark.repeats("the optimizers of test_pytorchs_optimizers_step_as_those_of_numpy")
 def test_adam_has_a_learning_rate_of_its_own() -> None:
     record = innet.experiments.train(codecs=["dense"], optimizer="adam", epochs=1, workers=8)
     assert (record.settings["learning_rate"], record.settings["momentum"]) == (0.001, 0)

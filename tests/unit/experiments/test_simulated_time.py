@@ -127,6 +127,7 @@ class TestRings:
         other = TimedRing(settings, networks_of(settings), 50_000)
         assert [other.take() for _ in range(4)] == found
 
+    @pytest.mark.repeats("the times of rings, once more")
     def test_a_run_of_plain_sums_does_not_count_its_simulation(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -247,6 +248,7 @@ class TestTraining:
         assert times.encode == pytest.approx(record.runs[1].total_seconds("encode"))
         assert times.decode == pytest.approx(record.runs[1].total_seconds("decode"))
 
+    @pytest.mark.repeats("trainings with a time on each network")
     def test_the_demonstration_has_two_networks(self, tmp_path: Path) -> None:
         result = demo.run(DemoSettings(iterations=2), tmp_path, created=NOW)
         assert result.record.networks == ("10g", "100g")

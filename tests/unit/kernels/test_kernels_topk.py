@@ -60,6 +60,7 @@ def denormals(rng):
     return bits.view(np.float32)
 
 
+@pytest.mark.repeats("the same with other k", but=["*-1", "*-1000"])
 @pytest.mark.parametrize("k", [1, 100, 1000, 24_000, 60_000])
 @pytest.mark.parametrize(
     "make",

@@ -61,6 +61,7 @@ def of_workers(tmp_path, before, after, level):
 # ------------------------------------------------------------------ right and wrong solutions
 
 
+@pytest.mark.repeats("the same at another level and with another seed", but=["1-0", "3-0"])
 @pytest.mark.parametrize(("level", "seed"), [(1, 0), (2, 0), (3, 0), (3, 1)])
 def test_the_solution_is_right(level, seed):
     checked = check_level(program("solution"), sum_vector_of(SOLUTIONS / "worker.py"), level, seed)
@@ -281,6 +282,7 @@ DEFINITIONS = {
 }
 
 
+@pytest.mark.repeats("the same with each wrong solution", but=["solution", "wires"])
 @pytest.mark.p4c
 @pytest.mark.parametrize("name", [*DEFINITIONS, "wires"])
 def test_compiled_from_the_sources(name):

@@ -40,6 +40,7 @@ def without_mininet(monkeypatch):
     return fail_with
 
 
+@pytest.mark.repeats("the same with other outcomes", but=["3.0-*"])
 @pytest.mark.parametrize(
     ("growth", "score", "said"),
     [

@@ -142,6 +142,7 @@ sys.exit(main_of("allreduce", "", WorkerSettings, speak, ["--set", "worker=0"]))
 """
 
 
+@pytest.mark.repeats("the same of the command line, in test_cli.py")
 def test_output_that_cannot_be_written_or_that_nobody_reads():
     command = [sys.executable, "-c", SPEAKER]
     with Path("/dev/full").open("w") as full:

@@ -45,6 +45,7 @@ def test_sources_are_followed_through_includes():
     assert {"slots.p4", "include/headers.p4", "include/repeat.p4"} <= set(hashes)
 
 
+@pytest.mark.repeats("the same sources with more values", but=["*-thin"])
 @needs_p4c
 @pytest.mark.parametrize("name", NAMES)
 def test_compiles_to_what_is_committed(name):
@@ -59,6 +60,7 @@ def test_compiles_to_what_is_committed(name):
     assert document == program.json()
 
 
+@pytest.mark.repeats("each program, and folders with a compiler that is a script")
 @needs_p4c
 def test_compile_folder_rewrites_manifest_and_files(checkout):
     before = {path.name: path.read_bytes() for path in (checkout / "compiled").iterdir()}
@@ -258,7 +260,8 @@ def test_a_program_that_is_none_of_ours_has_no_dimensions():
         programs.Dimensions.of({"header_types": [], "register_arrays": []})
 
 
-@pytest.mark.parametrize("name", ALL_BUT_THE_LARGEST)
+@pytest.mark.repeats("the same sources with more values", but=["*-thin", "*-32", "harvest-64"])
+@pytest.mark.parametrize("name", NAMES)
 def test_packets_of_another_version_are_dropped_and_counted(name):
     """Reason 1, where an admitted packet would be taken and this one is not admitted: reason 5."""
     program = programs.catalogue()[name]

@@ -255,6 +255,7 @@ class TestCompiling:
             list(programs.compile_folder(sources, p4c))
 
 
+@pytest.mark.repeats("p4c with innet's includes, as in the programs it ships")
 @pytest.mark.p4c
 @pytest.mark.skipif(not shutil.which("p4c-bm2-ss"), reason="p4c is not installed")
 def test_what_innet_ships_can_be_included(tmp_path):

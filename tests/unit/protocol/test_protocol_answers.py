@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.naive_answers import REFERENCE, STEP, answer_to, fields_of, taken
 from support.naive_answers import overtaken as naively_overtaken
 from support.naive_wire import ended, packed
+from support.tiers import examples
 
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import CollectiveOp
@@ -172,7 +173,7 @@ def verdicts_of_both(framing, seed, base, *, has_owners=False):
 
 
 @pytest.mark.parametrize("framing", ["udp", "raw"])
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     seed=st.integers(0, 10_000),
     base=st.sampled_from([0, 7, 2**31, 2**32 - 3, 2**32]),
@@ -191,7 +192,7 @@ def test_every_verdict_was_given(has_owners):
     assert seen == set(PacketVerdict)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(seed=st.integers(0, 10_000), base=st.sampled_from([0, 7, 2**31, 2**32 - 3, 2**32]))
 def test_overtaken_as_naively(seed, base):
     rng = np.random.default_rng(seed)

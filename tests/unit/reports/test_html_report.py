@@ -157,6 +157,7 @@ def test_the_commands_make_the_records_again(page, tmp_path):
             path.unlink()
 
 
+@pytest.mark.repeats("the same with other settings", but=["settings0-*"])
 @pytest.mark.parametrize(
     ("settings", "command"),
     [

@@ -95,6 +95,7 @@ def test_file_is_a_png_and_the_same_each_time(tmp_path: Path) -> None:
     assert content == (tmp_path / "two.png").read_bytes()
 
 
+@pytest.mark.repeats("the same with another form", but=["a.pdf-*"])
 @pytest.mark.parametrize(("name", "begins"), [("a.pdf", b"%PDF-"), ("a.SVG", b"<?xml")])
 def test_a_file_is_what_its_name_says(tmp_path: Path, name: str, begins: bytes) -> None:
     draw(a_record(), tmp_path / name)

@@ -238,6 +238,7 @@ def test_axes_say_how_much_wherever_the_values_lie(tmp_path, seconds):
         assert sum(low <= at <= high for at in shown) >= 2
 
 
+@pytest.mark.repeats("the same with other numbers", but=["workers1", "workers2"])
 @pytest.mark.parametrize(
     "workers", [tuple(range(1, 33)), (3, 5), (1, 2, 4, 8, 16, 32), (20, 21, 22, 23, 24)]
 )

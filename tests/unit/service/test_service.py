@@ -48,6 +48,9 @@ def gradients(workers=2, size=700, seed=1):
     return [rng.laplace(size=size).astype(np.float32) for _ in range(workers)]
 
 
+@pytest.mark.repeats(
+    "each codec with each number of workers", but=["*dense-2*", "*lhc-4*", "*scalecom-2*"]
+)
 @BOTH
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("codec", ["dense", "lhc", "scalecom"])

@@ -22,6 +22,7 @@ from support.service import (
     make_workers,
     serving,
 )
+from support.tiers import examples
 
 import innet
 from innet.service import protocol
@@ -239,7 +240,7 @@ def guarded():
 
 
 @pytest.mark.parametrize("key", [False, True], ids=["open", "key"])
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(lines=st.lists(LINES, min_size=1, max_size=4), cut=st.booleans())
 def test_any_lines_are_answered_or_end_the_connection(service, guarded, key, lines, cut):
     service = guarded if key else service

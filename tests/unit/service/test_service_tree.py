@@ -46,6 +46,7 @@ def gradients(workers=WORKERS, size=300, seed=1):
     return [rng.laplace(size=size).astype(np.float32) for _ in range(workers)]
 
 
+@pytest.mark.repeats("workers of several racks, and more of them in memory")
 @pytest.mark.parametrize("codec", tiered(["dense", "lhc"], ["lhc"], "the same with another codec"))
 def test_seventy_workers_are_summed_as_in_memory(service, stack, codec):
     expected, in_memory = innet.all_reduce(

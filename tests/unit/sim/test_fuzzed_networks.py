@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults
@@ -64,7 +65,7 @@ def flows(draw, hosts):
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_jobs_and_flows_share_any_network(data):
     jobs, workers = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))

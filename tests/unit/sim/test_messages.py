@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.messages import ideal_seconds, run_on_arrays
+from support.tiers import examples
 
 from innet.core.errors import InputError, UnknownNameError
 from innet.sim import messages
@@ -63,7 +64,7 @@ def test_all_reduces_sum_in_any_order_of_events(build, hosts):
         sums(graph, hosts, elements, seed=elements)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(ALL_REDUCES), st.integers(1, 20), st.integers(0, 70), st.integers(0, 1 << 30)
 )

@@ -428,6 +428,7 @@ class TestStarts:
             innet.Collective(workers=2).network.starts = {0: 1.0}
 
 
+@pytest.mark.repeats("the same with hashed", but=["*-slots"])
 @pytest.mark.parametrize(
     "program", tiered(["slots", "tree", "hashed"], ["slots", "hashed"], "slots")
 )

@@ -46,6 +46,7 @@ def simulated(program, values, options, network, *, thin):
     return found, [worker.counters for worker in emulation.workers]
 
 
+@pytest.mark.repeats("each program in each network", but=["slots-64-*", "*-loss", "harvest-plain"])
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize(
     ("program", "values", "options"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.reliable import Line, chance
+from support.tiers import examples
 
 from innet.core.errors import InputError, UnknownNameError
 from innet.sim import transport as t
@@ -51,6 +52,7 @@ def test_a_window_that_does_not_fill_the_line_gets_itself_in_a_round_trip(window
     assert 1448 * segments / seconds == pytest.approx(window * 1448 / ROUND_TRIP, rel=0.01)
 
 
+@pytest.mark.repeats("the same with the other controls", but=["newreno"])
 @pytest.mark.parametrize("congestion", ["fixed", "newreno", "dctcp"])
 def test_a_window_that_fills_it_gets_the_whole_rate(congestion):
     size = 10_000_000
@@ -78,6 +80,9 @@ def test_pacing_spreads_the_segments_of_a_message():
     assert seconds == pytest.approx(999 * 8 * 1448 / 1e9 + SEGMENT + DELAY, rel=1e-6)
 
 
+@pytest.mark.repeats(
+    "each transport at each rate of loss", but=["*-0.01", "newreno-*", "roce-0.05"]
+)
 @pytest.mark.parametrize("loss", [0, 1e-4, 1e-3, 1e-2, 5e-2])
 @pytest.mark.parametrize("kind", EVERY)
 def test_messages_arrive_once_whatever_is_lost_late_or_doubled(kind, loss):
@@ -89,7 +94,7 @@ def test_messages_arrive_once_whatever_is_lost_late_or_doubled(kind, loss):
     assert set(line.done) == set(line.complete) == {(row, 1) for row in range(8)}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from(sorted(EVERY)),
     st.integers(0, 120_000),
@@ -165,6 +170,7 @@ def shares(settings, seconds, flows=2, **options):
     return line, line.senders.state["una"][:flows] - before
 
 
+@pytest.mark.repeats("the same with the other control", but=["dctcp"])
 @pytest.mark.parametrize("congestion", ["newreno", "dctcp"])
 def test_two_messages_share_a_bottleneck_fairly(congestion):
     given = ReliableTransport(congestion=congestion)

@@ -63,6 +63,7 @@ def test_every_call_of_the_services_is_there():
     }
 
 
+@pytest.mark.repeats("the same with other programs", but=["fuzz_registers"])
 @needs_simple_switch
 @pytest.mark.parametrize("name", ["fuzz_registers", "fuzz_counters", "fuzz_digests", "fuzz_parser"])
 def test_random_calls_are_answered_as_simple_switch_answers_them(name, running, tmp_path):

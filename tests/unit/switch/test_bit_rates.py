@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numba import njit
 from support.lines import Arrival, Buffers, managed, naive, some_arrivals
 from support.switch_cases import program
+from support.tiers import examples
 
 from innet.core.errors import ControlError, InputError
 from innet.core.packets import PacketBatch
@@ -161,8 +162,9 @@ COMPILED = SimpleNamespace(
 )
 
 
+@pytest.mark.repeats("the same with other buffers", but=["buffers0", "buffers3", "buffers5"])
 @pytest.mark.parametrize("buffers", CASES)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     seed=st.integers(0, 2**32), priorities=st.sampled_from([1, 2, 8]), rate=st.sampled_from(RATES)
 )
@@ -411,6 +413,7 @@ def test_packets_that_pass_again_keep_their_extra_bytes(engine):
     assert batch.extra.tolist() == [400 if origin == 0 else 0 for origin in batch.origin]
 
 
+@pytest.mark.repeats("the same compiled", but=["interpret"])
 @pytest.mark.parametrize("engine", ["jit", "interpret"])
 def test_programs_count_extra_bytes_without_times_too(engine):
     switch = Switch.load(program("fuzz_counters"), engine)

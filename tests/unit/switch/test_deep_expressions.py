@@ -72,6 +72,7 @@ def chosen(count):
     return made, VALUES["e"][0]
 
 
+@pytest.mark.repeats("the same with another operator", but=["summed-*"])
 @pytest.mark.parametrize(
     ("make", "count"),
     tiered(

@@ -24,6 +24,7 @@ def document(name):
     return json.loads((PROGRAMS / f"{name}.json").read_text())
 
 
+@pytest.mark.repeats("the same with the other programs", but=["switch_*", "jit_*"])
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROGRAMS.glob("*.json")))
 def test_an_older_document_is_the_same_program(name):
     new = load_program(document(name))

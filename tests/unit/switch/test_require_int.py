@@ -160,6 +160,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.repeats("the same compiled", but=["interpret"])
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 def test_answers(engine):
     switch = Switch.load(whole(), engine)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.engines import agree
 from support.switch_cases import program
+from support.tiers import examples
 
 from innet.core.errors import ControlError, InputError
 from innet.core.packets import PacketBatch
@@ -311,7 +312,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(STEPS, max_size=60))
 def test_both_engines_as_the_oracle(steps: list[tuple]) -> None:
     switches, oracle = [switch_of(engine) for engine in ("interpret", "jit")], Oracle()
@@ -380,7 +381,7 @@ def test_both_engines_as_the_oracle(steps: list[tuple]) -> None:
 # ── Packets that wait in queues ──────────────────────────────────────────────────────────────────
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(st.tuples(st.integers(0, 900_000_000), st.integers(0, 5)), max_size=25),
     st.lists(st.integers(0, 4000), min_size=3, max_size=3),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.switch_cases import program
+from support.tiers import examples
 
 from innet.core.errors import ControlError, InputError
 from innet.switch import Switch
@@ -80,7 +81,7 @@ def garbage(draw):
     return name, " ".join([command, *draw(st.lists(words, max_size=6))])
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
 @given(garbage())
 @example(("switch_tables", "table_add I.ternary_table I.ternary_ 1 1 1 => 1"))
 @example(("switch_tables", "mc_node_update 0 1 1"))

@@ -58,6 +58,7 @@ def compare(state: TableState, model: Model) -> None:
         assert state.get(model.versions.get(index, 0) << 24 | index).index == index
 
 
+@pytest.mark.repeats("the same with other tables", but=["exact", "lpm"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_handles_and_entries_stay(base: ir.Program, shape: str) -> None:
     """While a table grows, loses entries here and there or from one end on, and grows again."""
@@ -109,6 +110,9 @@ def test_of_equal_priorities_the_lowest_index_wins_after_entries_closed_up(
     assert state.lookup([395]).index == 10
 
 
+@pytest.mark.repeats(
+    "the same compiled, whose counters test_jit_control.py reads", but=["interpret"]
+)
 @pytest.mark.parametrize("engine", ["interpret", "jit"])
 def test_direct_counters_and_meters_stay_with_their_entries(engine: str) -> None:
     document = program("switch_profiles")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.switch_cases import CASES, program
+from support.tiers import examples
 
 from innet.core.errors import InputError
 from innet.core.packets import PacketBatch
@@ -276,7 +277,7 @@ def one_switch(request):
     return switch_of(request.param)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(packets=st.lists(st.tuples(st.integers(0, 510), st.binary(max_size=60)), max_size=6))
 def test_no_packet_raises(one_switch, packets):
     before = one_switch.statistics.packets_in

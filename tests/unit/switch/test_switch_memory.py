@@ -204,6 +204,10 @@ def check(
     compare()
 
 
+@pytest.mark.repeats(
+    "the same with other shapes",
+    but=["*exact-False", "lpm-False", "ternary-False", "range-False", "acl-True"],
+)
 @pytest.mark.parametrize(
     ("shape", "apart"),
     [
@@ -222,6 +226,7 @@ def test_tables_of_all_shapes(shape: str, apart: bool, grown: Callable[[], int])
     check(grown, table(SHAPES[shape], (9,)), rng, apart)
 
 
+@pytest.mark.repeats("the same with longest prefixes", but=["exact-*"])
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 @pytest.mark.parametrize("shape", ["exact", "lpm 64"])
 def test_actions_of_all_widths(
@@ -250,6 +255,7 @@ def l3(size: int, engine: str) -> Switch:
     return Switch.load(document, engine=engine)
 
 
+@pytest.mark.repeats("the memory of each shape of table")
 def test_a_router_of_thousands_of_routes_and_next_hops(grown: Callable[[], int]) -> None:
     """Control plane and compiled engine together."""
     switch = l3(100_000, "jit")
@@ -274,6 +280,7 @@ def test_a_router_of_thousands_of_routes_and_next_hops(grown: Callable[[], int])
     assert taken <= 2 * data, taken / data
 
 
+@pytest.mark.repeats("the same with more entries", but=["*-100"])
 @pytest.mark.parametrize("entries", [100, 1000])
 @pytest.mark.parametrize("of_each", [0, 1, 10])
 def test_entries_that_refer_to_members(
@@ -359,6 +366,7 @@ print(resident() - before, data_bytes(table, switch.program.actions))
 """
 
 
+@pytest.mark.repeats("the memory of each shape of table, in a process of its own")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc to read memory from")
 def test_a_process_with_many_exact_entries() -> None:
     done = subprocess.run(

@@ -54,6 +54,7 @@ def of(told, *kinds):
     return [each for each in told if each.kind in kinds]
 
 
+@pytest.mark.repeats("the same with the other programs", but=["jit_*"])
 @pytest.mark.parametrize(
     "name",
     tiered(
@@ -345,6 +346,7 @@ class TestTimes:
     def test_without_times_events_have_none(self, clock):
         assert {each.time for each in clock.trace(1, b"\2")} == {None}
 
+    @pytest.mark.repeats("the order of what waits, in test_traffic_manager.py")
     def test_nobody_passes_by_what_waits(self, clock):
         clock.trace(1, b"\2", time=0)
         with pytest.raises(InputError, match=r"1 packets wait .*; trace_until\(\) lets them leave"):

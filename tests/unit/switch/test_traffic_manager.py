@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numba import njit
 from support.queues import DEPTHS, RATES, ManagedQueues, NaiveQueues
 from support.switch_cases import program
+from support.tiers import examples
 
 from innet.core.errors import ControlError, InputError
 from innet.core.settings import PriorityQueues
@@ -215,7 +216,7 @@ def checked(queues, lines):
     return found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(steps, max_size=60))
 def test_queues_are_those_of_the_oracle(steps):
     lines = lines_of(steps)
@@ -225,7 +226,7 @@ def test_queues_are_those_of_the_oracle(steps):
 admit, withdraw = njit(traffic_manager.admit), njit(traffic_manager.withdraw)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(steps, max_size=60))
 def test_compiled_queues_are_the_same(steps):
     lines = lines_of(steps)

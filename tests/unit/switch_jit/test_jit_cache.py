@@ -157,6 +157,7 @@ def test_what_is_damaged_is_not_loaded(
     assert cache.load(program) is None
 
 
+@pytest.mark.repeats("what is damaged is not loaded")
 def test_what_is_damaged_is_made_anew(kept: Path, tmp_path: Path) -> None:
     shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
     (path,) = tmp_path.rglob("*.code")

@@ -36,6 +36,7 @@ def grown(start, rounds, wanted):
     return held[:used], other
 
 
+@pytest.mark.xdist_group("made again")  # by one function, which each process would compile
 @pytest.mark.parametrize(
     ("wanted", "rounds"),
     tiered(
@@ -51,6 +52,7 @@ def test_arrays_that_are_made_again(wanted: int, rounds: int) -> None:
     assert other.tolist() == ([wanted] if 0 <= wanted < rounds else start.tolist())
 
 
+@pytest.mark.repeats("arrays that are made again")
 def test_references_to_arguments_are_given_back() -> None:
     grown(np.zeros(4, np.int64), 0, 1)  # compiled now, which may keep an argument in its frames
     start = np.zeros(4, np.int64)

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.tiers import examples
 
 from innet.switch import ir
 from innet.switch.ir.tree import walk
@@ -133,7 +134,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 CHOICES = st.lists(st.booleans(), min_size=1, max_size=30)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(graphs(), CHOICES)
 @example([(1, 3), (2,), (1, 3), (2, None)], [False, True])  # a loop that is entered in two places
 @example([(0,)], [True])

@@ -34,6 +34,7 @@ def one_event(program: InlineQueues, first: int, count: int) -> tuple[int, int, 
     return 1, *run_queues(program, first, first, departure)
 
 
+@pytest.mark.repeats("the same with other programs", but=["*-fuzz_clone", "*-jit_copies"])
 @pytest.mark.parametrize(
     "name",
     tiered(

@@ -86,6 +86,9 @@ def compare(rng: np.random.Generator, state: TableState, arguments: list[Any], s
         assert found(BASE, state, arguments, key) == expected, (key, state.lookup(key))
 
 
+@pytest.mark.repeats(
+    "the same with other shapes", but=["one word", "lpm", "ternary", "range", "three with ternary"]
+)
 @pytest.mark.parametrize("shape", SOME)
 @given(
     seed=st.integers(0, 1 << 32),
@@ -106,6 +109,7 @@ def test_changes_between_look_ups(shape: str, seed: int, start: int, steps: list
             compare(rng, state, arguments.settle(), shape)
 
 
+@pytest.mark.repeats("the same with other shapes", but=["lpm", "ternary", "range"])
 @pytest.mark.parametrize("shape", ["lpm", "lpm over words", "ternary", "range", "two"])
 def test_one_change_after_the_other(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a table that grows, shrinks by most and grows again; nodes of trees are small."""

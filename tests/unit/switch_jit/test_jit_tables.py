@@ -27,6 +27,7 @@ def base() -> ir.Program:
     return load_program(Path(__file__).parents[2] / "programs/jit_tables.json")
 
 
+@pytest.mark.repeats("the same with other numbers of entries", but=["3-*", "0-lpm", "60-ternary"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("entries", [0, 1, 3, 60])
 def test_finds_what_the_table_finds(base: ir.Program, shape: str, entries: int) -> None:
@@ -48,6 +49,7 @@ def test_finds_what_the_table_finds(base: ir.Program, shape: str, entries: int) 
         assert row == row_of(expected, state), key
 
 
+@pytest.mark.repeats("the same with other masks and widths", but=["5-*", "1-widths0", "40-widths1"])
 @pytest.mark.parametrize("widths", [(32, 16), (64, 48), (200, 65)])
 @pytest.mark.parametrize("masks", [1, 5, 40])
 def test_ternary_entries_of_few_masks(
@@ -73,6 +75,7 @@ def test_ternary_entries_of_few_masks(
         assert row == row_of(expected, state), key
 
 
+@pytest.mark.repeats("the same with more entries", but=["40-*"])
 @pytest.mark.parametrize("shape", RANGES)
 @pytest.mark.parametrize("count", [40, 500])
 def test_trees_of_ranges(

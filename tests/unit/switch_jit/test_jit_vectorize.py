@@ -50,6 +50,10 @@ def unrolled(body: lowered.Body) -> lowered.Body:
     return expand(rebuild(body, replace))
 
 
+@pytest.mark.repeats(
+    "the same with the other programs",
+    but=["jit_*", "switch_*", "*-32.json.gz", "*-thin.json.gz", "harvest-64.json.gz"],
+)
 @pytest.mark.parametrize(
     "path",
     tiered(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
+from support.tiers import examples
 
 from innet.switch import ir
 from innet.switch.interpreter.expressions import OPERATORS
@@ -98,13 +99,14 @@ def expected(left: int, right: int, amount: int, bits: int) -> list[int]:
     ]
 
 
+@pytest.mark.repeats("the same with other widths", but=["192"])
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_operations(bits: int) -> None:
     ends = [0, 1, 2, 3, (1 << bits) - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1, 1 << 64]
     number = st.one_of(st.sampled_from(ends), st.integers(0, (1 << bits) - 1), st.integers(0, 99))
     amounts = st.one_of(st.integers(0, bits + 2), st.integers(-(1 << 63), (1 << 63) - 1))
 
-    @settings(max_examples=200)
+    @settings(max_examples=examples(200))
     @given(number, number, amounts)
     def check(left: int, right: int, amount: int) -> None:
         numbers = np.array(to_words(left, bits) + to_words(right, bits), np.int64)

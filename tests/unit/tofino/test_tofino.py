@@ -39,6 +39,7 @@ def line_of(text, source):
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
+@pytest.mark.repeats("the same with other sources", but=["limits_7-*"])
 @pytest.mark.p4c
 @pytest.mark.parametrize(
     ("name", "source", "parameters"),
@@ -210,6 +211,7 @@ def test_what_statements_on_whole_headers_read_and_write():
 # ── Shipped programs ──
 
 
+@pytest.mark.repeats("the same programs with more values", but=["*-32", "*-thin", "harvest-64"])
 @pytest.mark.parametrize(
     "name",
     tiered(

@@ -171,6 +171,7 @@ def test_trees_by_default(workers, racks, depth, sizes):
     assert found == sizes
 
 
+@pytest.mark.repeats("plans of 1,024 workers, and the largest number that is refused")
 def test_a_plan_of_the_largest_job():
     """32,768 workers below three levels of 32: 3 s, and 100 MiB."""
     plan = plan_of(32768)

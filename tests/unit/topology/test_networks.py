@@ -33,6 +33,19 @@ SHAPES = [
 ]
 
 
+@pytest.mark.repeats(
+    "the same with more workers, and each network with and without faults",
+    but=[
+        "tree-4-*-bad",
+        "tree-7-*-bad",
+        "tree-9-*-perfect",
+        "tree-33-*-bad",
+        "tree-64-*-perfect",
+        "hashed-1-*-perfect",
+        "hashed-5-*-bad",
+        "hashed-6-*-bad",
+    ],
+)
 @pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])
 @pytest.mark.parametrize(("program", "workers", "shape"), SHAPES, ids=str)
 def test_exact_over_any_network(program, workers, shape, faults):

@@ -70,6 +70,7 @@ def test_workers_leave_and_come_back(program, shape):
     assert network.plan.job.epoch == 5
 
 
+@pytest.mark.repeats("the same at other times", but=["*-0.0012", "*-0.0061"])
 @pytest.mark.parametrize("when", [0.0, 1.2e-3, 2.2e-3, 6.1e-3])
 @pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)
 def test_switches_that_lose_their_registers_in_mid_round(program, shape, when):
@@ -94,7 +95,7 @@ def test_switches_that_lose_their_registers_in_mid_round(program, shape, when):
 
 @pytest.mark.parametrize(
     ("when", "victim"),
-    tiered(DEATHS, [(0.0, 0), (5e-4, 3), (1.5e-3, 1), (2.5e-3, 0), (4e-3, 3)], A_SAMPLE),
+    tiered(DEATHS, [(0.0, 0), (1.5e-3, 1), (4e-3, 3)], A_SAMPLE),
 )
 @pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)
 def test_whoever_dies_at_any_phase_is_named_in_time(program, shape, victim, when):
@@ -112,7 +113,7 @@ def test_whoever_dies_at_any_phase_is_named_in_time(program, shape, victim, when
     ("when", "victim", "loss"),
     tiered(
         [(*death, loss) for death in DEATHS for loss in (0.0, 0.05)],
-        [(0.0, 1, 0.0), (1.5e-3, 0, 0.05), (2.5e-3, 2, 0.0), (4e-3, 3, 0.05)],
+        [(0.0, 1, 0.0), (2.5e-3, 2, 0.05)],
         A_SAMPLE,
     ),
 )
@@ -140,6 +141,7 @@ def test_the_others_go_on_without_whoever_dies(program, shape, victim, when, los
     assert network.network.now - before < 0.3
 
 
+@pytest.mark.repeats("the same with other networks", but=["tree-{'racks': 2}", "hashed-{}"])
 @pytest.mark.parametrize(("program", "shape"), SHAPES, ids=str)
 def test_nothing_is_lost_or_counted_twice_when_a_worker_is_left_out(program, shape):
     """With error feedback everything is sent some time: also what the late worker had to say."""

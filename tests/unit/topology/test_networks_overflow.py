@@ -192,6 +192,7 @@ def test_hashed_is_exact_when_that_is_rescaled(two, taken, switches):
     assert total[7] == 2.0
 
 
+@pytest.mark.repeats("saturation in tests/golden and test_server.py, with a build of its own")
 @pytest.mark.skipif(
     not (shutil.which("p4c-bm2-ss") or shutil.which("p4c")), reason="p4c is not installed"
 )

@@ -49,6 +49,10 @@ def ran(program, values, options, *, thin, faults, engine="jit"):
     return emulation.now, [worker.counters for worker in emulation.workers]
 
 
+@pytest.mark.repeats(
+    "each program with and without faults, and more values",
+    but=["slots-64-*", "tree-64-*-with faults", "hashed-*-without faults", "harvest-*-with faults"],
+)
 @pytest.mark.parametrize("faults", [None, FAULTS], ids=["without faults", "with faults"])
 @pytest.mark.parametrize(
     ("program", "values", "options"),

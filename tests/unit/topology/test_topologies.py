@@ -131,6 +131,17 @@ def test_a_shape_that_is_no_network(monkeypatch, shape, match):
         make_plan("tree", 32, Request(workers=4, topology="wrong"))
 
 
+@pytest.mark.repeats(
+    "each topology with and without faults",
+    but=[
+        "tree-4-*-bad",
+        "tree-5-*-perfect",
+        "tree-7-*-bad",
+        "slots-*-bad",
+        "hashed-4-*-bad",
+        "tree-16-*-perfect",
+    ],
+)
 @pytest.mark.parametrize("faults", [None, BAD], ids=["perfect", "bad"])
 @pytest.mark.parametrize(
     ("program", "workers", "shape"),
@@ -295,6 +306,7 @@ def joined(shared: SharedPlan):
     return transport, ends, whose
 
 
+@pytest.mark.repeats("the same with other topologies", but=["tree-shape0-2", "slots-*"])
 @pytest.mark.parametrize(
     ("program", "shape", "jobs"),
     [

@@ -555,6 +555,7 @@ def is_there(process):
     return True
 
 
+@pytest.mark.repeats("a local switch that ends when its parent is killed")
 def test_a_local_switch_ends_when_it_is_closed():
     local_switch = LocalSwitch()
     assert local_switch.is_running

@@ -213,6 +213,7 @@ def test_import_is_quiet_and_leaves_logging_alone() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.repeats("the same in the other order", but=["scapy.all"])
 @pytest.mark.parametrize("first", ["scapy.all", "innet.wire.scapy_layers"])
 def test_found_by_scapy_in_any_order_of_imports(first: str) -> None:
     """Scapy's own VXLAN layer claims UDP port 48879 too."""

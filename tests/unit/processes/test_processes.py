@@ -21,7 +21,7 @@ from innet.core.errors import ConfigError, InputError, MembershipError, StalledE
 from innet.core.settings import TrainSettings, load_toml
 from innet.experiments import comparison
 from innet.processes import allreduce, training
-from innet.processes.allreduce import all_reduce
+from innet.processes.allreduce import take_turn
 from innet.processes.commandline import parser_of, settings_from
 from innet.processes.settings import WorkerSettings
 from innet.processes.training import TrainingWorkerSettings
@@ -250,12 +250,12 @@ def test_a_network_beside_a_service_is_refused(at, name, value):
 
 
 class Worker:
-    """Whose all-reduce stalls."""
+    """Whose collective stalls."""
 
     def __init__(self, error):
         self.error = error
 
-    def all_reduce(self, gradient):
+    def stall(self):
         raise self.error
 
     def diagnose(self, read):
@@ -265,8 +265,9 @@ class Worker:
 def test_a_stall_is_explained_where_registers_can_be_read():
     stalled = Worker(StalledError("nothing came"))
     with pytest.raises(StalledError, match="nothing came"):
-        all_reduce(stalled, None, wait=False)
+        take_turn(stalled, stalled.stall, wait=False)
     with pytest.raises(StalledError, match="waits for 7"):
-        all_reduce(stalled, None, wait=False, read=lambda *_: 7)
+        take_turn(stalled, stalled.stall, wait=False, read=lambda *_: 7)
+    gone = Worker(MembershipError("gone"))
     with pytest.raises(MembershipError, match="gone"):
-        all_reduce(Worker(MembershipError("gone")), None, wait=False, read=lambda *_: 7)
+        take_turn(gone, gone.stall, wait=False, read=lambda *_: 7)

@@ -40,6 +40,7 @@ from innet.sim.messages import MessageGraph, all_gather, ring_all_reduce
 
 PROGRAM = "collectives"
 NAMES = ("reduce-scatter", "all-gather", "broadcast", "all-reduce", "barrier")
+BOTH = "both at the same time"  # a reduce-scatter and an all-gather, as in FSDP's backward pass
 _FIRST = 2  # repetitions that are not counted
 
 
@@ -130,15 +131,22 @@ def _sizes(name: str, workers: int, elements: int) -> RoundSizes:
     """One round in which values travel as the collective asks."""
     if name == "all-reduce":
         return RoundSizes(elements, ((SizedSegment(ReduceOp.SUM, elements),),))
-    operation = CollectiveOp.REDUCE if name == "reduce-scatter" else CollectiveOp.BROADCAST
-    pieces = Shards.of(elements, range(workers)).pieces()
-    segments = [SizedSegment(operation, each.stop - each.start, owner) for owner, each in pieces]
+    operations = {
+        "reduce-scatter": [CollectiveOp.REDUCE],
+        "all-gather": [CollectiveOp.BROADCAST],
+        BOTH: [CollectiveOp.REDUCE, CollectiveOp.BROADCAST],
+    }
+    segments = [
+        SizedSegment(operation, each.stop - each.start, owner)
+        for operation in operations[name]
+        for owner, each in Shards.of(elements, range(workers)).pieces()
+    ]
     return RoundSizes(elements, (tuple(segments),))
 
 
 def _ring(name: str, workers: int, elements: int, dtype: str) -> MessageGraph:
-    """The same by a ring."""
-    if name == "all-reduce":
+    """The same by a ring. A ring's reduce-scatter and all-gather are its all-reduce."""
+    if name in {"all-reduce", BOTH}:
         return ring_all_reduce(workers, elements, dtype=dtype)
     return all_gather(workers, np.diff(Shards.of(elements, range(workers)).bounds), dtype=dtype)
 
@@ -146,7 +154,7 @@ def _ring(name: str, workers: int, elements: int, dtype: str) -> MessageGraph:
 def _simulated(elements: int, workers: int, values: int, network: str) -> list[Row]:
     rows = []
     program = default_program(None, workers, "all-gather")
-    for name in ("reduce-scatter", "all-gather", "all-reduce"):
+    for name in ("reduce-scatter", "all-gather", BOTH, "all-reduce"):
         collective = Collective(
             workers=workers, program=program, network=network, thin=True, values_per_packet=values
         )

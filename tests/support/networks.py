@@ -82,10 +82,25 @@ def all_reduce(net: EmulatedNetwork, given: list[list[Segment]]) -> None:
 
 
 def hold_exact(net: EmulatedNetwork, given: list[list[Segment]]) -> None:
+    """Every worker that is to get a segment's result has it, bit for bit."""
+    results = [end.results() for end in net.workers]
     for index, segment in enumerate(given[0]):
-        expected = combine(segment.operation, [segments[index].words for segments in given])
-        for end in net.workers:
-            np.testing.assert_array_equal(end.results()[index], expected)
+        if not segment.size:
+            continue
+        operation, owner = segment.operation, segment.owner
+        words = [segments[index].words for segments in given]
+        getting = range(len(given))
+        if operation == CollectiveOp.REDUCE:
+            others = [each for worker, each in enumerate(words) if worker != owner]
+            words = others or [np.zeros_like(words[0])]
+            operation, getting = ReduceOp.SUM, range(owner, owner + 1)
+        elif isinstance(operation, CollectiveOp):
+            is_barrier = operation == CollectiveOp.BARRIER
+            words, operation = [words[owner]], ReduceOp.SUM
+            getting = () if is_barrier else [each for each in getting if each != owner]
+        expected = combine(operation, words)
+        for worker in getting:
+            np.testing.assert_array_equal(results[worker][index], expected, err_msg=str(segment))
 
 
 def mute(end: object) -> None:

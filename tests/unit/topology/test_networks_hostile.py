@@ -7,9 +7,10 @@ import os
 import numpy as np
 import pytest
 from support.networks import all_reduce, contributions, network
+from support.traffic import without_values
 
 from innet.core.packets import PacketBatch
-from innet.core.reduce_op import ReduceOp
+from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.topology import EmulatedNetwork
 from innet.wire import Endpoint, HeaderFlag, pack, seal
 
@@ -17,6 +18,7 @@ from innet.wire import Endpoint, HeaderFlag, pack, seal
 MANGLED = int(os.environ.get("INNET_MANGLED", "100000"))
 BATCH = 10_000
 SHAPE = [(ReduceOp.SUM, 500), (ReduceOp.MAX, 100), (ReduceOp.OR, 40)]
+OWNED = [(each, 300, owner) for owner, each in enumerate(CollectiveOp)]
 
 
 def dropped(net: EmulatedNetwork, switch: str) -> int:
@@ -86,12 +88,15 @@ def test_mangled_packets_change_nothing_and_are_all_counted(program):
 def admit_hostile(net: EmulatedNetwork, program: str, number: int, port: int) -> None:
     """A job of one worker at ``port`` of every switch, with slots beside those of the honest."""
     for switch in net.switches.values():
-        if program == "tree":
+        if program != "hashed":
             family = "TreeIngress.admission"
             lines = [
                 f"table_add {family}.admission {family}.admit_worker {port} {number} 0 0 => 1",
                 f"table_add {family}.position {family}.set_root {number} 0 => 1 {number} 8 7 0 1 1",
             ]
+            if net.plan.layout.has_owners:
+                place = f"{number} 0->3 => 0 0 0 1"
+                lines.append(f"table_add {family}.owners {family}.owner_below {place}")
         else:
             near, down = "HashedIngress.admission", "HashedIngress.result_forwarding"
             lines = [
@@ -108,7 +113,7 @@ def admit_hostile(net: EmulatedNetwork, program: str, number: int, port: int) ->
 def hostile(net: EmulatedNetwork, rng: np.random.Generator, number: int, port: int) -> PacketBatch:
     """Packets with right checksums and any fields: of its own job, and posing as the honest one."""
     count = 500
-    job = net.plan.job
+    job, layout = net.plan.job, net.plan.layout
     own = rng.random(count) < 0.5
     frames = genuine(
         net,
@@ -121,16 +126,23 @@ def hostile(net: EmulatedNetwork, rng: np.random.Generator, number: int, port: i
         worker=rng.choice(np.array([0, 0, 1, 2, 3, 0xFFFF], np.uint16), count),
         bitmap=rng.choice(np.array([0, 0, 1, 3, 15], np.uint32), count),
         count=rng.integers(0, 5, count).astype(np.uint16),
+        operation=rng.integers(1, 7 if layout.has_owners else 4, count).astype(np.uint8),
+        exponent=rng.integers(0, 5, count).astype(np.uint16),
         flags=rng.choice(np.array([0, 0, 2, 4, 8, 16, 17, 32, 96, 228], np.uint8), count),
     )
-    seal(net.plan.layout, frames)
-    return PacketBatch.uniform(frames, port)
+    seal(layout, frames)
+    batch = PacketBatch.uniform(frames, port)
+    for row in np.flatnonzero(rng.random(count) < 0.3 * layout.has_owners):
+        bare = without_values(layout, frames[row].tobytes())
+        batch.data[row, : len(bare)], batch.length[row] = np.frombuffer(bare, np.uint8), len(bare)
+    return batch
 
 
-@pytest.mark.parametrize("program", ["tree", "hashed"])
+@pytest.mark.parametrize("program", ["tree", "collectives-tree", "hashed"])
 def test_two_hostile_jobs_beside_an_honest_one(program):
     rng = np.random.default_rng(6)
-    net = network(program, 4, racks=2, window=8)
+    owned = program == "collectives-tree"
+    net = network(program, 4, racks=2, window=8, values=64 if owned else 32)
     jobs = {8: 20, 9: 21}
     for number, port in jobs.items():
         admit_hostile(net, program, number, port)
@@ -150,7 +162,7 @@ def test_two_hostile_jobs_beside_an_honest_one(program):
     for name, switch in net.switches.items():
         switch.process_batch = beset(name)
     for _ in range(3):
-        all_reduce(net, contributions(rng, 4, SHAPE))
+        all_reduce(net, contributions(rng, 4, SHAPE + OWNED * owned))
     assert not leaked
     assert dropped(net, "s2") > 1000
     if program == "hashed":

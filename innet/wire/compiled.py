@@ -23,8 +23,9 @@ Bytes = NDArray[np.uint8]
 
 FIELD, EITHER, SUM, SIZE = range(4)
 """Kinds of rules. FIELD: a big-endian number is in a range. EITHER: it or the number after it is.
-SUM: the Internet checksum over some bytes is right. SIZE: a FIELD that counts the values' bytes, if
-there are any."""
+SUM: the Internet checksum over some bytes is right. SIZE: a FIELD that counts the values' bytes; of
+a packet without values less by these, or not: sockets take outer headers off, and what is put in
+their place is the same for all packets."""
 
 _CHECKSUM = 15  # which 16-bit word of the innet header
 _HEADER_BYTES = HEADER.itemsize
@@ -164,10 +165,10 @@ def _check(frame: Bytes, length: int, rules: NDArray[np.int64], without: int) ->
                 size -= lacking
             holds = _sum(frame, offset, size) == 0xFFFF
         else:
-            if kind == SIZE:  # behind sockets, which take them off, outer headers are all the same
-                smallest -= lacking
             number = _number(frame, offset, size) & rules[index, 3]
             holds = smallest <= number <= largest
+            if kind == SIZE and not holds:
+                holds = number + lacking == smallest
             if kind == EITHER and not holds:
                 number = _number(frame, offset + size, size) & rules[index, 3]
                 holds = smallest <= number <= largest

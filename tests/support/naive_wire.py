@@ -44,6 +44,10 @@ def ended(layout, frames):
     return frames[:, :bare]
 
 
+def one_of(found, *wanted):
+    return np.any([found == each for each in wanted], axis=0)
+
+
 def refusals(layout, data, length):
     """A FrameRefusal for each row: of the first check that does not hold."""
     whole, bare = length == layout.frame_size, layout.bare_size
@@ -61,12 +65,12 @@ def refusals(layout, data, length):
         checks += [
             (FrameRefusal.ETHERTYPE, records["ethernet"]["ethertype"] == 0x0800),
             (FrameRefusal.IP_VERSION, ip["version_ihl"] == 0x45),
-            (FrameRefusal.IP_LENGTH, ip["total_length"] == size - 14),
+            (FrameRefusal.IP_LENGTH, one_of(ip["total_length"], size - 14, layout.frame_size - 14)),
             (FrameRefusal.IP_FRAGMENT, (ip["fragment"] & 0x3FFF) == 0),
             (FrameRefusal.IP_PROTOCOL, ip["protocol"] == 17),
             (FrameRefusal.IP_CHECKSUM, checksum(frames[:, 14:34].copy()) == 0),
             (FrameRefusal.UDP_PORT, ports),
-            (FrameRefusal.UDP_LENGTH, udp["length"] == size - 34),
+            (FrameRefusal.UDP_LENGTH, one_of(udp["length"], size - 34, layout.frame_size - 34)),
         ]
     else:
         checks += [(FrameRefusal.ETHERTYPE, records["ethernet"]["ethertype"] == ETHERTYPE)]

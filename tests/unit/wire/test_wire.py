@@ -299,9 +299,9 @@ def test_packets_that_end_with_the_header(framing: str) -> None:
 @pytest.mark.parametrize(
     ("framing", "offset", "byte", "reason", "message"),
     [
-        ("udp", 17, 0x48, FrameRefusal.IP_LENGTH, "total_length is 72 (0x48); expected 60"),
+        ("udp", 17, 0x44, FrameRefusal.IP_LENGTH, "total_length is 68 (0x44); expected 60"),
         ("udp", 25, 0xA4, FrameRefusal.IP_CHECKSUM, "checksum 9892"),
-        ("udp", 39, 0x34, FrameRefusal.UDP_LENGTH, "udp.length is 52 (0x34); expected 40"),
+        ("udp", 39, 0x33, FrameRefusal.UDP_LENGTH, "udp.length is 51 (0x33); expected 40"),
         ("raw", 17, 0x80, FrameRefusal.OPERATION, "operation is 128 (0x80); expected 1 .. 6"),
         ("raw", 17, 0x87, FrameRefusal.OPERATION, "operation is 135"),
         ("raw", 41, 3, FrameRefusal.CHECKSUM, "innet.checksum is 45860"),
@@ -317,6 +317,15 @@ def test_damage_without_values_is_named(
         parse_strict(layout, bytes(damaged))
     assert message in str(caught.value)
     assert parse(layout, np.frombuffer(damaged, np.uint8)[None]).refusals() == {reason: 1}
+
+
+def test_behind_a_socket_outer_headers_are_those_of_packets_with_values() -> None:
+    """Sockets take them off; what is put in their place says nothing of a datagram's length."""
+    layout = PacketLayout(3, has_owners=True)
+    outer = LITERAL["udp"][: layout.header_offset]
+    assert parse_strict(layout, outer + BARE_BYTES).header["exponent"].tolist() == [2]
+    with pytest.raises(PacketError, match="total_length is 60"):
+        parse_strict(layout, BARE["udp"][: layout.header_offset] + INNET_BYTES)
 
 
 @pytest.mark.parametrize("framing", ["udp", "raw"])

@@ -48,3 +48,51 @@ def test_what_is_lost_is_sent_again_and_sums_stay_right(program, values, codec, 
                 again += report.retransmissions
     assert relay.dropped > 0
     assert again > 0
+
+
+def test_packets_without_values_are_lost_too_and_all_arrives():
+    """Of each collective whose packets carry values for some of the workers only."""
+    rng = np.random.default_rng(6)
+    given = [rng.standard_normal(4000, np.float32) for _ in range(WORKERS)]
+    total = np.sum(given, axis=0, dtype=np.float64).astype(np.float32)
+    sizes = [2500, 0, 1500]
+    parts = np.split(total, np.cumsum(sizes)[:-1])
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(serving(program="collectives", values_per_packet=64))
+        where = (service.address.ip, service.address.udp_port)
+        relay = stack.enter_context(LossyRelay(where, loss=0.1, seed=7))
+        switch = "{}:{}".format(*relay.address)
+        members = together(
+            [
+                lambda w=worker: join(
+                    switch, job="lossy", worker=w, workers=WORKERS, deadline=SECONDS
+                )
+                for worker in range(WORKERS)
+            ]
+        )
+        for member in members:
+            stack.callback(member.leave)
+        workers = make_workers(members, "exact")
+        assert all(each._socket_loop is not None for each in workers)
+
+        def by_all(call):
+            return together([lambda w=number: call(workers[w], w) for number in range(WORKERS)])
+
+        again = 0
+        for _ in range(2):
+            found = by_all(lambda worker, w: worker.reduce_scatter(given[w], sizes=sizes)[0])
+            for mine, expected in zip(found, parts, strict=True):
+                np.testing.assert_array_equal(mine, expected)
+            gathered = by_all(lambda worker, w: worker.all_gather(parts[w], sizes=sizes))
+            for whole, _ in gathered:
+                np.testing.assert_array_equal(whole, total)
+            for array, _ in by_all(lambda worker, w: worker.broadcast(given[w], 2)):
+                np.testing.assert_array_equal(array, given[2])
+            sums = by_all(lambda worker, w: worker.reduce(given[w], 1)[0])
+            assert (sums[0], sums[2]) == (None, None)
+            np.testing.assert_array_equal(sums[1], total)
+            again += sum(report.retransmissions for _, report in gathered)
+            for report in by_all(lambda worker, w: worker.barrier()):
+                assert report.bytes_sent == (1 + report.retransmissions) * (14 + 20 + 8 + 32)
+    assert relay.dropped > 0
+    assert again > 0

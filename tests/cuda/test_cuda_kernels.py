@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numba import cuda
 from support import gradients
 from support.kernels import assert_same, bitmap_of, sparse_integers, too_small
+from support.tiers import examples
 
 from innet import kernels
 from innet.core.errors import InputError
@@ -21,7 +22,7 @@ gpu = kernels.get("cuda")
 
 SMALL = st.sampled_from((0, 1, 2, 31, 32, 33, 65, 130, 257))
 SIZES = SMALL if SIMULATED else st.one_of(gradients.sizes(large=True), st.just(3_000_001))
-some_examples = settings(max_examples=6 if SIMULATED else 200)
+some_examples = settings(max_examples=examples(12) if SIMULATED else 200)
 
 on_gpu = pytest.mark.skipif(SIMULATED, reason="the simulator has no array interface")
 

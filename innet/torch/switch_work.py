@@ -335,7 +335,7 @@ Call: TypeAlias = Callable[[], tuple[Results, Report]]
 # ------------------------------------------------------------------ collectives as steps
 
 
-class Steps(NamedTuple):
+class PlannedWorks(NamedTuple):
     """A collective as works of the communication thread.
 
     Attributes:
@@ -349,7 +349,7 @@ class Steps(NamedTuple):
 
 def _reduce_scatter(
     group: SwitchedGroup, outputs: Any, inputs: Any, options: Any = None, *_: Any
-) -> Steps | None:
+) -> PlannedWorks | None:
     operation = operation_of(options)
     if isinstance(outputs, torch.Tensor):
         outputs, inputs = [outputs], [inputs]
@@ -367,10 +367,12 @@ def _reduce_scatter(
         make.append(
             partial(Sum, group=group, given=parts, place=output, operation=operation, shards=shards)
         )
-    return Steps(list(outputs), make) if make else None
+    return PlannedWorks(list(outputs), make) if make else None
 
 
-def _reduce(group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any) -> Steps | None:
+def _reduce(
+    group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any
+) -> PlannedWorks | None:
     operation = operation_of(options)
     root = _root_of(group, options)
     if not (group.scatters and operation.is_sum) or root is None:
@@ -391,12 +393,12 @@ def _reduce(group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any) ->
         )
         for tensor in tensors
     ]
-    return Steps(tensors, make)
+    return PlannedWorks(tensors, make)
 
 
 def _all_gather(
     group: SwitchedGroup, outputs: Any, inputs: Any, options: Any = None, *_: Any
-) -> Steps | None:
+) -> PlannedWorks | None:
     del options
     if isinstance(inputs, torch.Tensor):
         outputs, inputs = [outputs], [inputs]
@@ -416,7 +418,7 @@ def _all_gather(
             return None
         results += places
         make.append(gathering(group.reducer, places, given, group.reports))
-    return Steps(results, make)
+    return PlannedWorks(results, make)
 
 
 def gathering(
@@ -444,7 +446,9 @@ def gathering(
     return partial(Move, fingerprint=said, call=call, reports=reports)
 
 
-def _broadcast(group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any) -> Steps | None:
+def _broadcast(
+    group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any
+) -> PlannedWorks | None:
     root = _root_of(group, options)
     if root is None or not (isinstance(tensors, list) and tensors):
         return None
@@ -459,7 +463,7 @@ def _broadcast(group: SwitchedGroup, tensors: Any, options: Any = None, *_: Any)
         )
         for each in tensors
     ]
-    return Steps(tensors, make)
+    return PlannedWorks(tensors, make)
 
 
 def _spread(group: SwitchedGroup, tensor: torch.Tensor, root: int) -> tuple[Results, Report]:
@@ -474,11 +478,11 @@ def _root_of(group: SwitchedGroup, options: Any) -> int | None:
     return root if isinstance(root, int) and 0 <= root < group.size() else None
 
 
-def _barrier(group: SwitchedGroup, options: Any = None) -> Steps:
+def _barrier(group: SwitchedGroup, options: Any = None) -> PlannedWorks:
     del options
     call = partial(_meet, group)
     make = partial(Move, fingerprint="a barrier", call=call, reports=group.reports)
-    return Steps([], [make])
+    return PlannedWorks([], [make])
 
 
 def _meet(group: SwitchedGroup) -> tuple[Results, Report]:
@@ -486,7 +490,7 @@ def _meet(group: SwitchedGroup) -> tuple[Results, Report]:
     return [], group.reducer.barrier()
 
 
-STEPS: dict[str, Callable[..., Steps | None]] = {
+STEPS: dict[str, Callable[..., PlannedWorks | None]] = {
     **dict.fromkeys(gloo.SCATTERED, _reduce_scatter),
     **dict.fromkeys(
         (

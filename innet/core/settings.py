@@ -548,7 +548,9 @@ class ServiceSettings(Settings):
         Field(description="Workers that a job may have. By default 32, with program tree 1024."),
     ] = Field(
         default_factory=lambda given: (
-            1024 if given.get("program") == MANY_SWITCHES_PROGRAM else BITMAP_BITS
+            1024
+            if given.get("program") in {MANY_SWITCHES_PROGRAM, OWNERS_TREE_PROGRAM}
+            else BITMAP_BITS
         )
     )
     window: Window = None

@@ -28,7 +28,7 @@ from innet.torch.rendezvous import RendezvousSettings, join_store
 from innet.torch.switch_work import (
     STEPS,
     Operation,
-    Steps,
+    PlannedWorks,
     Sum,
     SwitchWork,
     is_codable,
@@ -128,9 +128,9 @@ class SwitchGroup(dist.ProcessGroup):
             functools.partial(Sum, group=self, given=[each], place=each, operation=operation)
             for each in tensors
         ]
-        return self._run(Steps(tensors, make))
+        return self._run(PlannedWorks(tensors, make))
 
-    def _run(self, steps: Steps) -> SwitchWork:
+    def _run(self, steps: PlannedWorks) -> SwitchWork:
         """Begin a collective by the switch."""
         assert self._comm_thread is not None
         for tensor in steps.results:
@@ -141,7 +141,7 @@ class SwitchGroup(dist.ProcessGroup):
         self.began(work)
         return work
 
-    def _steps(self, name: str, arguments: list[Any]) -> Steps | None:
+    def _steps(self, name: str, arguments: list[Any]) -> PlannedWorks | None:
         """A collective that is not an all-reduce, as what the switch does; None if gloo does it."""
         if self._comm_thread is None or self.reducer is None or not self.reducer.has_owners:
             return None

@@ -458,8 +458,11 @@ def owner_cases() -> tuple[Case, ...]:
 
 
 def _depends_on_the_order(case: Case) -> bool:
-    """Whether gloo's reduce-scatter overflows at other elements than its all-reduce, by which the
-    group does those that no switch sums.
+    """Whether gloo's reduce-scatter overflows at other elements than its all-reduce, or finds other
+    zeros; by that all-reduce the group does those that no switch sums.
     """
-    by_gloo = COLLECTIVES[case["collective"]].reduces and case["dtype"] not in OWNED_SUMS["dtype"]
-    return by_gloo and case["values"] == "overflowing"
+    by_switch = (
+        case["dtype"] in OWNED_SUMS["dtype"] and case["operation"] in OWNED_SUMS["operation"]
+    )
+    reduces = COLLECTIVES[case["collective"]].reduces
+    return reduces and not by_switch and case["values"] in ("overflowing", "negative zero")

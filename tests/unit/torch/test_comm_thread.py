@@ -33,6 +33,7 @@ from innet.core.errors import (  # noqa: E402
     StalledError,
     StateError,
 )
+from innet.core.shards import Shards  # noqa: E402
 from innet.service.process import LocalSwitch  # noqa: E402
 from innet.torch.comm_thread import CommThread  # noqa: E402
 from innet.torch.group import create  # noqa: E402
@@ -376,6 +377,20 @@ def test_workers_at_different_collectives_say_so():
             assert isinstance(said, InputError)
             assert "run different collectives" in str(said)
             assert f"runs {work.fingerprint}. All must" in str(said)
+
+
+def test_parts_of_a_sum_need_a_program_that_knows_owners():
+    with comm_threads() as all_threads:
+        works = [
+            ReduceWork(each.build_codec("exact"), np.ones(20, np.float32)) for each in all_threads
+        ]
+        for each, work in zip(all_threads, works, strict=True):
+            work.options = SumOptions(shards=Shards.of(20, range(WORKERS)))
+            each.put(work)
+        for work in works:
+            said = work.outcome()
+            assert isinstance(said, InputError)
+            assert "program slots knows no reduce-scatter" in str(said)
 
 
 def test_an_all_reduce_that_one_worker_never_begins_is_told_to_all():

@@ -390,7 +390,7 @@ def test_parts_of_a_sum_need_a_program_that_knows_owners():
         for work in works:
             said = work.outcome()
             assert isinstance(said, InputError)
-            assert "program slots knows no reduce-scatter" in str(said)
+            assert "program slots-32 knows no reduce-scatter" in str(said)
 
 
 def test_an_all_reduce_that_one_worker_never_begins_is_told_to_all():

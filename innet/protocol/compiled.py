@@ -151,20 +151,22 @@ def take_frame(  # noqa: PLR0917 - compiled functions are called by position
     window = len(chunk)
     verdict, number, slot, index, place, is_read = _ANSWER, 0, 0, 0, 0, False
     header = frame[at : at + _HEADER_BYTES]
+    is_whole = length == rules[0, 4]
     stats[_SHORT] += length < rules[0, 4]
     # Step 1: does it answer a chunk that waits?
     if check_headers(frame, length, rules) == 0:
         # Of a frame that answers a chunk, values are read and summed at once. Where the sum is
         # wrong, the chunk is still waited for, and its values are written again.
-        is_whole = length == rules[0, 4]
         verdict = _judged(header, member, (chunk, state), (operation, elements), is_whole)
         if verdict == _ANSWER:
             slot = _short(header, _AT_SLOT)
             number = chunk[slot]
             index = number - member[4]
             place = index if len(places) == 0 else int(places[index])
-            row = words[place % len(words), : words.shape[1] * is_whole]
-            is_read = read_checked(frame, at, row)
+            row = words[place % len(words)]
+            is_read = (
+                read_checked(frame, at, row) if is_whole else check_frame(frame, length, rules) == 0
+            )
     if not is_read:
         reason = check_frame(frame, length, rules)
         if reason != 0:
@@ -319,7 +321,7 @@ _MESSAGE = (
 )
 
 
-@njit("void(u1[::1], i8)", cache=True, inner=True, nogil=True)
+@njit("void(u1[::1], i8)", cache=True, nogil=True)
 def _end_with_header(frame: NDArray[np.uint8], lacking: int) -> None:
     """Let the outer headers of a frame over UDP say that ``lacking`` bytes of values are not there.
 
@@ -370,21 +372,20 @@ def fill_frame(  # noqa: PLR0917 - compiled functions are called by position
     frame[at + _AT_FLAGS] = flags
     frame[at + _AT_ELEMENTS] = elements[index] >> 8
     frame[at + _AT_ELEMENTS + 1] = elements[index] & 0xFF
+    begin = (index if len(places) == 0 else int(places[index])) * values
+    end, length = begin + values, len(frame)
     if len(owners) > 0:
         frame[at + _AT_OWNER] = owners[index] >> 8
         frame[at + _AT_OWNER + 1] = owners[index] & 0xFF
         if operation[index] & _BARE != 0:
+            end, length = begin, len(head)
             if at == _UDP_AT:
                 _end_with_header(frame, 4 * values)
-            write_values(frame[: len(head)], at, words[:0])
-            return len(head)
-    begin = (index if len(places) == 0 else int(places[index])) * values
     if len(floats) > 0:
-        end = min(begin + values, len(floats))
-        write_floats(frame, at, floats[begin:end], numbers[0])
+        write_floats(frame, at, floats[begin : min(end, len(floats))], numbers[0])
     else:
-        write_values(frame, at, words[begin : min(begin + values, len(words))])
-    return len(frame)
+        write_values(frame, at, words[begin : min(end, len(words))])
+    return length
 
 
 _FILL = f"i8(u1[:,::1], i4[::1], u1[::1], Tuple((i8[::1], u1[::1])), {_MESSAGE})"

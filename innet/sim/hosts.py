@@ -307,10 +307,10 @@ def _send_chunk(state: Any, host: int, slot: int, flag: int, now: int) -> int:
     here, client = host_at(state, host), client_at(state, host)
     operation = bytes_view(client.operation, client.chunks)
     chunk, base = ints_view(client.chunk, client.window), int_at(client.member, 4)
-    is_bare = operation[chunk[slot] - base] & WITHOUT_VALUES != 0
-    carried = client.head_bytes if is_bare else here.carried
-    length = carried if is_bare else carried + here.extra
-    ints_view(client.stats, _NOTES)[_BARE] += is_bare
+    carried, length = here.carried, here.carried + here.extra
+    if client.owner_count > 0 and operation[chunk[slot] - base] & WITHOUT_VALUES != 0:
+        carried = length = client.head_bytes
+        ints_view(client.stats, _NOTES)[_BARE] += 1
     leaves = _departure(state, host, length, now)
     row = transmit(state, here.up, length, carried, -1, leaves)
     fill_frame(

@@ -682,7 +682,7 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
 def _on_own_event(state: Any, host: int, now: int) -> tuple[int, int]:
     """A host's start or timer: why it stops, and whom that is about."""
     here = host_at(state, host)
-    if here.kind in {PYTHON, SCRIPTED}:
+    if here.kind == PYTHON or here.kind == SCRIPTED:  # noqa: PLR1714 - a set would be made
         return NEEDS_HOST, host
     if here.kind == CALLED:
         why = _call_host(state, host, -1, now)

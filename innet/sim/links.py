@@ -275,7 +275,7 @@ def _apply_faults(state: Any, link: int, row: int, number: int, copy: int) -> No
         begin = int((bits - size + 1) * draw(seed, stream + 6 * _FAULT_STREAM, number))
         inside = int((1 << 13) * draw(seed, stream + 7 * _FAULT_STREAM, number))
         for bit in range(size):  # a burst begins and ends with a wrong bit
-            if bit in {0, size - 1} or inside >> (bit - 1) & 1:
+            if bit == 0 or bit == size - 1 or inside >> (bit - 1) & 1:
                 at = begin + bit
                 data[at >> 3] ^= np.uint8(0x80 >> (at & 7))
     if draw(seed, stream + 8 * _FAULT_STREAM, number) < faults.truncate:

@@ -65,7 +65,7 @@ def run(settings: WorkerSettings, *, wait: bool = False) -> Iterator[dict[str, A
     """
     check_files(settings.output, settings.outcome)
     gradient = _gradient(settings)
-    what = f"{settings.collective} of {gradient.size} elements, rounds {settings.rounds}"
+    what = f"{settings.collective}s of {gradient.size} elements, rounds {settings.rounds}"
     with worker_session(settings, what, coordinated=wait) as session:
         worker = session.worker(settings)
         if wait:

@@ -121,7 +121,8 @@ def test_packets_say_what_they_met():
         for number, depth, *_ in hops:
             depths[number] = max(depths[number], depth)
     assert len(seen) == 120
-    assert depths[1] == depths[3] == 0  # what comes from one link leaves by another as fast
+    # What comes from one link leaves by another, but longer by a hop: all 60 by less than a frame.
+    assert max(depths[1], depths[3]) <= 1
     assert depths[2] > 5
     waits = [waited for source, _, hops in seen for number, _, waited, _ in hops if number == 2]
     # A frame of 1,042 bytes, with one hop or two, takes 8.8 us of 1 Gbit/s; as many as waited were

@@ -53,7 +53,7 @@ from innet.core.errors import GradientError, InputError, StalledError, StateErro
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import is_int, number_list, require_int
 from innet.core.reduce_op import CollectiveOp, Segment, SizedSegment
-from innet.core.settings import MANY_SWITCHES_PROGRAM, default_program
+from innet.core.settings import MANY_SWITCHES_PROGRAM, default_program, program_with_owners
 from innet.core.shards import Shards
 from innet.core.threads import ExclusiveUse, cores
 from innet.network import Faults, Recorder
@@ -387,8 +387,8 @@ class Collective(NotCopyable):
     ) -> tuple[list[Gradient], Report]:
         """Sum the workers' gradients, of which each worker gets its own part.
 
-        A worker's packets carry the parts of the others, and only its own part comes back: each
-        way the network carries about half of what an all-reduce takes.
+        A worker's packets carry the parts of the others, and only its own part comes back: both
+        ways together are about half the bytes of an all-reduce.
 
         Args:
             gradients: as for ``all_reduce``. A part is of the gradient with its elements in a row.
@@ -406,9 +406,10 @@ class Collective(NotCopyable):
         with self._one.taken():
             before = self._begin()
             given = self._of_present(listed(gradients))
-            first: Any = next(iter(given.values()))
-            shards = Shards.of(int(np.prod(first.shape)), tuple(given), sizes)
-            outcomes, report = self._reduce(before, given, shards, "reduce-scatter")
+            first = next(iter(given.values()))
+            outcomes, shards, report = self._reduce_to(
+                before, given, tuple(given), sizes, "reduce-scatter"
+            )
             parts = [
                 like(outcomes[worker].sum[shards.part(worker)], first)
                 for worker in shards.owners
@@ -434,8 +435,7 @@ class Collective(NotCopyable):
             before = self._begin()
             given = self._of_present(listed(gradients))
             first: Any = next(iter(given.values()))
-            shards = Shards.of(int(np.prod(first.shape)), (root,))
-            outcomes, report = self._reduce(before, given, shards, "reduce")
+            outcomes, _, report = self._reduce_to(before, given, (root,), None, "reduce")
             if root not in outcomes:
                 raise StalledError(f"the sum was for worker {root}, which was late.")
             return like(outcomes[root].sum.reshape(first.shape), first), report
@@ -455,7 +455,7 @@ class Collective(NotCopyable):
             StalledError, StateError: as ``all_reduce``.
         """
         with self._one.taken():
-            given = self._of_present(list(shards))
+            given = self._of_present(listed(shards))
             return self._gather(given, "all-gather")
 
     def broadcast(self, array: Array, root: int = 0) -> tuple[Array, Report]:
@@ -539,7 +539,7 @@ class Collective(NotCopyable):
         if not self.layout.has_owners:
             raise InputError(
                 f"program {self.program} knows no {name}; make the Collective with "
-                "program='collectives'."
+                f"program={program_with_owners(self.program)!r}."
             )
 
     def _check_present(self, worker: int) -> None:
@@ -550,24 +550,35 @@ class Collective(NotCopyable):
     def _all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
         before = self._begin()
         given = self._of_present(listed(gradients))
-        outcomes, report = self._reduce(before, given, None, None)
+        outcomes, report = self._reduce(before, flattened(as_float32(given)))
         first: Any = given[self.present[0]]
         total = next(iter(outcomes.values())).sum
         return like(total.reshape(first.shape), first), report
 
-    def _reduce(
+    def _reduce_to(
         self,
         before: _Before,
         given: Mapping[int, Gradient],
-        shards: Shards | None,
-        name: str | None,
+        owners: tuple[int, ...],
+        sizes: Sequence[int] | None,
+        name: str,
+    ) -> tuple[dict[int, ExchangeOutcome], Shards, Report]:
+        """Sum gradients through the workers' codecs, each part for its owner."""
+        self._check_owners(name)
+        self.codecs[0].check_sharded()
+        flat = flattened(as_float32(given))
+        shards = Shards.of(next(iter(flat.values())).size, owners, sizes)
+        outcomes, report = self._reduce(before, flat, shards, name)
+        return outcomes, shards, report
+
+    def _reduce(
+        self,
+        before: _Before,
+        flat: Mapping[int, Vector],
+        shards: Shards | None = None,
+        name: str | None = None,
     ) -> tuple[dict[int, ExchangeOutcome], Report]:
-        """Sum gradients through the workers' codecs: for all, or each part for its owner."""
-        if name is not None:
-            self._check_owners(name)
-            self.codecs[0].check_sharded()
-        floats = as_float32(given)
-        flat = flattened(floats)
+        """Sum gradients, flat and checked, through the workers' codecs."""
         # All codecs are checked before any of them changes.
         for worker, vector in flat.items():
             self.codecs[worker].check(vector)

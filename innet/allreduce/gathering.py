@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.allreduce.dtypes import kind_of
 from innet.core.errors import InputError
 from innet.core.reduce_op import CollectiveOp, Segment
 
@@ -111,17 +112,21 @@ def bytes_of(array: object, worker: int) -> NDArray[np.uint8]:
     """The bytes of an array, or of a tensor on any device, of any dtype: shape (bytes,).
 
     Raises:
-        InputError: it is neither, or holds Python objects.
+        InputError: it is neither, holds Python objects, or is sparse.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
-        plain = array.detach().contiguous().cpu().reshape(-1)
+        if array.layout != torch.strided:
+            raise InputError(
+                f"what worker {worker} has is a sparse tensor; pass tensor.to_dense()."
+            )
+        plain = array.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
         found: NDArray[np.uint8] = plain.view(torch.uint8).numpy()
         return found
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         raise InputError(
-            f"what worker {worker} has is a {type(array).__name__}; give a NumPy array of numbers, "
-            "or a tensor of PyTorch."
+            f"what worker {worker} has is of type {type(array).__name__}; give a NumPy array of "
+            "numbers, or a tensor of PyTorch."
         )
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
@@ -142,8 +147,8 @@ def check_alike(arrays: Mapping[int, Any]) -> None:
     """
     first = next(iter(arrays))
     for worker, array in arrays.items():
-        if array.dtype != arrays[first].dtype:
+        if kind_of(array) != kind_of(arrays[first]):
             raise InputError(
-                f"the array of worker {worker} is {array.dtype}, that of worker {first} "
-                f"{arrays[first].dtype}; all have one dtype."
+                f"the array of worker {worker} is {kind_of(array)}, that of worker {first} "
+                f"{kind_of(arrays[first])}; convert them to one dtype."
             )

@@ -43,7 +43,8 @@ from innet.core.errors import (
 from innet.core.not_copyable import NotCopyable
 from innet.core.numbers import FLOAT32_INFINITY, require_int
 from innet.core.reduce_op import CollectiveOp, Segment
-from innet.core.shards import Shards
+from innet.core.settings import program_with_owners
+from innet.core.shards import Shards, listed_sizes
 from innet.core.threads import ExclusiveUse
 from innet.network import ClockedTransport, Faults, FaultyTransport, Transport, drive
 from innet.protocol import Timing, network_timing
@@ -342,10 +343,10 @@ class Worker(NotCopyable):
         own = bytes_of(shard, self.worker)
         if sizes is None:
             sizes = [len(given.reshape(-1))] * len(present)
-        elif len(sizes) != len(present):
-            raise InputError(f"{len(sizes)} sizes for {len(present)} workers; give one for each.")
+        sizes = listed_sizes(sizes)
         item = given.dtype.itemsize
-        gathering = Gathering(present, tuple(require_int(n, "a size") * item for n in sizes))
+        Shards.of(sum(sizes), present, sizes)  # refuses sizes that are none
+        gathering = Gathering(present, tuple(size * item for size in sizes))
         received, report = self._gather(gathering, own, item, "all-gather")
         return array_of(received, shard), report
 
@@ -419,8 +420,8 @@ class Worker(NotCopyable):
         if not self.plan.layout.has_owners:
             program = self.plan.switches[0].program.name
             raise InputError(
-                f"program {program} knows no {name}; have the switch run one that does, such as "
-                "collectives."
+                f"program {program} knows no {name}; have the switch run "
+                f"{program_with_owners(program)}."
             )
 
     def _check_present(self, worker: int) -> None:

@@ -42,6 +42,8 @@ def allreduce(
     for file in (output, recording):
         if file is not None:
             check_writable(file)
+    if output is not None and settings.collective == "barrier":
+        raise InputError("a barrier has no result; leave --output out.")
     watched = watches_of(watch or [], recording)
     if recording is not None and settings.network is None:
         raise InputError("--record is of simulated time; add --network, such as 100g.")

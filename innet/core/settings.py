@@ -66,6 +66,12 @@ RENAMED_KEYS = {
 }  # former names of settings, for error messages
 
 
+def program_with_owners(program: str) -> str:
+    """What to run instead of a program, or a build of one, that knows all-reduces only."""
+    is_tree = program.partition("-")[0] == MANY_SWITCHES_PROGRAM
+    return OWNERS_TREE_PROGRAM if is_tree else OWNERS_PROGRAM
+
+
 def too_many_workers(workers: int, program: str = "a job", most: int = MAX_WORKERS) -> str:
     """The message by which too many workers are refused, wherever they are given.
 
@@ -81,9 +87,10 @@ def _limit_of_workers(program: str = "a job", most: int = MAX_WORKERS) -> str:
     limit = f"{program} takes 1 to {most}"
     if most >= MAX_WORKERS:
         return f"{limit}."
+    larger = OWNERS_TREE_PROGRAM if program.startswith(OWNERS_PROGRAM) else MANY_SWITCHES_PROGRAM
     return (
         f"{limit}, as a packet names each worker by one of {most} bits. The program for larger "
-        f"jobs is tree, which takes 1 to {MAX_WORKERS}."
+        f"jobs is {larger}, which takes 1 to {MAX_WORKERS}."
     )
 
 

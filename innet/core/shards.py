@@ -13,6 +13,17 @@ from innet.core.errors import InputError
 from innet.core.numbers import require_int
 
 
+def listed_sizes(sizes: Sequence[int]) -> list[int]:
+    """Sizes of shards as a list.
+
+    Raises:
+        InputError: they are no list of integers.
+    """
+    if not isinstance(sizes, Sequence | np.ndarray):
+        raise InputError(f"the sizes are {sizes!r}; give a list with one for each worker.")
+    return [require_int(size, "the size of a shard") for size in sizes]
+
+
 @dataclass(frozen=True, slots=True)
 class Shards:
     """Consecutive parts of a vector, each with a worker as its owner.
@@ -37,12 +48,13 @@ class Shards:
                 most, and the first ones are the longer ones.
 
         Raises:
-            InputError: a size below 0, or too many or too few sizes or elements.
+            InputError: sizes that are no list of integers, a size below 0, or too many or too few
+                sizes or elements.
         """
         if sizes is None:
             least, longer = divmod(elements, len(owners))
             sizes = [least + (index < longer) for index in range(len(owners))]
-        sizes = [require_int(size, "the size of a shard") for size in sizes]
+        sizes = listed_sizes(sizes)
         if len(sizes) != len(owners) or min(sizes) < 0 or sum(sizes) != elements:
             raise InputError(
                 f"the shards have {len(sizes)} sizes, {sum(sizes)} elements in all, for "

@@ -150,7 +150,7 @@ def reduce_scatter(gloo: Gloo, outputs: Any, inputs: Any, options: Any = None) -
 def lengths_of(
     output: torch.Tensor, parts: Sequence[torch.Tensor], rank: int, size: int
 ) -> list[int]:
-    """How many elements of a reduce-scatter's input are whose.
+    """How many elements of a reduce-scatter's input belong to each rank.
 
     Raises:
         InputError: a sum and its place do not have the same number of elements.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.tiers import tiered
 
 from innet import Collective
-from innet.core.errors import CompositionError, InputError, StalledError
+from innet.core.errors import CompositionError, GradientError, InputError, StalledError
 from innet.core.shards import Shards
 from innet.network import Faults, Outage
 from innet.protocol import Timing
@@ -133,6 +133,21 @@ def test_codecs_whose_sums_have_no_parts(codec, reason):
         summing.reduce_scatter(gradients(2, 150))
 
 
+def test_what_is_no_gradient_or_size_is_named():
+    summing = collective(2)
+    with pytest.raises(GradientError, match=r"the gradient of worker 0 is .*list"):
+        summing.reduce_scatter([[1.0, 2.0]] * 2)  # type: ignore[list-item]
+    with pytest.raises(InputError, match="the sizes are 5; give a list"):
+        summing.reduce_scatter(gradients(2, 10), sizes=5)  # type: ignore[arg-type]
+
+
+def test_programs_for_trees_are_told_where_one_is():
+    with pytest.raises(InputError, match="with program='collectives-tree'"):
+        Collective(workers=40).barrier()
+    with pytest.raises(InputError, match="program for larger jobs is collectives-tree"):
+        collective(40)
+
+
 def test_other_programs_are_refused():
     summing = Collective(workers=2, program="slots")
     for call in (
@@ -163,6 +178,20 @@ def test_arrays_of_any_dtype_arrive_bit_for_bit(dtype):
     np.testing.assert_array_equal(received, array)
 
 
+def test_tensors_of_torch_arrive_whatever_their_form():
+    torch = pytest.importorskip("torch")
+    gathering = collective(2)
+    numbers = torch.tensor([1 + 2j, 3 - 4j])
+    for tensor in (numbers.conj(), numbers.imag, torch.ones(1).expand(3), torch.tensor(7)):
+        received, _ = gathering.broadcast(tensor)
+        assert received.dtype == tensor.dtype
+        assert torch.equal(received, tensor)
+    both, _ = gathering.all_gather([torch.ones(2), np.zeros(1, np.float32)])
+    assert both.tolist() == [1, 1, 0]
+    with pytest.raises(InputError, match=r"worker 0 has is a sparse tensor; pass tensor\.to_dense"):
+        gathering.broadcast(torch.eye(2).to_sparse())
+
+
 def test_not_a_number_arrives_as_it_is():
     odd = np.array([0x7FC0_1234, 0xFFFF_FFFF, 0x8000_0000, 1], np.uint32).view(np.float32)
     gathered, _ = collective(2).all_gather([odd, odd[:1]])
@@ -171,10 +200,12 @@ def test_not_a_number_arrives_as_it_is():
 
 def test_what_cannot_be_gathered():
     gathering = collective(2)
-    with pytest.raises(InputError, match=r"worker 1 is int32, that of worker 0 int64"):
+    with pytest.raises(InputError, match=r"worker 1 is int32, that of worker 0 int64; convert"):
         gathering.all_gather([np.zeros(2, np.int64), np.zeros(2, np.int32)])
-    with pytest.raises(InputError, match="what worker 0 has is a list"):
+    with pytest.raises(InputError, match="what worker 0 has is of type list"):
         gathering.all_gather([[1], [2]])
+    with pytest.raises(GradientError, match="of type int; pass a list"):
+        gathering.all_gather(5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no worker 2"):
         gathering.broadcast(np.zeros(1), root=2)
 

@@ -163,7 +163,9 @@ def test_collectives(name, packets, tmp_path):
     assert report["packets_sent"] == packets
 
 
-def test_a_barrier_has_no_result():
+def test_a_barrier_has_no_result(tmp_path):
+    with pytest.raises(InputError, match="a barrier has no result; leave --output out"):
+        innet("allreduce", "--collective", "barrier", "--output", tmp_path / "no.npy")
     text = innet("allreduce", "--collective", "barrier").stdout
     assert "Collective" in text
     assert "oracle" not in text

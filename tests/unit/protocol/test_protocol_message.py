@@ -145,7 +145,7 @@ def test_shards_take_turns_and_find_their_words_again(sizes: tuple[int, ...]) ->
     for owner, count in enumerate(counts):
         behind = np.cumsum(owners == owner)
         assert (abs(behind - np.arange(1, len(owners) + 1) * count / len(owners)) <= 1).all()
-    # As the switch does it: each chunk's result are its owner's values.
+    # As at the switch, the result of a chunk is what its owner sent.
     for chunk, owner in enumerate(owners):
         place = sent[0].places[chunk]
         values = np.append(sent[owner].words, np.zeros(4, np.int32))[4 * place : 4 * place + 4]

@@ -15,6 +15,24 @@ from innet.service import join
 WORKERS = 3
 
 
+def behind_a_lossy_relay(stack, service, codec, seed):
+    """A relay before the service that loses a tenth of the packets, and workers behind it."""
+    where = (service.address.ip, service.address.udp_port)
+    relay = stack.enter_context(LossyRelay(where, loss=0.1, seed=seed))
+    switch = "{}:{}".format(*relay.address)
+    members = together(
+        [
+            lambda w=worker: join(switch, job="lossy", worker=w, workers=WORKERS, deadline=SECONDS)
+            for worker in range(WORKERS)
+        ]
+    )
+    for member in members:
+        stack.callback(member.leave)
+    workers = make_workers(members, codec)
+    assert all(each._socket_loop is not None for each in workers)
+    return relay, workers
+
+
 @pytest.mark.parametrize(("program", "values"), [("slots", 32), ("harvest", 64)])
 @pytest.mark.parametrize(("codec", "size"), [("exact", 2000), ("topk", 40_000)])
 def test_what_is_lost_is_sent_again_and_sums_stay_right(program, values, codec, size):
@@ -25,21 +43,7 @@ def test_what_is_lost_is_sent_again_and_sums_stay_right(program, values, codec, 
     )
     with contextlib.ExitStack() as stack:
         service = stack.enter_context(serving(program=program, values_per_packet=values))
-        where = (service.address.ip, service.address.udp_port)
-        relay = stack.enter_context(LossyRelay(where, loss=0.1, seed=5))
-        switch = "{}:{}".format(*relay.address)
-        members = together(
-            [
-                lambda w=worker: join(
-                    switch, job="lossy", worker=w, workers=WORKERS, deadline=SECONDS
-                )
-                for worker in range(WORKERS)
-            ]
-        )
-        for member in members:
-            stack.callback(member.leave)
-        workers = make_workers(members, codec)
-        assert all(each._socket_loop is not None for each in workers)
+        relay, workers = behind_a_lossy_relay(stack, service, codec, seed=5)
         again = 0
         for gradients in rounds:
             expected, _ = memory.all_reduce(gradients)
@@ -59,21 +63,7 @@ def test_packets_without_values_are_lost_too_and_all_arrives():
     parts = np.split(total, np.cumsum(sizes)[:-1])
     with contextlib.ExitStack() as stack:
         service = stack.enter_context(serving(program="collectives", values_per_packet=64))
-        where = (service.address.ip, service.address.udp_port)
-        relay = stack.enter_context(LossyRelay(where, loss=0.1, seed=7))
-        switch = "{}:{}".format(*relay.address)
-        members = together(
-            [
-                lambda w=worker: join(
-                    switch, job="lossy", worker=w, workers=WORKERS, deadline=SECONDS
-                )
-                for worker in range(WORKERS)
-            ]
-        )
-        for member in members:
-            stack.callback(member.leave)
-        workers = make_workers(members, "exact")
-        assert all(each._socket_loop is not None for each in workers)
+        relay, workers = behind_a_lossy_relay(stack, service, "exact", seed=7)
 
         def by_all(call):
             return together([lambda w=number: call(workers[w], w) for number in range(WORKERS)])

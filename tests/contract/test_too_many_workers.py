@@ -47,7 +47,10 @@ refused_anywhere = pytest.raises(InputError, match=MOST)
 @pytest.mark.parametrize("program", sorted(set(AGGREGATIONS) - {"tree", "collectives-tree"}))
 @pytest.mark.parametrize("workers", [MANY, 1024, TOO_MANY, 10**9])
 def test_a_collective(program, workers):
-    with pytest.raises(InputError, match=rf"{workers} workers; {program}-64 {MESSAGE}"):
+    message = MESSAGE
+    if program == "collectives":  # larger jobs get one that does the same
+        message = message.replace("is tree,", "is collectives-tree,")
+    with pytest.raises(InputError, match=rf"{workers} workers; {program}-64 {message}"):
         innet.Collective(workers=workers, program=program)
 
 

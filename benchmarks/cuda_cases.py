@@ -10,6 +10,7 @@ import numpy as np
 from innet import kernels
 from innet.kernels import CountLayout, Filter, Limbs, SketchLayout
 from innet.kernels.arrays import Floats, Ints
+from innet.kernels.layout.formats import FORMATS
 
 Call = Callable[[Any], Any]
 cpu = kernels.get("cpu")
@@ -69,6 +70,18 @@ def _of_quantizers(x: Floats, dense: Ints, rng: np.random.Generator) -> Iterator
     sums = cpu.split_limbs(x, limbs)
     yield "split_limbs", lambda k: k.split_limbs(x, limbs)
     yield "join_limbs", lambda k: k.join_limbs(sums, limbs)
+    blocks = -(-size // 32)
+    powers, finer = np.full((2, blocks), 2.0, np.float32)
+    form, steps = FORMATS["mxfp8-e4m3"], np.full(blocks, 0.25)
+    yield "block_magnitudes", lambda k: k.block_magnitudes(x, 32)
+    for key in (None, KEY):
+        end = ", by chance" if key else ""
+        yield f"round_to_format{end}", lambda k, key=key: k.round_to_format(x, powers, 32, form, key)
+        yield (
+            f"quantize_to_format{end}",
+            lambda k, key=key: k.quantize_to_format(x, powers, finer, 32, form, 896, key),
+        )
+    yield "dequantize_blocks", lambda k: k.dequantize_blocks(dense, steps, 32)
     small = rng.integers(-63, 64, size).astype(np.int32)
     words, bits = cpu.pack(small, 4, 7), cpu.pack_bits(small + 64, 7)
     yield "pack", lambda k: k.pack(small, 4, 7)

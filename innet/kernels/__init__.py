@@ -23,6 +23,7 @@ from innet.kernels import gpu
 from innet.kernels.arrays import Doubles, Floats, Ints, Longs
 from innet.kernels.layout.bloom import Filter
 from innet.kernels.layout.count_sketch import CountLayout
+from innet.kernels.layout.formats import NumberFormat
 from innet.kernels.layout.lhc import SketchLayout
 from innet.kernels.layout.limbs import Limbs
 
@@ -37,6 +38,7 @@ _FAMILIES = (
     "chunks",
     "count_sketch",
     "fixed_point",
+    "formats",
     "hadamard",
     "lhc",
     "limbs",
@@ -221,6 +223,60 @@ class Kernels(Protocol):
 
         Infinite where too large, and 0.0, never -0.0, where too small.
         """
+        ...
+
+    def block_magnitudes(self, x: Floats, block: int, /) -> Ints:
+        """The bits of the largest magnitude of each of the ceil(n / block) blocks of consecutive
+        elements, of which the last may be shorter.
+        """
+        ...
+
+    def round_to_format(
+        self, x: Floats, powers: Floats, block: int, form: NumberFormat, key: int | None, /
+    ) -> Floats:
+        """x · power, a float32, rounded to a format's number; what is larger becomes the largest.
+
+        Args:
+            x: shape (n,).
+            powers: of each of the ceil(n / block) blocks.
+            block: elements of a block.
+            form: a format of ``innet.kernels.layout.formats``.
+            key: None rounds to the nearest number, of two to the even one. Otherwise, with steps of
+                the format at the product, rounding is by chance and without bias, as in
+                ``quantize_stochastic`` with this key; below 2**-126 with bf16's lowest step.
+        """
+        ...
+
+    def quantize_to_format(  # noqa: PLR0917 - kernels are called by position
+        self,
+        x: Floats,
+        powers: Floats,
+        finer: Floats,
+        block: int,
+        form: NumberFormat,
+        most: int,
+        key: int | None,
+        /,
+    ) -> Ints:
+        """x · power, rounded to a format without an end, times ``finer``, rounded once more to an
+        integer; what is larger than ``most`` becomes that.
+
+        By chance both roundings are one, to a multiple of the larger of the format's step and the
+        integer's: that has the distribution of one after the other.
+
+        Args:
+            x: shape (n,).
+            powers: of each of the ceil(n / block) blocks.
+            finer: of each block, integers in 1, a power of two; products are below 2**22.
+            block: elements of a block.
+            form: as for ``round_to_format``.
+            most: below 2**22.
+            key: as for ``round_to_format``.
+        """
+        ...
+
+    def dequantize_blocks(self, integers: Ints, steps: Doubles, block: int, /) -> Floats:
+        """``dequantize``, with a step for each of the ceil(n / block) blocks."""
         ...
 
     def lowest_exponent(self, x: Floats, /) -> int:

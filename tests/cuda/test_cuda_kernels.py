@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cuda
 from support import gradients
+from support.formats import check_formats
 from support.kernels import assert_same, bitmap_of, sparse_integers, too_small
 from support.tiers import examples
 
@@ -332,6 +333,12 @@ def test_hadamard(data):
         gpu.quantize_to_table(rotated, coarse, table, block, key),
         naive.quantize_to_table(rotated, coarse, table, block, key),
     )
+
+
+@some_examples
+@given(st.data())
+def test_formats(data):
+    check_formats(gpu, data, SIZES)
 
 
 @some_examples

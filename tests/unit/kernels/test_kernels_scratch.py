@@ -17,6 +17,7 @@ from innet import kernels
 from innet.codecs.carriers.sketch_sizing import LhcSettings, sketch_layout
 from innet.core import buffers
 from innet.kernels import CountLayout, Filter, Kernels, Limbs
+from innet.kernels.layout.formats import FORMATS
 
 cpu = kernels.get("cpu")
 naive = kernels.get(
@@ -47,6 +48,7 @@ BLOCKS = np.arange(0, SIZE // 256, 3, dtype=np.int32)
 BLOCK = 1024
 SCALES = np.full(SIZE // BLOCK, 1e3)
 FACTOR = X[: 2 * BLOCK]
+POWERS, FORM = ONES[: SIZE // 32], FORMATS["mxfp8-e4m3"]
 
 CASES = {
     "absmax_nnz": lambda: cpu.absmax_nnz(X),
@@ -77,6 +79,14 @@ CASES = {
     "unpack": lambda: cpu.unpack(INTEGERS, SIZE, 4, 8),
     "pack_bits": lambda: cpu.pack_bits(BLOCKS, 31),
     "unpack_bits": lambda: cpu.unpack_bits(INTEGERS, SIZE, 9),
+    "block_magnitudes": lambda: cpu.block_magnitudes(X, 32),
+    "round_to_format": lambda: cpu.round_to_format(X, POWERS, 32, FORM, None),
+    "round_to_format, by chance": lambda: cpu.round_to_format(X, POWERS, 32, FORM, 1),
+    "quantize_to_format": lambda: cpu.quantize_to_format(X, POWERS, POWERS, 32, FORM, 99, None),
+    "quantize_to_format, by chance": lambda: cpu.quantize_to_format(
+        X, POWERS, POWERS, 32, FORM, 99, 1
+    ),
+    "dequantize_blocks": lambda: cpu.dequantize_blocks(INTEGERS, np.ones(SIZE // 32), 32),
     "block_squares": lambda: cpu.block_squares(X, BLOCK),
     "hadamard": lambda: cpu.hadamard(X, SCALES, BLOCK, 1),
     "hadamard_inverse": lambda: cpu.hadamard_inverse(INTEGERS, SCALES, BLOCK, 1, SIZE),

@@ -76,7 +76,10 @@ def _of_quantizers(x: Floats, dense: Ints, rng: np.random.Generator) -> Iterator
     yield "block_magnitudes", lambda k: k.block_magnitudes(x, 32)
     for key in (None, KEY):
         end = ", by chance" if key else ""
-        yield f"round_to_format{end}", lambda k, key=key: k.round_to_format(x, powers, 32, form, key)
+        yield (
+            f"round_to_format{end}",
+            lambda k, key=key: k.round_to_format(x, powers, 32, form, key),
+        )
         yield (
             f"quantize_to_format{end}",
             lambda k, key=key: k.quantize_to_format(x, powers, finer, 32, form, 896, key),

@@ -118,7 +118,7 @@ class ExchangeOutcome:
         sent: shape (m,), float32: the selected values. If everything was selected it is the
             caller's gradient itself, and where that may be overwritten, it was.
         represented: shape (m,), float32: this worker's dequantized integers, if the quantizer's
-            error is fed back; otherwise None.
+            error is fed back; otherwise None. Without error feedback only with ``keep_integers``.
         contribution: this worker's integers and their indices.
         applied: shape (a,), int32, ascending: the coordinates of the sum that are applied, if the
             selector decides that from the sum; the others are 0 in ``sum``. None for all.
@@ -281,6 +281,12 @@ class Codec(NotCopyable):
             return (
                 f"Carrier packed sends every element, also those that {selector.name} leaves out. "
                 "Carrier lhc sends those that are chosen, each as a word of 32 bits.",
+            )
+        if quantizer.scale_block and selector.name != "all":
+            return (
+                f"Quantizer {quantizer.name} announces a word for each {quantizer.scale_block} "
+                f"elements of the gradient, though {selector.name} sends few of them; block=0 has "
+                "one scale for all.",
             )
         if SMALL_INTEGERS in quantizer.capabilities.provides and carrier.name != "packed":
             remedy = (
@@ -652,7 +658,9 @@ class Codec(NotCopyable):
         overflows = 0
         while True:
             local = self._contribution(scaling, nonzero, shared, whole)
-            represented = scaling.represented(local) if scaling.scale and gradient.size else None
+            feeds = self.error_feedback.name != "none" or self._options.keep_integers
+            feeds = feeds and bool(scaling.scale) and gradient.size > 0
+            represented = scaling.represented(local) if feeds else None
             if not (scaling.scale and gradient.size):
                 total = Total.zero()
                 break

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from innet.codecs.decode_once import Decoding
 from innet.codecs.layers import Shapes
 from innet.core.errors import CompositionError, StateError
-from innet.core.numbers import is_int
+from innet.core.numbers import FLOAT32_MAX, is_int
 from innet.core.reduce_op import FloatSegment, Segment
 from innet.core.settings import Settings
 from innet.core.shards import Shards
@@ -448,10 +448,20 @@ class Quantizer(Part[P]):
     Attributes:
         capabilities: unless the class says otherwise, its integers are int32 words whose sum fits,
             and nothing is known of how many an element has.
+        reach: the largest magnitude that it takes; a gradient beyond it is refused by a
+            GradientError, on all workers.
     """
 
     kind = "quantizer"
+    reach: float = FLOAT32_MAX
     capabilities = Capabilities(provides=frozenset({INT32}), integer_width=32)
+
+    @property
+    def scale_block(self) -> int:
+        """Consecutive elements of the gradient for which it announces a word, whichever of them are
+        selected; 0 if it announces none for blocks.
+        """
+        return 0
 
     @abstractmethod
     def largest_integer(self, workers: int) -> int:

@@ -35,6 +35,7 @@ QUANTIZERS: Registry[type[Quantizer[Any]]] = Registry("quantizer", "innet.quanti
 """Quantizers by name: how floats become integers. Entry points: "innet.quantizers"."""
 QUANTIZERS.register("exact", "innet.codecs.quantizers.exact:Exact")
 QUANTIZERS.register("fixed", "innet.codecs.quantizers.fixed:Fixed")
+QUANTIZERS.register("format", "innet.codecs.quantizers.formats:Format")
 QUANTIZERS.register("optimistic", "innet.codecs.quantizers.optimistic:Optimistic")
 QUANTIZERS.register("qsgd", "innet.codecs.quantizers.qsgd:Qsgd")
 QUANTIZERS.register("signsgd", "innet.codecs.quantizers.signsgd:SignSgd")
@@ -70,18 +71,63 @@ PARTS: Mapping[str, Registry[Any]] = {
 PRESETS: Registry[Mapping[str, Any]] = Registry("codec", "innet.codecs")
 """Named codecs: the description of each, as a mapping of parts. Entry points: "innet.codecs"."""
 _EXACT = {"name": "exact", "block": 32}  # fewest bytes of gradients of ncf; see docs/codecs.md
+
+
+def _numbers(form: str) -> dict[str, str]:
+    return {"name": "format", "format": form}
+
+
 _BUILT_IN: tuple[tuple[Any, ...], ...] = (
     # name, selector, quantizer, carrier, error feedback, what a worker sends (34 characters)
     ("adacomp", "adacomp", "fixed", "lhc", "residual", "the local maxima in bins"),
+    ("bf16", "all", _numbers("bf16"), "packed", "none", "all, as bf16 on a grid"),
     ("dense", "all", "fixed", "dense", "none", "every element, in fixed point"),
     ("dgc", "sampled", "fixed", "lhc", "momentum", "the largest, by a sampled bound"),
     ("ef21", "topk", "fixed", "lhc", "ef21", "the largest changes of a gradient"),
     ("exact", "all", "exact", "dense", "none", "every element, without any loss"),
+    ("fp16", "all", _numbers("fp16"), "packed", "none", "all, as fp16 on a grid"),
+    ("fp8-e4m3", "all", _numbers("fp8-e4m3"), "packed", "none", "all, as FP8 E4M3, one scale"),
+    ("fp8-e5m2", "all", _numbers("fp8-e5m2"), "packed", "none", "all, as FP8 E5M2, one scale"),
     ("gaussiank", "gaussiank", "fixed", "lhc", "residual", "the largest: fitted normal"),
     ("gs-sgd", "gs-sgd", "fixed", "shared", "residual", "the largest of the sketched sum"),
     ("gtopk", "gtopk", "fixed", "lhc", "residual", "the largest, then of their sum"),
+    ("int8", "all", _numbers("int8"), "packed", "none", "all, as int8, one scale"),
     ("lhc", "all", "fixed", "lhc", "none", "fixed-point non-zeros, in a sketch"),
     ("lhc-exact", "all", _EXACT, "lhc", "none", "float32 non-zeros, without loss"),
+    ("mxfp4", "all", _numbers("mxfp4"), "packed", "none", "all, as FP4, scales by 32"),
+    (
+        "mxfp6-e2m3",
+        "all",
+        _numbers("mxfp6-e2m3"),
+        "packed",
+        "none",
+        "all, as FP6 E2M3, scales by 32",
+    ),
+    (
+        "mxfp6-e3m2",
+        "all",
+        _numbers("mxfp6-e3m2"),
+        "packed",
+        "none",
+        "all, as FP6 E3M2, scales by 32",
+    ),
+    (
+        "mxfp8-e4m3",
+        "all",
+        _numbers("mxfp8-e4m3"),
+        "packed",
+        "none",
+        "all, as FP8 E4M3, scales by 32",
+    ),
+    (
+        "mxfp8-e5m2",
+        "all",
+        _numbers("mxfp8-e5m2"),
+        "packed",
+        "none",
+        "all, as FP8 E5M2, scales by 32",
+    ),
+    ("mxint8", "all", _numbers("mxint8"), "packed", "none", "all, as MXINT8, scales by 32"),
     ("powersgd", "powersgd", "fixed", "shared", "residual", "two thin matrices for each layer"),
     ("qsgd", "all", "qsgd", "packed", "none", "every element, in few levels"),
     ("randomk", "randomk", "fixed", "shared", "residual", "random elements, the same of all"),

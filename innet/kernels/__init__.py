@@ -234,7 +234,7 @@ class Kernels(Protocol):
     def round_to_format(
         self, x: Floats, powers: Floats, block: int, form: NumberFormat, key: int | None, /
     ) -> Floats:
-        """x · power, a float32, rounded to a format's number; what is larger becomes the largest.
+        """X · power, a float32, rounded to a format's number; what is larger becomes the largest.
 
         Args:
             x: shape (n,).
@@ -258,7 +258,7 @@ class Kernels(Protocol):
         key: int | None,
         /,
     ) -> Ints:
-        """x · power, rounded to a format without an end, times ``finer``, rounded once more to an
+        """X · power, rounded to a format without an end, times ``finer``, rounded once more to an
         integer; what is larger than ``most`` becomes that.
 
         By chance both roundings are one, to a multiple of the larger of the format's step and the

@@ -1,4 +1,4 @@
-"""Rounding to number formats, compared with the naive kernels; and where others' numbers come from."""
+"""Kernels that round to number formats, compared with the naive ones."""
 
 from __future__ import annotations
 

@@ -84,6 +84,10 @@ class Exact(Quantizer[ExactSettings]):
     )
     settings = ExactSettings
 
+    @property
+    def scale_block(self) -> int:
+        return self.parameters.block
+
     def largest_integer(self, workers: int) -> int:
         """See ``Quantizer``; that of a limb."""
         return (1 << Limbs.of(0, 0, workers).bits) - 1
@@ -93,7 +97,7 @@ class Exact(Quantizer[ExactSettings]):
         exponent = kernels.lowest_exponent(selection.values)
         segments = [Segment(ReduceOp.MAX, np.array([selection.magnitude, -exponent], np.int32))]
         if block:
-            segments.append(Segment(ReduceOp.MAX, _block_magnitudes(kernels, selection, block)))
+            segments.append(Segment(ReduceOp.MAX, block_magnitudes(kernels, selection, block)))
         return segments
 
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
@@ -117,11 +121,11 @@ def _top(magnitudes: Any) -> Any:
     return np.maximum(magnitudes >> 23, 1) - np.int32(127)
 
 
-def _block_magnitudes(kernels: Kernels, selection: Selection, block: int) -> Ints:
+def block_magnitudes(kernels: Kernels, selection: Selection, block: int) -> Ints:
     """The bits of the largest magnitude of each block of elements, 0 where none is selected."""
     values, indices = selection.values, selection.indices
     if indices is None:
-        return np.abs(values[kernels.chunk_argmax(values, block)]).view(np.int32)
+        return kernels.block_magnitudes(values, block)
     largest = np.zeros(-(-selection.size // block), np.int32)
     if indices.size:
         blocks = indices // np.int32(block)
@@ -161,13 +165,13 @@ class ExactScaling(Scaling):
         values = self._kernels.join_limbs(integers, self.limbs)
         if self._powers is None:
             return values
-        return _times(values, np.float32(1) / self._powers, self._block)
+        return multiplied(values, np.float32(1) / self._powers, self._block)
 
     def _lifted(self, values: Floats, indices: Ints | None) -> Floats:
         if self._powers is None:
             return values
         if indices is None:
-            return _times(values, self._powers, self._block)
+            return multiplied(values, self._powers, self._block)
         lifted: Floats = values * self._powers[indices // np.int32(self._block)]
         return lifted
 
@@ -196,8 +200,8 @@ class ExactScaling(Scaling):
         return self.dequantize(total)
 
 
-def _times(values: Floats, factors: Floats, block: int) -> Floats:
-    """Each block of values times its factor."""
+def multiplied(values: Floats, factors: Floats, block: int) -> Floats:
+    """Each block of values times its factor; shape (n,), and one for each of the blocks."""
     full = values.size // block
     head = full * block
     product = np.empty(values.size, np.float32)

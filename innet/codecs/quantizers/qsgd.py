@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated
 
 import numpy as np
@@ -27,6 +26,7 @@ from innet.core.numbers import INT32_MAX
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
+from innet.kernels.layout.hashing import key_of
 
 _MOST_LEVELS = 2**20
 
@@ -94,7 +94,7 @@ class Qsgd(StepCounter[QsgdSettings], Quantizer[QsgdSettings]):
     def agree(self, answers: list[Ints], workers: int) -> Scaling:
         largest = float(answers[0][:1].view(np.float32)[0])
         levels = self.largest_integer(workers)
-        key = _key(self.context.seed, self.context.worker, self._step)
+        key = key_of("qsgd", self.context.seed, self.context.worker, self._step)
         self._step += 1
         return QsgdScaling(self.context.kernels, largest, levels, key)
 
@@ -122,11 +122,3 @@ class QsgdScaling(Scaling):
 
     def dequantize(self, integers: Ints) -> Floats:
         return self._kernels.dequantize(integers, self.step)
-
-
-def _key(seed: int, worker: int, step: int) -> int:
-    """64 bits, unrelated for any two triples: neither seeds nor workers that follow each other
-    share random numbers.
-    """
-    digest = hashlib.sha256(f"qsgd {seed} {worker} {step}".encode()).digest()
-    return int.from_bytes(digest[:8], "little")

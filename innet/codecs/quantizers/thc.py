@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from functools import lru_cache
 from statistics import NormalDist
@@ -33,6 +32,7 @@ from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 from innet.kernels.layout.hadamard import MOST
+from innet.kernels.layout.hashing import key_of
 
 Doubles = NDArray[np.float64]
 
@@ -174,8 +174,8 @@ class Thc(StepCounter[ThcSettings], Quantizer[ThcSettings]):
             block=parameters.block,
             workers=workers,
             keys=(
-                _key("signs", self.context.seed, self._step),
-                _key("rounding", self.context.seed, self._step, self.context.worker),
+                key_of("thc", "signs", self.context.seed, self._step),
+                key_of("thc", "rounding", self.context.seed, self._step, self.context.worker),
             ),
         )
         self._step += 1
@@ -279,12 +279,6 @@ def _lengths(size: int, block: int) -> Doubles:
 
 def _padded(size: int, block: int) -> int:
     return int(_lengths(size, block).sum())
-
-
-def _key(use: str, *numbers: int) -> int:
-    """64 bits, unrelated for any two uses and numbers."""
-    digest = hashlib.sha256(" ".join(("thc", use, *map(str, numbers))).encode()).digest()
-    return int.from_bytes(digest[:8], "little")
 
 
 # ----------------------------------------------------------------------------

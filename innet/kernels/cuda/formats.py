@@ -36,9 +36,7 @@ def block_magnitudes(x: Any, block: int, /) -> Any:
     return back(maxima, x)
 
 
-def round_to_format(
-    x: Any, powers: Any, block: int, form: NumberFormat, key: int | None, /
-) -> Any:
+def round_to_format(x: Any, powers: Any, block: int, form: NumberFormat, key: int | None, /) -> Any:
     """See ``innet.kernels.Kernels.round_to_format``."""
     values = floats(x)
     rounded = empty(values.size, np.float32)
@@ -48,7 +46,7 @@ def round_to_format(
     return back(rounded, x)
 
 
-def quantize_to_format(  # noqa: PLR0917 - kernels are called by position
+def quantize_to_format(
     x: Any,
     powers: Any,
     finer: Any,
@@ -108,7 +106,8 @@ def _shifted(integer: np.int64, bits: int) -> np.int64:
     whole = integer >> np.int64(bits)
     rest = integer - (whole << np.int64(bits))
     half = np.int64(1) << np.int64(bits - 1)
-    return whole + np.int64(rest > half or (rest == half and whole & np.int64(1)))
+    up = rest > half or (rest == half and whole & np.int64(1) != 0)
+    return np.int64(whole + 1) if up else np.int64(whole)
 
 
 @cuda.jit(device=True)
@@ -133,7 +132,7 @@ def _step_at(y: np.float32, mantissa: int, least: int) -> int:
 
 
 @cuda.jit
-def _round(  # noqa: PLR0917 - kernels are called by position
+def _round(
     x: Array,
     powers: Array,
     block: int,
@@ -154,7 +153,7 @@ def _round(  # noqa: PLR0917 - kernels are called by position
 
 
 @cuda.jit
-def _quantize(  # noqa: PLR0917 - kernels are called by position
+def _quantize(
     x: Array,
     powers: Array,
     finer: Array,

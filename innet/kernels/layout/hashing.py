@@ -6,10 +6,20 @@ https://doi.org/10.1145/2660193.2660195, section 5.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def key_of(*what: object) -> int:
+    """64 bits that name random numbers, unrelated for any two lists of words and numbers: neither
+    seeds nor workers that follow each other share random numbers.
+    """
+    digest = hashlib.sha256(" ".join(map(str, what)).encode()).digest()
+    return int.from_bytes(digest[:8], "little")
 
 
 def mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:

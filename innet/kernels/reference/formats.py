@@ -24,7 +24,8 @@ def round_to_format(
     y = x * powers[np.arange(x.size) // block]
     steps = _steps(y, form)
     rounded = _in_steps(np.abs(y) / steps, key) * steps
-    return np.copysign(np.minimum(rounded, form.largest), y).astype(np.float32)
+    values: Floats = np.copysign(np.minimum(rounded, form.largest), y).astype(np.float32)
+    return values
 
 
 def quantize_to_format(  # noqa: PLR0917 - kernels are called by position

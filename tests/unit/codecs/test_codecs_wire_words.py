@@ -25,6 +25,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "1da89a7adc95ede48c6a12e43763c8c45b4f9fe5b83af90651b2306e539842b1",
         [[5, 627], [5, 575]],
     ),
+    "bf16": (
+        "b8bf44f8c7dc1a5a1c9aaee427448ee1a05ed0eeba4ee482ae029e05e1b6080f",
+        [[65, 1000], [65, 1000]],
+    ),
     "dense": (
         "055cd11ac9eeea57ecb7ce183483a092f4cc1be38f8cf5dc7cfbae40fa3c1112",
         [[3, 2000], [3, 2000]],
@@ -38,6 +42,18 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "6cd93beeb539bc010fea2d1100cd8bfea410d513f461458c1c83a97a9465e7ab",
         [[4, 2000], [4, 2000]],
     ),
+    "fp16": (
+        "4137351f1a3561d954492290161d66d1e08fb00add962951fb78f0129e4d2e52",
+        [[65, 1000], [65, 1000]],
+    ),
+    "fp8-e4m3": (
+        "66d0b739f53f65b4d7be559759e5ce59f946deb804217dbc8a374b14881c3053",
+        [[3, 667], [3, 667]],
+    ),
+    "fp8-e5m2": (
+        "da8e9e7831042feffaecf7c556fd2ffa31d12bf4ac57a2f9582dd38ae5b84b7c",
+        [[3, 667], [3, 667]],
+    ),
     "gaussiank": (
         "31dee27f32a13c9b698cfbf66f2e531da791b5e0d8e96423ce64dd38aa2af7c4",
         [[5, 48], [5, 142]],
@@ -50,6 +66,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "23d16040de267ccb265c3782c6c5f3f35fe84dd81d2e9d3e232916fd417dce56",
         [[5, 149], [5, 149]],
     ),
+    "int8": (
+        "0102e98a94b2ba2b67fc67330b05caadde11d5bf1ebaf67c322294ec49aa391f",
+        [[3, 667], [3, 667]],
+    ),
     "lhc": (
         "d6e318e7e5cbd121416e353ae9520d3788d12ed16a33420642a7d5b5a51693ba",
         [[5, 2000], [5, 2000]],
@@ -57,6 +77,30 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
     "lhc-exact": (
         "a4cc6012d14deb63e607f6ffe534957125d692c653f35f902bdc5b0b5dd36c30",
         [[69, 2000], [69, 2000]],
+    ),
+    "mxfp4": (
+        "431eac2f8b80da586c423acb895dff0ef12f48c6f2946285ed6f9246aa2ab8a6",
+        [[65, 400], [65, 400]],
+    ),
+    "mxfp6-e2m3": (
+        "b5646528171194b7dfb680e2c14e87c092ae0564075478867e72afdd9a5bea6a",
+        [[65, 500], [65, 500]],
+    ),
+    "mxfp6-e3m2": (
+        "09f96634bdf726995f03419d7321f4d5a3f3eae89c518f2079aa897ea49c7c19",
+        [[65, 500], [65, 500]],
+    ),
+    "mxfp8-e4m3": (
+        "518209e186b2326205ab2cb5db349946e3892acb966935c193be6c9d17a81799",
+        [[65, 667], [65, 667]],
+    ),
+    "mxfp8-e5m2": (
+        "9507d5a81d3c7207119599ae860e58040dd9f3327d53eb0948761feef3ec460e",
+        [[65, 667], [65, 667]],
+    ),
+    "mxint8": (
+        "cb56235152f7b09c57aa5302db9952055c7eb6a5c11c49829c0457f34ae3a037",
+        [[65, 667], [65, 667]],
     ),
     "powersgd": (
         "428fda395d7683623d0efa65e7bc724eda47351f9c0697e92f4f4fda2a0b99e2",

@@ -12,6 +12,9 @@ from innet.cli.options import JsonOption, codec_names, completing
 from innet.cli.output import out, say_json
 from innet.core.errors import InputError, UnknownNameError
 
+_ELEMENTS = 1_000_000
+_VALUES = 64  # of a packet
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,7 +25,8 @@ def codecs(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show the parts, parameters and bounds of this codec, or of this part.",
+            help="Show the parts, parameters, bounds and bytes of this codec, with parameters or "
+            "without (mxfp4:sums=wide), or the parameters of this part.",
             autocompletion=completing(codec_names),
         ),
     ] = None,
@@ -30,8 +34,9 @@ def codecs(
 ) -> None:
     """List the codecs: what each sends of a gradient, and the paper that it is from."""
     from innet.codecs import PARTS, PRESETS
+    from innet.core.registry import split_name
 
-    if name is not None and name not in PRESETS:
+    if name is not None and split_name(name)[0] not in PRESETS:
         found = {kind: each.get(name) for kind, each in PARTS.items() if name in each}
         if not found:
             known = {*PRESETS, *(part for registry in PARTS.values() for part in registry)}
@@ -82,12 +87,14 @@ def _list() -> None:
 def _show(name: str) -> None:
     from innet.codecs import PARTS
     from innet.codecs.presets import DESCRIPTIONS
+    from innet.core.registry import split_name
 
     known = _preset(name)
     fewest, most = known["rounds"]
+    preset, changed = split_name(name)
     facts = {
-        "sends": DESCRIPTIONS.get(name, ""),
-        "paper": _paper(name),
+        "sends": "" if changed else DESCRIPTIONS.get(name, ""),
+        "paper": _paper(preset),
         "rounds": str(fewest) if fewest == most else f"{fewest} to {most}",
         "index": known["index"] or "none",
         "largest integer of N workers": known["overflow_bound"] or "",
@@ -103,9 +110,11 @@ def _show(name: str) -> None:
         if text:
             table.add_row(what, text)
     out.print(table)
+    if sizes := known["sizes"]:
+        out.print(_sizes_table(sizes))
     parts = Table(
         caption="None: the part decides; docs/codecs.md says how. Change one by --codec "
-        f"{name}:PARAMETER=VALUE or --set PART.PARAMETER=VALUE.",
+        f"{preset}:PARAMETER=VALUE or --set PART.PARAMETER=VALUE.",
         box=None,
         caption_justify="left",
     )
@@ -118,6 +127,20 @@ def _show(name: str) -> None:
             parts.add_row(*first, parameter, str(chosen.get(parameter, default)), allowed)
             first = ("", "")  # said once for all parameters of a part
     out.print(parts)
+
+
+def _sizes_table(sizes: Mapping[int, Mapping[str, int]]) -> Table:
+    table = Table(title=f"Of {_ELEMENTS:,} elements, each way", title_justify="left", box=None)
+    heads = ("workers", "bits of a sum", "sums in a word", "words of scales", "MB", "of float32")
+    for head in heads:
+        table.add_column(head, justify="right")
+    for workers, size in sizes.items():
+        share = size["bytes"] / _bytes(_ELEMENTS)
+        numbers = (size["sum_bits"], size["sums_per_word"], size["scale_words"])
+        cells = [f"{each:,}" for each in (workers, *numbers)]
+        table.add_row(*cells, f"{size['bytes'] / 1e6:.2f}", f"{share:.0%}")
+    table.caption = f"with headers, {_VALUES} values a packet"
+    return table
 
 
 def _lossless(spec: Mapping[str, Any]) -> str:
@@ -160,8 +183,44 @@ def _preset(name: str) -> dict[str, Any]:
         "description": codec.describe(),
         "spec": codec.spec,
         "value_bits": _value_bits(codec),
+        "sizes": _sizes(codec),
         **codec.capabilities(),
     }
+
+
+def _sizes(codec: Codec) -> dict[int, dict[str, int]]:
+    """What a worker sends of a gradient, and receives, by the number of workers; empty where that
+    depends on the numbers of the gradient.
+    """
+    from innet.codecs.carriers.packed import bits_of_sum
+
+    known = codec.capabilities()["fixed_size"] and codec.selector.name == "all"
+    if not known or codec.carrier.name not in {"dense", "packed"}:
+        return {}
+    found = {}
+    for workers in (4, 16, 64):
+        try:
+            bits = bits_of_sum(codec.quantizer.largest_integer(workers), workers)
+        except InputError:
+            continue
+        lanes = 32 // bits if codec.carrier.name == "packed" else 1
+        block = codec.quantizer.scale_block
+        scales = -(-_ELEMENTS // block) if block else 1
+        size = _bytes(-(-_ELEMENTS // lanes)) + _bytes(scales + 2)  # with the handshake's digest
+        found[workers] = {
+            "sum_bits": bits,
+            "sums_per_word": lanes,
+            "scale_words": scales,
+            "bytes": size,
+        }
+    return found
+
+
+def _bytes(words: int) -> int:
+    """Of a round, with headers."""
+    from innet.wire.layout import PacketLayout
+
+    return -(-words // _VALUES) * PacketLayout(_VALUES).wire_size
 
 
 def _value_bits(codec: Codec) -> dict[int, int | None]:

@@ -256,23 +256,34 @@ def _preset_description(
     distributions are not compared, because that would import the distributions.
     """
     names = {kind: chosen["name"] for kind, chosen in normal.items()}
+    found: list[tuple[int, str]] = []  # by how many parameters differ
     for name in dict.fromkeys([*([named] if named else []), *BUILT_IN]):
         preset = _built_in(name) if name in BUILT_IN else _parts_of_preset(name)
         if all(preset[kind]["name"] == part for kind, part in names.items()):
-            break
-    else:
-        return None
+            changed = _changes(preset, parts, given)
+            found.append((len(changed), f"{name}({', '.join(changed)})" if changed else name))
+            if name == named:
+                break
+    return min(found, key=lambda each: each[0])[1] if found else None
+
+
+def _changes(
+    preset: Normal, parts: Mapping[str, Part[Any]], given: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """The parameters that differ from a preset of the same parts, as text."""
     changed = []
-    for kind in parts:
+    for kind, part in parts.items():
         others = [each.settings.model_fields for other, each in parts.items() if other != kind]
         for key, value in given[kind].items():
             if key not in preset[kind] or preset[kind][key] != value:
                 shared = any(key in fields for fields in others)
                 changed.append(f"{kind}.{key}={value}" if shared else f"{key}={value}")
         # What the preset sets, and this codec has by default.
-        reset = sorted(preset[kind].keys() - given[kind].keys() - {"name"})
-        changed += [f"{key}={getattr(parts[kind].parameters, key)}" for key in reset]
-    return f"{name}({', '.join(changed)})" if changed else name
+        for key in sorted(preset[kind].keys() - given[kind].keys() - {"name"}):
+            value = getattr(part.parameters, key)
+            if value != preset[kind][key]:
+                changed.append(f"{key}={value}")
+    return changed
 
 
 def _parts_of_preset(name: str) -> Normal:

@@ -55,7 +55,7 @@ class Packed(Carrier[Settings]):
         del answers
         kernels, indices = self.context.kernels, contribution.indices
         assert contribution.bound is not None, "what is small has a bound"
-        bits = (workers * contribution.bound).bit_length() + 1
+        bits = bits_of_sum(contribution.bound, workers)
         lanes = 32 // bits
         integers = contribution.integers
         if indices is not None and not contribution.shared:
@@ -66,3 +66,8 @@ class Packed(Carrier[Settings]):
         )
         total = yield from sum_integers(contribution, integers, indices, watch, pack)
         return Total(total, {"form": "packed", "lanes": lanes, "lane_bits": bits}, indices)
+
+
+def bits_of_sum(largest: int, workers: int) -> int:
+    """The bits, with the sign, of a sum of so many integers of such a magnitude."""
+    return (workers * largest).bit_length() + 1

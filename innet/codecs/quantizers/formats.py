@@ -120,7 +120,7 @@ class Format(StepCounter[FormatSettings], Quantizer[FormatSettings]):
     capabilities = Capabilities(
         provides=frozenset({INT32, SMALL_INTEGERS, KEEPS_ZEROS, LEAVES_RESIDUAL}),
         integer_width=32,
-        overflow_bound="largest number / step, with N * bound < 2**(bits - 1)",
+        overflow_bound="the largest number / the step of the integers",
         metadata="ceil(d / block)",
     )
 

@@ -107,7 +107,8 @@ def _shifted(integer: np.int64, bits: int) -> np.int64:
     rest = integer - (whole << np.int64(bits))
     half = np.int64(1) << np.int64(bits - 1)
     up = rest > half or (rest == half and whole & np.int64(1) != 0)
-    return np.int64(whole + 1) if up else np.int64(whole)
+    rounded: np.int64 = whole + np.int64(up)
+    return rounded
 
 
 @cuda.jit(device=True)
@@ -117,11 +118,13 @@ def _in_steps(y: np.float32, step: int, by_chance: int, chance: np.uint64) -> np
     whole = np.int64(math.ldexp(fraction, 24))
     below = step - (exponent - 24)
     if by_chance == 0:
-        return _shifted(whole, below)
+        nearest: np.int64 = _shifted(whole, below)
+        return nearest
     up = max(32 - below, 0)
     down = min(max(below - 32, 0), 63)
     finest = (whole << np.int64(up)) >> np.int64(down)
-    return (finest + np.int64(chance)) >> np.int64(32)
+    rounded: np.int64 = (finest + np.int64(chance)) >> np.int64(32)
+    return rounded
 
 
 @cuda.jit(device=True)

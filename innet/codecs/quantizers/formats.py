@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -303,32 +305,36 @@ class FormatScaling(Scaling):
         self._kernels = kernels
         self._integers = integers
         self._block = block
-        self._powers, units = _scales(integers, magnitudes)
-        self._finer = (1 / units).astype(np.float32)
-        self._steps: Doubles = units / self._powers
-        self._own: tuple[Floats, Floats, Doubles, int] | None = None  # of what was contributed
+        self._powers, self._finer = _scales(integers, magnitudes)
+        self._blocks: Ints | None = None  # of the values that were contributed; None for all
         self.bound = integers.most
-        form = integers.form
-        distance = 2.0 ** (form.highest - form.mantissa)
-        if form.scaled == "no":
-            worst = self._steps + np.ldexp(1.0, _exponents(magnitudes) - form.mantissa)
-        else:
-            ends = 2.0 ** (form.highest + 1) - form.largest if form.scaled == "block" else 0.0
-            worst = self._steps + max(distance, ends) / self._powers
-        self.scale = 1 / float(worst.max()) if magnitudes.any() else 0.0
+        self.scale = 0.0
+        largest = magnitudes.max(initial=0, keepdims=True)
+        if largest[0]:
+            self.scale = 1 / _worst(integers, largest)
+
+    @cached_property
+    def _steps(self) -> Doubles:
+        """What an integer of each block is a multiple of."""
+        return 1 / (self._powers.astype(np.float64) * self._finer)
 
     def quantize(self, values: Floats) -> Ints:
-        return self._made(values, *self._of(values.size, None)[:2], self._block)
+        block = self._block or max(1, values.size)
+        return self._made(values, self._powers, self._finer, block)
 
     def dequantize(self, integers: Ints) -> Floats:
-        size = integers.size // self._limb_count
-        return self._floats(integers, *self._of(size, None)[2:])
+        return self._floats(integers, self._steps, self._block or max(1, integers.size))
 
     def contribute(self, selection: Selection) -> Contribution:
-        powers, finer, steps, block = self._of(selection.values.size, selection.indices)
-        self._own = powers, finer, steps, block
-        integers = self._made(selection.values, powers, finer, block)
-        count, size, indices = self._limb_count, selection.size, selection.indices
+        values, indices, size = selection.values, selection.indices, selection.size
+        count = self._integers.limbs.count if self._integers.limbs else 1
+        if indices is None or not self._block:
+            integers = self.quantize(values)
+            self._blocks = None
+        else:  # a block for each value, as its neighbors may be others
+            self._blocks = indices // np.int32(self._block)
+            powers, finer = self._powers[self._blocks], self._finer[self._blocks]
+            integers = self._made(values, powers, finer, 1)
         if indices is not None and count > 1:
             starts = np.arange(0, size * count, size, dtype=np.int32)
             indices = (starts[:, np.newaxis] + indices).ravel()
@@ -336,27 +342,16 @@ class FormatScaling(Scaling):
 
     def represented(self, contribution: Contribution) -> Floats:
         """What this worker's integers stand for, held within float32's range."""
-        assert self._own is not None, "it contributed"
-        values = self._floats(contribution.integers, *self._own[2:])
+        integers, blocks = contribution.integers, self._blocks
+        if blocks is None:
+            values = self.dequantize(integers)
+        else:
+            values = self._floats(integers, self._steps[blocks], 1)
         return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX, out=values)
-
-    @property
-    def _limb_count(self) -> int:
-        return self._integers.limbs.count if self._integers.limbs else 1
-
-    def _of(self, size: int, indices: Ints | None) -> tuple[Floats, Floats, Doubles, int]:
-        """Powers, their finer steps, steps of integers, and the block, for values at indices."""
-        if not self._block:
-            return self._powers, self._finer, self._steps, max(1, size)
-        if indices is None:
-            return self._powers, self._finer, self._steps, self._block
-        blocks = indices // np.int32(self._block)
-        return self._powers[blocks], self._finer[blocks], self._steps[blocks], 1
 
     def _made(self, values: Floats, powers: Floats, finer: Floats, block: int) -> Ints:
         integers = self._integers
         form, key, limbs = integers.form, integers.key, integers.limbs
-        block = block or max(1, values.size)
         if limbs is None:
             return self._kernels.quantize_to_format(
                 values, powers, finer, block, form, integers.most, key
@@ -411,27 +406,40 @@ class NumbersInLimbs(Scaling):
         return self._sent.copy()
 
 
-def _exponents(magnitudes: Ints) -> Ints:
-    """floor(log2(M)), given the bits of M; -127 for what is below 2**-126."""
-    return (magnitudes >> 23) - np.int32(127)
-
-
-def _scales(integers: _Integers, magnitudes: Ints) -> tuple[Floats, Doubles]:
-    """What a block's elements are multiplied by, and the step of its integers after that."""
+def _scales(integers: _Integers, magnitudes: Ints) -> tuple[Floats, Floats]:
+    """What a block's elements are multiplied by, and the integers in 1 after that."""
     form, width = integers.form, integers.width
-    exponents = _exponents(magnitudes)
+    exponents = (magnitudes >> 23) - np.int32(127)  # floor(log2(M)); -127 below 2**-126
     if form.scaled == "no":
         finest = max(SMALLEST_SCALE, form.lowest - form.mantissa)
-        units = np.ldexp(1.0, np.maximum(exponents + 2 - width, finest))
-        return np.ones(magnitudes.size, np.float32), units
+        units = np.maximum(exponents + np.int32(2 - width), np.int32(finest))
+        return np.ones(magnitudes.size, np.float32), _power(-units)
+    finer = np.full(magnitudes.size, 1 / _unit(form, width), np.float32)
     if form.scaled == "linear":
         largest = magnitudes.view(np.float32).astype(np.float64)
         powers = np.divide(form.largest, largest, out=np.ones(largest.size), where=largest > 0)
-        powers = np.minimum(powers, FLOAT32_MAX)
-    else:
-        scales = np.maximum(exponents - form.highest, SMALLEST_SCALE)
-        if form.scaled == "tensor":
-            above = np.ldexp(magnitudes.view(np.float32).astype(np.float64), -scales)
-            scales = scales + (above > form.largest)
-        powers = np.ldexp(1.0, -scales)
-    return powers.astype(np.float32), np.full(magnitudes.size, _unit(form, width))
+        return np.minimum(powers, FLOAT32_MAX).astype(np.float32), finer
+    scales = np.maximum(exponents - np.int32(form.highest), np.int32(SMALLEST_SCALE))
+    if form.scaled == "tensor":
+        above = np.ldexp(magnitudes.view(np.float32).astype(np.float64), -scales)
+        scales = scales + (above > form.largest)
+    return _power(-scales), finer
+
+
+def _power(exponents: Ints) -> Floats:
+    """2**exponent, for -127 .. 127; the first is subnormal."""
+    bits = (exponents + np.int32(127)) << 23
+    powers: Floats = np.maximum(bits, np.int32(1 << 22)).view(np.float32)
+    return powers
+
+
+def _worst(integers: _Integers, largest: Ints) -> float:
+    """The largest error of a value, given the bits of the largest magnitude of all, shape (1,)."""
+    form = integers.form
+    powers, finer = _scales(integers, largest)
+    if form.scaled == "no":
+        distance = math.ldexp(1.0, (int(largest[0]) >> 23) - 127 - form.mantissa)
+        return distance + 1 / float(finer[0])
+    ends = 2.0 ** (form.highest + 1) - form.largest if form.scaled == "block" else 0.0
+    distance = max(2.0 ** (form.highest - form.mantissa), ends)
+    return (distance + 1 / float(finer[0])) / float(powers[0])

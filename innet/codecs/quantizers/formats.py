@@ -136,7 +136,7 @@ class Format(StepCounter[FormatSettings], Quantizer[FormatSettings]):
             Exact(ExactSettings(), context) if self._wide and form.scaled == "no" else None
         )
         self._rounded = np.empty(0, np.float32)  # what was announced, if there is ``_exact``
-        usual = MX_BLOCK if form.scaled in {"block", "no"} else 0
+        usual = default_block(form)
         block = usual if parameters.block is None else parameters.block
         self._block = 0 if self._exact else block
         # What depends on the parameters. bf16's largest number is nearly that of float32, and
@@ -254,6 +254,11 @@ class Format(StepCounter[FormatSettings], Quantizer[FormatSettings]):
         in_limbs = self._wide and _multiple(form) * workers > INT32_MAX
         integers = _Integers(form, width, most, key, limbs if in_limbs else None)
         return FormatScaling(self.context.kernels, integers, magnitudes, self.scale_block)
+
+
+def default_block(form: NumberFormat) -> int:
+    """Elements that share a scale, if nothing else is said; 0 for all."""
+    return MX_BLOCK if form.scaled in {"block", "no"} else 0
 
 
 def _unit(form: NumberFormat, width: int) -> float:
@@ -409,21 +414,34 @@ class NumbersInLimbs(Scaling):
 def _scales(integers: _Integers, magnitudes: Ints) -> tuple[Floats, Floats]:
     """What a block's elements are multiplied by, and the integers in 1 after that."""
     form, width = integers.form, integers.width
-    exponents = (magnitudes >> 23) - np.int32(127)  # floor(log2(M)); -127 below 2**-126
     if form.scaled == "no":
+        exponents = (magnitudes >> 23) - np.int32(127)  # floor(log2(M)); -127 below 2**-126
         finest = max(SMALLEST_SCALE, form.lowest - form.mantissa)
         units = np.maximum(exponents + np.int32(2 - width), np.int32(finest))
         return np.ones(magnitudes.size, np.float32), _power(-units)
     finer = np.full(magnitudes.size, 1 / _unit(form, width), np.float32)
+    return powers_of(form, magnitudes), finer
+
+
+def powers_of(form: NumberFormat, magnitudes: Ints) -> Floats:
+    """What each block is multiplied by to become numbers of a format: 1 by its scale.
+
+    Args:
+        form: the format.
+        magnitudes: the bits of the largest magnitude of each block.
+    """
+    if form.scaled == "no":
+        return np.ones(magnitudes.size, np.float32)
     if form.scaled == "linear":
         largest = magnitudes.view(np.float32).astype(np.float64)
         powers = np.divide(form.largest, largest, out=np.ones(largest.size), where=largest > 0)
-        return np.minimum(powers, FLOAT32_MAX).astype(np.float32), finer
+        return np.minimum(powers, FLOAT32_MAX).astype(np.float32)
+    exponents = (magnitudes >> 23) - np.int32(127)
     scales = np.maximum(exponents - np.int32(form.highest), np.int32(SMALLEST_SCALE))
     if form.scaled == "tensor":
         above = np.ldexp(magnitudes.view(np.float32).astype(np.float64), -scales)
         scales = scales + (above > form.largest)
-    return _power(-scales), finer
+    return _power(-scales)
 
 
 def _power(exponents: Ints) -> Floats:

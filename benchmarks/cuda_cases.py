@@ -74,16 +74,11 @@ def _of_quantizers(x: Floats, dense: Ints, rng: np.random.Generator) -> Iterator
     powers, finer = np.full((2, blocks), 2.0, np.float32)
     form, steps = FORMATS["mxfp8-e4m3"], np.full(blocks, 0.25)
     yield "block_magnitudes", lambda k: k.block_magnitudes(x, 32)
-    for key in (None, KEY):
-        end = ", by chance" if key else ""
-        yield (
-            f"round_to_format{end}",
-            lambda k, key=key: k.round_to_format(x, powers, 32, form, key),
-        )
-        yield (
-            f"quantize_to_format{end}",
-            lambda k, key=key: k.quantize_to_format(x, powers, finer, 32, form, 896, key),
-        )
+    yield "round_to_format", lambda k: k.round_to_format(x, powers, 32, form, None)
+    yield "round_to_format, by chance", lambda k: k.round_to_format(x, powers, 32, form, KEY)
+    numbers = x, powers, finer, 32, form, 896
+    yield "quantize_to_format", lambda k: k.quantize_to_format(*numbers, None)
+    yield "quantize_to_format, by chance", lambda k: k.quantize_to_format(*numbers, KEY)
     yield "dequantize_blocks", lambda k: k.dequantize_blocks(dense, steps, 32)
     small = rng.integers(-63, 64, size).astype(np.int32)
     words, bits = cpu.pack(small, 4, 7), cpu.pack_bits(small + 64, 7)

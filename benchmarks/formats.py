@@ -68,9 +68,10 @@ def _cells(codec: str, job: list[NDArray[np.float32]], model: object) -> list[st
     total = reducer(job)[0].astype(np.float64)
     exact = np.sum(job, axis=0, dtype=np.float64)
     off = total - exact
-    vnmse = float(off @ off / (exact @ exact))
+    vnmse = float(np.vdot(off, off) / np.vdot(exact, exact))
     largest = float(np.abs(off).max() / np.abs(exact).max())
-    cosine = float(total @ exact / np.sqrt((total @ total) * (exact @ exact)))
+    lengths = np.sqrt(np.vdot(total, total) * np.vdot(exact, exact))
+    cosine = float(np.vdot(total, exact) / lengths)
     share = reducer.words / exact.size
     return [f"{share:.0%}", f"{vnmse:.1e}", f"{largest:.1e}", f"{cosine:.4f}"]
 

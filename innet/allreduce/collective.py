@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, overload
 
@@ -25,6 +26,7 @@ from innet.allreduce.loop import (
     reduce_loop,
     run_loop,
 )
+from innet.allreduce.narrow_results import NarrowResults
 from innet.allreduce.rack_sums import RackSums, compared, result_of
 from innet.allreduce.report import (
     PacketCounts,
@@ -135,6 +137,11 @@ class Collective(NotCopyable):
         thin: in simulated time, let packets carry no values, and stand for those that do in time
             and bytes: ``values_per_packet`` may be any number to 65,535 then. Sums are computed
             beside the network, and so not verified.
+        results: a number format, such as "bf16" or "mxfp8-e4m3", in which sums go back to the
+            workers: an all-reduce is a reduce-scatter and an all-gather then, and each owner rounds
+            its part of the sum in between and keeps the rest for the next one; see
+            ``innet.allreduce.narrow_results``. It needs a program with owners, the default then.
+            None: sums go back as they are.
         gain: estimate AdaScale's gain in each all-reduce: ``details["gain"]`` of the report; see
             ``innet.codecs.adascale``.
         verify: compare each result with the oracle, and measure the error against float64 sums.
@@ -181,6 +188,7 @@ class Collective(NotCopyable):
         rack_codec: CodecSpec | None = None,
         network: str | Path | Network | Mapping[str, Any] | None = None,
         thin: bool = False,
+        results: str | None = None,
         gain: bool = False,
         verify: bool = True,
         threads: int | None = None,
@@ -219,10 +227,12 @@ class Collective(NotCopyable):
                 "racks that sum for themselves know no partial results; leave partial_after or "
                 "rack_codec out."
             )
+        self._results = self._made_results(results, workers, racks=has_racks)
         # Step 2: the plan of switches, links and workers.
         name = program or (
             MANY_SWITCHES_PROGRAM if has_racks else default_program(topology, workers)
         )
+        name = program_with_owners(name) if results and program is None else name
         if has_racks and window is None:
             window = _half_of_the_slots(name, values_per_packet, thin=thin)
         request = Request(
@@ -262,6 +272,7 @@ class Collective(NotCopyable):
             racks=has_racks,
         )
         self.layout = plan.layout
+        self._check_results()
         # Step 4: a job for each rack, and what that network may not be able to do.
         self._threads = min(workers, cores() if threads is None else max(1, threads))
         self._rack_sums = (
@@ -295,6 +306,22 @@ class Collective(NotCopyable):
         self._failed: str | None = None
         self._one = ExclusiveUse("this Collective")
         self._stalled = False
+
+    def _made_results(
+        self, results: str | None, workers: int, *, racks: bool
+    ) -> list[NarrowResults]:
+        """What each worker does with its part of a sum; nothing without ``results``."""
+        if results is None:
+            return []
+        if racks or self._partial:
+            other = "sums within racks" if racks else "partial results"
+            raise InputError(f"results in another format are not for {other}; leave one out.")
+        return [NarrowResults(results) for _ in range(workers)]
+
+    def _check_results(self) -> None:
+        if self._results:
+            self._check_owners("all-reduce with results in another format")
+            self.codecs[0].check_sharded()
 
     # ------------------------------------------------------------------ public methods
 
@@ -550,7 +577,9 @@ class Collective(NotCopyable):
     def _all_reduce(self, gradients: Iterable[Gradient]) -> tuple[Gradient, Report]:
         before = self._begin()
         given = self._of_present(listed(gradients))
-        outcomes, report = self._reduce(before, flattened(as_float32(given)))
+        flat = flattened(as_float32(given))
+        reduce = self._reduce_narrow if self._results else self._reduce
+        outcomes, report = reduce(before, flat)
         first: Any = given[self.present[0]]
         total = next(iter(outcomes.values())).sum
         return like(total.reshape(first.shape), first), report
@@ -579,6 +608,70 @@ class Collective(NotCopyable):
         name: str | None = None,
     ) -> tuple[dict[int, ExchangeOutcome], Report]:
         """Sum gradients, flat and checked, through the workers' codecs."""
+        outcomes, done = self._reduced(flat, shards, name)
+        report = self._report(done, before)
+        return outcomes, report.model_copy(update=self._compared(flat, outcomes, shards))
+
+    def _reduce_narrow(
+        self, before: _Before, flat: Mapping[int, Vector]
+    ) -> tuple[dict[int, ExchangeOutcome], Report]:
+        """``_reduce`` with results in another format."""
+        # Step 1: each owner gets its part of the sum, and rounds it.
+        size = next(iter(flat.values())).size
+        shards = Shards.of(size, self.present)
+        outcomes, done = self._reduced(flat, shards, None)
+        begun = time.perf_counter()
+        parts = {worker: shards.part(worker) for worker in self.present}
+        owners = {worker: self._results[worker] for worker in self.present}
+        narrow = {
+            worker: owner.narrow(outcomes[worker].sum[parts[worker]])
+            for worker, owner in owners.items()
+        }
+        # Step 2: the numbers go to all. If they do not arrive, the codecs have changed already.
+        lengths = [part.stop - part.start for part in parts.values()]
+        sizes = [self._results[0].size(length) for length in lengths]
+        gathering = Gathering(self.present, tuple(sizes))
+        segments = {
+            worker: gathering.segments(worker, data) for worker, (data, _) in narrow.items()
+        }
+        try:
+            result = self._exchange(segments, "all-reduce with results in another format")
+        except BaseException as error:
+            self._failed = type(error).__name__
+            raise
+        self._completed -= 1  # it was one all-reduce
+        joined = {
+            worker: gathering.joined(worker, narrow[worker][0], words)
+            for worker, words in result.words.items()
+        }
+        # Step 3: all have the same bytes, and so the same sum.
+        ends = np.cumsum([0, *sizes])
+        first = next(iter(joined.values()))
+        pieces = [
+            owner.widen(first[begin:end], length)
+            for owner, begin, end, length in zip(
+                owners.values(), ends[:-1], ends[1:], lengths, strict=True
+            )
+        ]
+        total = np.concatenate(pieces)
+        for worker, (_, rest) in narrow.items():
+            owners[worker].commit(rest)
+        done = done._replace(
+            rounds=done.rounds + 1,
+            network=done.network + time.perf_counter() - begun,
+            details={**done.details, "results": self._results[0].name},
+        )
+        report = self._report(done, before)
+        found = self._compared(flat, outcomes, shards, total)
+        if self.verify:
+            found["exact"] &= all(np.array_equal(first, each) for each in joined.values())
+        outcomes = {worker: replace(each, sum=total) for worker, each in outcomes.items()}
+        return outcomes, report.model_copy(update=found)
+
+    def _reduced(
+        self, flat: Mapping[int, Vector], shards: Shards | None, name: str | None
+    ) -> tuple[dict[int, ExchangeOutcome], Rounds]:
+        """The outcomes of the workers' codecs, and what they did."""
         # All codecs are checked before any of them changes.
         for worker, vector in flat.items():
             self.codecs[worker].check(vector)
@@ -606,14 +699,25 @@ class Collective(NotCopyable):
             gain = self.adascale.update(squares["workers"], squares["sum"], len(outcomes))
             done = done._replace(details={**done.details, "gain": gain})
         codecs = [self.codecs[worker] for worker in reduction.outcomes]
-        done = done._replace(details={**done.details, **counted(codecs, outcomes)})
-        report = self._report(done, before)
-        vectors = [flat[worker] for worker in reduction.outcomes]
-        whole = reduction.outcomes if shards is None else assembled(reduction.outcomes, shards)
+        return reduction.outcomes, done._replace(
+            details={**done.details, **counted(codecs, outcomes)}
+        )
+
+    def _compared(
+        self,
+        flat: Mapping[int, Vector],
+        outcomes: Mapping[int, ExchangeOutcome],
+        shards: Shards | None,
+        total: Vector | None = None,
+    ) -> dict[str, Any]:
+        """Fields of the report that need all outcomes; ``total`` in place of their sums."""
+        vectors = [flat[worker] for worker in outcomes]
+        whole = outcomes if shards is None else assembled(outcomes, shards)
+        if total is not None:
+            whole = {worker: replace(each, sum=total) for worker, each in whole.items()}
         # Where an owner was left out, nobody has the sum of its part.
         verify = self.verify and (shards is None or set(shards.owners) <= set(whole))
-        found = comparison(vectors, list(whole.values()), verify=verify)
-        return reduction.outcomes, report.model_copy(update=found)
+        return comparison(vectors, list(whole.values()), verify=verify)
 
     def all_reduce_sizes(self, sizes: RoundSizes) -> Report:
         """Send what the codecs would send in an all-reduce, without running them.
@@ -795,6 +899,7 @@ class Collective(NotCopyable):
         packets that are lost after loading are others; sums do not depend on them.
         """
         with self._one.taken():
+            of_results = [each.state_dict() for each in self._results]
             return {
                 "version": _STATE_VERSION,
                 "workers": self.workers,
@@ -804,6 +909,7 @@ class Collective(NotCopyable):
                 "codecs": [codec.state_dict() for codec in self.codecs],
                 "rack_codecs": [codec.state_dict() for codec in self.rack_codecs],
                 "adascale": None if self.adascale is None else self.adascale.state_dict(),
+                **({"results": of_results} if of_results else {}),
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -817,10 +923,13 @@ class Collective(NotCopyable):
         """
         with self._one.taken():
             self._check_state(state)
-            codecs = [*self.codecs, *self.rack_codecs]
+            codecs: list[Codec | NarrowResults]
+            codecs = [*self.codecs, *self.rack_codecs, *self._results]
             before = [codec.state_dict() for codec in codecs]
             try:
-                saved_codecs = [*state["codecs"], *state["rack_codecs"]]
+                saved_codecs = [
+                    *state["codecs"], *state["rack_codecs"], *state.get("results", [])
+                ]  # fmt: skip
                 for codec, saved in zip(codecs, saved_codecs, strict=True):
                     codec.load_state_dict(saved)
                 if self.adascale is not None and state["adascale"] is not None:
@@ -835,7 +944,7 @@ class Collective(NotCopyable):
 
     def _check_state(self, state: object) -> None:
         keys = {"version", "workers", "seed", "completed", "absent", "codecs", "rack_codecs"}
-        keys.add("adascale")
+        keys.update({"adascale", *(["results"] if self._results else [])})
         if not isinstance(state, Mapping) or set(state) != keys:
             raise StateError(
                 f"the saved state is a {type(state).__name__} without the entries "
@@ -974,6 +1083,7 @@ def all_reduce(
     seed: int = 0,
     network: str | Path | Network | Mapping[str, Any] | None = None,
     thin: bool = False,
+    results: str | None = None,
     gain: bool = False,
     verify: bool = True,
     threads: int | None = None,
@@ -1014,6 +1124,7 @@ def all_reduce(
         seed=seed,
         network=network,
         thin=thin,
+        results=results,
         gain=gain,
         verify=verify,
         threads=threads,

@@ -125,7 +125,9 @@ class NarrowResults:
         # Numbers are multiples of the smallest one, as integers are of a step.
         multiples = (numbers * np.float32(1 / form.smallest)).astype(np.float64)
         steps = scales[np.arange(elements) // block] * form.smallest
-        return np.clip(multiples * steps, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
+        values = np.clip(multiples * steps, -FLOAT32_MAX, FLOAT32_MAX)
+        floats: Floats = values.astype(np.float32)
+        return floats
 
     def state_dict(self) -> dict[str, Any]:
         """The format, and what was rounded away."""
@@ -152,26 +154,29 @@ def codes_of(numbers: Floats, form: NumberFormat) -> NDArray[np.int32]:
     """
     sign = np.int32(1 << (form.width - 1))
     if form.lowest == form.highest:  # an integer format: all numbers have one step
-        multiples = np.rint(numbers / np.float32(form.smallest)).astype(np.int32)
-        return multiples & np.int32(2 * sign - 1)
+        integers = np.rint(numbers / np.float32(form.smallest)).astype(np.int32)
+        complements: NDArray[np.int32] = integers & np.int32(2 * sign - 1)
+        return complements
     magnitudes = np.abs(numbers)
     bits = magnitudes.view(np.int32) >> (23 - form.mantissa)
     normal = bits - np.int32((form.lowest + 126) << form.mantissa)
     below = magnitudes < np.float32(2.0**form.lowest)
     small = np.rint(np.where(below, magnitudes, 0).astype(np.float64) / form.smallest)
-    codes: NDArray[np.int32] = np.where(below, small.astype(np.int32), normal)
-    return codes | np.where(np.signbit(numbers), sign, np.int32(0))
+    unsigned = np.where(below, small.astype(np.int32), normal)
+    codes: NDArray[np.int32] = np.where(np.signbit(numbers), unsigned | sign, unsigned)
+    return codes
 
 
 def numbers_of(codes: NDArray[np.int32], form: NumberFormat) -> Floats:
     """The inverse of ``codes_of``."""
     sign = np.int32(1 << (form.width - 1))
     if form.lowest == form.highest:
-        multiples = (codes ^ sign) - sign
-        return multiples.astype(np.float32) * np.float32(form.smallest)
+        multiples: Floats = ((codes ^ sign) - sign).astype(np.float32)
+        return multiples * np.float32(form.smallest)
     magnitudes = codes & np.int32(sign - 1)
     exponents = np.maximum(magnitudes >> form.mantissa, 1)
     leading = np.where(magnitudes >> form.mantissa > 0, 1 << form.mantissa, 0)
     fractions = (magnitudes & np.int32((1 << form.mantissa) - 1)) + leading
     numbers = np.ldexp(fractions.astype(np.float64), exponents - 1 + form.lowest - form.mantissa)
-    return np.where(codes & sign != 0, -numbers, numbers).astype(np.float32)
+    signed: Floats = np.where(codes & sign != 0, -numbers, numbers).astype(np.float32)
+    return signed

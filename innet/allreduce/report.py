@@ -145,6 +145,30 @@ def build_report(
     )
 
 
+def followed_by(report: Report, other: Report, details: Mapping[str, Any]) -> Report:
+    """The report of two steps that are one all-reduce, with these details.
+
+    Args:
+        report: of the first step, whose codec and elements are those of both.
+        other: of the second.
+        details: besides those of the first.
+    """
+    sums = ("rounds", "packets_sent", "packets_received", "bytes_sent", "retransmissions")
+    seconds = report.seconds.model_copy(
+        update={
+            "network": report.seconds.network + other.seconds.network,
+            "total": report.seconds.total + other.seconds.total,
+        }
+    )
+    return report.model_copy(
+        update={
+            **{name: getattr(report, name) + getattr(other, name) for name in sums},
+            "seconds": seconds,
+            "details": {**report.details, **details},
+        }
+    )
+
+
 def simulated(
     report: Report, counts: NetworkCounts, waited: float, window: int, simulation: Simulation
 ) -> Simulated:

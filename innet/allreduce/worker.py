@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from innet.allreduce.dtypes import Gradient, like, to_float32
 from innet.allreduce.gathering import Array, Gathering, array_of, bytes_of
 from innet.allreduce.loop import RoundResult, Vector, named, reduce_loop, run_loop
-from innet.allreduce.report import PacketCounts, Rounds, build_report, counted
+from innet.allreduce.narrow_results import NarrowResults
+from innet.allreduce.report import PacketCounts, Rounds, build_report, counted, followed_by
 from innet.codecs import (
     Codec,
     CodecSpec,
@@ -146,6 +147,8 @@ class Worker(NotCopyable):
         attempts: how often a stalled all-reduce is tried, each time in the next epoch.
         decode_once: workers that share memory with the switch decode equal words once for all of
             their machine; see ``innet.transport.job_memory``. Results are the same either way.
+        results: a number format in which sums go back to the workers, the same for all of them; see
+            ``Collective``.
         keep_integers: ``outcome`` has the sum's integers (``integer_sum``) of every codec. Without
             it, those of dense gradients become floats as they arrive, which is faster.
 
@@ -177,6 +180,7 @@ class Worker(NotCopyable):
         attempts: int = 1,
         decode_once: bool = True,
         keep_integers: bool = False,
+        results: str | None = None,
     ) -> None:
         attempts = require_int(attempts, "the number of attempts")
         if attempts < 1 or (attempts > 1 and renew is None):
@@ -211,6 +215,15 @@ class Worker(NotCopyable):
         self._decode_once = decode_once
         self._keep_integers = keep_integers
         self._decoding: DecodeOncePerHost | None = None
+        self._results = None if results is None else NarrowResults(results)
+        if self._results is not None:
+            if renew is not None:
+                raise InputError(
+                    "results in another format are lost with their owner, so nobody can go on "
+                    "without it; leave renew or results out."
+                )
+            self._check_owners("all-reduce with results in another format")
+            self.codec.check_sharded()
         self._completed = 0  # all-reduces
         self._failed: str | None = None
         self._one = ExclusiveUse(f"worker {worker}")
@@ -250,8 +263,36 @@ class Worker(NotCopyable):
             self._check_sound()
             floats: Any = to_float32(gradient, self.worker)
             check_floats(floats, self.worker)
-            outcome, report = self._all_reduce(floats.reshape(-1), codec, SumOptions())
-            return like(outcome.sum.reshape(floats.shape), gradient), report
+            flat = floats.reshape(-1)
+            if self._results is not None:
+                total, report = self._narrow_all_reduce(flat, codec, self._results)
+            else:
+                outcome, report = self._all_reduce(flat, codec, SumOptions())
+                total = outcome.sum
+            return like(total.reshape(floats.shape), gradient), report
+
+    def _narrow_all_reduce(
+        self, flat: Vector, codec: Codec | None, results: NarrowResults
+    ) -> tuple[Vector, Report]:
+        """An all-reduce by a reduce-scatter and an all-gather of what owners round."""
+        present = self.plan.job.present
+        shards = Shards.of(flat.size, present)
+        outcome, report = self._all_reduce(flat, codec, SumOptions(shards=shards))
+        data, rest = results.narrow(outcome.sum[shards.part(self.worker)])
+        parts = [shards.part(worker) for worker in present]
+        lengths = [part.stop - part.start for part in parts]
+        sizes = [results.size(length) for length in lengths]
+        gathering = Gathering(present, tuple(sizes))
+        segments = gathering.segments(self.worker, data)
+        words, gathered = self._sent_verbatim(segments, flat.size, "all-gather")
+        joined = gathering.joined(self.worker, data, words)
+        pieces = np.split(joined, np.cumsum(sizes)[:-1])
+        results.commit(rest)
+        self._completed -= 1  # both were one all-reduce
+        total = np.concatenate(
+            [results.widen(piece, length) for piece, length in zip(pieces, lengths, strict=True)]
+        )
+        return total, followed_by(report, gathered, {"results": results.name})
 
     def reduce_scatter(
         self,
@@ -400,21 +441,26 @@ class Worker(NotCopyable):
         with self._one.taken():
             self._check_sound()
             self._check_owners(name)
-            begun = time.perf_counter()
-            before = PacketCounts.of(self._end.counters)
-            words = self._combine(segments)
-            self._completed += 1
-            seconds = time.perf_counter() - begun
-            report = build_report(
-                self.plan,
-                None,
-                Rounds(elements, 1, seconds, details={"collective": name}),
-                [PacketCounts.of(self._end.counters).since(before)],
-                engine=self._switch,
-                transport=self._name,
-                total_seconds=seconds,
-            )
-            return words, report
+            return self._sent_verbatim(segments, elements, name)
+
+    def _sent_verbatim(
+        self, segments: list[Segment], elements: int, name: str
+    ) -> tuple[list[NDArray[np.int32]], Report]:
+        begun = time.perf_counter()
+        before = PacketCounts.of(self._end.counters)
+        words = self._combine(segments)
+        self._completed += 1
+        seconds = time.perf_counter() - begun
+        report = build_report(
+            self.plan,
+            None,
+            Rounds(elements, 1, seconds, details={"collective": name}),
+            [PacketCounts.of(self._end.counters).since(before)],
+            engine=self._switch,
+            transport=self._name,
+            total_seconds=seconds,
+        )
+        return words, report
 
     def _check_owners(self, name: str) -> None:
         if not self.plan.layout.has_owners:

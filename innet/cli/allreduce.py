@@ -14,7 +14,7 @@ from innet.cli.options import (
 )
 from innet.cli.output import out, say_json
 from innet.core.errors import InnetError, InputError
-from innet.core.settings import AllReduceSettings
+from innet.core.settings import ALL_REDUCE, AllReduceSettings
 
 _WARM_UP = 4096  # elements of the all-reduce that compiles what this machine has not compiled yet
 
@@ -44,6 +44,8 @@ def allreduce(
             check_writable(file)
     if output is not None and settings.collective == "barrier":
         raise InputError("a barrier has no result; leave --output out.")
+    if settings.results is not None and settings.collective != ALL_REDUCE:
+        raise InputError("--results is of all-reduces; leave it or --collective out.")
     watched = watches_of(watch or [], recording)
     if recording is not None and settings.network is None:
         raise InputError("--record is of simulated time; add --network, such as 100g.")
@@ -52,7 +54,7 @@ def allreduce(
     network = settings.model_dump(
         include={
             "codec", "program", "topology", "racks", "depth", "ports", "engine",
-            "values_per_packet", "framing", "window", "seed", "network",
+            "values_per_packet", "framing", "window", "seed", "network", "results",
         }
     )  # fmt: skip
     simulated = None if settings.network is None else network_of(settings.network)

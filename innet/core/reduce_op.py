@@ -64,6 +64,14 @@ class Segment:
         """How many words there are."""
         return len(self.words)
 
+    def has_result(self, worker: int) -> bool:
+        """Whether the worker's result means something."""
+        if isinstance(self.operation, ReduceOp):
+            return True
+        if self.operation is CollectiveOp.BARRIER:
+            return False
+        return (self.operation is CollectiveOp.REDUCE) == (worker == self.owner)
+
 
 class FloatSegment(Segment):
     """Fixed-point words to be summed, which are made of floats where and when they are needed.

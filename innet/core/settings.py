@@ -138,6 +138,14 @@ ServiceTransport: TypeAlias = Annotated[
         "processes of one machine share), udp, auto (shm where possible, else udp), or your own."
     ),
 ]
+ResultFormat: TypeAlias = Annotated[
+    str | None,
+    Field(
+        description="Send sums back in this number format, such as bf16, fp8-e4m3 or mxfp4: their "
+        "owners round them and keep the rest. It needs a program with owners, such as "
+        "collectives, the default then."
+    ),
+]
 CollectiveName: TypeAlias = Literal[
     "all-reduce", "reduce-scatter", "reduce", "all-gather", "broadcast", "barrier"
 ]
@@ -322,6 +330,8 @@ class NetworkSettings(RunSettings):
         changes: dict[str, Any] = {"workers": workers}
         if "program" not in self.model_fields_set:
             does = self.collective if isinstance(self, CollectiveSettings) else ALL_REDUCE
+            if getattr(self, "results", None) is not None:
+                does = "reduce-scatter"  # and an all-gather
             changes |= {"program": default_program(self.topology, workers, does)}
         return self.model_copy(update=changes)
 
@@ -423,6 +433,7 @@ class AllReduceSettings(CodecSettings, TensorSettings, NetworkSettings, Collecti
     faults: FaultSettings = FaultSettings()
     window_control: WindowControlChoice = "fixed"
     partial_after: PartialAfter = None
+    results: ResultFormat = None
     network: Annotated[
         str | None,
         Field(
@@ -698,6 +709,7 @@ class TrainSettings(SimulatedTrainingSettings):
     ] = "digits-cnn"
     framework: Framework = None
     codecs: Codecs = ("topk",)
+    results: ResultFormat = None
     batch_size: BatchSize | None = None
     learning_rate: LearningRate | None = None
     momentum: Momentum | None = None

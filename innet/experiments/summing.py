@@ -186,6 +186,8 @@ class NetworkReducer:
         }
         if isinstance(settings, SimulatedTrainingSettings):
             arguments["window"] = settings.window
+        if isinstance(settings, TrainSettings) and settings.results is not None:
+            arguments["results"] = settings.results
         if by_rack and isinstance(settings, TrainSettings):
             arguments |= {"racks": settings.racks, "rack_codec": settings.rack_codec}
         # Numba compiles at the first call. This call with other numbers and another object keeps

@@ -383,7 +383,7 @@ class TestBadInput:
         assert report.exact
 
     def test_codec(self):
-        with pytest.raises(UnknownNameError, match=r"Did you mean 'dense'.*Known.*lhc"):
+        with pytest.raises(UnknownNameError, match=r"Did you mean 'dense'.*Known.*exact"):
             all_reduce(gradients(2, 4), codec="dnese")
 
     def test_program(self):

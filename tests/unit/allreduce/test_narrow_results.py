@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+import innet
 from innet.allreduce.narrow_results import NarrowResults, codes_of, numbers_of
-from innet.core.errors import StateError, UnknownNameError
+from innet.cli.app import app
+from innet.core.errors import InnetError, StateError, UnknownNameError
 from innet.kernels.layout.formats import FORMATS
 
 
@@ -84,3 +89,81 @@ def test_state():
         owner.narrow(np.ones(49, np.float32))
     with pytest.raises(UnknownNameError, match="mxfp5"):
         NarrowResults("mxfp5")
+
+
+# ----------------------------------------------------------------------------
+# All-reduces with such results.
+
+
+@pytest.mark.parametrize("codec", ["dense", "mxfp8-e4m3", "exact", "scalecom"])
+@pytest.mark.parametrize("results", ["bf16", "mxfp4"])
+def test_a_sum_in_another_format(codec, results):
+    """The bytes that come back are the format's, and over time the sums are right."""
+    rng = np.random.default_rng(1)
+    given, got = np.zeros(5000), np.zeros(5000)
+    network = innet.Collective(workers=3, codec=codec, results=results)
+    wide = innet.Collective(workers=3, codec=codec)
+    for _ in range(8):
+        job = list(rng.standard_normal((3, 5000)).astype(np.float32))
+        total, report = network.all_reduce(job)
+        whole, _ = wide.all_reduce(job)
+        assert report.exact
+        assert report.details["results"] == results
+        given += whole
+        got += total
+    rest = np.concatenate([each.residual for each in network._results])
+    np.testing.assert_allclose(got + rest, given, atol=2e-5)
+    # A sum of three numbers of eight bits has few enough for bf16.
+    assert (np.abs(rest).max() > 0) == ((codec, results) != ("mxfp8-e4m3", "bf16"))
+    # Each sum has few bits: a block of bf16's has 8 of them.
+    if results == "bf16":
+        assert not (total.view(np.int32) & 0xFFFF).any()
+
+
+def test_bytes_of_results():
+    """Half the bytes back of bf16, an eighth of mxfp4, in packets that end with their values."""
+    job = [np.ones(64_000, np.float32)] * 4
+    received = {}
+    for results in (None, "bf16", "mxfp4"):
+        program = "collectives"
+        network = innet.Collective(workers=4, program=program, results=results, network="100g")
+        received[results] = network.all_reduce(job)[1]
+    down = {results: report.simulated.bytes for results, report in received.items()}
+    assert down[None] > down["bf16"] > down["mxfp4"]
+
+
+def test_the_state_goes_on_with_the_same_bits():
+    rng = np.random.default_rng(1)
+    jobs = [list(rng.standard_normal((2, 100)).astype(np.float32)) for _ in range(4)]
+    one = innet.Collective(workers=2, codec="bf16", results="mxfp8-e4m3")
+    for job in jobs[:2]:
+        one.all_reduce(job)
+    other = innet.Collective(workers=2, codec="bf16", results="mxfp8-e4m3")
+    other.load_state_dict(one.state_dict())
+    for job in jobs[2:]:
+        assert one.all_reduce(job)[0].tobytes() == other.all_reduce(job)[0].tobytes()
+    with pytest.raises(StateError):
+        innet.Collective(workers=2, codec="bf16").load_state_dict(one.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"program": "slots"}, "slots-64 knows no all-reduce with results in another format"),
+        ({"codec": "lhc"}, "sends words that are not those of single elements"),
+        ({"results": "bf17"}, "unknown number format 'bf17'"),
+    ],
+)
+def test_what_has_no_such_results(arguments, message):
+    with pytest.raises(InnetError, match=message):
+        innet.Collective(**{"workers": 2, "results": "bf16", **arguments})
+
+
+def test_the_command():
+    runner = CliRunner()
+    done = runner.invoke(app, ["allreduce", "--results", "bf16", "--size", "1000", "--json"])
+    report = json.loads(done.stdout)
+    assert report["details"]["results"] == "bf16"
+    assert report["program"] == "collectives-64"
+    done = runner.invoke(app, ["allreduce", "--results", "bf16", "--collective", "barrier"])
+    assert "--results is of all-reduces" in str(done.exception)

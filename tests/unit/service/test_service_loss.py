@@ -15,7 +15,7 @@ from innet.service import join
 WORKERS = 3
 
 
-def behind_a_lossy_relay(stack, service, codec, seed):
+def behind_a_lossy_relay(stack, service, codec, seed, **options):
     """A relay before the service that loses a tenth of the packets, and workers behind it."""
     where = (service.address.ip, service.address.udp_port)
     relay = stack.enter_context(LossyRelay(where, loss=0.1, seed=seed))
@@ -28,7 +28,7 @@ def behind_a_lossy_relay(stack, service, codec, seed):
     )
     for member in members:
         stack.callback(member.leave)
-    workers = make_workers(members, codec)
+    workers = make_workers(members, codec, **options)
     assert all(each._socket_loop is not None for each in workers)
     return relay, workers
 
@@ -86,3 +86,18 @@ def test_packets_without_values_are_lost_too_and_all_arrives():
                 assert report.bytes_sent == (1 + report.retransmissions) * (14 + 20 + 8 + 32)
     assert relay.dropped > 0
     assert again > 0
+
+
+def test_results_in_another_format_between_processes():
+    """Owners' bits arrive at all, and what they rounded away comes with the next sum."""
+    rng = np.random.default_rng(8)
+    rounds = [[rng.standard_normal(3001, np.float32) for _ in range(WORKERS)] for _ in range(3)]
+    memory = innet.Collective(workers=WORKERS, codec="exact", results="mxfp4", seed=3)
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(serving(program="collectives", values_per_packet=64))
+        _, workers = behind_a_lossy_relay(stack, service, "exact", 9, results="mxfp4")
+        for gradients in rounds:
+            expected, _ = memory.all_reduce(gradients)
+            for total, report in all_reduce(workers, gradients):
+                assert total.tobytes() == expected.tobytes()
+                assert (report.details["results"], report.rounds) == ("mxfp4", 3)

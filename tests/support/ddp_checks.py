@@ -200,6 +200,11 @@ def scalecom_equals_memory():
 
 
 @check
+def formats_equal_memory():
+    equal_to_memory("mxfp4:error_feedback=residual,rounding=stochastic", steps=3)
+
+
+@check
 def codecs_by_layer_and_by_schedule_equal_memory():
     ratio = "exponential(0.5, 0.05, steps=3)"
     patterns = {"*.bias": "dense", "second.*": f"topk:ratio={ratio}", "gain": "dense"}

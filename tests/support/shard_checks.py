@@ -173,7 +173,8 @@ def trained_with(codec):
 @check
 def codecs_of_shards_come_to_the_same_as_by_all_reduces():
     """Also one that holds something back; one that cannot be sharded all-reduces."""
-    codecs = {"dense": "reduce-scatter", "scalecom": "reduce-scatter", "topk": None}
+    scattered = ("dense", "scalecom", "mxfp8-e4m3", "mxfp4:error_feedback=residual")
+    codecs = {**dict.fromkeys(scattered, "reduce-scatter"), "topk": None}
     expected = [trained_with(codec) for codec in codecs]
     with switch_with_owners():
         for (codec, collective), (by_all_reduce, before) in zip(

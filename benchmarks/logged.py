@@ -1,11 +1,14 @@
 """Packets a second with a log of each packet: innet simple-switch and simple_switch, side by side.
 
-    sudo python -m benchmarks.logged [--turns 5] [--window 16] [--json] [PROGRAM ...]
+    sudo python -m benchmarks.logged [--turns 5] [--window 16] [--captures] [--console] [--json]
+        [PROGRAM ...]
 
-Both write a log file at level trace. simple_switch needs a build with logging macros, as
-``simple_switch_logging`` on PATH. Hosts send a window of frames through cables, and the next window
-when all frames that the program sends have come; so ``--window 1`` is the time of a lone packet.
-Both switches are there all the time, and are measured in turns, each for the seconds given.
+Both write a log file at level trace. With ``--console`` they write the log to standard output,
+which is a file, and with ``--captures`` what passes each interface, too; p4-utils asks for both.
+simple_switch needs a build with logging macros, as ``simple_switch_logging`` on PATH. Hosts send a
+window of frames through cables, and the next window when all frames that the program sends have
+come; so ``--window 1`` is the time of a lone packet. Both switches are there all the time, and are
+measured in turns, each for the seconds given.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -169,10 +172,17 @@ CASES: dict[str, Callable[[int], Case]] = {
 }
 
 
+class Written(NamedTuple):
+    """What switches write: the log to their standard output, or else to files; captures."""
+
+    console: bool
+    captures: bool
+
+
 class Running:
     """A switch process between cables, and the hosts at their other ends."""
 
-    def __init__(self, name: str, case: Case, number: int, folder: Path) -> None:
+    def __init__(self, name: str, case: Case, number: int, folder: Path, written: Written) -> None:
         self.name = name
         self._stack = contextlib.ExitStack()
         self._case = case
@@ -187,17 +197,19 @@ class Running:
             port = sock.getsockname()[1]
         words = [word for p, (_, end) in near.items() for word in ("-i", f"{p}@{end}")]
         words += ["--thrift-port", str(port), "--device-id", str(number)]
-        words += ["--log-file", str(folder / f"log{number}")]
+        words += ["--log-console"] if written.console else ["--log-file", str(folder / name)]
+        if written.captures:
+            words += [f"--pcap={folder}"]
         if name == "simple_switch":
             found = Path(str(shutil.which(LOGGING)))
             words += own_notifications(found, f"ipc:///tmp/innet-{port}.ipc")
             words = [str(found), *words]
         else:
             words = [sys.executable, "-m", "innet.simple_switch.start", *words, "--engine", "jit"]
-        silent = subprocess.DEVNULL
-        self._process = subprocess.Popen(  # noqa: S603 - this Python, or simple_switch; no shell
-            [*words, str(program)], stdout=silent, stderr=silent
-        )
+        with (folder / f"{name}.console").open("wb") as console:
+            self._process = subprocess.Popen(  # noqa: S603 - this Python, or simple_switch; no shell
+                [*words, str(program)], stdout=console, stderr=subprocess.DEVNULL
+            )
         self._stack.callback(self._end)
         install(port, case.commands)
         self._hosts = Ports({port: host for port, (host, _) in near.items()})
@@ -234,12 +246,12 @@ class Running:
         return Found(count / taken, used * 1e6 / count)
 
 
-def measured(case: Case, turns: int, seconds: float) -> dict[str, list[Found]]:
+def measured(case: Case, turns: int, seconds: float, written: Written) -> dict[str, list[Found]]:
     """Both switches, in turns."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         running = []
         for number, name in enumerate(("innet", "simple_switch")):
-            running.append(Running(name, case, number, Path(folder)))
+            running.append(Running(name, case, number, Path(folder), written))
             stack.callback(running[-1].close)
         found: dict[str, list[Found]] = {each.name: [] for each in running}
         for _ in range(turns):
@@ -248,11 +260,13 @@ def measured(case: Case, turns: int, seconds: float) -> dict[str, list[Found]]:
         return found
 
 
-def main(
+def main(  # noqa: PLR0917 - options of a command
     names: Annotated[list[str] | None, typer.Argument(help="Programs; by default all.")] = None,
     turns: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
     window: Annotated[int, typer.Option(min=1, help="Most frames under way.")] = 16,
     seconds: Annotated[float, typer.Option(min=0.1, help="Of each measurement.")] = 1.0,
+    captures: Annotated[bool, typer.Option(help="Both also write captures.")] = False,
+    console: Annotated[bool, typer.Option(help="The log goes to the standard output.")] = False,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Measure and print."""
@@ -263,7 +277,7 @@ def main(
             raise MissingToolError(LOGGING, "the comparison", remedy)
         enter_namespace()
         for name in names or CASES:
-            found = measured(CASES[name](window), turns, seconds)
+            found = measured(CASES[name](window), turns, seconds, Written(console, captures))
             rates = {each: [f.rate for f in found[each]] for each in found}
             used = {each: statistics.median(f.microseconds for f in found[each]) for each in found}
             ours, theirs = (statistics.median(rates[each]) for each in ("innet", "simple_switch"))

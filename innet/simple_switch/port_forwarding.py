@@ -15,6 +15,7 @@ import numpy as np
 
 from innet.core.numba_cache import is_cached, njit
 from innet.core.packets import PacketBatch
+from innet.simple_switch.captures import CaptureFiles, Captures, capture
 from innet.switch import Switch
 from innet.switch.inline import (
     TRAFFIC_ENTRIES,
@@ -38,7 +39,8 @@ from innet.transport.system_calls import (
 )
 
 _NO_MEMORY = -1
-_NO_PORT = -1
+_NO_CAPTURE = -2
+_NO_PORT, _ANY_PORT = -1, -2
 _EACH_SEPARATELY = 1  # packets are not joined to one message
 _NOTHING = PacketBatch.empty()
 _Found = tuple[int, int, int, int, int, int, int, int, int]
@@ -52,11 +54,12 @@ class PortForwardResult(NamedTuple):
     Attributes:
         undelivered: packets to ports that do not exist.
         lost: packets that the interfaces' queues had no room for.
-        error: the number of a socket's error, 0, or ``_NO_MEMORY``.
+        error: the number of a socket's error, 0, ``_NO_MEMORY``, or ``_NO_CAPTURE``.
         place: the position of the port whose socket had it; -1 for none.
         first, received: range of the packets that were received last and must still be run.
         done, produced: those that left the program last are ``produced``; as many as ``done``, in
-            the order of ``by_port``, were sent. Without an error, one goes to the CPU port.
+            the order of ``by_port``, were sent. Without an error, one goes to the CPU port, or
+            their lines are to be written first.
         wanted: the memory that the program lacks to go on, or 0.
     """
 
@@ -81,6 +84,8 @@ class PortForwarding:
         cpu_port: a port without an interface, whose packets ``send`` takes; None for none.
         send: sends what left together with a packet to the CPU port; None for ``ports`` itself.
         write_log: called after each batch, of a program that records; None for one that does not.
+        is_late: packets leave before ``write_log`` is called, not after it.
+        captures: take what arrives and what leaves; None for none.
 
     Attributes:
         works: whether the program can be run in this way: not if it has entries that age, or may
@@ -96,14 +101,21 @@ class PortForwarding:
         send: Callable[[PacketBatch], None] | None = None,
         *,
         write_log: Callable[[], None] | None = None,
+        is_late: bool = True,
+        captures: Captures | None = None,
     ) -> None:
-        self._cpu_port = _NO_PORT if cpu_port is None else cpu_port
+        self._write_log = write_log
+        self._write_first = None if is_late else write_log
+        self._ending = _NO_PORT if cpu_port is None else cpu_port
+        if self._write_first is not None:
+            self._ending = _ANY_PORT
         self._send = send or ports.send
         self._ports = ports
         self._switch = switch
         self._begun = begun
         self._packets, self._digests = ports.packets, switch.state.digests
-        self._write_log = write_log
+        self._captures = captures
+        self._files = CaptureFiles.none() if captures is None else captures.compiled
         self._queued: InlineQueueSwitch | None = None
         self._inline: InlineSwitch | InlineQueueSwitch | None
         if write_log is None:
@@ -157,8 +169,8 @@ class PortForwarding:
             moved = self._run(program, until, descriptor, (0, 0))
             while moved.wanted:
                 assert self._queued is not None
-                self._finish(program, moved)
-                program = self._queued.make_room(moved.wanted)
+                before, program = program, self._queued.make_room(moved.wanted)
+                self._finish(before, moved)
                 moved = self._run(program, until, descriptor, (moved.first, moved.received))
         finally:
             self._inline.end()
@@ -174,7 +186,8 @@ class PortForwarding:
     ) -> PortForwardResult:
         ports, times = self._ports.compiled(), (self._begun, until)
         compiled: Callable[..., _Found] = turns if self._queued is None else queued_turn
-        return PortForwardResult(*compiled(ports, program, times, descriptor, self._cpu_port, rest))
+        found = compiled(ports, program, times, descriptor, self._ending, rest, self._files)
+        return PortForwardResult(*found)
 
     def _finish(self, program: InlineProgram | InlineQueues, moved: PortForwardResult) -> None:
         """Count what was lost, and send what compiled code did not."""
@@ -182,7 +195,12 @@ class PortForwarding:
         self._ports.lose(moved.lost)
         if moved.error == _NO_MEMORY:
             raise MemoryError("the compiled program could not have the memory that it needed")
+        if moved.error == _NO_CAPTURE:
+            assert self._captures is not None
+            self._captures.fail()
         if moved.produced:
+            if self._write_first is not None:
+                self._write_first()
             rows = slice(moved.produced)
             left = PacketBatch(program.out[rows], program.out_length[rows], program.out_port[rows])
             if moved.error:
@@ -199,13 +217,14 @@ def is_compiled(*, is_logged: bool = False) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def turns(
+def turns(  # noqa: PLR0917 - compiled functions are called by position
     ports: CompiledInterfaces,
     program: InlineProgram,
     times: tuple[float, float],
     descriptor: int,
-    cpu_port: int,
+    ending: int,
     _: tuple[int, int],
+    captures: CaptureFiles,
 ) -> _Found:
     """Receive, run and send; sleep if nothing has arrived.
 
@@ -214,7 +233,8 @@ def turns(
         program: what the switch runs.
         times: start of the program's clock; a time that ends it. Both by ``time.monotonic``.
         descriptor: ends it when it is readable.
-        cpu_port: what leaves there ends it, too; ``_NO_PORT`` for none.
+        ending: what leaves this port ends it, before it is sent; ``_NO_PORT``, ``_ANY_PORT``.
+        captures: take what was run and what leaves, before it is sent.
 
     Returns:
         The fields of ``PortForwardResult``.
@@ -241,10 +261,13 @@ def turns(
         clock = int((monotonic(words) - begun) * 1e6)
         first = 0
         while first < received:
+            before = first
             first, produced, number = run_inline(program, first, received, clock)
             if number != 0:
                 return undelivered, lost, _NO_MEMORY, -1, first, received, 0, 0, 0
-            if cpu_port != _NO_PORT and np.any(program.out_port[:produced] == cpu_port):
+            if _capture(captures, ports, program, (before, first, produced)) != 0:
+                return undelivered, lost, _NO_CAPTURE, -1, first, received, 0, 0, 0
+            if _ends(program, produced, ending):
                 return undelivered, lost, 0, -1, first, received, 0, produced, 0
             done, unknown, missing, error = _send(ports, program, produced)
             undelivered += unknown
@@ -260,8 +283,9 @@ def queued_turn(  # noqa: PLR0917 - compiled functions are called by position
     program: InlineQueues,
     times: tuple[float, float],
     descriptor: int,
-    cpu_port: int,
+    ending: int,
     rest: tuple[int, int],
+    captures: CaptureFiles,
 ) -> _Found:
     """The same for one batch, of a program that records; before it, the rest of the one before."""
     begun, until = times
@@ -279,16 +303,44 @@ def queued_turn(  # noqa: PLR0917 - compiled functions are called by position
             if left <= 0 or wait_readable(ports.poll, descriptor, left, words) != 1:
                 return 0, 0, 0, -1, 0, 0, 0, 0, 0
     set_clock(program, int((monotonic(words) - begun) * 1e6))
+    before = first
     first, produced, wanted, failed = run_queues(program, first, received, 0)
     if failed != 0:
         return 0, 0, _NO_MEMORY, -1, first, received, 0, 0, 0
+    if _capture(captures, ports, program, (before, first, produced)) != 0:
+        return 0, 0, _NO_CAPTURE, -1, first, received, 0, 0, 0
     keep_records(program)
-    if cpu_port != _NO_PORT and np.any(program.out_port[:produced] == cpu_port):
+    if _ends(program, produced, ending):
         return 0, 0, 0, -1, first, received, 0, produced, wanted
     done, unknown, missing, error = _send(ports, program, produced)
     if error == 0:
         done = produced = 0
     return unknown, missing, error, -1, first, received, done, produced, wanted
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _ends(program: InlineProgram | InlineQueues, produced: int, ending: int) -> bool:
+    """Whether Python sends what left the program."""
+    if ending == _NO_PORT:
+        return False
+    return ending == _ANY_PORT or bool(np.any(program.out_port[:produced] == ending))
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _capture(
+    captures: CaptureFiles,
+    ports: CompiledInterfaces,
+    program: InlineProgram | InlineQueues,
+    done: tuple[int, int, int],
+) -> int:
+    """``capture`` what was run, rows ``done[0]`` to ``done[1]``, and ``done[2]`` that left."""
+    if len(captures.files) == 0:
+        return 0
+    begin, end, produced = done
+    frames, out = ports.frames, program.out
+    arrived = frames.data[begin:end], frames.length[begin:end], ports.port[begin:end]
+    left = out[:produced], program.out_length[:produced], program.out_port[:produced]
+    return int(capture(captures, arrived, left))
 
 
 @njit(cache=True, nogil=True)

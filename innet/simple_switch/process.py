@@ -185,11 +185,9 @@ class SimpleSwitch:
     def _is_compiled(self) -> bool:
         """Whether packets need no Python now."""
         switch = self.switch
-        if switch is None or switch.engine_name != "jit" or self._captures is not None:
+        if switch is None or switch.engine_name != "jit":
             return False
         if self._is_timed or switch.waiting or not self._has_loop or self._dumped:
-            return False
-        if self._logs_packets and self.log.is_flushed:
             return False
         if not isinstance(self._ports, Ports):
             return False
@@ -197,6 +195,8 @@ class SimpleSwitch:
             self._forwarding = PortForwarding(
                 *(self._ports, switch, self._begun / _NANOSECONDS, self.cpu_port, self._send),
                 write_log=self._write_log if self._logs_packets else None,
+                is_late=not self.log.is_flushed,
+                captures=self._captures,
             )
         return self._forwarding.works
 

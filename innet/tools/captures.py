@@ -322,6 +322,10 @@ class CaptureWriter:
         except OSError as error:
             raise OutputError.of(self.path, error) from None
 
+    def fileno(self) -> int:
+        """For compiled code that appends records, after ``flush``."""
+        return self._file.fileno()
+
     def flush(self) -> None:
         """Let the file hold all packets, also for others who read it now."""
         try:

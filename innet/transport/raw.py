@@ -346,6 +346,8 @@ class Ports:
         for port, sock in self._sockets.items():
             end = begin + int(np.count_nonzero(positions == self._places[port]))
             begin = max(begin, min(done, end))
+            if begin == end:
+                continue
             try:
                 self._outbox.send(sock, packets, rows=rows[begin:end])
             except (NetworkError, StalledError) as error:

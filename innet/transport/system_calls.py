@@ -9,7 +9,7 @@ A datagram of many packets (UDP_SEGMENT when sending, UDP_GRO when receiving) pa
 once instead of packet by packet. The I/O vectors of a message say where its parts lie in memory, so
 that each packet is a row of a batch without another copy.
 
-Sources: recvmsg(2), recvmmsg(2), sendmmsg(2), poll(2), cmsg(3), udp(7).
+Sources: recvmsg(2), recvmmsg(2), sendmmsg(2), write(2), poll(2), cmsg(3), udp(7).
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ _errno_location: Any = types.ExternalFunction("__errno_location", types.CPointer
 _clock_gettime: Any = types.ExternalFunction(
     "clock_gettime", types.int32(types.int32, types.uint64)
 )
-_CLOCK_MONOTONIC = 1
+_CLOCK_REALTIME, _CLOCK_MONOTONIC = 0, 1
+_write: Any = types.ExternalFunction("write", types.int64(types.int32, types.uint64, types.uint64))
 _sched_yield: Any = types.ExternalFunction("sched_yield", types.int32())
 _ppoll: Any = types.ExternalFunction(
     "ppoll", types.int32(types.uint64, types.uint64, types.uint64, types.uint64)
@@ -178,6 +179,28 @@ def monotonic(words: Words) -> float:
     """``time.monotonic``; ``words`` (2,) is scratch memory."""
     _clock_gettime(_CLOCK_MONOTONIC, words.ctypes.data)
     return float(words[0] + 1e-9 * words[1])
+
+
+@njit(cache=True, inner=True, nogil=True)
+def real_time(words: Words) -> int:
+    """``time.time_ns``; ``words`` (2,) is scratch memory."""
+    _clock_gettime(_CLOCK_REALTIME, words.ctypes.data)
+    return int(words[0] * 1_000_000_000 + words[1])
+
+
+@njit(cache=True, inner=True, nogil=True)
+def write_bytes(descriptor: int, content: NDArray[np.uint8]) -> int:
+    """Write all bytes to a file; returns errno or 0."""
+    done = 0
+    while done < len(content):
+        count = _write(descriptor, content.ctypes.data + done, len(content) - done)
+        if count >= 0:
+            done += count
+            continue
+        number = _error()
+        if number != _EINTR:
+            return number
+    return 0
 
 
 @njit(cache=True, inner=True, nogil=True)

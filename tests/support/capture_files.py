@@ -6,6 +6,8 @@ import struct
 
 from scapy.utils import RawPcapReader
 
+from innet.core.pcap import PcapReader
+
 Record = tuple[int, bytes]
 """Nanoseconds and bytes."""
 
@@ -66,3 +68,12 @@ def read_by_scapy(path):
         unit = 1e-9 if reader.nano else 1e-6
         found = [(data, about.sec + about.usec * unit) for data, about in reader]
     return [data for data, _ in found], [time for _, time in found]
+
+
+def packets_of(path):
+    """The ``CapturedPacket``s of a pcap, which may still grow."""
+    reader = PcapReader(path)
+    try:
+        return list(iter(reader.read, None))
+    finally:
+        reader.close()

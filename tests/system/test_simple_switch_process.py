@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.bmv2 import needs_options
+from support.capture_files import packets_of
 from support.nanomsg_peer import Subscriber, needs_nanomsg
 from support.tiers import tiered
 
@@ -26,7 +27,9 @@ from support.thrift_fuzz import connected
 from innet.bmv2 import shell
 from innet.bmv2.simple_switch import find_simple_switch
 from innet.bmv2.thrift_client import ThriftClient
+from innet.core.errors import OutputError
 from innet.core.packets import PacketBatch
+from innet.simple_switch.captures import Captures
 from innet.simple_switch.port_forwarding import PortForwarding
 from innet.simple_switch.process import main
 from innet.switch import Switch
@@ -322,6 +325,76 @@ def test_the_compiled_loop_records_what_the_log_tells(ports):
     assert lines["jit"] == lines["interpret"]
 
 
+@pytest.mark.parametrize("logged", [False, True])
+def test_the_compiled_loop_captures_what_passes(ports, tmp_path, logged):
+    """The files are those that Python writes for the same packets."""
+    there, hosts = ports
+    document = json.loads(FORWARD.read_text())
+    switch = Switch.load(document, "interpret" if logged else "jit")
+    switch.commands("\n".join(COMMANDS))
+    if logged:
+        switch.log_packets(document, lambda *_: None, engine="jit", is_late=True)
+    names = {1: "a", 2: "b"}
+    captures = Captures(tmp_path, names)
+    write = switch.write_log if logged else None
+    forwarding = PortForwarding(there, switch, 0.0, write_log=write, captures=captures)
+    there_and_back = [(3, frame(1)), (4, BACK + bytes(90)), (3, frame(2)), (3, bytes(60))]
+    bursts = [there_and_back, [(3, frame(3))]]
+    for sent in bursts:
+        hosts.send(PacketBatch.from_packets(sent))
+        assert not len(forwarding.run(-1, 0.2))
+    other = tmp_path / "other"
+    other.mkdir()
+    python, model = Captures(other, names), Switch.load(document, "interpret")
+    model.commands("\n".join(COMMANDS))
+    for sent in bursts:
+        arrived = PacketBatch.from_packets([(port - 2, data) for port, data in sent])
+        python.write(arrived, model.process_batch(arrived))
+    for name in ("a_in", "a_out", "b_in", "b_out"):  # no file was closed
+        found = packets_of(tmp_path / f"{name}.pcap")
+        assert found
+        assert [e.data for e in found] == [e.data for e in packets_of(other / f"{name}.pcap")]
+        assert abs(time.time() - found[-1].time / 1e9) < SECONDS
+    into = packets_of(tmp_path / "a_in.pcap")
+    assert len({each.time for each in into}) == len(into)
+    assert packets_of(tmp_path / "b_out.pcap")[0].time >= into[0].time
+    with Path("/dev/full").open("wb") as full:
+        os.dup2(full.fileno(), captures.compiled.files[0, 0])
+    hosts.send(PacketBatch.from_packets([(3, frame(4))]))
+    with pytest.raises(OutputError, match=r"a_in\.pcap: the disk is full"):
+        forwarding.run(-1, 0.2)
+    captures.close()
+    python.close()
+
+
+def test_lines_that_somebody_reads_at_once_come_before_their_packets(ports):
+    """Also where records need more room than there is for a batch."""
+    there, hosts = ports
+    document = json.loads(FORWARD.read_text())
+    switch = Switch.load(document, "interpret")
+    switch.commands("\n".join(COMMANDS))
+    lines, left = [], []
+
+    def send(packets):
+        told = sum(text.startswith("Transmitting packet") for _, text in lines)
+        left.append((len(packets), told))
+        there.send(packets)
+
+    switch.log_packets(document, lambda *e: lines.append(e), engine="jit", is_late=True)
+    write = switch.write_log
+    forwarding = PortForwarding(there, switch, 0.0, None, send, write_log=write, is_late=False)
+    frames = [frame(number).ljust(1400, b"x") for number in range(400)]
+    for some in (frames, frames[:1]):
+        hosts.send(PacketBatch.from_packets([(3, each) for each in some]))
+        assert not len(forwarding.run(-1, 0.2))
+        assert received(hosts, len(some)) == [(4, each) for each in some]
+    sent = 0
+    for count, told in left:
+        sent += count
+        assert told == sent
+    assert sent == 401
+
+
 def test_a_killed_one_starts_again(cables, switch):
     first = switch("--engine", "interpret")
     first.commands(*COMMANDS)
@@ -333,8 +406,8 @@ def test_a_killed_one_starts_again(cables, switch):
     assert second.end(signal.SIGINT) == 0
 
 
-def test_a_burst_leaves_in_its_order_and_none_is_left_behind(cables, switch):
-    running = switch("--engine", "jit", "-L", "info")
+def test_a_burst_leaves_in_its_order_and_none_is_left_behind(cables, switch, tmp_path):
+    running = switch("--engine", "jit", "-L", "info", f"--pcap={tmp_path}")
     running.commands(*COMMANDS)
     with tap(cables[0]) as near, tap(cables[2]) as far:
         assert passes(near, far)
@@ -346,6 +419,11 @@ def test_a_burst_leaves_in_its_order_and_none_is_left_behind(cables, switch):
             ]
     running.commands("show_ports")
     assert running.end() == 0
+    arrived, left = (
+        packets_of(tmp_path / f"{cables[n]}_{w}.pcap") for n, w in ((1, "in"), (3, "out"))
+    )
+    passed = [frame(0), *(frame(number) for number in range(3000))]
+    assert [each.data for each in arrived] == [each.data for each in left] == passed
 
 
 @pytest.mark.parametrize(

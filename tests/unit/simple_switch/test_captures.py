@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+from support.capture_files import packets_of
 
 from innet.core.errors import OutputError
 from innet.core.packets import PacketBatch
-from innet.core.pcap import PcapReader
 from innet.simple_switch.captures import Captures
-
-
-def packets_of(path):
-    reader = PcapReader(path)
-    found = []
-    while (record := reader.read()) is not None:
-        found.append(record)
-    reader.close()
-    return found
 
 
 def test_files_hold_packets_at_once(tmp_path):
@@ -46,3 +40,14 @@ def test_files_hold_packets_at_once(tmp_path):
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(OutputError, match=r"a_in\.pcap"):
         Captures(tmp_path / "nowhere", {1: "a"})
+
+
+def test_a_full_disk_is_named(tmp_path):
+    captures = Captures(tmp_path, {1: "a", 2: "b"})
+    with Path("/dev/full").open("wb") as full:
+        os.dup2(full.fileno(), captures.compiled.files[1, 1])
+    left = PacketBatch.from_packets([(1, b"there"), (2, b"lost")])
+    with pytest.raises(OutputError, match=r"b_out\.pcap: the disk is full"):
+        captures.write(PacketBatch.empty(), left)
+    assert [each.data for each in packets_of(tmp_path / "a_out.pcap")] == [b"there"]
+    captures.close()

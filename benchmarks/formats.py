@@ -29,7 +29,7 @@ from innet.kernels.layout.formats import FORMATS
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 
-MODELS = ("mnist5k", "digits-cnn", "charlm", "ncf")
+MODELS = ("mnist5k-cnn", "digits-cnn", "charlm", "ncf")
 WORKERS = (4, 16, 64)
 OTHERS = ("dense", "exact", "qsgd", "thc")  # beside them
 WIDE = ("bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "mxfp8-e4m3", "mxfp8-e5m2", "mxfp6-e2m3", "mxfp4")

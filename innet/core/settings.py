@@ -886,8 +886,8 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         Field(
             strict=False,
             description="Also simulate an all-reduce between hosts: ring, "
-            "halving-doubling, parameter-server, sharded-parameter-server, all-gather or "
-            "gtopk-tree. Of float32, or of 16 bits as in ring-float16 and ring-bfloat16.",
+            "halving-doubling, nccl-tree, parameter-server, sharded-parameter-server, all-gather "
+            "or gtopk-tree. Of float32, or of 16 bits as in ring-float16 and ring-bfloat16.",
         ),
     ] = ()
     transport: Annotated[

@@ -23,6 +23,7 @@ from innet.sim.flows import Flow
 from innet.sim.messages import (
     ALGORITHMS,
     ELEMENT_BYTES,
+    TREE_CHUNK,
     MessageGraph,
     all_gather,
     parameter_server,
@@ -44,6 +45,12 @@ class _Dense(Settings):
     reduce_cost: Annotated[float, Field(ge=0, le=1e6)] = 0.0
 
 
+class _Tree(_Dense):
+    """Settings of NCCL's tree."""
+
+    chunk: Annotated[int, Field(ge=4, le=1 << 30)] = TREE_CHUNK
+
+
 class _Server(_Dense):
     """Settings of a parameter server on separate hosts."""
 
@@ -63,6 +70,7 @@ _OPTIONS: Mapping[str, type[_Dense]] = {
     "sharded-parameter-server": _Dense,
     "all-gather": _Sparse,
     "gtopk-tree": _Sparse,
+    "nccl-tree": _Tree,
 }
 
 
@@ -79,7 +87,7 @@ class Baseline:
     Attributes:
         name: as the user gave it.
         algorithm: "ring", "halving-doubling", "parameter-server", "sharded-parameter-server",
-            "all-gather" or "gtopk-tree".
+            "all-gather", "gtopk-tree" or "nccl-tree".
         dtype: of the elements that are sent.
         options: of the algorithm: ``reduce_cost``, picoseconds that a host takes to sum a byte;
             ``servers``, hosts of the parameter server; ``ratio``, the share of the elements that
@@ -136,7 +144,9 @@ class Baseline:
         if "parameter-server" in self.algorithm:
             hosts = range(workers, workers + self.servers) if self.servers else range(workers)
             return parameter_server(workers, hosts, elements, dtype=self.dtype, reduce_cost=cost)
-        return ALGORITHMS[self.algorithm](workers, elements, dtype=self.dtype, reduce_cost=cost)
+        more = {"chunk": self.options.chunk} if isinstance(self.options, _Tree) else {}
+        build = ALGORITHMS[self.algorithm]
+        return build(workers, elements, dtype=self.dtype, reduce_cost=cost, **more)
 
 
 def baselines_of(settings: SimulateSettings) -> list[Baseline]:

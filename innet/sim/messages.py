@@ -449,6 +449,94 @@ def gtopk_tree(
     return built.build()
 
 
+TREE_CHUNK = 512 << 10
+"""Bytes of a chunk of NCCL's tree: an eighth of its buffer of 4 MiB (NCCL_BUFFSIZE)."""
+
+
+def nccl_tree_all_reduce(
+    hosts: int | Sequence[int],
+    elements: int,
+    *,
+    dtype: str = "float32",
+    reduce_cost: float = 0.0,
+    chunk: int = TREE_CHUNK,
+) -> MessageGraph:
+    """NCCL's double binary tree: each half of the gradient is summed up a tree, and sent down it.
+
+    Two trees with the same hosts, after Sanders, Speck and Träff, Two-tree algorithms for full
+    bandwidth broadcast, reduction and scan, Parallel Computing 2009: a host that sends nothing on
+    in one of them is inside the other. A tree's half is cut into chunks, which follow each other
+    through it. A host sends a chunk up when it has summed those of its children, and down when it
+    has that of its parent.
+
+    In NCCL trees are of machines, and within one GPUs are in a chain. Here each host is one.
+
+    Arguments and errors are those of ``ring_all_reduce``; ``chunk``: bytes, 1 element or more.
+    """
+    every, width = _hosts(hosts), _element_bytes(dtype)
+    total, n = _count(elements, "elements"), len(every)
+    if not is_int(chunk) or chunk < width:
+        raise InputError(f"chunk is {chunk!r}; give bytes, {width} or more.")
+    built = _GraphBuilder(width)
+    starts, halves = chunks(total, 2)
+    for half, parents in enumerate(_double_tree(n)):
+        pieces = max(1, -(-int(halves[half]) * width // chunk))
+        offset, length = chunks(int(halves[half]), pieces)
+        offset = offset + starts[half]
+        cost = _cost(length * width, reduce_cost)
+        children: list[list[int]] = [[] for _ in range(n)]
+        for child, parent in enumerate(parents):
+            if parent >= 0:
+                children[parent].append(child)
+        # From the leaves to the root; a message waits for those of the children.
+        order = _from_leaves(parents)
+        up: dict[int, Ints] = {}
+        for host in order[:-1]:
+            delay = cost if children[host] else 0
+            to = every[parents[host]]
+            up[host] = built.add(every[host], to, offset, length, reduces=True, delay=delay)
+            for child in children[host]:
+                built.wait(up[host], up[child])
+        down: dict[int, Ints] = {}
+        for host in reversed(order):
+            for child in children[host]:
+                is_root = parents[host] < 0
+                delay = cost if is_root else 0
+                down[child] = built.add(every[host], every[child], offset, length, delay=delay)
+                for earlier in [up[each] for each in children[host]] if is_root else [down[host]]:
+                    built.wait(down[child], earlier)
+    return built.build()
+
+
+def _double_tree(n: int) -> tuple[list[int], list[int]]:
+    """Each host's parent in two binary trees, -1 for the root.
+
+    In the first a host hangs below the one from which it differs by its lowest bit that is set; so
+    hosts with odd numbers are its leaves. The other is that of the hosts in opposite order, or if
+    their number is odd one further on.
+    """
+    first = [-1] * n
+    for host in range(1, n):
+        lowest = host & -host
+        above = (host ^ lowest) | (lowest << 1)
+        first[host] = above if above < n else host ^ lowest
+    place = [(host - 1) % n if n % 2 else n - 1 - host for host in range(n)]  # in the first tree
+    at = {where: host for host, where in enumerate(place)}
+    second = [at[first[where]] if first[where] >= 0 else -1 for where in place]
+    return first, second
+
+
+def _from_leaves(parents: Sequence[int]) -> list[int]:
+    """The hosts of a tree, each after its children; the root is the last one."""
+    depths = []
+    for host in range(len(parents)):
+        depth, above = 0, host
+        while parents[above] >= 0:
+            depth, above = depth + 1, parents[above]
+        depths.append(depth)
+    return sorted(range(len(parents)), key=lambda host: -depths[host])
+
+
 def hierarchical_all_reduce(
     groups: Sequence[Sequence[int]],
     elements: int,
@@ -677,6 +765,7 @@ ALGORITHMS: Mapping[str, Callable[..., MessageGraph]] = MappingProxyType(
         "ring": ring_all_reduce,
         "halving-doubling": halving_doubling_all_reduce,
         "gtopk-tree": gtopk_tree,
+        "nccl-tree": nccl_tree_all_reduce,
     }
 )
 """All-reduces that are called with hosts and elements alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from innet.sim.messages import (
     gtopk_tree,
     halving_doubling_all_reduce,
     hierarchical_all_reduce,
+    nccl_tree_all_reduce,
     parameter_server,
     ring_all_reduce,
     together,
@@ -52,7 +54,10 @@ def in_topological_order(graph):
     assert ((ends == graph.destination[earlier]) | (ends == graph.source[earlier])).all()
 
 
-ALL_REDUCES = [ring_all_reduce, halving_doubling_all_reduce, gtopk_tree]
+SMALL_CHUNKS = partial(nccl_tree_all_reduce, chunk=16)
+ALL_REDUCES = [
+    ring_all_reduce, halving_doubling_all_reduce, gtopk_tree, nccl_tree_all_reduce, SMALL_CHUNKS
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("build", ALL_REDUCES)
@@ -165,6 +170,39 @@ def test_times_over_ideal_links_are_the_closed_forms(hosts, cost):
         assert ideal_seconds(graph, RATE, LATENCY) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("hosts", [2, 3, 4, 7, 8, 31, 32])
+def test_a_double_tree_sends_each_half_up_and_down_at_full_rate(hosts):
+    """Twice the gradient from a host at most, and a chunk's way through the trees beside it."""
+    elements, chunk = 32 * 1000, 4000
+    size = 4 * elements
+    graph = nccl_tree_all_reduce(hosts, elements, chunk=chunk)
+    sent = np.bincount(graph.source, weights=graph.bytes)
+    received = np.bincount(graph.destination, weights=graph.bytes)
+    # Both trees' edges carry their half once each way.
+    assert sent.sum() == 2 * (hosts - 1) * size
+    assert max(sent.max(), received.max()) <= 2 * size
+    least = 8 * max(sent.max(), received.max()) / RATE + LATENCY
+    depth = 2 * hosts.bit_length()
+    found = ideal_seconds(graph, RATE, LATENCY)
+    assert least * (1 - 1e-9) <= found <= least + depth * (LATENCY + 3 * 8 * chunk / RATE)
+    if hosts == 2:
+        assert found == pytest.approx(8 * size / RATE + LATENCY)
+    # A chunk for each half, and summing takes its time at each level.
+    whole = nccl_tree_all_reduce(hosts, elements, chunk=size)
+    slow = nccl_tree_all_reduce(hosts, elements, chunk=size, reduce_cost=COST)
+    assert len(whole) == 4 * (hosts - 1)
+    times = [ideal_seconds(each, RATE, LATENCY) for each in (whole, slow)]
+    assert times[1] >= times[0] + size / 2 * COST / 1e12
+
+
+def test_who_sends_nothing_on_in_one_tree_does_so_in_the_other():
+    for hosts in range(2, 40):
+        graph = nccl_tree_all_reduce(hosts, 2, chunk=4)
+        inside = [set(graph.destination[graph.reduces & (graph.offset == half)]) for half in (0, 1)]
+        assert len(inside[0] & inside[1]) <= 1
+        assert hosts < 3 or len(inside[0] | inside[1]) >= hosts - 1
+
+
 @pytest.mark.parametrize("hosts", [3, 6, 11])
 def test_halving_doubling_pays_for_hosts_beyond_a_power_of_two(hosts):
     power = 1 << (hosts.bit_length() - 1)
@@ -234,6 +272,7 @@ def test_graphs_of_several_buckets_run_side_by_side_or_in_order():
         (lambda: ring_all_reduce(0, 5), "how many"),
         (lambda: ring_all_reduce([1, 1], 5), "different numbers"),
         (lambda: ring_all_reduce(3, -1), "elements is -1"),
+        (lambda: nccl_tree_all_reduce(3, 8, chunk=3), "chunk is 3; give bytes, 4 or more"),
         (lambda: gtopk_tree(3, 1.5), "elements is 1.5"),
         (lambda: ring_all_reduce(3, 5, reduce_cost=-1.0), "picoseconds per byte"),
         (lambda: all_gather(3, [1, 2]), "one for each host"),

@@ -467,7 +467,8 @@ def nccl_tree_all_reduce(
     bandwidth broadcast, reduction and scan, Parallel Computing 2009: a host that sends nothing on
     in one of them is inside the other. A tree's half is cut into chunks, which follow each other
     through it. A host sends a chunk up when it has summed those of its children, and down when it
-    has that of its parent.
+    has that of its parent, and one after the other: a host gives its link to all messages that may
+    be sent, and so would have all chunks arrive together at the end.
 
     In NCCL trees are of machines, and within one GPUs are in a chain. Here each host is one.
 
@@ -495,6 +496,7 @@ def nccl_tree_all_reduce(
             delay = cost if children[host] else 0
             to = every[parents[host]]
             up[host] = built.add(every[host], to, offset, length, reduces=True, delay=delay)
+            built.wait(up[host][1:], up[host][:-1])
             for child in children[host]:
                 built.wait(up[host], up[child])
         down: dict[int, Ints] = {}
@@ -503,6 +505,7 @@ def nccl_tree_all_reduce(
                 is_root = parents[host] < 0
                 delay = cost if is_root else 0
                 down[child] = built.add(every[host], every[child], offset, length, delay=delay)
+                built.wait(down[child][1:], down[child][:-1])
                 for earlier in [up[each] for each in children[host]] if is_root else [down[host]]:
                     built.wait(down[child], earlier)
     return built.build()

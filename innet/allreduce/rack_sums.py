@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from innet.allreduce.loop import Reduction, RoundResult, Vector, reduce_loop, run_loops
-from innet.allreduce.report import Rounds, comparison, counted, selections
+from innet.allreduce.report import ERRORS, Rounds, comparison, counted, selections
 from innet.allreduce.sizes import BY_CODEC, combined, sized
 from innet.codecs import Codec, CodecSpec, ExchangeOutcome, ModelLayers, build_codec
 from innet.core.errors import StalledError
@@ -178,6 +178,6 @@ def compared(report: Report, racks: Racks, flat: Mapping[int, Vector], *, verify
     found: dict[str, Any] = {"selected": selected, "union": union}
     if verify:
         found["exact"] = all(one["exact"] for one in each)
-        for name in ("max_abs_error", "max_abs_error_sent"):
+        for name in ERRORS:
             found[name] = max(one[name] for one in each)
     return report.model_copy(update=found)

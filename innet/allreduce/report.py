@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from innet.allreduce.loop import Reduction
 from innet.codecs import Codec, ExchangeOutcome
 from innet.core.shards import Shards
+from innet.core.vnmse import SquaredErrors
 from innet.protocol import Counters
 from innet.records import VERBATIM, Report, Seconds, Simulated
 from innet.sim.network import SECOND
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from innet.sim.simulation import NetworkCounts, Simulation
 
 _BLOCK = 1 << 17  # elements; one of float64 is a megabyte
+ERRORS = ("max_abs_error", "max_abs_error_sent", "vnmse", "vnmse_sent")
+"""Fields of a report about a sum's errors, those against the inputs and against what was sent."""
 
 
 class PacketCounts(NamedTuple):
@@ -226,7 +229,7 @@ def comparison(
     fields: dict[str, Any] = {"selected": selected, "union": union}
     if verify:
         fields["exact"] = is_exact(outcomes)
-        fields["max_abs_error"], fields["max_abs_error_sent"] = errors(gradients, outcomes)
+        fields |= errors(gradients, outcomes)
     return fields
 
 
@@ -318,27 +321,34 @@ def is_exact(outcomes: Sequence[ExchangeOutcome]) -> bool:
 
 def errors(
     gradients: Sequence[NDArray[np.float32]], outcomes: Sequence[ExchangeOutcome]
-) -> tuple[float, float]:
-    """Largest differences of the decoded sum to the sum of the inputs and to that of sent values.
+) -> dict[str, float]:
+    """Errors of the decoded sum, by the names of a ``Report``'s fields.
 
     Args:
         gradients: the workers', flat, shape (d,) each.
         outcomes: outcome of each worker.
+
+    Returns:
+        The largest difference to the sum of the inputs and to that of sent values, and the vNMSE.
     """
     size, applied = len(gradients[0]), outcomes[0].applied
     given = [_Listed(None, gradient, size) for gradient in gradients]
     picked = [_Listed(outcome.indices, outcome.sent, size) for outcome in outcomes]
     counting = None if applied is None else _Listed(applied, np.ones(applied.size, np.bool_), size)
-    of_inputs = of_sent = 0.0
+    largest = dict.fromkeys(ERRORS[:2], 0.0)
+    squares = {name: SquaredErrors() for name in ERRORS[2:]}
     for begin in range(0, size, _BLOCK):
         inputs = _block(given, begin, size, np.float64)
         sent = _block(picked, begin, size, np.float64)
         if counting is not None:
             sent[~_block([counting], begin, size, np.bool_)] = 0.0
         decoded = outcomes[0].sum[begin : begin + _BLOCK]
-        of_inputs = max(of_inputs, float(np.abs(decoded - inputs).max()))
-        of_sent = max(of_sent, float(np.abs(decoded - sent).max()))
-    return of_inputs, of_sent
+        for name, squared, true in zip(largest, squares.values(), (inputs, sent), strict=True):
+            difference = decoded - true
+            squared.add(difference, true)
+            np.abs(difference, out=difference)
+            largest[name] = max(largest[name], float(difference.max()))
+    return largest | {name: each.vnmse for name, each in squares.items()}
 
 
 def _block(arrays: Sequence[_Listed], begin: int, size: int, dtype: DTypeLike) -> NDArray[Any]:

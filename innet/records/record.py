@@ -18,7 +18,7 @@ from innet.core.files import atomic_write
 from innet.core.numbers import is_int
 from innet.records.report import Frozen
 
-VERSION = 6
+VERSION = 7
 """Of the records' layout; grows when an older innet would misread a record."""
 
 # Keys of versions 1 and 2, and what they are called now; values and numbers keep their meaning.
@@ -152,8 +152,9 @@ def _read(path: Path, formats: tuple[str, ...]) -> dict[str, Any]:
 
 def _converted(document: dict[str, Any], version: int) -> dict[str, Any]:
     """A document of an older version in today's layout."""
-    # No simulated time of trainings, no counting of the codec's paper, no fabric and no limit.
-    if version in {3, 4, 5}:
+    # No simulated time of trainings, no counting of the codec's paper, no fabric and no limit, no
+    # vNMSE.
+    if version in {3, 4, 5, 6}:
         return {**document, "version": VERSION}
     # Version 1 knew no other score than accuracies.
     names = _RENAMED_KEYS | ({"accuracy": "score"} if version == 1 else {})

@@ -267,6 +267,10 @@ class Report(Frozen):
             Includes what the selectors left for later. None where not compared.
         max_abs_error_sent: the same from the float64 sum of what the selectors sent; what
             quantization costs. None where not compared.
+        vnmse: squared errors by squares of the sum, |sum - true sum|² / |true sum|², the true sum
+            that in float64 of the inputs; of the sums of several racks the largest. None where not
+            compared, or infinite: where only the true sum is zero.
+        vnmse_sent: the same, the true sum that of what the selectors sent.
         infinite: elements of the decoded sum that lie beyond float32 and so are infinite, although
             their integers were summed. The errors are infinite then, in JSON null.
         simulated: what it took in simulated time; None without a network that has one.
@@ -294,6 +298,8 @@ class Report(Frozen):
     switch_packets: int = 0
     max_abs_error: float | None
     max_abs_error_sent: float | None
+    vnmse: float | None = None
+    vnmse_sent: float | None = None
     infinite: int = 0
     simulated: Simulated | None = None
     details: dict[str, Any] = Field(default_factory=dict)

@@ -93,6 +93,7 @@ class Step(Frozen):
         bytes_dense: what one worker would have sent as dense float32.
         max_abs_error: largest difference from the float64 sum of the gradients.
         max_abs_error_sent: the same from the float64 sum of what the selectors sent.
+        vnmse, vnmse_sent: squared errors by squares of these sums, as in ``Report``.
         scope: which workers were summed after the step: all of the "job", each "rack", or "none",
             as in local SGD.
         counted_bits: what the codec's paper counts for what all workers sent, by type of layer;
@@ -117,6 +118,8 @@ class Step(Frozen):
     bytes_dense: int = 0
     max_abs_error: float | None = None
     max_abs_error_sent: float | None = None
+    vnmse: float | None = None
+    vnmse_sent: float | None = None
     scope: Literal["job", "rack", "none"] = "job"
     counted_bits: dict[str, int] = Field(default_factory=dict)
     seconds: Seconds | None = None

@@ -56,7 +56,10 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette without its yellow: distinct with any common color blindness. Lines
 # differ in their dashes too, for print in gray.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
-DASHES = ("solid", "dashed", "dotted", "dashdot")
+DASHES: tuple[str | tuple[int, tuple[int, ...]], ...] = (
+    *("solid", "dashed", "dotted", "dashdot"),
+    *((0, (8, 2)), (0, (4, 1, 1, 1, 1, 1))),  # long dashes; a dash and two dots
+)
 # A codec has the same color and dashes in every picture: its place here, in these two.
 _CODECS = (
     *("dense", "topk", "lhc", "scalecom", "adacomp", "dgc", "gtopk"),
@@ -128,15 +131,19 @@ def style(position: int) -> dict[str, Any]:
 
 
 def codec_styles(codecs: Sequence[str]) -> list[dict[str, Any]]:
-    """A style for each codec of one picture: that of its name, or the next one if it is taken."""
+    """A style for each codec of one picture: that of its name, or the next one if it is taken.
+
+    Only of more codecs than there are styles some look alike.
+    """
     positions: list[int] = []
     for name in codecs:
         known = [each for each in _CODECS if name.startswith(each)] or [
             each for each in _CODECS if each in name
         ]
         position = _CODECS.index(max(known, key=len)) if known else len(_CODECS)
-        while position in positions:
-            position = (position + 1) % (len(COLORS) * len(DASHES))
+        looks = len(COLORS) * len(DASHES)
+        while position in positions and len(set(positions)) < looks:
+            position = (position + 1) % looks
         positions.append(position)
     return [style(position) for position in positions]
 

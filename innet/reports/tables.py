@@ -99,6 +99,8 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
             ("Decoded integer sum", exactness(report)),
             ("Largest error, against float64", _largest_difference(report)),
             ("  of what was sent, by quantization", _error(report.max_abs_error_sent)),
+            ("vNMSE, against float64", _error(report.vnmse)),
+            ("  of what was sent, by quantization", _error(report.vnmse_sent)),
             *_infinite(report),
         ]
     return [
@@ -247,6 +249,13 @@ def _largest_error(run: Run) -> str:
     return _error(max(known, default=None))
 
 
+def _mean_vnmse(runs: Iterable[Run], field: str) -> str:
+    """Over all steps of the runs."""
+    found = [getattr(step, field) for run in runs for step in run.steps]
+    known = [each for each in found if each is not None]
+    return _error(statistics.fmean(known) if known else None)
+
+
 def _error(error: float | None) -> str:
     if error is None:
         return "not compared"
@@ -257,6 +266,7 @@ _ROWS: Sequence[tuple[str, Callable[[Run], str]]] = (
     ("Test accuracy", _accuracy),
     ("Exact integer sums", _networked(_exact)),
     ("Largest quantization error", _networked(_largest_error)),
+    ("Mean vNMSE of quantization", _networked(lambda run: _mean_vnmse([run], "vnmse_sent"))),
     ("Bytes sent, each worker", _networked(lambda run: size(run.total("bytes_sent")))),
     ("  as dense float32", _networked(lambda run: size(run.total("bytes_dense")))),
     ("Compression", _networked(_compression)),
@@ -587,7 +597,7 @@ def training_table(record: TrainingRecord) -> Table:
         (f"{each.title} *" if each.failure(chance) else each.title, *cells(each, last))
         for each in methods
     ]
-    heads = ("", methods[0].metric.name.capitalize(), "Loss", "Bytes", "Ratio", "Exact")
+    heads = ("", methods[0].metric.name.capitalize(), "Loss", "Bytes", "Ratio", "vNMSE", "Exact")
     return ready_table(
         heads,
         rows,
@@ -595,20 +605,22 @@ def training_table(record: TrainingRecord) -> Table:
         caption=(
             f"{scores} Loss: mean of {latest}. ±: standard deviation over the seeds. Bytes: by "
             "each worker in one run, headers included. Ratio: how many times fewer than float32 in "
-            "packets of as many values. Exact: integer sums that equal the oracle's. *: diverged, "
-            "or no better than chance."
+            "packets of as many values. vNMSE: squared errors of sums by their squares, the mean, "
+            "with what is left for later. Exact: integer sums that equal the oracle's. *: "
+            "diverged, or no better than chance."
         ),
     )
 
 
 def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
-    """Score, loss, bytes, compression and exact sums of one method, as text."""
+    """Score, loss, bytes, compression, errors and exact sums of one method, as text."""
     learned = (
         spread_of_scores(method.scores(), method.metric),
         spread(method.losses(last), _loss, lambda around: f"{around:.1g}"),
     )
+    error = _NOT_SENT if method.is_plain else _mean_vnmse(method.runs, "vnmse")
     if not method.measured:
-        return (*learned, _NOT_SENT, _NOT_SENT, _NOT_SENT)
+        return (*learned, _NOT_SENT, _NOT_SENT, error, _NOT_SENT)
     sent = sum(run.total("bytes_sent") for run in method.runs)
     exact = sum(run.exact_steps for run in method.runs)
     steps = sum(run.summed_steps for run in method.runs)
@@ -616,6 +628,7 @@ def cells(method: MethodRuns, last: int) -> tuple[str, ...]:
         *learned,
         size(sent / len(method.runs)),
         times(method.compression),
+        error,
         "all" if exact == steps else f"{count(exact)} of {count(steps)}",
     )
 
@@ -950,6 +963,7 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         *_hints(report),
         ("Program", f"{report.program}, {report.values_per_packet} values per packet"),
         ("Exact sums", exact),
+        *([("vNMSE, against float64", _error(report.vnmse))] * (report.vnmse is not None)),
         *left_out,
         *iterations,
         ("Simulated time of the network", duration(what.seconds)),

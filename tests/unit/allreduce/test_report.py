@@ -11,6 +11,7 @@ from support.lockstep import all_reduce
 
 from innet.allreduce import report
 from innet.codecs import build_codec
+from innet.core.vnmse import vnmse
 
 SIZE = 130  # three blocks of 64, the last one short
 CODECS = ["dense", "exact", "topk", "thc", "gtopk"]
@@ -61,10 +62,13 @@ def test_errors_are_those_of_whole_arrays(gradients, codec):
         counts[:] = False
         counts[found[0].applied] = True
     decoded = found[0].sum.astype(np.float64)
-    assert report.errors(gradients, found) == (
-        np.abs(decoded - np.sum(gradients, axis=0, dtype=np.float64)).max(),
-        np.abs(decoded - np.where(counts, sent.sum(axis=0), 0.0)).max(),
-    )
+    errors = report.errors(gradients, found)
+    inputs = np.sum(gradients, axis=0, dtype=np.float64)
+    for end, true in (("", inputs), ("_sent", np.where(counts, sent.sum(axis=0), 0.0))):
+        assert errors[f"max_abs_error{end}"] == np.abs(decoded - true).max()
+        expected = ((decoded - true) ** 2).sum() / (true**2).sum()
+        assert errors[f"vnmse{end}"] == pytest.approx(expected, rel=1e-12)
+    assert errors["vnmse"] == pytest.approx(vnmse(found[0].sum, gradients), rel=1e-12)
 
 
 @pytest.mark.parametrize("codec", ["dense", "topk"])

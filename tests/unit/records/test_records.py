@@ -69,6 +69,7 @@ class TestRun:
         assert (step.bytes_sent, step.packets_sent, step.switch_packets) == (10, 20, 30)
         assert step.seconds == report.seconds
         assert step.max_abs_error == report.max_abs_error
+        assert Step.of(1, 0.5, None, a_report(vnmse=0.25)).vnmse == 0.25
         assert step.exact is True
 
     def test_step_without_report_sent_nothing(self) -> None:
@@ -126,7 +127,7 @@ class TestFile:
         a_record().save(tmp_path / "record.json")
         document = json.loads((tmp_path / "record.json").read_text())
         assert list(document)[:2] == ["format", "version"]
-        assert (document["format"], document["version"]) == ("innet.demo", 6)
+        assert (document["format"], document["version"]) == ("innet.demo", 7)
 
     def test_every_field_is_written_whether_it_is_the_default_or_not(self, tmp_path: Any) -> None:
         a_record().save(tmp_path / "record.json")
@@ -146,7 +147,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"version": 7}, "version 7; this innet reads up to version 6. Use a newer innet"),
+            ({"version": 8}, "version 8; this innet reads up to version 7. Use a newer innet"),
             ({"version": "1"}, "its version is '1'"),
             ({"version": True}, "its version is True"),
             ({"version": 0}, "its version is 0"),
@@ -247,12 +248,13 @@ class TestFamily:
             ThroughputRecord.load(tmp_path / "record.json")
 
     def test_numbers_beyond_json_are_null(self, tmp_path: Any) -> None:
-        report = a_report(max_abs_error=math.inf)
+        report = a_report(max_abs_error=math.inf, vnmse=math.inf)
         a_record(runs=[a_run("dense", report=report)], settings={"x": math.inf}).save(
             tmp_path / "record.json"
         )
         loaded = TrainingRecord.load(tmp_path / "record.json")
-        assert loaded.runs[0].steps[0].max_abs_error is None
+        step = loaded.runs[0].steps[0]
+        assert (step.max_abs_error, step.vnmse) == (None, None)
         assert loaded.settings == {"x": None}
 
     def test_every_field_in_the_schema_is_described(self) -> None:
@@ -333,8 +335,15 @@ class TestOlderVersions:
         loaded = self.old(tmp_path, 4, document)
         assert loaded == a_record()
         assert isinstance(loaded, TrainingRecord)
-        assert loaded.version == 6
+        assert loaded.version == 7
         assert loaded.runs[0].counted_rates() == {}
+
+    def test_version_6_had_no_vnmse(self, tmp_path: Any) -> None:
+        document = json.loads(a_record().model_dump_json(round_trip=True))
+        for run in document["runs"]:
+            for step in run["steps"]:
+                del step["vnmse"], step["vnmse_sent"]
+        assert self.old(tmp_path, 6, document) == a_record()
 
     def test_version_2_had_other_names(self, tmp_path: Any) -> None:
         codec = {"selector": "topk", "quantiser": "fixed", "feedback": "residual"}
@@ -342,7 +351,7 @@ class TestOlderVersions:
         document = json.loads(a_record(runs=[run]).model_dump_json(round_trip=True))
         loaded = self.old(tmp_path, 2, document)
         assert isinstance(loaded, TrainingRecord)
-        assert loaded.version == 6
+        assert loaded.version == 7
         assert loaded.runs[0].settings == {
             "method": "dense",
             "codec": {"selector": "topk", "quantizer": "fixed", "error_feedback": "residual"},

@@ -70,6 +70,8 @@ def test_a_codec_has_one_color_and_no_two_lines_look_alike() -> None:
     assert len({tuple(look.items()) for look in together}) == 6
     every = codec_styles(PRESETS.names())
     assert len({tuple(look.items()) for look in every}) == len(every) >= 17
+    many = codec_styles([f"codec {number}" for number in range(100)])
+    assert len(many) == 100  # more than there are styles
 
 
 def test_times_are_of_the_runs_that_sent_packets() -> None:

@@ -130,6 +130,14 @@ class TestDemoTable:
         lines = lines_of(demo_table(a_record(runs=[a_run("x", steps[2:], renumber=True)])))
         assert row(lines, "Largest quantization error") == ["not compared"]
 
+    def test_vnmse_is_the_mean_of_the_run(self) -> None:
+        steps = [
+            Step.of(iteration, 1.0, 0.5, a_report(vnmse_sent=error))
+            for iteration, error in enumerate((0.5, 0.25, None), 1)
+        ]
+        lines = lines_of(demo_table(a_record(runs=[a_run("dense", steps)])))
+        assert row(lines, "Mean vNMSE of quantization") == ["3.8e-01"]
+
     def test_fits_a_terminal_of_80_columns_without_wrapping(self) -> None:
         seconds = Seconds(encode=1e-4, network=7e-3, decode=1e-4, total=8e-3, switch=3e-4)
         report = a_report(bytes_sent=28_400_000, seconds=seconds)  # wide cells
@@ -175,7 +183,9 @@ def test_sums_beyond_float32_show_where_there_are_some() -> None:
 
 
 def test_what_is_not_sent_and_what_is_simulated_is_said() -> None:
-    lines = lines_of(report_table(a_report(max_abs_error=3.0, max_abs_error_sent=1e-7)))
+    errors = {"max_abs_error": 3.0, "max_abs_error_sent": 1e-7, "vnmse": 0.25, "vnmse_sent": 0.0}
+    lines = lines_of(report_table(a_report(**errors)))
+    assert row(lines, "vNMSE, against float64") == ["2.5e-01"]
     assert row(lines, "Largest error, against float64") == ["3.0e+00 (elements not sent yet)"]
     assert not [line for line in lines if "Simulated" in line]
     seconds = Seconds(encode=0.1, network=0.2, decode=0.3, total=0.7, simulated=0.004)

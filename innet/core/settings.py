@@ -887,7 +887,8 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             strict=False,
             description="Also simulate an all-reduce between hosts: ring, "
             "halving-doubling, nccl-tree, parameter-server, sharded-parameter-server, all-gather "
-            "or gtopk-tree. Of float32, or of 16 bits as in ring-float16 and ring-bfloat16.",
+            "or gtopk-tree. Of float32, or of another type or number format, as in ring-bfloat16 "
+            "and ring-mxfp8-e4m3; or coded without loss, as in ring:lossless=1.3.",
         ),
     ] = ()
     transport: Annotated[

@@ -1,14 +1,15 @@
 """Baselines beside a codec: all-reduces without a switch that sums, over the same network.
 
-A baseline's name is that of its algorithm, with the type of its elements if that is not float32:
-"ring", "ring-float16". Settings may follow, as in "all-gather:ratio=0.001".
+A baseline's name is that of its algorithm, with the type or number format of its elements if that
+is not float32: "ring", "ring-bfloat16", "ring-mxfp8-e4m3". Settings may follow, as in
+"all-gather:ratio=0.001" and "ring:lossless=1.3".
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,9 +23,10 @@ from innet.scenarios.timeline import Times
 from innet.sim.flows import Flow
 from innet.sim.messages import (
     ALGORITHMS,
-    ELEMENT_BYTES,
+    ELEMENTS,
     TREE_CHUNK,
     MessageGraph,
+    SentElements,
     all_gather,
     parameter_server,
 )
@@ -40,12 +42,22 @@ _LAYOUT = PacketLayout(1)  # of a program's packets; there are none
 
 
 class _Dense(Settings):
-    """Settings of an algorithm that sums all elements."""
+    """Settings of an algorithm that sums all elements.
+
+    Attributes:
+        reduce_cost: picoseconds that a host takes to sum a byte that came.
+        lossless: by how many times a coder without loss shortens the elements.
+        hop_cost: picoseconds that a host takes for an element to decode what came and to encode the
+            sum; None: as long as workers take to encode and decode one, of number formats with
+            scales and with a coder, and otherwise 0.
+    """
 
     reduce_cost: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    lossless: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    hop_cost: Annotated[float, Field(ge=0, le=1e9)] | None = None
 
 
-class _Tree(_Dense):
+class _Chunked(_Dense):
     """Settings of NCCL's tree."""
 
     chunk: Annotated[int, Field(ge=4, le=1 << 30)] = TREE_CHUNK
@@ -70,14 +82,14 @@ _OPTIONS: Mapping[str, type[_Dense]] = {
     "sharded-parameter-server": _Dense,
     "all-gather": _Sparse,
     "gtopk-tree": _Sparse,
-    "nccl-tree": _Tree,
+    "nccl-tree": _Chunked,
 }
 
 
 def names() -> list[str]:
     """Names of all baselines, without settings."""
-    widths = ["", *(f"-{dtype}" for dtype in ELEMENT_BYTES if dtype != "float32")]
-    return [f"{algorithm}{width}" for algorithm in _OPTIONS for width in widths]
+    types = ["", *(f"-{dtype}" for dtype in ELEMENTS if dtype != "float32")]
+    return [f"{algorithm}{dtype}" for algorithm in _OPTIONS for dtype in types]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +100,10 @@ class Baseline:
         name: as the user gave it.
         algorithm: "ring", "halving-doubling", "parameter-server", "sharded-parameter-server",
             "all-gather", "gtopk-tree" or "nccl-tree".
-        dtype: of the elements that are sent.
-        options: of the algorithm: ``reduce_cost``, picoseconds that a host takes to sum a byte;
-            ``servers``, hosts of the parameter server; ``ratio``, the share of the elements that
-            each worker sends, with indices of 32 bits.
+        dtype: of the elements that are sent, a name of ``innet.sim.messages.ELEMENTS``.
+        options: of the algorithm: ``reduce_cost``, ``lossless`` and ``hop_cost``; ``servers``,
+            hosts of the parameter server; ``ratio``, the share of the elements that each worker
+            sends, with indices of 32 bits; ``chunk``, bytes of a message of the tree.
     """
 
     name: str
@@ -108,45 +120,68 @@ class Baseline:
             ConfigError: a setting that it does not have, or out of range.
         """
         full, given = split_name(text)
-        if full not in names():
-            raise UnknownNameError("baseline", full, names())
-        dtype = next((each for each in ELEMENT_BYTES if full.endswith(f"-{each}")), "float32")
-        algorithm = full.removesuffix(f"-{dtype}")
+        # The longest name, as some begin with others.
+        starts = [each for each in _OPTIONS if full == each or full.startswith(f"{each}-")]
+        if not starts:
+            raise UnknownNameError("baseline", full, _OPTIONS)
+        algorithm = max(starts, key=len)
+        given_type = full[len(algorithm) + 1 :]
+        types = [each for each in ELEMENTS if each != "float32"]
+        if full != algorithm and given_type not in types:
+            raise UnknownNameError(f"element type of the baseline {algorithm}", given_type, types)
+        dtype = given_type or "float32"
         options = validate(_OPTIONS[algorithm], given, source=f"baseline {full}")
         return cls(text, algorithm, dtype, options)
 
     @property
     def is_encoded(self) -> bool:
         """Whether workers do something with each element before they send it."""
-        return self.dtype != "float32" or isinstance(self.options, _Sparse)
+        options = self.options
+        return self.dtype != "float32" or options.lossless > 1 or isinstance(options, _Sparse)
+
+    def elements(self, hop_cost: float = 0.0) -> SentElements:
+        """How the elements travel.
+
+        Args:
+            hop_cost: of the elements that have to be decoded to be summed, unless set.
+        """
+        kind, options = ELEMENTS[self.dtype], self.options
+        is_coded = kind.scale_bytes > 0 or options.lossless > 1
+        given = options.hop_cost
+        return replace(
+            kind,
+            lossless=options.lossless,
+            index_bytes=_INDEX_BYTES if isinstance(options, _Sparse) else 0,
+            hop_cost=given if given is not None else hop_cost if is_coded else 0.0,
+        )
 
     @property
     def servers(self) -> int:
         """Hosts beside the workers."""
         return self.options.servers if isinstance(self.options, _Server) else 0
 
-    def graph(self, workers: int, elements: int, density: float = 1.0) -> MessageGraph:
+    def graph(
+        self, workers: int, elements: int, density: float = 1.0, hop_cost: float = 0.0
+    ) -> MessageGraph:
         """What hosts send. Workers are hosts 0, 1, ...; servers come after them.
 
         Args:
             workers: how many.
             elements: of the gradient.
             density: share of them that is not zero. Sparse algorithms send no more than those.
+            hop_cost: as ``elements`` takes it.
         """
-        cost = self.options.reduce_cost
+        cost, kind = self.options.reduce_cost, self.elements(hop_cost)
         if isinstance(self.options, _Sparse):
-            chosen = math.ceil(min(self.options.ratio, density) * elements)
-            width = ELEMENT_BYTES[self.dtype]
-            # Indices count as additional elements.
-            elements = chosen * (width + _INDEX_BYTES) // width
+            elements = math.ceil(min(self.options.ratio, density) * elements)
         if self.algorithm == "all-gather":
-            return all_gather(workers, [elements] * workers, dtype=self.dtype)
+            return all_gather(workers, [elements] * workers, dtype=kind)
         if "parameter-server" in self.algorithm:
             hosts = range(workers, workers + self.servers) if self.servers else range(workers)
-            return parameter_server(workers, hosts, elements, dtype=self.dtype, reduce_cost=cost)
-        more = {"chunk": self.options.chunk} if isinstance(self.options, _Tree) else {}
+            return parameter_server(workers, hosts, elements, dtype=kind, reduce_cost=cost)
+        more = {"chunk": self.options.chunk} if isinstance(self.options, _Chunked) else {}
         build = ALGORITHMS[self.algorithm]
-        return build(workers, elements, dtype=self.dtype, reduce_cost=cost, **more)
+        return build(workers, elements, dtype=kind, reduce_cost=cost, **more)
 
 
 def baselines_of(settings: SimulateSettings) -> list[Baseline]:
@@ -192,7 +227,7 @@ class MessageNetwork:
         network: rates, delays and queues.
         transport: of all messages.
         flows: packets beside them. Without any, each all-reduce begins with an idle network.
-        density: as ``Baseline.graph`` takes it.
+        density, hop_cost: as ``Baseline.graph`` takes them.
         seed: of losses and flows.
 
     Attributes:
@@ -213,10 +248,12 @@ class MessageNetwork:
         *,
         flows: Sequence[Flow] = (),
         density: float = 1.0,
+        hop_cost: float = 0.0,
         seed: int = 0,
     ) -> None:
         self._baseline, self._network, self._transport = baseline, network, transport
         self._flows, self._density, self._seed = flows, density, seed
+        self._hop_cost = hop_cost
         self._workers = len(plan.workers)
         self._switches = [switch.name for switch in plan.switches]
         self._cables = _cables(plan, baseline)
@@ -250,7 +287,7 @@ class MessageNetwork:
         if not self._flows:
             self._begin()
             self._origin = first
-        graph = self._baseline.graph(self._workers, elements, self._density)
+        graph = self._baseline.graph(self._workers, elements, self._density, self._hop_cost)
         if not (graph.source != graph.destination).any():
             ends = tuple(round((each - first) * SECOND) for each in starts.tolist())
             fields = network_fields(elements, max(ends), max(ends), _NOTHING, 0)

@@ -615,6 +615,7 @@ class _BaselineNetwork:
             transport_of(settings.transport),
             flows=self._background.flows,
             density=settings.density,
+            hop_cost=(settings.encode_time + settings.decode_time) * SECOND,
             seed=settings.seed,
         )
         self._steady = is_steady(network) and not self._background.flows

@@ -27,12 +27,87 @@ from numpy.typing import ArrayLike, NDArray
 
 from innet.core.errors import InputError, UnknownNameError
 from innet.core.numbers import is_int, is_real
+from innet.kernels.layout.formats import FORMATS, MX_BLOCK, NumberFormat
 from innet.sim.network import SECOND
 
 Ints = NDArray[np.int64]
 
-ELEMENT_BYTES: Mapping[str, int] = MappingProxyType({"float32": 4, "float16": 2, "bfloat16": 2})
-"""Bytes of an element, by the name of its type."""
+
+@dataclass(frozen=True, slots=True)
+class SentElements:
+    """How elements travel: their bytes in a message, and what it takes to sum them.
+
+    Attributes:
+        bits: of an element.
+        block: elements of a message that share a scale; 0 for all of them.
+        scale_bytes: of a scale; 0 without scales.
+        lossless: by how many times a coder without loss shortens the elements, at least 1.
+        index_bytes: of the index that comes with each element of a sparse gradient.
+        hop_cost: picoseconds that a host takes for an element that is summed on its way, to decode
+            what came and to encode the sum.
+    """
+
+    bits: int
+    block: int = 0
+    scale_bytes: int = 0
+    lossless: float = 1.0
+    index_bytes: int = 0
+    hop_cost: float = 0.0
+
+    @classmethod
+    def of(cls, dtype: str | SentElements) -> SentElements:
+        """Those of a type by its name; what is none of a name itself.
+
+        Raises:
+            UnknownNameError: no such type.
+        """
+        if isinstance(dtype, SentElements):
+            return dtype
+        if dtype not in ELEMENTS:
+            raise UnknownNameError("element type", dtype, ELEMENTS)
+        return ELEMENTS[dtype]
+
+    def bytes(self, elements: ArrayLike) -> Ints:
+        """Those of messages of so many elements: codes without gaps, scales and indices."""
+        number = np.asarray(elements, np.int64)
+        codes = -(-number * self.bits // 8)
+        if self.lossless != 1.0:
+            codes = np.ceil(codes / self.lossless).astype(np.int64)
+        scales = -(-number // self.block) if self.block else number > 0
+        size: Ints = codes + self.scale_bytes * scales + self.index_bytes * number
+        return size
+
+    def cost(self, elements: ArrayLike, reduce_cost: float) -> Ints:
+        """Picoseconds to sum so many elements that came.
+
+        Args:
+            elements: int64, any shape.
+            reduce_cost: picoseconds for each of their bytes.
+
+        Raises:
+            InputError: a cost that is none.
+        """
+        if not is_real(reduce_cost) or not math.isfinite(reduce_cost) or reduce_cost < 0:
+            raise InputError(
+                f"reduce_cost is {reduce_cost!r}; give picoseconds per byte, 0 or more."
+            )
+        number = np.asarray(elements, np.int64)
+        taken = self.bytes(number) * float(reduce_cost) + number * self.hop_cost
+        ticks: Ints = np.rint(taken).astype(np.int64)
+        return ticks
+
+
+def _elements_of(form: NumberFormat) -> SentElements:
+    """A number format's: scales are E8M0, a byte, or a float32 where they are no powers of two."""
+    block = MX_BLOCK if form.scaled == "block" else 0
+    return SentElements(form.width, block, 4 if form.scaled == "linear" else 1)
+
+
+ELEMENTS: Mapping[str, SentElements] = MappingProxyType(
+    {"float32": SentElements(32), "float16": SentElements(16), "bfloat16": SentElements(16)}
+    | {name: _elements_of(form) for name, form in FORMATS.items() if form.scaled != "no"}
+)
+"""How elements travel, by the name of their type or number format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +182,8 @@ class MessageGraph:
 class _GraphBuilder:
     """Messages and their dependencies, added in blocks."""
 
-    def __init__(self, element_bytes: int) -> None:
-        self._element_bytes = element_bytes
+    def __init__(self, kind: SentElements) -> None:
+        self._kind = kind
         self._columns: list[tuple[NDArray[np.int64], ...]] = []
         self._edges: list[tuple[Ints, Ints]] = []
         self._size = 0
@@ -143,7 +218,7 @@ class _GraphBuilder:
         return _graph(
             source,
             destination,
-            elements * self._element_bytes,
+            self._kind.bytes(elements),
             _joined([earlier for earlier, _ in self._edges]),
             _joined([later for _, later in self._edges]),
             delay=delay,
@@ -215,7 +290,7 @@ def ring_all_reduce(
     hosts: int | Sequence[int],
     elements: int,
     *,
-    dtype: str = "float32",
+    dtype: str | SentElements = "float32",
     reduce_cost: float = 0.0,
 ) -> MessageGraph:
     """Reduce-scatter and all-gather around a ring (Patarasuk and Yuan 2009), as NCCL's and Gloo's.
@@ -226,20 +301,20 @@ def ring_all_reduce(
     Args:
         hosts: their numbers in the order of the ring, or how many.
         elements: of the gradient.
-        dtype: of its elements, see ``ELEMENT_BYTES``.
+        dtype: of its elements, a name of ``ELEMENTS``, or how they travel.
         reduce_cost: picoseconds that a host takes to sum a byte of what came.
 
     Raises:
         InputError, UnknownNameError: arguments that are none.
     """
     ring = _hosts(hosts)
-    width = _element_bytes(dtype)
+    kind = SentElements.of(dtype)
     offset, length = chunks(_count(elements, "elements"), len(ring))
-    built, n = _GraphBuilder(width), len(ring)
+    built, n = _GraphBuilder(kind), len(ring)
     before = np.zeros(0, np.int64)
     for step in range(2 * (n - 1)):
         which = (np.arange(n) - step) % n
-        delay = _cost(length[which] * width, reduce_cost) if 0 < step < n else 0
+        delay = kind.cost(length[which], reduce_cost) if 0 < step < n else 0
         now = built.add(
             ring,
             np.roll(ring, -1),
@@ -258,7 +333,7 @@ def halving_doubling_all_reduce(
     hosts: int | Sequence[int],
     elements: int,
     *,
-    dtype: str = "float32",
+    dtype: str | SentElements = "float32",
     reduce_cost: float = 0.0,
 ) -> MessageGraph:
     """Recursive halving and doubling (Thakur, Rabenseifner and Gropp 2005, section 4.5).
@@ -272,19 +347,19 @@ def halving_doubling_all_reduce(
 
     Arguments and errors are those of ``ring_all_reduce``.
     """
-    every, width = _hosts(hosts), _element_bytes(dtype)
+    every, kind = _hosts(hosts), SentElements.of(dtype)
     total, n = _count(elements, "elements"), len(every)
     power = 1 << (n.bit_length() - 1)
     rest = n - power
     givers, takers = every[0 : 2 * rest : 2], every[1 : 2 * rest : 2]
     within = np.concatenate([takers, every[2 * rest :]])
-    built = _GraphBuilder(width)
+    built = _GraphBuilder(kind)
     received: list[Ints] = []  # numbers of the messages to each of ``within``, -1 for none
     costs = np.zeros(power, np.int64)  # of the summing before the next message
     if rest:
         now = built.add(givers, takers, 0, total, reduces=True)
         received.append(np.concatenate([now, np.full(power - rest, -1)]))
-        costs[:rest] = _cost(np.full(rest, total * width), reduce_cost)
+        costs[:rest] = kind.cost(np.full(rest, total), reduce_cost)
     exchanged: Ints | None = None  # what was sent in the step before
     rank = np.arange(power)
     bounds = np.append(chunks(total, power)[0], total)
@@ -307,7 +382,7 @@ def halving_doubling_all_reduce(
             received.append(now[partner])
             costs = np.zeros(power, np.int64)
             if halving:
-                costs = _cost((end - begin)[partner] * width, reduce_cost)
+                costs = kind.cost((end - begin)[partner], reduce_cost)
     if rest:
         now = built.add(takers, givers, 0, total, delay=costs[:rest])
         _after(built, now, [each[:rest] for each in received])
@@ -325,7 +400,7 @@ def parameter_server(
     servers: Sequence[int],
     elements: int,
     *,
-    dtype: str = "float32",
+    dtype: str | SentElements = "float32",
     reduce_cost: float = 0.0,
 ) -> MessageGraph:
     """Workers push gradients to servers, which sum them and send the sums back.
@@ -343,10 +418,10 @@ def parameter_server(
     Raises:
         InputError, UnknownNameError: arguments that are none.
     """
-    workers, width = _hosts(hosts), _element_bytes(dtype)
+    workers, kind = _hosts(hosts), SentElements.of(dtype)
     places = _hosts(servers)
     offset, length = chunks(_count(elements, "elements"), len(places))
-    built = _GraphBuilder(width)
+    built = _GraphBuilder(kind)
     # Each worker begins with another server, so that they do not all send to one at first; and so
     # do the servers with the workers.
     turn = (np.arange(len(workers))[:, None] + np.arange(len(places))) % len(places)
@@ -356,7 +431,7 @@ def parameter_server(
         source[away], places[turn][away], offset[turn][away], length[turn][away], reduces=True
     )
     # A message of the server to itself: all have come, and are summed.
-    summed = built.add(places, places, 0, 0, delay=_cost(length * width, reduce_cost))
+    summed = built.add(places, places, 0, 0, delay=kind.cost(length, reduce_cost))
     built.wait(summed[turn[away]], pushes)
     turn = (np.arange(len(places))[:, None] + np.arange(len(workers))) % len(workers)
     which = np.broadcast_to(np.arange(len(places))[:, None], turn.shape)
@@ -369,7 +444,10 @@ def parameter_server(
 
 
 def all_gather(
-    hosts: int | Sequence[int], elements_per_host: ArrayLike, *, dtype: str = "float32"
+    hosts: int | Sequence[int],
+    elements_per_host: ArrayLike,
+    *,
+    dtype: str | SentElements = "float32",
 ) -> MessageGraph:
     """Each host's elements to all hosts, around a ring: sparse gradients that no one sums.
 
@@ -384,7 +462,7 @@ def all_gather(
     Raises:
         InputError, UnknownNameError: arguments that are none.
     """
-    ring, width = _hosts(hosts), _element_bytes(dtype)
+    ring, kind = _hosts(hosts), SentElements.of(dtype)
     length = np.asarray(elements_per_host)
     if length.dtype.kind not in "iu" or length.shape != (len(ring),) or (length < 0).any():
         raise InputError(
@@ -392,7 +470,7 @@ def all_gather(
         )
     length = length.astype(np.int64)
     offset = np.concatenate([[0], np.cumsum(length)[:-1]])
-    built, n = _GraphBuilder(width), len(ring)
+    built, n = _GraphBuilder(kind), len(ring)
     before = np.zeros(0, np.int64)
     for step in range(n - 1):
         which = (np.arange(n) - step) % n
@@ -407,7 +485,7 @@ def gtopk_tree(
     hosts: int | Sequence[int],
     elements: int,
     *,
-    dtype: str = "float32",
+    dtype: str | SentElements = "float32",
     reduce_cost: float = 0.0,
 ) -> MessageGraph:
     """gTop-k's all-reduce (Shi et al., ICDCS 2019): pairs merge up a tree, and the root broadcasts.
@@ -419,11 +497,11 @@ def gtopk_tree(
 
     Arguments and errors are those of ``ring_all_reduce``; ``reduce_cost`` is that of merging.
     """
-    every, width = _hosts(hosts), _element_bytes(dtype)
+    every, kind = _hosts(hosts), SentElements.of(dtype)
     total, n = _count(elements, "elements"), len(every)
     steps = (n - 1).bit_length()
-    merging = int(_cost(np.array([total * width]), reduce_cost)[0])
-    built = _GraphBuilder(width)
+    merging = int(kind.cost(total, reduce_cost))
+    built = _GraphBuilder(kind)
     received: list[list[int]] = [[] for _ in range(n)]
     given = np.full(n, -1)  # the last message that a host sent down
     for step in range(steps):
@@ -457,7 +535,7 @@ def nccl_tree_all_reduce(
     hosts: int | Sequence[int],
     elements: int,
     *,
-    dtype: str = "float32",
+    dtype: str | SentElements = "float32",
     reduce_cost: float = 0.0,
     chunk: int = TREE_CHUNK,
 ) -> MessageGraph:
@@ -474,17 +552,18 @@ def nccl_tree_all_reduce(
 
     Arguments and errors are those of ``ring_all_reduce``; ``chunk``: bytes, 1 element or more.
     """
-    every, width = _hosts(hosts), _element_bytes(dtype)
+    every, kind = _hosts(hosts), SentElements.of(dtype)
     total, n = _count(elements, "elements"), len(every)
-    if not is_int(chunk) or chunk < width:
-        raise InputError(f"chunk is {chunk!r}; give bytes, {width} or more.")
-    built = _GraphBuilder(width)
+    least = int(kind.bytes(1))
+    if not is_int(chunk) or chunk < least:
+        raise InputError(f"chunk is {chunk!r}; give bytes, {least} or more.")
+    built = _GraphBuilder(kind)
     starts, halves = chunks(total, 2)
     for half, parents in enumerate(_double_tree(n)):
-        pieces = max(1, -(-int(halves[half]) * width // chunk))
+        pieces = max(1, -(-int(kind.bytes(halves[half])) // chunk))
         offset, length = chunks(int(halves[half]), pieces)
         offset = offset + starts[half]
-        cost = _cost(length * width, reduce_cost)
+        cost = kind.cost(length, reduce_cost)
         children: list[list[int]] = [[] for _ in range(n)]
         for child, parent in enumerate(parents):
             if parent >= 0:
@@ -544,7 +623,7 @@ def hierarchical_all_reduce(
     groups: Sequence[Sequence[int]],
     elements: int,
     *,
-    dtype: str = "float32",
+    dtype: str | SentElements = "float32",
     reduce_cost: float = 0.0,
 ) -> MessageGraph:
     """A ring's reduce-scatter in each group, rings across groups for each chunk, and all-gathers.
@@ -565,9 +644,9 @@ def hierarchical_all_reduce(
     if len(sizes) != 1:
         raise InputError(f"groups have {sorted(sizes)} hosts; give groups of the same size.")
     every = _hosts([host for group in groups for host in group]).reshape(len(groups), -1)
-    width, (several, members) = _element_bytes(dtype), every.shape
+    kind, (several, members) = SentElements.of(dtype), every.shape
     offset, length = chunks(_count(elements, "elements"), members)
-    built = _GraphBuilder(width)
+    built = _GraphBuilder(kind)
     group, member = np.arange(several)[:, None], np.arange(members)[None, :]
     before: list[Ints] = []  # messages to each host that the next step waits for
 
@@ -575,9 +654,9 @@ def hierarchical_all_reduce(
         nonlocal before
         for step in steps:
             which = np.broadcast_to((member - step) % members, every.shape)
-            cost = _cost(length[which] * width, reduce_cost) if step and reduces else 0
+            cost = kind.cost(length[which], reduce_cost) if step and reduces else 0
             if step == members - 1 and several == 1:
-                cost = _cost(length[which] * width, reduce_cost)
+                cost = kind.cost(length[which], reduce_cost)
             now = built.add(
                 every, np.roll(every, -1, 1), offset[which], length[which],
                 reduces=reduces, delay=cost,
@@ -592,9 +671,9 @@ def hierarchical_all_reduce(
     summed = before
     for step in range(2 * (several - 1)):
         within_first, within_count = _within(offset[own], length[own], several, group - step)
-        cost = _cost(within_count * width, reduce_cost) if 0 < step < several else 0
+        cost = kind.cost(within_count, reduce_cost) if 0 < step < several else 0
         if step == 0 and members > 1:
-            cost = _cost(length[own] * width, reduce_cost)
+            cost = kind.cost(length[own], reduce_cost)
         now = built.add(
             every, np.roll(every, -1, 0), within_first, within_count,
             reduces=step < several - 1, delay=cost,
@@ -674,7 +753,13 @@ def together(graphs: Sequence[MessageGraph], *, in_order: bool = False) -> Messa
 
 
 def ring_seconds(
-    n: int, size: float, rate: float, latency: float = 0.0, reduce_cost: float = 0.0
+    n: int,
+    size: float,
+    rate: float,
+    latency: float = 0.0,
+    reduce_cost: float = 0.0,
+    *,
+    hop: float = 0.0,
 ) -> float:
     """How long a ring takes over ideal links, with chunks of the same size.
 
@@ -684,10 +769,12 @@ def ring_seconds(
         rate: bits per second of each host's link.
         latency: seconds from a message's last bit on the wire to its delivery.
         reduce_cost: picoseconds per byte.
+        hop: seconds in which a host decodes a chunk and encodes its sum.
     """
     chunk = size / n
     steps = 2 * (n - 1)
-    return steps * (8 * chunk / rate + latency) + (n - 1) * chunk * reduce_cost / SECOND
+    summing = (n - 1) * (chunk * reduce_cost / SECOND + hop)
+    return steps * (8 * chunk / rate + latency) + summing
 
 
 def halving_doubling_seconds(
@@ -795,16 +882,3 @@ def _count(number: int, name: str) -> int:
     if not is_int(number) or number < 0:
         raise InputError(f"{name} is {number!r}; give an integer of 0 or more.")
     return int(number)
-
-
-def _element_bytes(dtype: str) -> int:
-    if dtype not in ELEMENT_BYTES:
-        raise UnknownNameError("element type", dtype, ELEMENT_BYTES)
-    return ELEMENT_BYTES[dtype]
-
-
-def _cost(size: Ints, reduce_cost: float) -> Ints:
-    if not is_real(reduce_cost) or not math.isfinite(reduce_cost) or reduce_cost < 0:
-        raise InputError(f"reduce_cost is {reduce_cost!r}; give picoseconds per byte, 0 or more.")
-    ticks: Ints = np.rint(size * float(reduce_cost)).astype(np.int64)
-    return ticks

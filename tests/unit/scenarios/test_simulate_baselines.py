@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -17,7 +18,8 @@ from innet.reports.tables import sweep_table
 from innet.scenarios.baselines import Baseline, names
 from innet.scenarios.sweeps import as_csv, sweep
 from innet.sim.baselines import simulate_messages
-from innet.sim.messages import ELEMENT_BYTES, parameter_server, ring_all_reduce
+from innet.sim.messages import ELEMENTS, parameter_server, ring_all_reduce
+from innet.sim.network import SECOND
 
 SIZE = 20_000
 MODEL = """
@@ -61,6 +63,25 @@ def test_a_baseline_takes_what_its_messages_take():
     assert record.baselines["ring-float16"].iterations[0].encode[0] == pytest.approx(2e-6)
 
 
+def test_hosts_of_a_coded_ring_decode_and_encode_at_each_hop():
+    """Formats with scales and lossless coders take the codecs' times, unless a time is given."""
+    given = ("ring-mxfp8-e4m3", "ring-mxfp8-e4m3:hop_cost=800", "ring:lossless=1.25,hop_cost=1000")
+    record = of_baselines(*given, transport="roce", encode_time=3e-10, decode_time=2e-10)
+    mx, slow, lossless = (record.baselines[name] for name in given)
+    # Three hops of a quarter each, of 300 ps more for an element, to the picosecond.
+    longer = (slow.simulated.seconds - mx.simulated.seconds) * SECOND
+    assert round(longer) == 3 * SIZE // 4 * 300
+    kind = replace(ELEMENTS["float32"], lossless=1.25, hop_cost=1000.0)
+    run = simulate_messages(ring_all_reduce(4, SIZE, dtype=kind), "10g", transport="roce")
+    assert round(run.seconds * SECOND) == round(lossless.simulated.seconds * SECOND)
+    assert lossless.iterations[0].encode[0] == pytest.approx(SIZE * 3e-10)
+    # A fourth of float32's bytes and the scales, and a quarter less of the others.
+    (bucket,), (other,) = mx.iterations[0].buckets, lossless.iterations[0].buckets
+    assert 1.5 * SIZE * 33 / 32 < bucket.bytes_sent < 1.7 * SIZE * 33 / 32
+    assert 6 * SIZE / 1.25 < other.bytes_sent < 6.5 * SIZE / 1.25
+    assert Baseline.of("ring-bfloat16").elements(500.0).hop_cost == 0
+
+
 def test_sparse_baselines_send_values_and_indices():
     def sent(name, density=1.0):
         baseline = Baseline.of(name)
@@ -70,6 +91,8 @@ def test_sparse_baselines_send_values_and_indices():
     assert sent("all-gather") == sent("gtopk-tree") == 200 * 8
     assert sent("all-gather-float16:ratio=0.1") == 2000 * 6
     assert sent("all-gather:ratio=0.1", density=0.001) == 20 * 8
+    assert sent("all-gather-int8:ratio=0.1") == 2000 * 5 + 4
+    assert sent("all-gather:ratio=0.1,lossless=2") == 2000 * (2 + 4)
 
 
 def test_iterations_have_buckets_and_overlap(tmp_path):
@@ -164,7 +187,9 @@ def test_the_command_line_shows_them_in_one_table():
     ("settings", "error", "said"),
     [
         ({"baselines": ("rings",)}, UnknownNameError, "Did you mean 'ring'"),
-        ({"baselines": ("ring-float64",)}, UnknownNameError, "baseline"),
+        ({"baselines": ("ring-float64",)}, UnknownNameError, "of the baseline ring .* mxfp4"),
+        ({"baselines": ("ring-",)}, UnknownNameError, "of the baseline ring"),
+        ({"baselines": ("ring:lossless=0.5",)}, ConfigError, "lossless = 0.5"),
         ({"baselines": ("ring", "ring")}, InputError, "'ring' is given twice"),
         ({"baselines": ("ring:ratio=0.1",)}, ConfigError, "ratio"),
         ({"baselines": ("all-gather:ratio=2",)}, ConfigError, "ratio = 2"),
@@ -181,5 +206,5 @@ def test_what_is_none_is_refused_by_name(settings, error, said):
 
 
 def test_names_have_the_widths_of_elements():
-    assert len(names()) == 6 * len(ELEMENT_BYTES)
+    assert len(names()) == 7 * len(ELEMENTS)
     assert all(Baseline.of(name).name == name for name in names())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,8 @@ from innet.core.errors import InputError, UnknownNameError
 from innet.sim import messages
 from innet.sim.baselines import simulate_messages
 from innet.sim.messages import (
+    ELEMENTS,
+    SentElements,
     all_gather,
     gtopk_tree,
     halving_doubling_all_reduce,
@@ -25,6 +28,7 @@ from innet.sim.messages import (
     ring_all_reduce,
     together,
 )
+from innet.sim.network import SECOND
 
 RATE, LATENCY = 100e9, 2e-6
 
@@ -168,6 +172,38 @@ def test_times_over_ideal_links_are_the_closed_forms(hosts, cost):
         ),
     ]:
         assert ideal_seconds(graph, RATE, LATENCY) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "of_a_thousand"),
+    [
+        ("bfloat16", 2000),
+        ("fp8-e4m3", 1000 + 1),
+        ("mxfp8-e5m2", 1000 + 32),
+        ("mxfp6-e2m3", 750 + 32),
+        ("mxfp4", 500 + 32),
+        ("int8", 1000 + 4),
+        (replace(ELEMENTS["float32"], lossless=1.28), 3125),
+        (replace(ELEMENTS["bfloat16"], lossless=1.5), 1334),
+    ],
+    ids=str,
+)
+def test_rings_of_number_formats_take_the_closed_form(dtype, of_a_thousand):
+    """Codes and scales of each chunk, and a hop's decoding and encoding beside the summing."""
+    kind = replace(SentElements.of(dtype), hop_cost=150.0)
+    graph = ring_all_reduce(8, 8000, dtype=kind, reduce_cost=COST)
+    assert (graph.bytes == of_a_thousand).all()
+    in_topological_order(graph)
+    assert set(graph.delay.tolist()) == {0, round(of_a_thousand * COST + 1000 * 150)}
+    size, hop = 8 * of_a_thousand, 1000 * 150 / SECOND
+    expected = messages.ring_seconds(8, size, RATE, LATENCY, COST, hop=hop)
+    assert ideal_seconds(graph, RATE, LATENCY) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_message_of_no_elements_has_no_bytes():
+    for kind in ELEMENTS.values():
+        assert kind.bytes(0) == 0
+        assert kind.bytes(1) == -(-kind.bits // 8) + kind.scale_bytes
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 4, 7, 8, 31, 32])

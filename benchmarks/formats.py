@@ -1,6 +1,7 @@
 """Number formats: what their sums lose of models' gradients, in which bytes, and at which speed.
 
     python -m benchmarks.formats gradients [--workers 4 --workers 64] [--model charlm]
+    python -m benchmarks.formats trainings runs [--seeds 3]
     python -m benchmarks.formats speed [--size 10000000]
 
 The gradients are those of the models of ``innet train`` after eight steps of plain training, of so
@@ -13,6 +14,7 @@ its words; decoding reads them and writes float32. Rooflines as in ``benchmarks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -21,10 +23,13 @@ from numpy.typing import NDArray
 
 from benchmarks.codecs import best, triad_bandwidth
 from benchmarks.common import Row, show
+from benchmarks.training import asked_of
 from innet.claims.offline import OfflineReducer, gradients_of, model_with_data
 from innet.codecs import build_codec
 from innet.codecs.carriers.packed import bits_of_sum
 from innet.codecs.parts import Ints, Selection
+from innet.core.errors import DivergedError
+from innet.experiments.comparison import Store
 from innet.kernels.layout.formats import FORMATS
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
@@ -32,6 +37,13 @@ app = typer.Typer(help=__doc__, no_args_is_help=True)
 MODELS = ("mnist5k-cnn", "digits-cnn", "charlm", "ncf")
 WORKERS = (4, 16, 64)
 OTHERS = ("dense", "exact", "qsgd", "thc")  # beside them
+TRAINED = (
+    "mxfp4:rounding=stochastic",
+    "mxfp4:error_feedback=residual",
+    "mxfp6-e2m3:error_feedback=residual",
+    "mxfp4:sums=wide",
+    "fp8-e5m2:sums=wide",
+)
 WIDE = ("bf16", "fp16", "fp8-e4m3", "fp8-e5m2", "mxfp8-e4m3", "mxfp8-e5m2", "mxfp6-e2m3", "mxfp4")
 
 
@@ -74,6 +86,40 @@ def _cells(codec: str, job: list[NDArray[np.float32]], model: object) -> list[st
     cosine = float(np.vdot(total, exact) / lengths)
     share = reducer.words / exact.size
     return [f"{share:.0%}", f"{vnmse:.1e}", f"{largest:.1e}", f"{cosine:.4f}"]
+
+
+@app.command()
+def trainings(folder: Path, seeds: int = 3, workers: int = 4) -> None:
+    """Trainings of four models with each format, beside plain sums of the same seeds.
+
+    Runs go to the folder, and are not repeated. A format passes where the mean of its last scores
+    is at most a point below that of plain sums; of perplexities, at most 1 % above.
+    """
+    print(f"| codec | {' | '.join(MODELS)} | within a point |")
+    print("|---|" + "--:|" * len(MODELS) + "---|")
+    plain: dict[str, list[float]] = {}
+    for codec in ("plain", *FORMATS, *TRAINED):
+        cells, passed = [], True
+        for model in MODELS:
+            settings, method = asked_of(model, workers, codec)
+            try:
+                runs = [Store(folder).run(settings, method, seed).runs[0] for seed in range(seeds)]
+            except DivergedError:
+                cells.append("diverges")
+                passed = False
+                continue
+            scores = [run.final_score or 0.0 for run in runs]
+            plain.setdefault(model, scores)
+            mean, usual = np.mean(scores), np.mean(plain[model])
+            if runs[0].metric.higher_is_better:
+                worse, text = 100 * (usual - mean), f"{100 * mean:.2f} %"
+                difference = f"{-worse:+.2f}"
+            else:
+                worse, text = 100 * (mean / usual - 1), f"{mean:.3f}"
+                difference = f"{worse:+.2f} %"
+            passed = passed and bool(worse <= 1)
+            cells.append(text if codec == "plain" else f"{text} ({difference})")
+        print(f"| `{codec}` | {' | '.join(cells)} | {'yes' if passed else 'no'} |", flush=True)
 
 
 @app.command()

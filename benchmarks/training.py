@@ -82,7 +82,7 @@ def run(
     for seed in range(seeds or SEEDS):
         for count, name, one in _table(schedule, workers, model, codec):
             if seed < _seeds(name, seeds):
-                _train(store, _asked(name, count, one, schedule), one, seed)
+                _train(store, asked_of(name, count, one, schedule), one, seed)
 
 
 def _table(
@@ -120,7 +120,7 @@ def _train(store: Store, asked: tuple[TrainSettings, SumMethod], codec: str, see
     print(f"{path}: {done.final_score:.4f}, {done.wall_seconds:.0f} s", flush=True)
 
 
-def _asked(
+def asked_of(
     model: str, workers: int, codec: str, schedule: Length = Length.SHORT
 ) -> tuple[TrainSettings, SumMethod]:
     """The settings, and the method, of a cell of the tables."""
@@ -159,7 +159,7 @@ def show(folder: Path, *, schedule: ScheduleOption = Length.SHORT) -> None:
         found, failed = [], []
         for codec in codecs:
             for seed in range(SEEDS):
-                path = store.path(*_asked(name, count, codec, schedule), seed)
+                path = store.path(*asked_of(name, count, codec, schedule), seed)
                 assert path is not None
                 if path.exists():
                     found.append(TrainingRecord.load(path, TRAIN))

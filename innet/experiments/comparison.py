@@ -325,6 +325,8 @@ class Store:
         # A training as it was before there were schedules is known as it was.
         if asked.pop("schedule") == "short" and asked["decay"] == "constant":
             del asked["decay"]
+        if asked["results"] is None:  # likewise, before there were results in another format
+            del asked["results"]
         if asked["local_sgd"] is None:  # likewise, before there was local SGD
             for name in ("local_sgd", "racks", "rack_codec"):
                 del asked[name]

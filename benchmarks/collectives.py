@@ -8,8 +8,9 @@ collective by gloo and by the switch take turns; the time is that of the slowest
 are of medians. gloo sums float32 as they are, the switch sums fixed-point words (codec dense).
 
 With --simulated, thin packets that stand for those with values take simulated time; beside them
-rings with 4 and with 2 bytes a value (roce). More than 32 workers are in racks of 32, with trunks
-that carry all that they send. The reduce-scatter of a ring takes as long as its all-gather.
+rings and NCCL's algorithms (direct and PAT; for all-reduces its double tree) with 4 and with 2
+bytes a value (roce). More than 32 workers are in racks of 32, with trunks that carry all that they
+send. A direct collective of more than 256 workers has too many messages, and is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Annotated, Any
@@ -36,11 +37,18 @@ from innet.core.settings import default_program
 from innet.core.shards import Shards
 from innet.service import join
 from innet.sim.baselines import simulate_messages
-from innet.sim.messages import MessageGraph, all_gather, ring_all_reduce
+from innet.sim.messages import (
+    ALGORITHMS,
+    ALL_GATHERS,
+    REDUCE_SCATTERS,
+    MessageGraph,
+    ring_all_reduce,
+)
 
 PROGRAM = "collectives"
 NAMES = ("reduce-scatter", "all-gather", "broadcast", "all-reduce", "barrier")
 BOTH = "both at the same time"  # a reduce-scatter and an all-gather, as in FSDP's backward pass
+_MOST_DIRECT = 256  # workers, each of which sends to each
 _FIRST = 2  # repetitions that are not counted
 
 
@@ -144,11 +152,19 @@ def _sizes(name: str, workers: int, elements: int) -> RoundSizes:
     return RoundSizes(elements, (tuple(segments),))
 
 
-def _ring(name: str, workers: int, elements: int, dtype: str) -> MessageGraph:
-    """The same by a ring. A ring's reduce-scatter and all-gather are its all-reduce."""
-    if name in {"all-reduce", BOTH}:
-        return ring_all_reduce(workers, elements, dtype=dtype)
-    return all_gather(workers, np.diff(Shards.of(elements, range(workers)).bounds), dtype=dtype)
+def _of_hosts(name: str, workers: int, elements: int, dtype: str) -> dict[str, MessageGraph]:
+    """The same between hosts, by algorithm. A ring's two halves are its all-reduce."""
+    if name == BOTH:
+        return {"ring": ring_all_reduce(workers, elements, dtype=dtype)}
+    if name == "all-reduce":
+        builds: Mapping[str, Callable[..., MessageGraph]] = {
+            each: ALGORITHMS[each] for each in ("ring", "nccl-tree")
+        }
+    else:
+        builds = REDUCE_SCATTERS if name == "reduce-scatter" else ALL_GATHERS
+        if workers > _MOST_DIRECT:
+            builds = {each: build for each, build in builds.items() if each != "direct"}
+    return {each: build(workers, elements, dtype=dtype) for each, build in builds.items()}
 
 
 def _simulated(elements: int, workers: int, values: int, network: str) -> list[Row]:
@@ -161,17 +177,21 @@ def _simulated(elements: int, workers: int, values: int, network: str) -> list[R
         report = collective.all_reduce_sizes(_sizes(name, workers, elements))
         assert report.simulated is not None
         switched = report.simulated.seconds
-        wide, narrow = (
-            simulate_messages(
-                _ring(name, workers, elements, dtype),
-                network,
-                transport="roce",
-                racks=-(-workers // 32),
+        times = {
+            (algorithm, dtype): simulate_messages(
+                graph, network, transport="roce", racks=-(-workers // 32)
             ).seconds
             for dtype in ("float32", "bfloat16")
-        )
-        remark = f"rings {1e3 * wide:.4g} and {1e3 * narrow:.4g} ms; {report.bytes_sent:,} bytes"
-        rows.append(Row(name, 1e3 * switched, "ms", remark, wide / switched))
+            for algorithm, graph in _of_hosts(name, workers, elements, dtype).items()
+        }
+        said = [
+            f"{algorithm} {1e3 * wide:.4g} and {1e3 * times[algorithm, 'bfloat16']:.4g}"
+            for (algorithm, dtype), wide in times.items()
+            if dtype == "float32"
+        ]
+        remark = f"{', '.join(said)} ms; {report.bytes_sent:,} bytes"
+        ratio = times["ring", "float32"] / switched
+        rows.append(Row(name, 1e3 * switched, "ms", remark, ratio))
     return rows
 
 

@@ -527,6 +527,94 @@ def gtopk_tree(
     return built.build()
 
 
+def direct_all_gather(
+    hosts: int | Sequence[int], elements: int, *, dtype: str = "float32"
+) -> MessageGraph:
+    """Each host sends its part to each other one, beginning with the next: n - 1 messages.
+
+    Args:
+        hosts: as of ``ring_all_reduce``.
+        elements: of all parts together, which differ by one at most.
+        dtype: of the elements.
+
+    Raises:
+        InputError, UnknownNameError: arguments that are none.
+    """
+    every, width = _hosts(hosts), _element_bytes(dtype)
+    offset, length = chunks(_count(elements, "elements"), len(every))
+    built, own = _GraphBuilder(width), np.arange(len(every))
+    for distance in range(1, len(every)):
+        built.add(every, np.roll(every, -distance), offset[own], length[own])
+    return built.build()
+
+
+def pat_all_gather(
+    hosts: int | Sequence[int], elements: int, *, dtype: str = "float32"
+) -> MessageGraph:
+    """NCCL's parallel aggregated trees, after Jeaugey: PAT: a new algorithm for all-gather and
+    reduce-scatter operations at scale, 2025, https://arxiv.org/abs/2506.20252.
+
+    Each host's part goes to all by a binomial tree that begins at that host. All trees take the
+    same steps, of the power of two below n, then half of it, and so on: in each a host sends all
+    parts that it has, and that the host so far ahead needs. So the first messages, which go
+    farthest, carry one part, and the last ones half of all. A step begins when the messages of the
+    one before are acknowledged. NCCL sends fewer parts at a time where its buffers are full, which
+    takes more steps; here they have room.
+
+    Arguments and errors are those of ``direct_all_gather``.
+    """
+    return _trees(hosts, elements, dtype, scatters=False)
+
+
+def _trees(
+    hosts: int | Sequence[int], elements: int, dtype: str, *, scatters: bool
+) -> MessageGraph:
+    """An all-gather by binomial trees, or a reduce-scatter, which goes from their leaves."""
+    every, width = _hosts(hosts), _element_bytes(dtype)
+    n = len(every)
+    offset, length = chunks(_count(elements, "elements"), n)
+    built, owner = _GraphBuilder(width), np.arange(n)
+    # Messages by their owner's number; trees' nodes by how far they are ahead of the owner.
+    came: list[list[Ints]] = [[] for _ in range(n)]
+    before: list[tuple[int, Ints]] = []  # of the last step: where they were sent, and which
+    steps = [1 << step for step in range(max(0, n - 1).bit_length())]
+    for distance in steps if scatters else steps[::-1]:
+        sent = []
+        for near in range(0, n - distance, 2 * distance):
+            begin, end = (near + distance, near) if scatters else (near, near + distance)
+            source, target = every[(owner + begin) % n], every[(owner + end) % n]
+            now = built.add(source, target, offset[owner], length[owner], reduces=scatters)
+            for earlier in came[begin]:
+                built.wait(now, earlier)
+            for place, earlier in before:  # of the same host, for another owner
+                built.wait(now, np.roll(earlier, place - begin))
+            came[end].append(now)
+            sent.append((begin, now))
+        before = sent
+    return built.build()
+
+
+def as_reduce_scatter(gather: MessageGraph) -> MessageGraph:
+    """The reduce-scatter whose messages are those of an all-gather, in opposite directions and
+    order: what was handed on is summed. For graphs whose messages wait for what came alone.
+    """
+    last = len(gather) - 1
+    earlier = np.repeat(np.arange(len(gather)), np.diff(gather.first))
+    columns = {
+        name: getattr(gather, name)[::-1].copy()
+        for name in ("delay", "earliest", "offset", "elements")
+    }
+    return _graph(
+        gather.destination[::-1].astype(np.int64),
+        gather.source[::-1].astype(np.int64),
+        gather.bytes[::-1].copy(),
+        last - gather.dependents,
+        last - earlier,
+        **columns,
+        reduces=np.ones(len(gather), np.bool_),
+    )
+
+
 TREE_CHUNK = 512 << 10
 """Bytes of a chunk of NCCL's tree: an eighth of its buffer of 4 MiB (NCCL_BUFFSIZE)."""
 
@@ -859,6 +947,29 @@ ALGORITHMS: Mapping[str, Callable[..., MessageGraph]] = MappingProxyType(
     }
 )
 """All-reduces that are called with hosts and elements alone."""
+
+
+def _ring_all_gather(
+    hosts: int | Sequence[int], elements: int, *, dtype: str = "float32"
+) -> MessageGraph:
+    parts = chunks(_count(elements, "elements"), len(_hosts(hosts)))[1]
+    return all_gather(hosts, parts, dtype=dtype)
+
+
+ALL_GATHERS: Mapping[str, Callable[..., MessageGraph]] = MappingProxyType(
+    {"ring": _ring_all_gather, "direct": direct_all_gather, "pat": pat_all_gather}
+)
+"""All-gathers of as many elements from each host, called with hosts and all elements."""
+REDUCE_SCATTERS: Mapping[str, Callable[..., MessageGraph]] = MappingProxyType(
+    {
+        "ring": lambda *given, **more: as_reduce_scatter(_ring_all_gather(*given, **more)),
+        "direct": lambda *given, **more: as_reduce_scatter(direct_all_gather(*given, **more)),
+        "pat": lambda hosts, elements, *, dtype="float32": _trees(
+            hosts, elements, dtype, scatters=True
+        ),
+    }
+)
+"""The reduce-scatters that belong to them."""
 
 
 def chunks(elements: int, parts: int) -> tuple[Ints, Ints]:

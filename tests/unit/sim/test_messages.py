@@ -107,6 +107,49 @@ def test_an_all_gather_gives_everyone_all_that_the_others_have():
     assert graph.bytes.sum() == 4 * 4 * sizes.sum()
 
 
+@pytest.mark.parametrize("name", messages.ALL_GATHERS)
+@pytest.mark.parametrize("hosts", [*range(1, 10), 12, 16, 31])
+def test_parts_go_to_all_and_come_together(name, hosts):
+    """An all-gather gives all each owner's part, and the same backwards sums it for the owner."""
+    rng = np.random.default_rng(hosts)
+    for elements in (0, 1, hosts, 101):
+        gather = messages.ALL_GATHERS[name](hosts, elements)
+        scatter = messages.REDUCE_SCATTERS[name](hosts, elements)
+        offset, length = messages.chunks(elements, hosts)
+        own = [slice(begin, begin + size) for begin, size in zip(offset, length, strict=True)]
+        arrays = [rng.integers(-9, 9, elements).astype(np.int64) for _ in range(hosts)]
+        total, whole = np.sum(arrays, axis=0), np.zeros(elements, np.int64)
+        for host, part in enumerate(own):
+            whole[part] = arrays[host][part]
+        for graph, given_ in ((gather, arrays), (scatter, [each.copy() for each in arrays])):
+            in_topological_order(graph)
+            got = [each.copy() for each in given_]
+            assert run_on_arrays(graph, got, seed=elements) == len(graph)
+            for host, part in enumerate(own):
+                if graph is gather:
+                    np.testing.assert_array_equal(got[host], whole)
+                else:
+                    np.testing.assert_array_equal(got[host][part], total[part])
+            # Each host sends and gets n - 1 parts.
+            assert graph.elements.sum() == (hosts - 1) * elements
+
+
+def test_times_of_all_gathers_over_ideal_links():
+    """All have the bytes of n - 1 parts; a ring n - 1 latencies, pat two for each of log2(n)."""
+    elements, hosts = 32_000, 32
+    rest = 8 * 4 * elements / hosts * (hosts - 1) / RATE
+    times = {
+        name: ideal_seconds(build(hosts, elements), RATE, LATENCY)
+        for name, build in messages.ALL_GATHERS.items()
+    }
+    assert times["ring"] == pytest.approx(rest + (hosts - 1) * LATENCY)
+    assert times["direct"] == pytest.approx(rest + LATENCY)
+    assert times["pat"] == pytest.approx(rest + (2 * 5 - 1) * LATENCY)
+    for name, build in messages.REDUCE_SCATTERS.items():
+        scatter = build(hosts, elements)
+        assert ideal_seconds(scatter, RATE, LATENCY) == pytest.approx(times[name], rel=0.02)
+
+
 @pytest.mark.parametrize("shape", [(1, 4), (3, 1), (2, 2), (3, 4), (4, 3)])
 def test_a_hierarchy_sums_and_crosses_groups_once_around(shape):
     several, members = shape

@@ -44,8 +44,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # CONSTRAINTS=/dev/null installs the newest versions instead of those that were tested.
 CONSTRAINTS ?= constraints.txt
 INSTALL := $(PIP) -c $(CONSTRAINTS)
-# Some packages bring files of other Pythons, which are left as they are.
-COMPILE := $(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true
+# A third is never imported: tests of packages, programs for C compilers and the like. Some packages
+# bring files of other Pythons, which are left as they are.
+UNUSED := /(tests?|testing/_internal|mypyc?|contrib|fontTools|lexers|_vendor)/
+COMPILE := $(BIN)/python -m compileall -q -q -j 0 -x '$(UNUSED)' $(VENV)/lib || true
 
 $(VENV)/.ready: pyproject.toml constraints.txt | environment
 	@echo "Installing innet and its dependencies into $(VENV); this takes about a minute."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from support import gradients
 from support.lockstep import all_reduce
 from support.tiers import examples
@@ -15,6 +15,9 @@ import innet
 from innet.codecs import build_codec
 from innet.codecs.selectors.randomk import random_subset
 from innet.core.errors import GradientError, StateError
+
+# Importing it takes a second, in each process that does so.
+BY_SCIPY = pytest.mark.xdist_group("scipy.stats")
 
 
 def selected(name, x, **parameters):
@@ -88,11 +91,12 @@ def test_redsync_trimmed_is_top_k():
         assert indices.tolist() == selected("topk", x, ratio=0.03)[0].tolist()
 
 
+@BY_SCIPY
 def test_gaussiank_selects_the_share_of_a_normal_distribution():
     x = normal(1_000_000) + np.float32(0.01)
     for ratio in (0.1, 0.01, 0.001):
         indices, values = selected("gaussiank", x, ratio=ratio, refinements=1)
-        threshold = x.mean(dtype=float) + stats.norm.isf(ratio / 2) * x.std(dtype=float)
+        threshold = x.mean(dtype=float) + scipy.stats.norm.isf(ratio / 2) * x.std(dtype=float)
         assert np.abs(values).min() == pytest.approx(threshold, rel=1e-3)
         assert indices.size == pytest.approx(1e6 * ratio, rel=0.12)
 
@@ -124,15 +128,16 @@ def test_a_random_subset_has_different_members(size, data):
     assert count == 0 or 0 <= found[0] <= found[-1] < size
 
 
+@BY_SCIPY
 @pytest.mark.parametrize("count", [1, 3, 7, 9])
 def test_all_subsets_are_equally_probable(count):
     drawn = [random_subset(10, count, key) for key in range(4000)]
     times = np.bincount(np.concatenate(drawn), minlength=10)
-    assert stats.chisquare(times).pvalue > 1e-4
+    assert scipy.stats.chisquare(times).pvalue > 1e-4
     if count == 3:
         sets = np.unique([row @ [100, 10, 1] for row in drawn], return_counts=True)[1]
         assert sets.size == 120
-        assert stats.chisquare(sets).pvalue > 1e-4
+        assert scipy.stats.chisquare(sets).pvalue > 1e-4
 
 
 def test_all_workers_choose_the_same_and_others_each_time():

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 from support import gradients
 from support.lockstep import all_reduce
 
@@ -16,6 +16,9 @@ from innet import kernels as kernel_sets
 from innet.codecs import build_codec
 from innet.codecs.selectors import sidco
 from innet.core.errors import StateError
+
+# Importing it takes a second, in each process that does so.
+BY_SCIPY = pytest.mark.xdist_group("scipy.stats")
 
 NAMES = ("sidco-e", "sidco-gp", "sidco-p")
 TINIEST = float(np.finfo(np.float32).smallest_subnormal)
@@ -83,16 +86,17 @@ def test_product_of_powers_of_two_is_exact():
     assert CPU.abs_product(x) == (1.125, -149_000 + 127 + 1)
 
 
+@BY_SCIPY
 def test_the_pareto_quantile_is_that_of_the_distribution_with_these_moments():
     rng = np.random.default_rng(1)
     for kappa in (-0.8, -0.1, -1e-9, 1e-9, 0.1, 0.3):
-        t = stats.genpareto.rvs(kappa, size=4000, random_state=rng)
+        t = scipy.stats.genpareto.rvs(kappa, size=4000, random_state=rng)
         x = np.append(t, 0).astype(np.float32) + np.float32(1)
         mean, variance = np.mean(x - 1.0, dtype=float), np.var(x.astype(float))
         fitted = (1 - mean**2 / variance) / 2
         scale = mean * (1 - fitted)
         for share in (0.5, 0.01, 1e-5):
-            expected = 1 + stats.genpareto.isf(share, fitted, scale=scale)
+            expected = 1 + scipy.stats.genpareto.isf(share, fitted, scale=scale)
             assert sidco.pareto(tail(x), share) == pytest.approx(expected, rel=1e-6)
 
 

@@ -8,9 +8,9 @@ import re
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, linalg, stats
 from support import gradients
 from support.kernels import assert_same
 from support.lockstep import all_reduce, shares
@@ -21,6 +21,9 @@ from innet.codecs import build_codec
 from innet.codecs.quantizers.thc import ThcSettings, table, table_reach
 from innet.core.errors import CompositionError, ConfigError, InputError
 from innet.kernels.layout.hadamard import padded
+
+# Importing it takes a second, in each process that does so.
+BY_SCIPY = pytest.mark.xdist_group("scipy.stats")
 
 naive = kernels.get("reference")
 compiled = [kernels.get(name) for name in kernels.names() if name != "reference"]
@@ -35,12 +38,13 @@ def codecs(count, seed=0, **quantizer):
 # ------------------------------------------------------------------ kernels
 
 
+@BY_SCIPY
 def test_the_oracle_multiplies_by_hadamards_matrix():
     x = np.arange(-5, 11, dtype=np.float32)
     signs = naive.hadamard_inverse(np.eye(1, 16, dtype=np.int32)[0], np.ones(1), 16, 3, 16)
     assert set(np.abs(signs)) == {1.0}
     assert set(signs) == {-1.0, 1.0}
-    product = linalg.hadamard(16) @ (signs * x)
+    product = scipy.linalg.hadamard(16) @ (signs * x)
     np.testing.assert_array_equal(naive.hadamard(x, np.ones(1), 16, 3), product)
 
 
@@ -86,11 +90,14 @@ def variance(entries, reach):
     """Of a truncated normal value that is rounded by chance, by numerical integration."""
     places = (2 * np.array(entries) / entries[-1] - 1) * reach
     return sum(
-        integrate.quad(lambda z, a=a, b=b: (z - a) * (b - z) * stats.norm.pdf(z), a, b)[0]
+        scipy.integrate.quad(lambda z, a=a, b=b: (z - a) * (b - z) * scipy.stats.norm.pdf(z), a, b)[
+            0
+        ]
         for a, b in itertools.pairwise(places)
     )
 
 
+@BY_SCIPY
 @pytest.mark.parametrize(("bits", "granularity"), [(2, 9), (2, 10), (3, 12), (3, 15)])
 def test_no_symmetric_table_is_better(bits, granularity):
     reach = table_reach(1 / 32)
@@ -119,19 +126,23 @@ def test_tables_are_symmetric_and_ascending(bits, granularity):
     assert [granularity - each for each in reversed(entries)] == list(entries)
 
 
+@BY_SCIPY
 def test_the_reach_leaves_the_share_out():
-    assert 2 * stats.norm.sf(table_reach(1 / 32)) == pytest.approx(1 / 32)
+    assert 2 * scipy.stats.norm.sf(table_reach(1 / 32)) == pytest.approx(1 / 32)
 
 
 # ------------------------------------------------------------------ the whole
 
 
+@BY_SCIPY
 def test_the_error_is_that_of_the_table():
     """Of rounding and of what is beyond the table, for normal values: within five per cent."""
     x = np.random.default_rng(0).laplace(size=100 * 4096).astype(np.float32)
     (outcome,) = all_reduce(codecs(1), [x])
     reach = table_reach(1 / 32)
-    beyond = 2 * integrate.quad(lambda z: (z - reach) ** 2 * stats.norm.pdf(z), reach, 12)[0]
+    beyond = (
+        2 * scipy.integrate.quad(lambda z: (z - reach) ** 2 * scipy.stats.norm.pdf(z), reach, 12)[0]
+    )
     expected = variance(table(4, 30, reach), reach) + beyond
     error = np.sum((outcome.sum - x.astype(np.float64)) ** 2) / np.sum(x.astype(np.float64) ** 2)
     assert error == pytest.approx(expected, rel=0.05)

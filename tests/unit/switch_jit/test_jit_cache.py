@@ -54,14 +54,13 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, int, Path]:
     return int(warm), int(packets), Path(path)
 
 
-def test_second_process_compiles_nothing(tmp_path: Path) -> None:
-    warm, packets, path = finish(start(tmp_path))
-    assert (warm, packets) == (0, 1)
+def test_another_process_compiles_nothing(kept: Path) -> None:
+    (path,) = (kept / "switch").glob("*.py")
     files = [path, path.with_suffix(".code")]
-    assert sorted((tmp_path / "switch").iterdir()) == sorted(files)
+    assert sorted((kept / "switch").iterdir()) == sorted(files)
     before = [each.stat().st_mtime_ns for each in files]
-    assert finish(start(tmp_path)) == (1, 1, path)
-    assert finish(start(tmp_path, NUMBA_DISABLE_JIT="1")) == (1, 1, path)
+    assert finish(start(kept)) == (1, 1, path)
+    assert finish(start(kept, NUMBA_DISABLE_JIT="1")) == (1, 1, path)
     assert [each.stat().st_mtime_ns for each in files] == before
 
 
@@ -104,15 +103,6 @@ def imported(*names: str) -> Path:
     raise AssertionError(names)
 
 
-def test_of_processes_at_the_same_time_one_compiles(tmp_path: Path) -> None:
-    processes = [start(tmp_path, COMPILES + RUN) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0].split() for process in processes]
-    assert sorted(words[:-2] for words in said) == [["0"], ["compiles", "0"]]
-    assert [words[-2] for words in said] == ["1", "1"]
-    assert finish(start(tmp_path))[0] == 1
-    assert {path.suffix for path in (tmp_path / "switch").iterdir()} == {".py", ".code"}
-
-
 COMPILES = """
 from innet.switch.jit import compiler
 compile_source = compiler.compile_source
@@ -121,11 +111,30 @@ compiler.compile_source = lambda *args: print("compiles") or compile_source(*arg
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which the program was compiled."""
+def kept_by(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]]]:
+    """A directory in which two processes wanted the same program at the same time, and what each
+    of them said.
+    """
     directory = tmp_path_factory.mktemp("kept")
-    finish(start(directory))
-    return directory
+    processes = [start(directory, COMPILES + RUN) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0].split() for process in processes]
+    return directory, said
+
+
+@pytest.fixture(scope="module")
+def kept(kept_by: tuple[Path, list[list[str]]]) -> Path:
+    """A directory in which the program was compiled. No test changes it."""
+    return kept_by[0]
+
+
+def test_of_processes_at_the_same_time_one_compiles(
+    kept_by: tuple[Path, list[list[str]]],
+) -> None:
+    directory, said = kept_by
+    assert sorted(words[:-2] for words in said) == [["0"], ["compiles", "0"]]
+    assert [words[-2] for words in said] == ["1", "1"]
+    (path,) = {Path(words[-1]) for words in said}
+    assert sorted((directory / "switch").iterdir()) == sorted([path, path.with_suffix(".code")])
 
 
 def cut(share: float) -> Callable[[bytes], bytes]:

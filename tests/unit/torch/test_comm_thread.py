@@ -579,18 +579,6 @@ def test_a_local_switch_ends_when_it_is_closed():
     assert not local_switch.is_running
 
 
-def test_a_local_switch_goes_on_when_a_process_that_was_forked_ends():
-    """By sys.exit, with all that is done at the end of an interpreter."""
-    program = (
-        "import os, sys; from innet.service.process import local_switch; each = local_switch();"
-        "process = os.fork(); process or sys.exit(); os.waitpid(process, 0); print(each.is_running)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "True\n"
-
-
 def test_a_local_switch_that_does_not_listen_in_time_is_ended(monkeypatch):
     monkeypatch.setattr("innet.service.process.START_SECONDS", 0.0)
     made = []
@@ -605,19 +593,24 @@ def test_a_local_switch_that_does_not_listen_in_time_is_ended(monkeypatch):
     assert made[0].returncode is not None
 
 
-def test_a_local_switch_ends_when_its_parent_is_killed():
+def test_a_local_switch_ends_with_who_started_it():
+    """Not with a process that was forked, which ends by sys.exit, with all that is done at the end
+    of an interpreter; but when its parent is killed.
+    """
     program = (
-        "import os; from innet.service.process import LocalSwitch; each = LocalSwitch();"
-        "print(each.pid, flush=True); os.kill(os.getpid(), 9)"
+        "import os, sys; from innet.service.process import local_switch; each = local_switch();"
+        "process = os.fork(); process or sys.exit(); os.waitpid(process, 0);"
+        "print(each.is_running, each.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
-    pid = int(done.stdout)
+    is_running, pid = done.stdout.split()
+    assert is_running == "True"
     end = time.monotonic() + 20
-    while is_there(pid) and time.monotonic() < end:
+    while is_there(int(pid)) and time.monotonic() < end:
         time.sleep(0.05)
-    assert not is_there(pid)
+    assert not is_there(int(pid))
 
 
 # ---------------------------------------------------------------- tensors

@@ -21,6 +21,7 @@ import math
 import os
 import sys
 import threading
+import time
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -354,7 +355,7 @@ def ended(found, way):
     is_work = not isinstance(found, torch.futures.Future)
     if way == "polled":
         while not (found.is_completed() if is_work else found.done()):
-            pass
+            time.sleep(0.0002)  # not in a busy loop, beside the thread that completes it
         if not is_work or not found.is_success():
             found.wait()  # raises what went wrong
     elif is_work and way in ("by its future", "async in a callback"):

@@ -343,6 +343,7 @@ class Simulation:
             memory.programs["queue_words"][index] = len(manager.queues)
         # Compiled code has addresses only, so these are what keeps its arrays.
         self._begun: dict[int, InlineQueues] = {}
+        self._recorded: set[int] = set()  # switches that a recording build runs
         self._kept: dict[int, ClientState] = {}
         self._cables = list(cables)
         self._flows: list[Flow | PacketFlow] = []
@@ -528,6 +529,7 @@ class Simulation:
             recorder = (recorders or {}).get(index)
             if recorder is not None and running.record(recorder):
                 memory.switches["is_recorded"][index] = WITH_RECORDS
+                self._recorded.add(index)
             counts.append(int(running.begin().received[0]))
             running.end()
         carried = [np.zeros(0, TRACE)]
@@ -584,7 +586,11 @@ class Simulation:
         return self._trace is not None
 
     def stop_trace(self) -> None:
-        """End what ``trace`` began, after all packets until now were handed over."""
+        """End what ``trace`` or ``record`` began, after all packets until now were handed over.
+
+        From the next run on, builds without records run the packets of switches in which none
+        waits then.
+        """
         self._take_trace()
         self._trace = None
         self._memory.links["is_traced"] = 0
@@ -907,6 +913,8 @@ class Simulation:
     def _begin_programs(self) -> None:
         for index, each in enumerate(self._running):
             if each is not None:
+                if self._trace is None and index in self._recorded and each.record(None):
+                    self._recorded.remove(index)
                 self._put_program(index, each.begin())
 
     def _end_programs(self) -> None:

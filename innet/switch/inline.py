@@ -178,13 +178,14 @@ class InlineQueueSwitch(Protocol):
         """Take over statistics and clocks, and hand over records."""
         ...
 
-    def record(self, recorder: RecordSink) -> bool:
+    def record(self, recorder: RecordSink | None) -> bool:
         """Let a recording build run the packets from the next ``begin`` on.
 
         It is compiled if it is not on this machine. ``keep_records`` has to follow ``run_queues``.
 
         Args:
-            recorder: takes the records, by ``end`` and ``make_room``.
+            recorder: takes the records, by ``end`` and ``make_room``; None: the build without
+                records runs them again.
 
         Returns:
             whether it does; not if packets wait in the queues.

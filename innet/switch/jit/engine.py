@@ -228,11 +228,11 @@ class JitEngine:
             return None
         return JitInlineQueues(self, packets, timed=timed)
 
-    def _record_queues(self, recorder: RecordSink) -> None:
-        """Let a recording build be the form with queues; nothing waits."""
+    def _record_queues(self, recorder: RecordSink | None) -> None:
+        """Let a build that records, or not, be the form with queues; nothing waits."""
         received, queues = self.received, self._state.traffic_manager.queues
         before = queues.copy()  # lines are busy, and packets without bytes wait
-        native = _native(self._program, queued=True, recording=True)
+        native = _native(self._program, queued=True, recording=recorder is not None)
         self._queued = QueuedProgram(native, self._state, self._statistics, recorder)
         self._queued.received[0] = received
         queues[:] = before
@@ -406,7 +406,7 @@ class JitInlineQueues:
         """See ``InlineSwitch.behind``."""
         return self._engine._state.generation.value - self._engine._generation
 
-    def record(self, recorder: RecordSink) -> bool:
+    def record(self, recorder: RecordSink | None) -> bool:
         """See ``InlineQueueSwitch.record``."""
         if self._engine.waiting:
             return False

@@ -300,6 +300,29 @@ def test_an_all_reduce_is_the_same_and_its_switches_end_what_they_sum(topology):
     assert {"ethernet", "udp"} < {header.name for layout in record.layouts for header in layout}
 
 
+def test_when_a_recording_has_ended_the_build_without_records_runs_again():
+    recorded, plain = (
+        collective.Collective(workers=4, network="10g", values_per_packet=32, seed=1)
+        for _ in range(2)
+    )
+    recorder = recorded.record_run()
+    runs = [[each.all_reduce(GRADIENTS) for each in (recorded, plain)]]
+    engine = recorded.network.switches["s1"]._engine
+    assert engine._queued._recorder is not None
+    recorder.stop()
+    found = recorder.record("sum").unpacked()
+    runs.append([each.all_reduce(GRADIENTS) for each in (recorded, plain)])
+    assert engine._queued._recorder is None
+    for (total, report), (same, other) in runs:
+        assert np.array_equal(total, same)
+        assert report.simulated == other.simulated
+    again = recorder.record("sum").unpacked()
+    assert found.keys() == again.keys()
+    assert all(np.array_equal(found[name], again[name]) for name in found)
+    counts = [each.network.switches["s1"].statistics.as_dict() for each in (recorded, plain)]
+    assert counts[0] == counts[1]
+
+
 def test_ports_without_a_link_and_switches_without_a_program_end_packets(tmp_path):
     bed = Bed("10g")
     commands = [

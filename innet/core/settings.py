@@ -654,10 +654,11 @@ class SimulatedTrainingSettings(TrainingSettings):
     pauses: Pauses = ()
     baselines: tuple[
         Annotated[
-            Literal["ring-float16", "ring-bfloat16"],
+            str,
             Field(
-                description="Also train with a ring all-reduce of 16-bit numbers. Plain float32 "
-                "sums take the time of a ring anyway."
+                description="Also train with a ring all-reduce that rounds at each hop, as in "
+                "ring-bfloat16 and ring-mxfp8-e4m3:rounding=stochastic, or that is coded without "
+                "loss: ring:lossless=measured. Plain float32 sums take the time of a ring anyway."
             ),
         ],
         ...,

@@ -4,16 +4,15 @@ An iteration is computing, encoding, the network and decoding, one after the oth
 overlaps. The slowest worker ends computing for all. Sums do not depend on the network. So one
 training suffices for all networks: its gradients are summed on each of them.
 
-Plain float32 sums, and those of 16 bits, take the time of a ring all-reduce.
+Plain float32 sums, and those of other rings, take the time of a ring all-reduce.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,8 +24,8 @@ from innet.core.settings import (
     SimulatedTrainingSettings,
     TrainingSettings,
 )
-from innet.experiments.models.model import Vector
 from innet.records import Fabric, SimulatedTime, Step
+from innet.scenarios.baselines import Baseline
 from innet.scenarios.workload import Stragglers
 from innet.sim.network import SECOND, Network, is_steady, network_of
 
@@ -261,67 +260,6 @@ class Timer:
 # Baselines: sums without a switch program, around a ring of workers.
 
 
-class Ring(NamedTuple):
-    """A ring all-reduce of numbers of 16 bits.
-
-    Attributes:
-        title: for people.
-        rounded: float32 to the nearest number of 16 bits, as float32.
-    """
-
-    title: str
-    rounded: Callable[[Vector], Vector]
-
-    @property
-    def sum(self) -> Callable[[list[Vector]], tuple[Vector, None]]:
-        """A reducer."""
-        return partial(_ring_reducer, self.rounded)
-
-
-def _ring_reducer(
-    rounded: Callable[[Vector], Vector], gradients: list[Vector]
-) -> tuple[Vector, None]:
-    return ring_sum(gradients, rounded), None
-
-
-def to_float16(numbers: Vector) -> Vector:
-    """The nearest float16; infinite beyond its range."""
-    with np.errstate(over="ignore"):
-        return numbers.astype(np.float16).astype(np.float32)
-
-
-def to_bfloat16(numbers: Vector) -> Vector:
-    """The nearest bfloat16, ties to even: the upper half of a float32."""
-    bits = np.ascontiguousarray(numbers).view(np.uint32)
-    nearest = (bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
-    return np.where(np.isfinite(numbers), nearest.view(np.float32), numbers)
-
-
-RINGS: Mapping[str, Ring] = {
-    "ring-float16": Ring("float16 (ring)", to_float16),
-    "ring-bfloat16": Ring("bfloat16 (ring)", to_bfloat16),
-}
-
-
-def ring_sum(gradients: list[Vector], rounded: Callable[[Vector], Vector]) -> Vector:
-    """The sum as a ring makes it: part i begins at worker i, and each worker adds and rounds.
-
-    Args:
-        gradients: shape (d,) of each worker.
-        rounded: what a worker sends on.
-    """
-    total = np.empty_like(gradients[0])
-    workers = len(gradients)
-    for first, part in enumerate(np.array_split(np.arange(total.size), workers)):
-        rows = slice(part[0], part[-1] + 1) if part.size else slice(0)
-        here = rounded(gradients[first][rows])
-        for hop in range(1, workers):
-            # Both are numbers of 16 bits, so that rounding their float32 sum is rounding once.
-            here = rounded(here + rounded(gradients[(first + hop) % workers][rows]))
-        total[rows] = here
-    return total
-
-
 class TimedRing:
     """Times of ring all-reduces, packet by packet over TCP; each begins with the initial window.
 
@@ -332,7 +270,7 @@ class TimedRing:
         settings: of the training.
         networks: by name.
         elements: of the gradient.
-        baseline: a name of ``RINGS``; "" for float32.
+        baseline: as ``Baseline.of`` takes it, a ring; "" for float32.
         seed: of what is drawn by chance.
 
     Attributes:
@@ -348,31 +286,39 @@ class TimedRing:
         seed: int = 0,
     ) -> None:
         self._workers, self._networks, self._elements = settings.workers, networks, elements
-        self._dtype = baseline.removeprefix("ring-") or "float32"
+        self._baseline = Baseline.of(baseline or "ring")
+        self._hop_cost = 0.0
+        if isinstance(settings, SimulatedTrainingSettings):
+            self._hop_cost = (settings.encode_time + settings.decode_time) * SECOND
         self._seeds = itertools.count(seed << 32)
-        self._known: dict[str, NetworkCost] = {}
+        self._known: dict[tuple[str, float], NetworkCost] = {}
         self.took = 0.0
 
-    def take(self) -> dict[str, NetworkCost]:
-        """What the next all-reduce takes, by network."""
+    def take(self, lossless: float = 1.0) -> dict[str, NetworkCost]:
+        """What the next all-reduce takes, by network.
+
+        Args:
+            lossless: by how many times gradients are coded shorter, where that is measured.
+        """
         begun = time.perf_counter()
-        seed = next(self._seeds)
-        found = {}
+        seed, found = next(self._seeds), {}
+        lossless = round(lossless, 2)  # so that few are simulated
         for name, network in self._networks.items():
-            taken = self._known.get(name) or self._simulate(network, seed)
+            taken = self._known.get((name, lossless)) or self._simulate(network, seed, lossless)
             if is_steady(network):
-                self._known[name] = taken
+                self._known[name, lossless] = taken
             found[name] = taken
         self.took += time.perf_counter() - begun
         return found
 
-    def _simulate(self, network: Network, seed: int) -> NetworkCost:
+    def _simulate(self, network: Network, seed: int, lossless: float) -> NetworkCost:
         if self._workers == 1 or self._elements == 0:
             return NetworkCost()
         from innet.sim.baselines import simulate_messages  # noqa: PLC0415 - it brings Numba
-        from innet.sim.messages import ring_all_reduce  # noqa: PLC0415
 
-        graph = ring_all_reduce(self._workers, self._elements, dtype=self._dtype)
+        graph = self._baseline.graph(
+            self._workers, self._elements, hop_cost=self._hop_cost, lossless=lossless
+        )
         racks = -(-self._workers // BITMAP_BITS)
         run = simulate_messages(graph, network, racks=racks, seed=seed)
         counts = run.counts

@@ -25,7 +25,8 @@ from innet.core.settings import (
     TrainSettings,
 )
 from innet.experiments.models.model import Vector, layer_type
-from innet.experiments.simulated_time import RINGS, NetworkCost, TimedNetwork, TimedRing, Timer
+from innet.experiments.ring_sums import RingReducer, ring_of
+from innet.experiments.simulated_time import NetworkCost, TimedNetwork, TimedRing, Timer
 from innet.records import Metric, Report, Run, Step
 from innet.sim.network import Network
 
@@ -72,8 +73,8 @@ class SumMethod:
         title: its name for display.
         codec: None for plain float32 sums without a network.
         codec_momentum: the codec has momentum, so the optimizer must have none.
-        baseline: a name of ``innet.experiments.simulated_time.RINGS``, whose sums these are; "" for
-            plain float32 sums, or a codec's.
+        baseline: a ring, as ``innet.experiments.ring_sums.ring_of`` takes it, whose sums these are;
+            "" for plain float32 sums, or a codec's.
     """
 
     name: str
@@ -94,13 +95,13 @@ def sum_methods(
 
     Args:
         codecs: as ``build_codec`` takes them.
-        baselines: names of ``RINGS``.
+        baselines: as ``ring_of`` takes them.
         seed: of the codecs.
         layers: of the model; codecs with parameters for each layer cannot be built without.
 
     Raises:
         UnknownNameError, ConfigError, CompositionError: a codec that cannot be built, or is given
-            twice, as a baseline may not be either.
+            twice, as a baseline may not be either, or a baseline that is none.
     """
     if twice := {name for name in baselines if baselines.count(name) > 1}:
         raise ConfigError(f"the baseline {min(twice)} is given twice; give each once.")
@@ -125,7 +126,8 @@ def sum_methods(
                 "leave it out of the optimizer for all or for none; give all layers momentum."
             )
         found.append(SumMethod(name, name, description, codec_momentum))
-    return found + [SumMethod(name, RINGS[name].title, None, False, name) for name in baselines]
+    rings = [(name, ring_of(name).title) for name in baselines]
+    return found + [SumMethod(name, title, None, False, name) for name, title in rings]
 
 
 def _preset_of(description: CodecDescription) -> str:
@@ -353,9 +355,9 @@ class SummedRun:
                 make=make or make_collective,
                 by_rack=by_rack,
             )
-        plain: Reducer = RINGS[method.baseline].sum if method.baseline else plain_sum
-        self.reduce: Reducer = self.network or plain
-        # A ring's time does not depend on values.
+        self._sums = RingReducer(method.baseline, seed) if method.baseline else None
+        self.reduce: Reducer = self.network or self._sums or plain_sum
+        # A ring's time does not depend on values, but for those that are coded without loss.
         self.elements, baseline = sum(map(math.prod, shapes.values())), method.baseline
         self._ring = TimedRing(settings, networks, self.elements, baseline, seed)
         has_codec = bool(self.network or baseline)
@@ -373,8 +375,13 @@ class SummedRun:
         network = self.network
         if trained.scope == "none":
             found = dict.fromkeys(self._networks, NetworkCost())
+        elif network:
+            found = network.taken
+        elif self._sums:
+            found = self._ring.take(self._sums.lossless)
+            trained = trained.model_copy(update={"vnmse": self._sums.vnmse})
         else:
-            found = network.taken if network else self._ring.take()
+            found = self._ring.take()
         step = self._timer.add(trained, found, passes)
         if network and network.counted and step.scope == "job":
             bits, self._elements_of = by_type(self._shapes, network.counted, self._settings.workers)
@@ -392,6 +399,8 @@ class SummedRun:
         about: dict[str, Any] = {} if method.codec is None else {"codec": method.codec}
         if method.baseline:
             about["baseline"] = method.baseline
+        if self._sums:
+            about |= self._sums.about()
         return Run(
             name=method.name,
             title=method.title,

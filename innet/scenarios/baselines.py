@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -37,6 +37,8 @@ from innet.switch.traffic_manager import PORTS
 from innet.topology import Plan
 from innet.wire import PacketLayout
 
+MEASURED = "measured"
+"""Of the setting ``lossless``: the ratio is that of the gradients."""
 _INDEX_BYTES = 4  # of a sparse gradient's element, beside the value
 _LAYOUT = PacketLayout(1)  # of a program's packets; there are none
 
@@ -46,14 +48,17 @@ class _Dense(Settings):
 
     Attributes:
         reduce_cost: picoseconds that a host takes to sum a byte that came.
-        lossless: by how many times a coder without loss shortens the elements.
+        lossless: by how many times a coder without loss shortens the elements; "measured" in
+            trainings, of their gradients.
+        rounding: of sums, where there are some: in trainings.
         hop_cost: picoseconds that a host takes for an element to decode what came and to encode the
             sum; None: as long as workers take to encode and decode one, of number formats with
             scales and with a coder, and otherwise 0.
     """
 
     reduce_cost: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-    lossless: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    lossless: Annotated[float, Field(ge=1, le=1000)] | Literal["measured"] = 1.0
+    rounding: Literal["nearest", "stochastic"] = "nearest"
     hop_cost: Annotated[float, Field(ge=0, le=1e9)] | None = None
 
 
@@ -137,20 +142,28 @@ class Baseline:
     def is_encoded(self) -> bool:
         """Whether workers do something with each element before they send it."""
         options = self.options
-        return self.dtype != "float32" or options.lossless > 1 or isinstance(options, _Sparse)
+        return self.dtype != "float32" or options.lossless != 1 or isinstance(options, _Sparse)
 
-    def elements(self, hop_cost: float = 0.0) -> SentElements:
+    @property
+    def title(self) -> str:
+        """For people, of its sums: "bfloat16 (ring)"."""
+        given = {"lossless": self.options.lossless, "rounding": self.options.rounding}
+        said = [f"{name} {value}" for name, value in given.items() if value not in {1, "nearest"}]
+        return f"{', '.join([self.dtype, *said])} ({self.algorithm})"
+
+    def elements(self, hop_cost: float = 0.0, lossless: float = 1.0) -> SentElements:
         """How the elements travel.
 
         Args:
             hop_cost: of the elements that have to be decoded to be summed, unless set.
+            lossless: by how many times they are coded shorter, where that is measured.
         """
         kind, options = ELEMENTS[self.dtype], self.options
-        is_coded = kind.scale_bytes > 0 or options.lossless > 1
+        is_coded = kind.scale_bytes > 0 or options.lossless != 1
         given = options.hop_cost
         return replace(
             kind,
-            lossless=options.lossless,
+            lossless=lossless if options.lossless == MEASURED else float(options.lossless),
             index_bytes=_INDEX_BYTES if isinstance(options, _Sparse) else 0,
             hop_cost=given if given is not None else hop_cost if is_coded else 0.0,
         )
@@ -161,7 +174,12 @@ class Baseline:
         return self.options.servers if isinstance(self.options, _Server) else 0
 
     def graph(
-        self, workers: int, elements: int, density: float = 1.0, hop_cost: float = 0.0
+        self,
+        workers: int,
+        elements: int,
+        density: float = 1.0,
+        hop_cost: float = 0.0,
+        lossless: float = 1.0,
     ) -> MessageGraph:
         """What hosts send. Workers are hosts 0, 1, ...; servers come after them.
 
@@ -169,9 +187,10 @@ class Baseline:
             workers: how many.
             elements: of the gradient.
             density: share of them that is not zero. Sparse algorithms send no more than those.
-            hop_cost: as ``elements`` takes it.
+            hop_cost: as ``self.elements`` takes it.
+            lossless: likewise.
         """
-        cost, kind = self.options.reduce_cost, self.elements(hop_cost)
+        cost, kind = self.options.reduce_cost, self.elements(hop_cost, lossless)
         if isinstance(self.options, _Sparse):
             elements = math.ceil(min(self.options.ratio, density) * elements)
         if self.algorithm == "all-gather":
@@ -189,13 +208,20 @@ def baselines_of(settings: SimulateSettings) -> list[Baseline]:
 
     Raises:
         UnknownNameError, ConfigError: as ``Baseline.of``.
-        InputError: one is given twice, or the transport is none.
+        InputError: one is given twice, or is to be measured, or the transport is none.
     """
     twice = {name for name in settings.baselines if settings.baselines.count(name) > 1}
     if twice:
         raise InputError(f"the baseline {min(twice)!r} is given twice; give each once.")
     transport_of(settings.transport)
-    return [Baseline.of(name) for name in settings.baselines]
+    found = [Baseline.of(name) for name in settings.baselines]
+    for each in found:
+        if each.options.lossless == MEASURED:
+            raise InputError(
+                f"the baseline {each.name!r} is measured on a training's gradients, which a "
+                "simulation does not have; give a number, as in ring:lossless=1.2."
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

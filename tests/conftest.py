@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(config, items):
     if second and not config.getoption("--all"):
         config.hook.pytest_deselected(items=second)
         items[:] = first
+    if "workerinput" in vars(config):  # of pytest-xdist
+        items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 def pytest_collection(session):
@@ -114,16 +116,26 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """That of ``--dist loadgroup``, which forgets what is done.
+    """That of ``--dist loadgroup``, but for three things.
 
-    xdist's goes through all that a process was ever given, each time that one of its tests ends:
-    seconds with ten thousand tests.
+    A file's tests that are in no group are run by the same process: what they load and set up, such
+    as compiled code, each process would load and set up again. Groups, which take longest, are
+    first, then files in the order of their names (``pytest_collection_modifyitems``); xdist's order
+    begins with those of most tests. And what is done is forgotten: xdist goes through all that a
+    process was ever given, each time that one of its tests ends, which is seconds with ten thousand
+    tests.
     """
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadGroupScheduling  # noqa: PLC0415 - may not be installed
 
+    config.option.loadscopereorder = False
+
     class Scheduling(LoadGroupScheduling):
+        def _split_scope(self, name):
+            group = super()._split_scope(name)
+            return group.split("::")[0]  # a test's name where it is in no group
+
         def mark_test_complete(self, node, item_index, duration=0):
             name = self.registered_collections[node][item_index]
             scope = self._split_scope(name)

@@ -528,7 +528,7 @@ def gtopk_tree(
 
 
 def direct_all_gather(
-    hosts: int | Sequence[int], elements: int, *, dtype: str = "float32"
+    hosts: int | Sequence[int], elements: int, *, dtype: str | SentElements = "float32"
 ) -> MessageGraph:
     """Each host sends its part to each other one, beginning with the next: n - 1 messages.
 
@@ -540,16 +540,16 @@ def direct_all_gather(
     Raises:
         InputError, UnknownNameError: arguments that are none.
     """
-    every, width = _hosts(hosts), _element_bytes(dtype)
+    every, kind = _hosts(hosts), SentElements.of(dtype)
     offset, length = chunks(_count(elements, "elements"), len(every))
-    built, own = _GraphBuilder(width), np.arange(len(every))
+    built, own = _GraphBuilder(kind), np.arange(len(every))
     for distance in range(1, len(every)):
         built.add(every, np.roll(every, -distance), offset[own], length[own])
     return built.build()
 
 
 def pat_all_gather(
-    hosts: int | Sequence[int], elements: int, *, dtype: str = "float32"
+    hosts: int | Sequence[int], elements: int, *, dtype: str | SentElements = "float32"
 ) -> MessageGraph:
     """NCCL's parallel aggregated trees, after Jeaugey: PAT: a new algorithm for all-gather and
     reduce-scatter operations at scale, 2025, https://arxiv.org/abs/2506.20252.
@@ -567,13 +567,13 @@ def pat_all_gather(
 
 
 def _trees(
-    hosts: int | Sequence[int], elements: int, dtype: str, *, scatters: bool
+    hosts: int | Sequence[int], elements: int, dtype: str | SentElements, *, scatters: bool
 ) -> MessageGraph:
     """An all-gather by binomial trees, or a reduce-scatter, which goes from their leaves."""
-    every, width = _hosts(hosts), _element_bytes(dtype)
+    every, kind = _hosts(hosts), SentElements.of(dtype)
     n = len(every)
     offset, length = chunks(_count(elements, "elements"), n)
-    built, owner = _GraphBuilder(width), np.arange(n)
+    built, owner = _GraphBuilder(kind), np.arange(n)
     # Messages by their owner's number; trees' nodes by how far they are ahead of the owner.
     came: list[list[Ints]] = [[] for _ in range(n)]
     before: list[tuple[int, Ints]] = []  # of the last step: where they were sent, and which
@@ -950,7 +950,7 @@ ALGORITHMS: Mapping[str, Callable[..., MessageGraph]] = MappingProxyType(
 
 
 def _ring_all_gather(
-    hosts: int | Sequence[int], elements: int, *, dtype: str = "float32"
+    hosts: int | Sequence[int], elements: int, *, dtype: str | SentElements = "float32"
 ) -> MessageGraph:
     parts = chunks(_count(elements, "elements"), len(_hosts(hosts)))[1]
     return all_gather(hosts, parts, dtype=dtype)

@@ -109,6 +109,7 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
         ("Workers", count(report.workers)),
         ("Elements", count(report.elements)),
         ("Codec", report.codec),
+        *([("  results", str(results))] if (results := report.details.get("results")) else []),
         *_hints(report),
         (
             "Program, engine, transport",

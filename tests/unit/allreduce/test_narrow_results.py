@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -165,5 +166,7 @@ def test_the_command():
     report = json.loads(done.stdout)
     assert report["details"]["results"] == "bf16"
     assert report["program"] == "collectives-64"
+    done = runner.invoke(app, ["allreduce", "--results", "bf16", "--size", "1000"])
+    assert re.search(r"^ +results +bf16$", done.stdout, re.MULTILINE)
     done = runner.invoke(app, ["allreduce", "--results", "bf16", "--collective", "barrier"])
     assert "--results is of all-reduces" in str(done.exception)

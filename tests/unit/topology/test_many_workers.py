@@ -29,7 +29,7 @@ from innet.transport.memory import NetworkTransport, SwitchPort
 NETWORKS = [
     ({}, 1000),
     ({}, 1024),
-    ({}, 3000),  # three levels
+    pytest.param({}, 3000, marks=pytest.mark.repeats("three levels of fewer workers")),
     ({"racks": 200, "depth": 3}, 1000),
     ({"topology": "leaf-spine"}, 1024),
     ({"topology": "leaf-spine:spines=40", "racks": 32}, 1000),

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from support.tiers import tiered
 
 from innet.core.errors import InputError
 from innet.core.reduce_op import ReduceOp, Segment, SizedSegment
@@ -87,7 +88,7 @@ def test_a_job_computes_between_its_rounds():
         assert gaps == pytest.approx([pause] * 2)
 
 
-@pytest.mark.parametrize("racks", [1, 2])
+@pytest.mark.parametrize("racks", tiered([1, 2], [2], "the same with more racks"))
 def test_jobs_share_hashed_aggregators(racks):
     """Sums are right though jobs take each other's aggregators, and each has a server."""
     shared = plan_jobs("hashed", VALUES, Request(workers=2, racks=racks), 4)

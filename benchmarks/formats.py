@@ -1,6 +1,7 @@
 """Number formats: what their sums lose of models' gradients, in which bytes, and at which speed.
 
     python -m benchmarks.formats gradients [--workers 4 --workers 64] [--model charlm]
+    python -m benchmarks.formats rings [--workers 4 --workers 64] [--model charlm]
     python -m benchmarks.formats trainings runs [--seeds 3]
     python -m benchmarks.formats speed [--size 10000000]
 
@@ -29,8 +30,11 @@ from innet.codecs import build_codec
 from innet.codecs.carriers.packed import bits_of_sum
 from innet.codecs.parts import Ints, Selection
 from innet.core.errors import DivergedError
+from innet.core.vnmse import vnmse
 from innet.experiments.comparison import Store
+from innet.experiments.ring_sums import HopRounding, lossless_ratio, ring_sum
 from innet.kernels.layout.formats import FORMATS
+from innet.sim.messages import ELEMENTS
 
 app = typer.Typer(help=__doc__, no_args_is_help=True)
 
@@ -80,12 +84,46 @@ def _cells(codec: str, job: list[NDArray[np.float32]], model: object) -> list[st
     total = reducer(job)[0].astype(np.float64)
     exact = np.sum(job, axis=0, dtype=np.float64)
     off = total - exact
-    vnmse = float(np.vdot(off, off) / np.vdot(exact, exact))
     largest = float(np.abs(off).max() / np.abs(exact).max())
     lengths = np.sqrt(np.vdot(total, total) * np.vdot(exact, exact))
     cosine = float(np.vdot(total, exact) / lengths)
     share = reducer.words / exact.size
-    return [f"{share:.0%}", f"{vnmse:.1e}", f"{largest:.1e}", f"{cosine:.4f}"]
+    return [f"{share:.0%}", f"{vnmse(total, job):.1e}", f"{largest:.1e}", f"{cosine:.4f}"]
+
+
+@app.command()
+def rings(
+    model: Annotated[list[str] | None, typer.Option(help="[default: four]")] = None,
+    workers: Annotated[list[int] | None, typer.Option(help="[default: 4, 16 and 64]")] = None,
+    seed: int = 0,
+) -> None:
+    """A Markdown table for each model: the vNMSE of rings that round at each hop, to the nearest
+    and by chance, and how much shorter a coder without loss makes the gradients.
+    """
+    for name in model or MODELS:
+        the_model, data = model_with_data(name)
+        jobs = [gradients_of(the_model, data, count, seed) for count in workers or WORKERS]
+        print(f"\n{name}, {jobs[0][0].size:,} elements\n")
+        heads = [f"{len(job)} workers: nearest | by chance" for job in jobs]
+        print(f"| ring | bytes | {' | '.join(heads)} |")
+        print("|---|--:|" + "--:|--:|" * len(jobs))
+        for dtype, kind in ELEMENTS.items():
+            cells = [cell for job in jobs for cell in _of_ring(dtype, job, seed)]
+            share = float(kind.bytes(1 << 20)) / (4 << 20)
+            print(f"| `{dtype}` | {share:.1%} | {' | '.join(cells)} |", flush=True)
+        for dtype in ("float32", "bfloat16"):
+            ratios = [cell for job in jobs for cell in (f"{lossless_ratio(job, dtype):.3f}", "")]
+            print(f"| {dtype}, shorter by | | {' | '.join(ratios)} |", flush=True)
+
+
+def _of_ring(dtype: str, job: list[NDArray[np.float32]], seed: int) -> list[str]:
+    if dtype == "float32":  # no other than a nearest sum
+        return [f"{vnmse(ring_sum(job, lambda each: each), job):.1e}", ""]
+    found = []
+    for by_chance in (False, True):
+        rounding = HopRounding(dtype, by_chance=by_chance, seed=seed)
+        found.append(f"{vnmse(ring_sum(job, rounding, rounding.own), job):.1e}")
+    return found
 
 
 @app.command()

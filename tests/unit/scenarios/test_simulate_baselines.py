@@ -161,6 +161,7 @@ def test_a_sweep_compares_with_them():
         ring = point.metric("baselines.ring.goodput_gbps")
         assert ring == point.record["baselines"]["ring"]["simulated"]["goodput_gbps"]
         assert point.metric("baselines.all-gather:ratio=0.01.seconds") > 0
+        assert 0 <= point.metric("report.vnmse") <= 1
     head = as_csv(record).splitlines()[0].split(",")
     assert {"baselines.ring.goodput_gbps", "baselines.ring.seconds"} < {*head}
     assert len({*head}) == len(head)

@@ -266,6 +266,10 @@ class CodecByLayer(Codec):
         return any(codec.wraps for codec in self.codecs)
 
     @property
+    def sends_floats(self) -> bool:
+        return any(codec.sends_floats for codec in self.codecs)
+
+    @property
     def keeps_state(self) -> bool:
         return any(codec.keeps_state for codec in self.codecs)
 

@@ -32,6 +32,7 @@ from innet.codecs.optional_methods import (
     SendsCoefficients,
 )
 from innet.codecs.parts import (
+    FLOAT_WORDS,
     KEEPS_ZEROS,
     LEAVES_RESIDUAL,
     MAY_OVERFLOW,
@@ -234,6 +235,11 @@ class Codec(NotCopyable):
     def wraps(self) -> bool:
         """Whether it needs sums modulo 2**32; see ``Capabilities``."""
         return any(part.capabilities.wraps for part in self._parts().values())
+
+    @property
+    def sends_floats(self) -> bool:
+        """Whether its words are floats, which the switch has to add as such."""
+        return FLOAT_WORDS in self.quantizer.capabilities.provides
 
     @property
     def may_overflow(self) -> bool:

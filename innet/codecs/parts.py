@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from innet.codecs.decode_once import Decoding
 from innet.codecs.layers import Shapes
 from innet.core.errors import CompositionError, StateError
+from innet.core.float_sums import FloatSum
 from innet.core.numbers import FLOAT32_MAX, is_int
-from innet.core.reduce_op import FloatSegment, Segment
+from innet.core.reduce_op import FloatSegment, ReduceOp, Segment
 from innet.core.settings import Settings
 from innet.core.shards import Shards
 from innet.kernels import Kernels
@@ -52,9 +53,13 @@ MAY_OVERFLOW = "may overflow"
 """Capability: sums may leave int32, and are repeated with smaller integers then."""
 KEEPS_ZEROS = "keeps zeros"
 """Capability: each integer belongs to one element, and is zero if the element is zero."""
+FLOAT_WORDS = "float words"
+"""Capability: the words are floats, which the switch adds as such (``FloatSum``)."""
 ROUNDED_ONCE = "rounded once"
 """Capability: the decoded sum is the float32 nearest to the true sum of what was selected."""
 # Of carriers.
+SUMS_FLOATS = "sums floats"
+"""Capability: words are summed by the operation that the contribution names."""
 ONE_VALUE_PER_WORD = "one value per word"
 """Capability: each word of a sum is one integer of one element."""
 
@@ -207,7 +212,8 @@ class Contribution:
     themselves. ``size`` is the gradient's size times ``limbs``, the number of integers per element.
     ``shared``: the indices are the same on all workers. ``bound``: the largest magnitude of any
     worker's integers, if the quantizer knows it. ``shards``: each worker needs the sum of its own
-    part only, this one is ``worker``; carriers that ``scatters`` look at it.
+    part only, this one is ``worker``; carriers that ``scatters`` look at it. ``operation``: by
+    which words are summed; carrier dense looks at it.
     """
 
     size: int
@@ -218,6 +224,7 @@ class Contribution:
     bound: int | None = None
     shards: Shards | None = None
     worker: int = 0
+    operation: ReduceOp | FloatSum = ReduceOp.SUM
 
     @property
     def integers(self) -> Ints:

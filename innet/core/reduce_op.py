@@ -15,6 +15,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.float_sums import FloatSum, sum_in_order
+
 _LEAST_NORMAL = float(np.finfo(np.float32).smallest_normal)
 
 
@@ -37,7 +39,7 @@ class CollectiveOp(enum.IntEnum):
     BARRIER = 6  # carry no words: all workers have come so far
 
 
-Operation: TypeAlias = ReduceOp | CollectiveOp
+Operation: TypeAlias = ReduceOp | CollectiveOp | FloatSum
 """What the network does with words."""
 
 
@@ -169,16 +171,21 @@ def sends(operation: int, is_owner: bool) -> bool:
     return is_owner == (operation == CollectiveOp.BROADCAST)
 
 
-def combine(operation: ReduceOp, contributions: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+def combine(
+    operation: ReduceOp | FloatSum, contributions: Sequence[NDArray[np.int32]]
+) -> NDArray[np.int32]:
     """What the network must answer: the oracle for tests and for loop-back use.
 
     Args:
         operation: how to combine.
-        contributions: one int32 array per worker, all of the same shape.
+        contributions: one int32 array per worker, all of the same shape; of a ``FloatSum`` in the
+            order of their arrival.
 
     Returns:
         int32 of that shape.
     """
+    if isinstance(operation, FloatSum):
+        return sum_in_order(operation, contributions)
     stacked = np.stack(contributions)
     if operation is ReduceOp.SUM:
         return np.asarray(stacked.view(np.uint32).sum(axis=0, dtype=np.uint32)).view(np.int32)

@@ -66,6 +66,11 @@ class CompiledProgram:
         """Whether chunks may have an owner: reduce-scatter, all-gather and so on."""
         return "COLLECTIVES" in self.parameters
 
+    @property
+    def adds_floats(self) -> bool:
+        """Whether it adds floats, without a scale that workers agree on."""
+        return "FLOATS" in self.parameters
+
     def json(self) -> dict[str, Any]:
         """The compiled program as BMv2 reads it. Raises as ``text``."""
         document: dict[str, Any] = json.loads(self.text())

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from innet.core import buffers
 from innet.core.errors import InputError, StateError
+from innet.core.float_sums import FloatSum
 from innet.core.numbers import is_int
 from innet.core.reduce_op import CollectiveOp, FloatSegment, ReduceOp, Segment, SizedSegment, sends
 from innet.wire import WITHOUT_VALUES
@@ -40,6 +41,7 @@ def serial_distance(sequence: int, reference: int) -> int:
 
 _INT32 = np.dtype(np.int32)
 _OPERATIONS = {int(each): each.name for each in (*ReduceOp, *CollectiveOp)}
+_OPERATIONS |= {int(each): f"SUM of {each.name}" for each in FloatSum}
 _NO_WORDS = np.empty(0, np.int32)
 _NO_FLOATS = np.empty(0, np.float32), np.empty(0, np.float32), np.zeros(2)
 _NO_OWNERS, _IN_ORDER = np.empty(0, np.uint16), np.empty(0, np.int32)
@@ -303,7 +305,7 @@ def _check_operation(index: int, segment: Segment | SizedSegment) -> None:
         known = ", ".join(_OPERATIONS.values())
         raise InputError(f"segment {index} has the operation {operation!r}; choose one of {known}.")
     name = _OPERATIONS[operation]
-    if operation <= max(ReduceOp):
+    if not min(CollectiveOp) <= operation <= max(CollectiveOp):
         if owner is not None:
             raise InputError(
                 f"segment {index} with the operation {name} has the owner {owner!r}, but all "

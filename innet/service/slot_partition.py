@@ -215,7 +215,9 @@ def plan_of(description: Mapping[str, Any]) -> Plan:
                 for each, member in enumerate(job.members)
             ),
             job=job,
-            layout=PacketLayout(values, "udp", has_owners=program.has_owners),
+            layout=PacketLayout(
+                values, "udp", has_owners=program.has_owners, adds_floats=program.adds_floats
+            ),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise NetworkError(f"the switch describes a job that cannot be: {error}") from None

@@ -201,6 +201,7 @@ AGGREGATIONS: Registry[type[Aggregation]] = Registry("aggregation", "innet.aggre
 AGGREGATIONS.register("slots", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("collectives", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("harvest", "innet.topology.slots:SlotsAggregation")
+AGGREGATIONS.register("fpisa", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("tree", "innet.topology.tree:TreeAggregation")
 AGGREGATIONS.register("collectives-tree", "innet.topology.tree:TreeAggregation")
 AGGREGATIONS.register("hashed", "innet.topology.hashed:HashedAggregation")
@@ -308,10 +309,16 @@ def check_codec(plan: Plan, codec: Codec) -> None:
     """Refuse a codec whose sums would be wrong on the network of ``plan``.
 
     Raises:
-        CompositionError: it needs sums modulo 2**32, and the switches' sums saturate.
+        CompositionError: it needs sums modulo 2**32, and the switches' sums saturate; or it sends
+            floats, and the program adds integers only.
         InputError: its integers leave no room for this number of workers.
     """
     codec.value_bits(len(plan.job.members))
+    if codec.sends_floats and not plan.layout.adds_floats:
+        raise CompositionError(
+            f"the codec {codec.describe()} sends floats to be added, and {plan.aggregation} adds "
+            "integers only; choose program fpisa, or another codec, such as dense or bf16."
+        )
     if codec.wraps and aggregation_of(plan.aggregation).saturates:
         raise CompositionError(
             f"the codec {codec.describe()} needs sums modulo 2**32, but those of "

@@ -64,7 +64,12 @@ class SlotsAggregation(Aggregation):
                 for host, member in zip(hosts, job.members, strict=True)
             ),
             job=job,
-            layout=PacketLayout(size.values, request.framing, has_owners=program.has_owners),
+            layout=PacketLayout(
+                size.values,
+                request.framing,
+                has_owners=program.has_owners,
+                adds_floats=program.adds_floats,
+            ),
         )
 
     def next_epoch(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.errors import InputError
+from innet.core.float_sums import FloatSum
 from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.core.settings import Framing
 
@@ -70,7 +71,7 @@ HEADER = np.dtype(
     [
         ("magic", ">u2"),
         ("version", "u1"),
-        ("operation", "u1"),  # of innet.core.reduce_op: ReduceOp, or CollectiveOp
+        ("operation", "u1"),  # of innet.core.reduce_op: ReduceOp, CollectiveOp or FloatSum
         ("job", ">u2"),
         ("epoch", ">u2"),
         ("sequence", ">u4"),  # chunk number, counts from 1, modulo 2**32
@@ -144,6 +145,7 @@ class PacketLayout:
             frames are logged as a warning.
         has_owners: chunks may have an owner (``CollectiveOp``), and packets end with the header
             (WITHOUT_VALUES).
+        adds_floats: values may be floats (``FloatSum``).
 
     Raises:
         InputError: a number of values out of range, or an unknown framing.
@@ -153,6 +155,7 @@ class PacketLayout:
     framing: Framing = "udp"
     stands_for: int | None = None
     has_owners: bool = False
+    adds_floats: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.values <= MAX_VALUES:
@@ -232,7 +235,8 @@ def offset_of(name: str) -> int:
 def limits(name: str, layout: PacketLayout) -> tuple[int, int]:
     """The smallest and the largest valid value of the header field ``name``."""
     if name == "operation":
-        return min(ReduceOp), max(CollectiveOp) if layout.has_owners else max(ReduceOp)
+        last = max(CollectiveOp) if layout.has_owners else max(ReduceOp)
+        return min(ReduceOp), max(FloatSum) if layout.adds_floats else last
     if name == "slot_version":
         return 0, 1
     if name == "elements":

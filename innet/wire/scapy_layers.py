@@ -12,6 +12,7 @@ import logging
 import warnings
 from typing import Any, ClassVar
 
+from innet.core.float_sums import FloatSum
 from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.wire import (
     ETHERTYPE,
@@ -50,6 +51,7 @@ with warnings.catch_warnings():
 
 
 _OPERATIONS = {int(each): each.name for each in (*ReduceOp, *CollectiveOp)}
+_OPERATIONS |= {int(each): f"SUM of {each.name}" for each in FloatSum}
 _OPERATIONS |= {WITHOUT_VALUES | each: f"{each.name} without values" for each in CollectiveOp}
 
 

@@ -49,7 +49,9 @@ class Pair:
     def __init__(self, values: int, engine: str, jobs: list[Job], name: str = "slots") -> None:
         self.values = values
         self.switch = Switch.load(program(values, name), engine)
-        self.oracle = SlotOracle(values, has_owners=name == "collectives")
+        self.oracle = SlotOracle(
+            values, has_owners=name == "collectives", adds_floats=name == "fpisa"
+        )
         node = 0
         for job in jobs:
             for line in job.commands(first_node=node, new_ports=node == 0):
@@ -97,8 +99,8 @@ class Pair:
 
 
 def layouts(values: int, name: str = "slots") -> list[PacketLayout]:
-    has_owners = name == "collectives"
-    return [PacketLayout(values, framing, has_owners=has_owners) for framing in ("udp", "raw")]
+    kind = {"has_owners": name == "collectives", "adds_floats": name == "fpisa"}
+    return [PacketLayout(values, framing, **kind) for framing in ("udp", "raw")]
 
 
 SIZES = [(values, workers) for values in (32, 64, 256) for workers in (1, 2, 5, 32)]
@@ -147,6 +149,27 @@ def test_random_traffic_of_chunks_with_owners(engine: str, values: int, workers:
     bare = {len(data) for _, data in answers} & {46, 74}
     assert bare == {46, 74}  # results that end with the header, in both framings
     assert {MALFORMED, MISMATCH} <= set(pair.oracle.dropped) or workers == 1
+
+
+@pytest.mark.parametrize(
+    ("engine", "workers"),
+    tiered(
+        [(engine, workers) for engine in ENGINES for workers in (1, 2, 5, 32)],
+        [("jit", 1), ("jit", 5), ("interpret", 2)],
+        "the same compiled, and interpreted with few workers",
+    ),
+)
+def test_random_traffic_of_floats(engine: str, workers: int) -> None:
+    """Integers, float32, bf16 and fp16 through the same slots; partial sums and repeats."""
+    rng = np.random.default_rng([workers, 2])
+    job = job_of(workers)
+    chunks = {1: 60, 2: 30, 5: 60, 32: 10}[workers]
+    packets = traffic(rng, layouts(32, "fpisa"), job, chunks)
+    pair = Pair(32, engine, [job], "fpisa")
+    answers = pair.feed(packets, rng.integers(0, 60, 10).tolist())
+    layout = layouts(32, "fpisa")[1]
+    operations = {data[layout.header_offset + 3] for _, data in answers if data[12] == 0x88}
+    assert operations >= {7, 8, 9}
 
 
 @settings(max_examples=examples(25))

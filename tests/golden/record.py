@@ -31,6 +31,7 @@ CASES = {
     "slots-256-pair": (256, 2, 12, 0),
     "slots-1024-pair": (1024, 2, 8, 0),
     "collectives-64-four": (64, 4, 60, 0),
+    "fpisa-32-three": (32, 3, 30, 0),
     "harvest-64-three": (64, 3, 16, 0),  # so that no slot is taken over between two passes
     "harvest-256-three": (256, 3, 24, 0),
 }
@@ -42,7 +43,9 @@ def main() -> None:
         program = programs.find(name.split("-")[0], values)
         job = job_of(workers)
         layouts = [
-            PacketLayout(values, framing, has_owners=program.has_owners)
+            PacketLayout(
+                values, framing, has_owners=program.has_owners, adds_floats=program.adds_floats
+            )
             for framing in ("udp", "raw")
         ]
         commands = job.commands()

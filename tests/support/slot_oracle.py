@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from innet.core.packets import PacketBatch
+from support.float_oracle import FORMATS, sums_of, words_of
 
 Packet = tuple[int, bytes]
 
@@ -51,6 +52,7 @@ class Copy:
     closed: int = 0  # somebody asked for what was there
     marks: int = 0  # OVERFLOW and ECN, once seen
     values: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint32))
+    added: list[np.ndarray] = field(default_factory=list)  # the words of all who are in
 
     @property
     def chunk(self) -> int:
@@ -83,13 +85,20 @@ class SlotOracle:
     """The switch: ``command`` fills its tables, ``process`` and ``one`` run packets.
 
     ``has_owners``: it is the program of collectives, whose chunks may have an owner.
+    ``adds_floats``: it is fpisa, which also adds floats.
     """
 
     def __init__(
-        self, values: int, commands: Iterable[str] = (), *, has_owners: bool = False
+        self,
+        values: int,
+        commands: Iterable[str] = (),
+        *,
+        has_owners: bool = False,
+        adds_floats: bool = False,
     ) -> None:
         self.values = values
         self.has_owners = has_owners
+        self.adds_floats = adds_floats
         self.admission: dict[tuple[int, int, int, int], Admitted] = {}
         self.nodes: list[tuple[int, int]] = []  # (egress port, replication id)
         self.groups: dict[int, list[tuple[int, int]]] = {}
@@ -188,7 +197,7 @@ class SlotOracle:
     def is_sane(self, operation: int, worker: int, owner: int) -> bool:
         """Whether an operation is known, and this worker sends values for it, or none."""
         if not self.has_owners or operation <= MAX:
-            return operation in (SUM, OR, MAX)
+            return operation in (SUM, OR, MAX) or (self.adds_floats and operation in FORMATS)
         sends = {REDUCE: worker != owner, BROADCAST: worker == owner, BARRIER: False}
         kind = operation % WITHOUT_VALUES
         return kind in sends and sends[kind] == (operation < WITHOUT_VALUES)
@@ -240,12 +249,13 @@ class SlotOracle:
         end = start + self.body(operation)
         words = np.frombuffer(frame[start:end], ">u4").astype(np.uint32)
         first = ahead > 0
-        has_owner, operation = operation > MAX, operation % WITHOUT_VALUES
+        has_owner = self.has_owners and operation > MAX
+        operation %= WITHOUT_VALUES
         if has_owner and first:
             held.owner = exponent
         elif has_owner and held.owner != exponent:
             raise Dropped(MISMATCH)
-        signature = operation << 28 | elements << 17 | message
+        signature = operation % 8 << 28 | operation // 8 << 27 | elements << 17 | message
         if not first and held.chunk_signature != signature:
             raise Dropped(MISMATCH)
         seen = not first and bool(held.bitmap & admitted.worker_bit)
@@ -261,18 +271,26 @@ class SlotOracle:
             held.bitmap, held.count, held.exponent = admitted.worker_bit, 1, exponent
             if operation != BARRIER:  # which leaves the values of another chunk there
                 held.values = words if end > start else np.zeros(self.values, np.uint32)
+            held.added = [words]
         elif not seen and not late:
             held.bitmap |= admitted.worker_bit
             held.count += 1
             held.exponent = max(held.exponent, exponent)
-            if end > start:
+            if end > start and operation not in FORMATS:
                 if operation in (SUM, REDUCE) and self.leaves_int32(held.values, words):
                     held.marks |= OVERFLOW
                 held.values = self.combined(operation, held.values, words)
+            held.added.append(words)
         held.closed = int(was_closed or bool(flags & PARTIAL))
+        if operation in FORMATS:
+            held.values = self.mantissas(held, operation)
         full = held.bitmap == admitted.full_bitmap
         if not full and not held.closed:
             return []
+        result = held.values
+        if operation in FORMATS:
+            result, finite = self.floats(held, operation)
+            held.marks |= 0 if finite else OVERFLOW
         result_flags = RESULT | held.marks | (0 if full else PARTIAL)
 
         def answer(egress: int, addressee: int) -> Packet:
@@ -286,7 +304,7 @@ class SlotOracle:
                     held.exponent, message, checksum,
                 )  # fmt: skip
 
-            body = b"" if bare else held.values.astype(">u4").tobytes()
+            body = b"" if bare else result.astype(">u4").tobytes()
             outer = self.addressed(frame[:offset], egress, 32 + len(body))
             checksum = ones_complement_sum(header(0) + body) ^ 0xFFFF
             return egress, outer + header(checksum) + body + frame[end:]
@@ -295,6 +313,21 @@ class SlotOracle:
         if known:
             return [answer(port, worker)]
         return [answer(egress, replica) for egress, replica in self.groups[admitted.group]]
+
+    @staticmethod
+    def mantissas(held: Copy, operation: int) -> np.ndarray:
+        """As the registers hold them: of two numbers in a word, that of the first."""
+        sums = sums_of(operation, held.added)
+        per_word = len(sums) // len(held.added[0])
+        return np.array([each.mantissa % 2**32 for each in sums[::per_word]], np.uint32)
+
+    @staticmethod
+    def floats(held: Copy, operation: int) -> tuple[np.ndarray, bool]:
+        """The words of the sums, and whether all are finite."""
+        sums = sums_of(operation, held.added)
+        words = np.array(words_of(operation, sums), np.uint32)
+        infinity = sums[0].last << sums[0].fraction
+        return words, all(each.read() & infinity != infinity for each in sums)
 
     @staticmethod
     def leaves_int32(held: np.ndarray, words: np.ndarray) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from innet.core.float_sums import FloatSum
 from innet.core.reduce_op import CollectiveOp, ReduceOp
 from innet.protocol.admission import Job, WorkerPort
 from innet.wire import (
@@ -51,6 +52,10 @@ def contribution(
     # In half of the packets: the sums of the others stay in int32.
     edges = rng.random((1, layout.values)) < 0.3 * rng.integers(2)
     values = np.where(edges, edge, near)
+    if operation in list(FloatSum):  # of all exponents, or of a few, infinities among them
+        anything = rng.integers(-(2**31), 2**31, (1, layout.values), dtype=np.int32)
+        normal = rng.standard_normal((1, layout.values), np.float32).view(np.int32)
+        values = np.where(edges, anything, normal)
     frames = pack(
         layout,
         job.members[worker].endpoint,
@@ -104,9 +109,11 @@ def meaning(
     rng: np.random.Generator, layout: PacketLayout, workers: int
 ) -> tuple[int, int, int, int | None]:
     """An operation, a number of elements, which all-reduce it is, and an owner if it has one."""
-    operation = int(rng.integers(1, 7 if layout.has_owners else 4))
+    operation = int(rng.integers(1, 7 if layout.has_owners or layout.adds_floats else 4))
+    if layout.adds_floats and operation > max(ReduceOp):
+        operation += min(FloatSum) - min(CollectiveOp)
     elements, message = int(rng.integers(1, layout.values + 1)), int(rng.integers(3))
-    owner = int(rng.integers(workers)) if operation > max(ReduceOp) else None
+    owner = int(rng.integers(workers)) if operation in list(CollectiveOp) else None
     return operation, elements, message, owner
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from innet.codecs.parts import (
     INT32,
     ONE_VALUE_PER_WORD,
+    SUMS_FLOATS,
     Capabilities,
     Carrier,
     CarrySteps,
@@ -16,7 +17,7 @@ from innet.codecs.parts import (
     Stopwatch,
     Total,
 )
-from innet.core.reduce_op import CollectiveOp, FloatSegment, ReduceOp, Segment
+from innet.core.reduce_op import CollectiveOp, FloatSegment, Segment
 from innet.core.settings import Settings
 from innet.kernels import Kernels
 
@@ -28,7 +29,7 @@ class Dense(Carrier[Settings]):
     takes_floats = True
     scatters = True
     capabilities = Capabilities(
-        provides=frozenset({ONE_VALUE_PER_WORD}),
+        provides=frozenset({ONE_VALUE_PER_WORD, SUMS_FLOATS}),
         requires={INT32: "the switch adds 32-bit integers."},
         rounds=(0, 1),
         index="none",
@@ -83,7 +84,7 @@ def sum_integers(
     """
     to_words, to_integers = pack or (_as_they_are, _of_words)
     if contribution.shards is None:
-        (total,) = yield [Segment(ReduceOp.SUM, to_words(integers))]
+        (total,) = yield [Segment(contribution.operation, to_words(integers))]
         watch.enter("decode")
         return to_integers(total, integers.size)
     pieces = list(contribution.shards.pieces(contribution.limbs, indices))

@@ -1,0 +1,82 @@
+"""Sums of floats as the program fpisa makes them, number by number in plain Python.
+
+Written from docs/fpisa.md with integers and fractions, without NumPy, the P4 program or
+``innet.core.float_sums``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+FORMATS = {7: (32, 8, 23), 8: (16, 8, 7), 9: (16, 5, 10)}
+"""By operation: bits of a number, of its exponent and of its fraction."""
+
+
+class Sum:
+    """One sum in a slot."""
+
+    def __init__(self, operation: int) -> None:
+        self.bits, self.exponent_bits, self.fraction = FORMATS[operation]
+        self.last = 2**self.exponent_bits - 1  # exponent of infinities
+        self.exponent, self.mantissa = 0, 0  # stand for mantissa * 2**(exponent - 152)
+        self.infinities: set[int] = set()  # their signs; both for NaN
+
+    def add(self, number: int) -> None:
+        """Add a number, given its bits."""
+        sign = number >> (self.bits - 1)
+        exponent = number >> self.fraction & self.last
+        fraction = number % 2**self.fraction
+        if exponent == self.last:  # it is added all the same, and its mantissa means nothing
+            self.infinities |= {0, 1} if fraction else {sign}
+        significand = fraction + 2**self.fraction if exponent else fraction
+        # As exponents of float32, whose mantissas have 23 bits and two guard bits.
+        mine = max(exponent, 1) + 127 - (2 ** (self.exponent_bits - 1) - 1)
+        mantissa = (-1) ** sign * significand * 2 ** (25 - self.fraction)
+        largest = max(mine, self.exponent)
+        self.mantissa //= 2 ** (largest - self.exponent)  # towards minus infinity
+        self.mantissa += mantissa // 2 ** (largest - mine)
+        self.exponent = largest
+
+    def read(self) -> int:
+        """The bits of the sum."""
+        infinity = self.last << self.fraction
+        if len(self.infinities) == 2:
+            return infinity | 1 << (self.fraction - 1)
+        if self.infinities:
+            return infinity | self.infinities.copy().pop() << (self.bits - 1)
+        value = Fraction(self.mantissa) * Fraction(2) ** (self.exponent - 152)
+        sign, value = int(value < 0) << (self.bits - 1), abs(value)
+        # Numbers of a binade are this far apart, those of the lowest one and subnormal ones.
+        bias = 2 ** (self.exponent_bits - 1) - 1
+        distance = Fraction(2) ** (1 - bias - self.fraction)
+        exponent = 0
+        while value >= distance * 2 ** (self.fraction + 1):
+            distance, exponent = distance * 2, exponent + 1
+        bits = round(value / distance) + (exponent << self.fraction)  # half to even
+        return sign | min(bits, infinity)
+
+
+def numbers_of(operation: int, words: Iterable[int]) -> list[int]:
+    """The bits of the numbers in words: of two, the one in the low half is the first."""
+    if FORMATS[operation][0] == 32:
+        return [int(word) % 2**32 for word in words]
+    return [half for word in words for half in (int(word) % 2**16, int(word) % 2**32 >> 16)]
+
+
+def sums_of(operation: int, contributions: Iterable[Iterable[int]]) -> list[Sum]:
+    """The sums of the numbers in the workers' words, added in this order."""
+    columns = [numbers_of(operation, words) for words in contributions]
+    sums = [Sum(operation) for _ in columns[0]]
+    for column in columns:
+        for each, number in zip(sums, column, strict=True):
+            each.add(number)
+    return sums
+
+
+def words_of(operation: int, sums: list[Sum]) -> list[int]:
+    """The words of a result, none below 0."""
+    bits = [each.read() for each in sums]
+    if FORMATS[operation][0] == 32:
+        return bits
+    return [low | high << 16 for low, high in zip(bits[::2], bits[1::2], strict=True)]

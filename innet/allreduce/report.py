@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from innet.allreduce.loop import Reduction
 from innet.codecs import Codec, ExchangeOutcome
+from innet.core.float_sums import FloatSum, are_possible, order_error
 from innet.core.shards import Shards
 from innet.core.vnmse import SquaredErrors
 from innet.protocol import Counters
@@ -229,6 +230,7 @@ def comparison(
     fields: dict[str, Any] = {"selected": selected, "union": union}
     if verify:
         fields["exact"] = is_exact(outcomes)
+        fields["order_error"] = _order_error(outcomes)
         fields |= errors(gradients, outcomes)
     return fields
 
@@ -301,8 +303,22 @@ class _Listed:
             total[self._indices[first:last] - begin] += self._values[first:last]
 
 
-def is_exact(outcomes: Sequence[ExchangeOutcome]) -> bool:
-    """Whether every worker decoded the sum of the workers' integers, computed in int64."""
+def is_exact(outcomes: Sequence[ExchangeOutcome]) -> bool | None:
+    """Whether every worker decoded the sum of the workers' integers, computed in int64.
+
+    Of floats that the switch has added: False if workers decoded different sums, or sums that no
+    order of arrival explains; otherwise None, as there is no one sum.
+    """
+    operation = outcomes[0].contribution.operation
+    if isinstance(operation, FloatSum):
+        first = outcomes[0].integer_sum
+        same = all(np.array_equal(first, each.integer_sum) for each in outcomes)
+        words = [each.contribution.integers for each in outcomes]
+        return None if same and are_possible(operation, words, first) else False
+    groups = [outcome.groups for outcome in outcomes]
+    if any(isinstance(each.contribution.operation, FloatSum) for each in groups[0]):
+        verdicts = [is_exact(of_group) for of_group in zip(*groups, strict=True)]
+        return False if False in verdicts else None
     size = outcomes[0].contribution.size
     sent, decoded = [], []
     for outcome in outcomes:
@@ -317,6 +333,17 @@ def is_exact(outcomes: Sequence[ExchangeOutcome]) -> bool:
             if not np.array_equal(_block([each], begin, size, np.int64), oracle):
                 return False
     return True
+
+
+def _order_error(outcomes: Sequence[ExchangeOutcome]) -> float | None:
+    """How much sums depend on the order of arrival; None of integers, whose sums do not."""
+    if groups := [outcome.groups for outcome in outcomes if outcome.groups]:
+        each = [_order_error(of_group) for of_group in zip(*groups, strict=True)]
+        return max((error for error in each if error is not None), default=None)
+    operation = outcomes[0].contribution.operation
+    if not isinstance(operation, FloatSum):
+        return None
+    return order_error(operation, [outcome.contribution.integers for outcome in outcomes])
 
 
 def errors(

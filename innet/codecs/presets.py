@@ -35,6 +35,7 @@ QUANTIZERS: Registry[type[Quantizer[Any]]] = Registry("quantizer", "innet.quanti
 """Quantizers by name: how floats become integers. Entry points: "innet.quantizers"."""
 QUANTIZERS.register("exact", "innet.codecs.quantizers.exact:Exact")
 QUANTIZERS.register("fixed", "innet.codecs.quantizers.fixed:Fixed")
+QUANTIZERS.register("float", "innet.codecs.quantizers.float_words:FloatWords")
 QUANTIZERS.register("format", "innet.codecs.quantizers.formats:Format")
 QUANTIZERS.register("optimistic", "innet.codecs.quantizers.optimistic:Optimistic")
 QUANTIZERS.register("qsgd", "innet.codecs.quantizers.qsgd:Qsgd")
@@ -88,6 +89,7 @@ _BUILT_IN: tuple[tuple[Any, ...], ...] = (
     ("fp16", "all", _numbers("fp16"), "packed", "none", "all, as fp16 on a grid"),
     ("fp8-e4m3", "all", _numbers("fp8-e4m3"), "packed", "none", "all, as FP8 E4M3, one scale"),
     ("fp8-e5m2", "all", _numbers("fp8-e5m2"), "packed", "none", "all, as FP8 E5M2, one scale"),
+    ("fpisa", "all", "float", "dense", "none", "every element, as a float32"),
     ("gaussiank", "gaussiank", "fixed", "lhc", "residual", "the largest: fitted normal"),
     ("gs-sgd", "gs-sgd", "fixed", "shared", "residual", "the largest of the sketched sum"),
     ("gtopk", "gtopk", "fixed", "lhc", "residual", "the largest, then of their sum"),

@@ -243,7 +243,8 @@ class Report(Frozen):
 
     Attributes:
         version: of these fields.
-        exact: whether the decoded integer sum equalled the oracle's; None where not compared.
+        exact: whether the decoded integer sum equalled the oracle's; None where not compared. Of
+            floats that the switch added: False if no order of arrival explains the sum, else None.
         workers: how many took part.
         codec: name or description, or ``VERBATIM``.
         program: name of the P4 program.
@@ -271,6 +272,8 @@ class Report(Frozen):
             that in float64 of the inputs; of the sums of several racks the largest. None where not
             compared, or infinite: where only the true sum is zero.
         vnmse_sent: the same, the true sum that of what the selectors sent.
+        order_error: largest difference between sums of the same words in eight random orders of
+            arrival, of up to 65,536 words; None of integers, whose sums have no order.
         infinite: elements of the decoded sum that lie beyond float32 and so are infinite, although
             their integers were summed. The errors are infinite then, in JSON null.
         simulated: what it took in simulated time; None without a network that has one.
@@ -300,6 +303,7 @@ class Report(Frozen):
     max_abs_error_sent: float | None
     vnmse: float | None = None
     vnmse_sent: float | None = None
+    order_error: float | None = None
     infinite: int = 0
     simulated: Simulated | None = None
     details: dict[str, Any] = Field(default_factory=dict)

@@ -83,7 +83,8 @@ def report_table(report: Report) -> Table:
 def exactness(report: Report) -> str:
     """Whether the integer sum was exact, as text."""
     if report.exact is None:
-        return "not compared"
+        added = report.order_error is not None
+        return "floats, as close as the switch's can be" if added else "not compared"
     if report.codec == VERBATIM:
         return "equals what was sent" if report.exact else "DIFFERS from what was sent"
     return "equals the oracle's" if report.exact else "DIFFERS from the oracle's"
@@ -101,6 +102,7 @@ def _report_rows(report: Report) -> list[tuple[str, str]]:
             ("  of what was sent, by quantization", _error(report.max_abs_error_sent)),
             ("vNMSE, against float64", _error(report.vnmse)),
             ("  of what was sent, by quantization", _error(report.vnmse_sent)),
+            *_other_orders(report),
             *_infinite(report),
         ]
     return [
@@ -191,6 +193,13 @@ def _largest_difference(report: Report) -> str:
     error, sent = report.max_abs_error, report.max_abs_error_sent
     left_out = error is not None and sent is not None and math.inf > error > sent
     return _error(error) + (" (elements not sent yet)" if left_out else "")
+
+
+def _other_orders(report: Report) -> list[tuple[str, str]]:
+    """A row for what the order of arrival does to sums of floats."""
+    if report.order_error is None:
+        return []
+    return [("Change by other orders of arrival", f"up to {_error(report.order_error)}")]
 
 
 def _infinite(report: Report) -> list[tuple[str, str]]:

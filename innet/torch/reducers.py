@@ -276,6 +276,11 @@ class GroupReducer:
 
     def check(self, codec: Codec) -> None:
         codec.value_bits(self.workers)
+        if codec.sends_floats:
+            raise CompositionError(
+                f"the codec {codec.describe()} sends floats for a switch to add, and this process "
+                f"group ({self._name}) adds integers only; choose another codec, such as dense."
+            )
         if codec.wraps and not self._wraps:
             raise CompositionError(
                 f"the codec {codec.describe()} needs sums modulo 2**32, and those of this process "

@@ -272,7 +272,7 @@ def a_checkpoint_goes_on_with_another_schedule():
 
 @check
 def every_codec_equals_memory():
-    for codec in sorted(PRESETS.names()):
+    for codec in sorted({*PRESETS.names()} - {"fpisa"}):  # which needs a switch that adds floats
         equal_to_memory(codec)
 
 
@@ -933,7 +933,7 @@ def a_hook_without_a_switch_equals_one_with_it():
 
 @check
 def every_codec_without_a_switch_equals_one_with_it():
-    for codec in sorted(PRESETS.names()):
+    for codec in sorted({*PRESETS.names()} - {"fpisa"}):
         equal_without_switch(codec)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from innet.codecs import Codec, ExchangeOutcome
 from innet.codecs.parts import COEFFICIENTS, STOCHASTIC_ROUNDING
 from innet.core.errors import OverflowedError
+from innet.core.float_sums import FloatSum
 from innet.core.reduce_op import ReduceOp, Segment, combine
 from support import gradients
 
@@ -87,7 +88,14 @@ def leaves_int32(contributions: Sequence[Ints], counts: Sequence[int]) -> bool:
 def integer_oracle(
     outcomes: Sequence[ExchangeOutcome], size: int, counts: Sequence[int] | None = None
 ) -> NDArray[np.int64]:
-    """The sum of what the workers say they contributed, in int64."""
+    """The sum of what the workers say they contributed, in int64; of floats that a switch adds, one
+    worker after the other.
+    """
+    operation = outcomes[0].contribution.operation
+    if isinstance(operation, FloatSum):
+        assert counts is None
+        words = combine(operation, [each.contribution.integers for each in outcomes])
+        return words.astype(np.int64)
     oracle = np.zeros(size, np.int64)
     for number, outcome in enumerate(outcomes):
         own = outcome.contribution

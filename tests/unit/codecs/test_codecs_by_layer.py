@@ -81,10 +81,13 @@ def alone(codecs, job):
 # The contract, over compositions.
 
 
+OF_INTEGERS = [name for name in PRESETS.names() if not build_codec(name).sends_floats]
+
+
 @settings(max_examples=examples(25))
 @given(
-    first=st.sampled_from(PRESETS.names()),
-    second=st.sampled_from(PRESETS.names()),
+    first=st.sampled_from(OF_INTEGERS),
+    second=st.sampled_from(OF_INTEGERS),
     pattern=st.sampled_from(["*.bias", "lstm.*", "[cf]*.weight", "fc.bias"]),
     seed=st.integers(0, 99),
 )

@@ -54,6 +54,10 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         "da8e9e7831042feffaecf7c556fd2ffa31d12bf4ac57a2f9582dd38ae5b84b7c",
         [[3, 667], [3, 667]],
     ),
+    "fpisa": (
+        "9540eda44443b8cd5c248c30503d0dc1488e52fac381ad56a2c8366128d29f69",
+        [[3, 2000], [3, 2000]],
+    ),
     "gaussiank": (
         "31dee27f32a13c9b698cfbf66f2e531da791b5e0d8e96423ce64dd38aa2af7c4",
         [[5, 48], [5, 142]],

@@ -1,5 +1,7 @@
 """The slot pool written by hand: what ``p4/slots.p4`` does, as one Numba loop over batches.
 
+With ``floats`` also what ``p4/fpisa.p4`` does with float32.
+
 No P4, no tables, no general switch: the bar that the compiled program is measured against. It makes
 the same checks in the same order, keeps the same state, counts the same drops and writes the
 same packets; ``benchmarks.switch`` compares the two byte by byte.
@@ -32,7 +34,7 @@ SLOTS = 1024
 ETHERNET, IPV4, UDP, INNET = 14, 20, 8, 32
 UDP_PORT = 48879
 OVERFLOW, ECN, RESULT, PARTIAL = 1, 8, 16, 32
-SUM, OR, MAX = 1, 2, 3
+SUM, OR, MAX, FLOAT32 = 1, 2, 3, 7
 # Why a packet was dropped, by the numbers of slots.p4.
 NOT_INNET, TRUNCATED, CHECKSUM, MALFORMED, NOT_ADMITTED, SLOT_RANGE, STALE, MISMATCH, LATE = range(
     1, 10
@@ -56,12 +58,15 @@ class SlotsByHand:
     Args:
         job: who is admitted.
         values: per packet.
+        floats: values may be float32. A cell has the mantissas of its sums, then their scales.
     """
 
-    def __init__(self, job: Job, values: int) -> None:
+    def __init__(self, job: Job, values: int, *, floats: bool = False) -> None:
         self.values = values
+        self.last = FLOAT32 if floats else MAX
+        self.rounded = np.zeros(values, np.uint32)
         self.pool = np.zeros(2 * SLOTS * FIELDS, np.int64)
-        self.sums = np.zeros(2 * SLOTS * values, np.uint32)
+        self.sums = np.zeros(2 * SLOTS * values * (2 if floats else 1), np.uint32)
         self.dropped = np.zeros((10, 2), np.int64)
         self.keys = np.full(PLACES, -1, np.int64)
         self.admitted = np.zeros(PLACES * 4, np.int64)
@@ -99,7 +104,8 @@ class SlotsByHand:
             )
         state = (self.pool, self.sums, self.dropped)
         job = (self.keys, self.admitted, self.addresses, self.ports)
-        produced = run(batch.data, batch.length, batch.port, *self._out, self.values, *state, *job)
+        kind = (self.values, self.last, self.rounded)
+        produced = run(batch.data, batch.length, batch.port, *self._out, *kind, *state, *job)
         if produced < 0:
             raise ValueError("more packets leave than came in: repeated requests for results")
         data, length, port = self._out
@@ -164,10 +170,13 @@ def find(data: Any, base: int, size: int, values: int) -> int:  # noqa: PLR0911 
 
 
 @kernel
-def well_formed(data: Any, base: int, at: int, offset: int, values: int) -> Any:
+def well_formed(  # noqa: PLR0917 - a kernel
+    data: Any, base: int, at: int, offset: int, values: int, last: int
+) -> Any:
     """Whether a worker could have sent the innet header at ``at``."""
     operation, elements = load8(data, at + 3), load16(data, at + 24)
-    sane = SUM <= operation <= MAX and 1 <= elements <= values
+    sane = SUM <= operation <= MAX or operation == last
+    sane &= 1 <= elements <= values
     sane &= load8(data, at + 14) <= 1 and load8(data, at + 15) & RESULT == 0
     if offset != ETHERNET:
         udp = UDP + INNET + 4 * values
@@ -177,13 +186,71 @@ def well_formed(data: Any, base: int, at: int, offset: int, values: int) -> Any:
 
 
 @kernel
+def add_floats(  # noqa: PLR0917 - a kernel
+    data: Any, at: int, sums: Any, row: int, values: int, fresh: bool
+) -> None:
+    """Add float32 numbers to sums: unpack, align, add."""
+    one, two = np.uint32(1), np.uint32(2)
+    for k in range(values):
+        word = np.uint32(load32(data, at + 4 * k))
+        exponent = np.uint32(np.uint32(word >> np.uint32(23)) & np.uint32(0xFF))
+        fraction = np.uint32(word & np.uint32(0x7FFFFF))
+        special = np.uint32(0x200) if word >> np.uint32(31) else np.uint32(0x100)
+        special = np.uint32(0x300) if fraction else special
+        special = special if exponent == 255 else np.uint32(0)
+        significand = fraction | np.uint32(0x800000) if exponent else fraction
+        mantissa = np.int32(np.uint32(significand << two))
+        mantissa = -mantissa if word >> np.uint32(31) else mantissa
+        exponent = max(exponent, one)
+        total = np.int32(0) if fresh else np.int32(get(sums, row + k))
+        held = np.uint32(0) if fresh else np.uint32(get(sums, row + values + k))
+        largest = np.uint32(held & np.uint32(0xFF))
+        scale = max(exponent, largest)
+        rise, fall = min(scale - largest, np.uint32(31)), min(scale - exponent, np.uint32(31))
+        total = np.int32(np.int32(total >> np.int32(rise)) + np.int32(mantissa >> np.int32(fall)))
+        put(sums, row + k, np.uint32(total))
+        put(sums, row + values + k, np.uint32(scale | held & np.uint32(0x300) | special))
+
+
+@kernel
+def round_floats(sums: Any, row: int, values: int, rounded: Any) -> Any:
+    """Make float32 numbers of sums; OVERFLOW if not all are finite, else 0."""
+    one, infinity = np.uint32(1), np.uint32(0x7F800000)
+    flags = np.uint32(0)
+    for k in range(values):
+        total, held = np.uint32(get(sums, row + k)), np.uint32(get(sums, row + values + k))
+        size = np.uint32(np.uint32(0) - total) if total >> np.uint32(31) else total
+        top = np.uint32(16) if size > 0xFFFF else np.uint32(0)
+        for bits, step in ((0xFF, 8), (0xF, 4), (3, 2), (1, 1)):
+            top = np.uint32(top + np.uint32(step)) if np.uint32(size >> top) > bits else top
+        largest = np.uint32(held & np.uint32(0xFF))
+        highest = np.uint32(top + largest) if size else np.uint32(0)
+        exponent = np.uint32(highest - np.uint32(26)) if highest > 26 else np.uint32(0)
+        by = np.int32(np.int32(exponent) + np.int32(3) - np.int32(largest))
+        right, left = np.uint32(max(by, np.int32(0))), np.uint32(max(-by, np.int32(0)))
+        odd = np.uint32(np.uint32(size >> right) & one)
+        half = np.uint32(np.uint32(np.uint32(one << right) - one + odd) >> one)
+        field = np.uint32(np.uint32(np.uint32(size + half) >> right) << left)
+        field = min(np.uint32(field + np.uint32(exponent << np.uint32(23))), infinity)
+        special = np.uint32(0x80000000) if held >= 0x200 else np.uint32(0)
+        special = np.uint32(0x400000) if held >= 0x300 else special
+        sign = np.uint32(total & np.uint32(0x80000000))
+        field = np.uint32(field | sign if held < 0x100 else infinity | special)
+        flags |= one if field & infinity == infinity else np.uint32(0)
+        put(rounded, k, field)
+    return np.int64(flags)
+
+
+@kernel
 def combine(  # noqa: PLR0917 - a kernel
     data: Any, at: int, sums: Any, row: int, values: int, operation: int, fresh: bool
 ) -> Any:
     """Put a packet's values into a slot, whose own begin at ``row``; OVERFLOW or 0."""
     signs = np.uint32(0)
     values = opaque(values)
-    if fresh:
+    if operation == FLOAT32:
+        add_floats(data, at, sums, row, values, fresh)
+    elif fresh:
         for k in range(values):
             put(sums, row + k, load32(data, at + 4 * k))
     elif operation == SUM:
@@ -245,8 +312,9 @@ def answer(  # noqa: PLR0917 - a kernel
 
 @kernel
 def aggregate(  # noqa: PLR0917 - a kernel
-    data: Any, base: int, offset: int, place: int, admitted: Any, pool: Any, sums: Any, values: int
-) -> Any:
+    data: Any, base: int, offset: int, place: int, admitted: Any, pool: Any, sums: Any, values: int,
+    cells: int,
+) -> Any:  # fmt: skip
     """Take one admitted packet into its slot: (drop reason or 0, index, known).
 
     A result is *known* if an earlier packet made it, and this one asks for it again, or comes late.
@@ -288,7 +356,7 @@ def aggregate(  # noqa: PLR0917 - a kernel
         put(pool, held + COUNT, count)
         if fresh or exponent > get(pool, held + EXPONENT):
             put(pool, held + EXPONENT, exponent)
-        marks |= combine(data, at + INNET, sums, index * values, values, operation, fresh)
+        marks |= combine(data, at + INNET, sums, index * cells, values, operation, fresh)
     put(pool, held + CLOSED, 1 if closed != 0 or flags & PARTIAL else 0)
     put(pool, held + MARKS, marks)
     known = seen or late if count == get(admitted, place + WORKERS) else closed != 0
@@ -296,12 +364,14 @@ def aggregate(  # noqa: PLR0917 - a kernel
 
 
 @kernel
-def run(  # noqa: PLR0917 - a kernel
+def run(  # noqa: PLR0912, PLR0917 - a kernel
     data: Any, length: Any, port: Any, out: Any, out_length: Any, out_port: Any, values: int,
-    pool: Any, sums: Any, dropped: Any, keys: Any, admitted: Any, addresses: Any, ports: Any,
+    last: int, rounded: Any, pool: Any, sums: Any, dropped: Any, keys: Any, admitted: Any,
+    addresses: Any, ports: Any,
 ) -> int:  # fmt: skip
     """How many packets leave; -1 when there is no room for them."""
     stride, out_stride = data.shape[1], out.shape[1]
+    cells = len(sums) // (2 * SLOTS)
     produced = 0
     for i in range(len(length)):
         base, size = i * stride, np.int64(length[i])
@@ -309,7 +379,7 @@ def run(  # noqa: PLR0917 - a kernel
         reason, index, known = max(-offset, 0), 0, False
         if reason == 0:
             at = base + offset
-            if not well_formed(data, base, at, offset, values):
+            if not well_formed(data, base, at, offset, values, last):
                 reason = MALFORMED
             else:
                 key = np.int64(port[i]) << 48 | load32(data, at + 4) << 16 | load16(data, at + 20)
@@ -320,7 +390,7 @@ def run(  # noqa: PLR0917 - a kernel
                     reason = NOT_ADMITTED
                 else:
                     reason, index, known = aggregate(
-                        data, base, offset, 4 * place, admitted, pool, sums, values
+                        data, base, offset, 4 * place, admitted, pool, sums, values, cells
                     )
         if reason != 0:
             dropped[reason, 0] += 1
@@ -331,6 +401,11 @@ def run(  # noqa: PLR0917 - a kernel
         full = get(pool, held + COUNT) == len(ports)
         if not full and get(pool, held + CLOSED) == 0:
             continue
+        source, row = sums, index * cells
+        if load8(data, base + offset + 3) == FLOAT32:
+            over = round_floats(sums, row, opaque(values), rounded)
+            put(pool, held + MARKS, get(pool, held + MARKS) | over)
+            source, row = rounded, 0
         flags = RESULT | get(pool, held + MARKS) | (0 if full else PARTIAL)
         copies = 1 if known else len(ports)
         if produced + copies > len(out_length):
@@ -341,7 +416,7 @@ def run(  # noqa: PLR0917 - a kernel
             to = produced * out_stride
             answer(
                 data, base, size, offset, out, to, addresses, leaves, addressee, flags, pool, held,
-                sums, index * values, values,
+                source, row, values,
             )  # fmt: skip
             out_length[produced] = size
             out_port[produced] = leaves

@@ -50,9 +50,8 @@ struct metadata_t {
     bit<1>  overflow3;
     bit<8>  result_flags;    // FLAG_RESULT, FLAG_PARTIAL
     // The format of floats, see FloatValues.
-    bit<8>  sign_place;
-    bit<8>  fraction; // bits of it
-    bit<8>  widening; // to the bits of a slot's mantissa
+    bit<5>  fraction; // bits of it
+    bit<5>  widening; // to the bits of a slot's mantissa
     bit<32> number_mask;
     bit<32> sign_bit;
     bit<32> leading_bit; // that numbers do not show

@@ -25,9 +25,9 @@
 #define UPPER_REGISTER(i)       register<bit<32>>(2 * SLOTS) upper##i;
 #define UPPER_SCALE_REGISTER(i) register<bit<32>>(2 * SLOTS) upper_scale##i;
 
-// BMv2 takes a number of bits from 8 bits.
-#define LEFT(word, by)  ((word) << (bit<8>)(by))
-#define RIGHT(word, by) ((word) >> (bit<8>)(by))
+// BMv2 takes a number of bits from 8 bits. Where it is below 64, 6 bits say so.
+#define LEFT(word, by)  ((word) << (bit<6>)(by))
+#define RIGHT(word, by) ((word) >> (bit<6>)(by))
 #define SHIFTED(mantissa, by) ((bit<32>)((int<32>)(mantissa) >> (bit<8>)(by))) // with copies of the sign
 
 // Add the number in `field` to the sum with the mantissa `total`; `held` has the sum's exponent and what is
@@ -36,12 +36,12 @@
 // Of a choice that is a whole right side, p4c makes a branch; everything else it puts in place wherever it
 // is used. So choices are kept short, and shifts out of them: then all values are added at once.
 #define FLOAT_ADD \
-    special = field >> meta.sign_place == 1 ? NEGATIVE_INFINITY : POSITIVE_INFINITY; \
+    special = field & meta.sign_bit != 0 ? NEGATIVE_INFINITY : POSITIVE_INFINITY; \
     special = field & meta.fraction_mask != 0 ? NOT_A_NUMBER : special; \
     special = field & meta.infinity != meta.infinity ? 0 : special; \
     mantissa = field & meta.infinity == 0 ? field & meta.fraction_mask \
         : field & meta.fraction_mask | meta.leading_bit; \
-    mantissa = field >> meta.sign_place == 1 ? -mantissa : mantissa; \
+    mantissa = field & meta.sign_bit != 0 ? -mantissa : mantissa; \
     exponent = (field & meta.infinity) >> meta.fraction; \
     exponent = exponent + meta.bias + (bit<32>)(bit<1>)(exponent == 0); \
     total = meta.new_chunk == 1 ? 0 : total; \
@@ -96,7 +96,8 @@
     finite = held < POSITIVE_INFINITY ? 32w0xFFFFFFFF : 0; \
     special = held >= NEGATIVE_INFINITY ? meta.sign_bit : 0; \
     special = held >= NOT_A_NUMBER ? meta.quiet_bit : special; \
-    field = (field | total >> 31 << meta.sign_place) & finite | (meta.infinity | special) & ~finite; \
+    sign = total >> 31 == 1 ? meta.sign_bit : 0; \
+    field = (field | sign) & finite | (meta.infinity | special) & ~finite; \
     meta.overflow0 = meta.overflow0 | (bit<1>)(field & meta.infinity == meta.infinity);
 
 #define LOWER_ROUND(i) \
@@ -118,11 +119,10 @@ control FloatValues(inout headers_t hdr, inout metadata_t meta) {
 
     // bits: behind the leading one. last_exponent: that of infinities. bias: from its exponents to those of
     // float32. least_exponent: of a sum whose last bit is that of the format's smallest number.
-    action set_format(bit<8> width, bit<8> bits, bit<32> last_exponent, bit<32> bias,
+    action set_format(bit<5> sign_place, bit<5> bits, bit<32> last_exponent, bit<32> bias,
                       bit<32> least_exponent) {
-        meta.sign_place = width - 1;
-        meta.sign_bit = 32w1 << width - 1;
-        meta.number_mask = (32w2 << width - 1) - 1;
+        meta.sign_bit = 32w1 << sign_place;
+        meta.number_mask = (32w2 << sign_place) - 1;
         meta.fraction = bits;
         meta.leading_bit = 32w1 << bits;
         meta.quiet_bit = 32w1 << bits - 1;
@@ -137,9 +137,9 @@ control FloatValues(inout headers_t hdr, inout metadata_t meta) {
         key = { hdr.innet.operation: exact; }
         actions = { set_format; NoAction; }
         const entries = {
-            OPERATION_SUM_FLOAT32: set_format(32, 23, 255, 0, 3);
-            OPERATION_SUM_BF16: set_format(16, 7, 255, 0, 19);
-            OPERATION_SUM_FP16: set_format(16, 10, 31, 112, 128);
+            OPERATION_SUM_FLOAT32: set_format(31, 23, 255, 0, 3);
+            OPERATION_SUM_BF16: set_format(15, 7, 255, 0, 19);
+            OPERATION_SUM_FP16: set_format(15, 10, 31, 112, 128);
         }
         const default_action = NoAction();
     }
@@ -202,12 +202,12 @@ control FloatValues(inout headers_t hdr, inout metadata_t meta) {
 
     action round_floats() {
         bit<32> total; bit<32> held; bit<32> size; bit<32> top; bit<32> exponent; bit<32> by;
-        bit<32> right; bit<32> left; bit<32> field; bit<32> finite; bit<32> special;
+        bit<32> right; bit<32> left; bit<32> field; bit<32> finite; bit<32> special; bit<32> sign;
         REPEAT(LOWER_ROUND)
     }
     action round_upper() {
         bit<32> total; bit<32> held; bit<32> size; bit<32> top; bit<32> exponent; bit<32> by;
-        bit<32> right; bit<32> left; bit<32> field; bit<32> finite; bit<32> special;
+        bit<32> right; bit<32> left; bit<32> field; bit<32> finite; bit<32> special; bit<32> sign;
         REPEAT(UPPER_ROUND)
     }
 

@@ -11,6 +11,8 @@ import numpy as np
 from innet.codecs import ExchangeOutcome
 from innet.codecs.parts import Contribution, Total
 from innet.core.files import atomic_write
+from innet.core.float_sums import FloatSum
+from innet.core.reduce_op import ReduceOp
 
 
 def save(path: Path, outcome: ExchangeOutcome) -> None:
@@ -33,6 +35,7 @@ def save(path: Path, outcome: ExchangeOutcome) -> None:
         "size": local.size,
         "limbs": local.limbs,
         "shared": local.shared,
+        "operation": int(local.operation),
     }
     known: dict[str, Any] = {name: each for name, each in arrays.items() if each is not None}
     with atomic_write(path) as temporary, temporary.open("wb") as file:
@@ -57,6 +60,7 @@ def load(path: Path) -> ExchangeOutcome:
             words=arrays["own_integers"],
             limbs=int(numbers["limbs"]),
             shared=bool(numbers["shared"]),
+            operation=_operation(int(numbers["operation"])),
         ),
         applied=arrays.get("applied"),
         rounds=int(numbers["rounds"]),
@@ -65,3 +69,7 @@ def load(path: Path) -> ExchangeOutcome:
         encode_seconds=0.0,
         decode_seconds=0.0,
     )
+
+
+def _operation(number: int) -> ReduceOp | FloatSum:
+    return ReduceOp(number) if number in list(ReduceOp) else FloatSum(number)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from support.lockstep import all_reduce
 
 import innet
+from innet.allreduce.report import comparison
+from innet.codecs import build_codec
 from innet.core.errors import CompositionError, GradientError, InputError
 from innet.core.float_sums import FORMATS, of_floats, sum_in_order, to_bits, to_floats, to_words
 from innet.network import Faults
+from innet.processes.outcomes import load, save
 
 FLOATS = {name: {"preset": "fpisa", "quantizer": {"format": name}} for name in FORMATS}
 ROUNDING = {"float32": 2.0**-22, "bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -92,3 +98,15 @@ def test_where_floats_are_not_added() -> None:
         collective(2, {"preset": "fpisa", "carrier": "packed"})
     with pytest.raises(InputError, match="takes 1 to 32"):
         collective(33, "fpisa")
+
+
+@pytest.mark.parametrize("codec", ["fpisa", "dense"])
+def test_outcomes_of_processes_are_compared_as_here(codec: str, tmp_path: Path) -> None:
+    job = gradients(2, 64)
+    codecs = [build_codec(codec, worker=worker) for worker in range(2)]
+    outcomes = all_reduce(codecs, job)
+    for worker, outcome in enumerate(outcomes):
+        save(tmp_path / f"{worker}.npz", outcome)
+    loaded = [load(tmp_path / f"{worker}.npz") for worker in range(2)]
+    assert comparison(job, loaded) == comparison(job, outcomes)
+    assert comparison(job, loaded)["exact"] is (True if codec == "dense" else None)

@@ -146,10 +146,13 @@ def _sizes_table(sizes: Mapping[int, Mapping[str, int]]) -> Table:
 def _lossless(spec: Mapping[str, Any]) -> str:
     """Whether the floats of the sum are exact, not only the integers that travel."""
     from innet.codecs import PARTS
-    from innet.codecs.parts import ROUNDED_ONCE
+    from innet.codecs.parts import FLOAT_WORDS, ROUNDED_ONCE
 
     quantizer = spec["quantizer"]["name"]
-    if ROUNDED_ONCE in PARTS["quantizer"].get(quantizer).capabilities.provides:
+    provided = PARTS["quantizer"].get(quantizer).capabilities.provides
+    if FLOAT_WORDS in provided:
+        return "no: the switch cuts off what it aligns, in the order of arrival"
+    if ROUNDED_ONCE in provided:
         return "yes: of what is selected, the float32 nearest to the true sum"
     return f"no: quantizer {quantizer} rounds each worker's values; exact and lhc-exact do not"
 
@@ -193,8 +196,10 @@ def _sizes(codec: Codec) -> dict[int, dict[str, int]]:
     depends on the numbers of the gradient.
     """
     from innet.codecs.carriers.packed import bits_of_sum
+    from innet.codecs.parts import FLOAT_WORDS
 
     known = codec.capabilities()["fixed_size"] and codec.selector.name == "all"
+    known &= FLOAT_WORDS not in codec.quantizer.capabilities.provides
     if not known or codec.carrier.name not in {"dense", "packed"}:
         return {}
     found = {}

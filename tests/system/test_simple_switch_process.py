@@ -33,7 +33,7 @@ from innet.simple_switch.captures import Captures
 from innet.simple_switch.port_forwarding import PortForwarding
 from innet.simple_switch.process import main
 from innet.switch import Switch
-from innet.transport.raw import Ports
+from innet.transport.raw import Ports, is_up
 
 FORWARD = Path(__file__).parents[2] / "p4" / "examples" / "forward.json"
 COMMANDS = FORWARD.with_suffix(".commands").read_text().splitlines()
@@ -86,6 +86,11 @@ def connect(near, far):
     for each in (near, far):
         Path(f"/proc/sys/net/ipv6/conf/{each}/disable_ipv6").write_text("1")
         ip(f"link set {each} up")
+    # The kernel says that an end has a carrier a little later, on a busy machine much later.
+    deadline = time.monotonic() + 10
+    while not (is_up(near) and is_up(far)):
+        assert time.monotonic() < deadline, f"{near} and {far} have no carrier"
+        time.sleep(0.001)
 
 
 class Running:

@@ -72,7 +72,7 @@ def test_descriptions(spec, description):
         ("union", ConfigError, "'union' is no codec but a carrier,.* such as dense:carrier=union"),
         ("sampled", ConfigError, "no codec but a selector,.* such as topk:selector=sampled"),
         ({"selector": "topkk"}, UnknownNameError, "selector 'topkk'.*Did you mean 'topk'.*all"),
-        ({"quantizer": "float"}, UnknownNameError, "Known: .*fixed"),
+        ({"quantizer": "floaty"}, UnknownNameError, "Known: .*fixed"),
         ({"carrier": "pigeon"}, UnknownNameError, "Known: .*dense, .*lhc"),
         ({"error_feedback": "loud"}, UnknownNameError, "Known: .*none, .*residual"),
         ({"quantiser": "exact"}, ConfigError, "'quantiser' is called 'quantizer'"),

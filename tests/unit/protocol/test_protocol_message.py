@@ -90,8 +90,8 @@ def test_unusable_segments_are_named() -> None:
     with pytest.raises(InputError, match=r"segment 0 holds int32 of shape \(2, 2\)"):
         Message([Segment(ReduceOp.SUM, np.zeros((2, 2), np.int32))], 4)
     known = "SUM, OR, MAX, REDUCE, BROADCAST, BARRIER"
-    with pytest.raises(InputError, match=f"segment 0 has the operation 9; choose one of {known}"):
-        Message([Segment(9, np.zeros(2, np.int32))], 4)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=f"segment 0 has the operation 99; choose one of {known}"):
+        Message([Segment(99, np.zeros(2, np.int32))], 4)  # type: ignore[arg-type]
 
 
 OWNED = [

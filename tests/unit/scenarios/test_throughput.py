@@ -211,7 +211,11 @@ def test_no_two_lines_of_a_picture_look_alike(tmp_path, switches):
     )
     record = sweep(tmp_path / "t.json", settings, dict.fromkeys(switches, quick))
     left, _ = throughput_figure(record).axes
-    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in left.lines}
+    # Of dashes that have no name, matplotlib tells the pattern nowhere else.
+    looks = {
+        (line.get_color(), str(line._unscaled_dash_pattern), line.get_marker())
+        for line in left.lines
+    }
     assert len(looks) == len(left.lines) == 6 * len(switches)
     assert any("window 16" in line.get_label() for line in left.lines)
 

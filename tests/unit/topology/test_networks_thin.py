@@ -140,7 +140,7 @@ def test_thin_packets_have_no_sums():
         ([Segment(ReduceOp.SUM, np.zeros(3, np.int32))], "segment 0 is Segment.*SizedSegment"),
         ([SizedSegment(ReduceOp.SUM, -1)], "number of words"),
         ([SizedSegment(ReduceOp.SUM, 2.0)], "number of words"),
-        ([SizedSegment(ReduceOp.SUM, 2), SizedSegment(7, 2)], "segment 1 has the operation 7"),
+        ([SizedSegment(ReduceOp.SUM, 2), SizedSegment(99, 2)], "segment 1 has the operation 99"),
         ("SUM", "a round is of type str.*SizedSegment"),
     ],
 )

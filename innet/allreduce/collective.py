@@ -619,6 +619,9 @@ class Collective(NotCopyable):
         # Step 1: each owner gets its part of the sum, and rounds it.
         size = next(iter(flat.values())).size
         shards = Shards.of(size, self.present)
+        for worker in self.present:
+            part = shards.part(worker)
+            self._results[worker].check(part.stop - part.start)
         outcomes, done = self._reduced(flat, shards, None)
         begun = time.perf_counter()
         parts = {worker: shards.part(worker) for worker in self.present}

@@ -67,6 +67,19 @@ class NarrowResults:
         codes = -(-elements * self._form.width // 32) * 4
         return self._scale_bytes(elements) + codes if elements else 0
 
+    def check(self, elements: int) -> None:
+        """Refuse a part of another length than the last one's, before anything is sent.
+
+        Raises:
+            StateError: says both.
+        """
+        if self.residual is not None and self.residual.size != elements:
+            raise StateError(
+                f"this worker's part of the sum has {elements} elements, and what was rounded "
+                f"away is of {self.residual.size}; use one Collective for each tensor layout, and "
+                "a new one where workers leave or come back."
+            )
+
     def narrow(self, sums: Floats) -> tuple[Bytes, Floats]:
         """A part of a sum, with what earlier ones lost, in the format.
 
@@ -80,13 +93,9 @@ class NarrowResults:
         Raises:
             StateError: the part has another length than the last one.
         """
+        self.check(sums.size)
         if self.residual is None:
             x = np.clip(sums, -FLOAT32_MAX, FLOAT32_MAX)
-        elif self.residual.size != sums.size:
-            raise StateError(
-                f"this worker's part of the sum has {sums.size} elements, and what was rounded "
-                f"away is of {self.residual.size}; use one Collective for each tensor layout."
-            )
         else:
             with np.errstate(over="ignore"):
                 x = np.clip(sums + self.residual, -FLOAT32_MAX, FLOAT32_MAX)

@@ -277,6 +277,8 @@ class Worker(NotCopyable):
         """An all-reduce by a reduce-scatter and an all-gather of what owners round."""
         present = self.plan.job.present
         shards = Shards.of(flat.size, present)
+        part = shards.part(self.worker)
+        results.check(part.stop - part.start)
         outcome, report = self._all_reduce(flat, codec, SumOptions(shards=shards))
         data, rest = results.narrow(outcome.sum[shards.part(self.worker)])
         parts = [shards.part(worker) for worker in present]

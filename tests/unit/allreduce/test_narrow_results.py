@@ -147,6 +147,20 @@ def test_the_state_goes_on_with_the_same_bits():
         innet.Collective(workers=2, codec="bf16").load_state_dict(one.state_dict())
 
 
+def test_another_size_or_other_workers_are_refused_before_anything_is_sent():
+    network = innet.Collective(workers=3, codec="mxfp4:error_feedback=residual", results="bf16")
+    job = [np.full(9, 1 / 3, np.float32)] * 3
+    network.all_reduce(job)
+    kept = [codec.error_feedback.residual.tobytes() for codec in network.codecs]
+    with pytest.raises(StateError, match=r"part of the sum has 4 elements.* is of 3"):
+        network.all_reduce([np.ones(12, np.float32)] * 3)
+    assert kept == [codec.error_feedback.residual.tobytes() for codec in network.codecs]
+    network.all_reduce(job)
+    network.leave(1)
+    with pytest.raises(StateError, match="a new one where workers leave"):
+        network.all_reduce(job)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -23,6 +23,8 @@
 const bit<8> OPERATION_SUM_FLOAT32 = 7;
 const bit<8> OPERATION_SUM_BF16    = 8; // two in a word
 const bit<8> OPERATION_SUM_FP16    = 9; // likewise
+const bit<8> OPERATION_SUM_BF16_STOCHASTIC = 10; // rounded by chance
+const bit<8> OPERATION_SUM_FP16_STOCHASTIC = 11;
 
 #define SCALE_FIELD(i) bit<32> scale##i;
 #define UPPER_FIELD(i) bit<32> upper##i;
@@ -73,7 +75,7 @@ struct metadata_t {
 
 #undef OPERATION_MALFORMED
 #define OPERATION_MALFORMED \
-    hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_SUM_FP16 \
+    hdr.innet.operation == 0 || hdr.innet.operation > OPERATION_SUM_FP16_STOCHASTIC \
     || (hdr.innet.operation > OPERATION_MAX && hdr.innet.operation < OPERATION_SUM_FLOAT32)
 
 #include "include/admission.p4"

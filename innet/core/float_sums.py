@@ -8,6 +8,10 @@ rounded, half to even, when it is read. bf16 and fp16 are added in the same way,
 So the order of contributions matters. With n of them, a sum before it is rounded lies at most n - 1
 units below the exact one. A unit is 2**-152 times two to the power of the largest exponent: a
 quarter of the last bit of a float32 as large as the largest contribution.
+
+Sums of bf16 and fp16 may also be rounded by chance: up as often as what is cut off says, so that
+the mean is right. The random number follows from the packet and the place in it, as a result that
+is sent again must be rounded alike.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ class FloatSum(enum.IntEnum):
     FLOAT32 = 7
     BF16 = 8  # two numbers in a word
     FP16 = 9  # likewise
+    BF16_STOCHASTIC = 10  # rounded by chance
+    FP16_STOCHASTIC = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,15 @@ class FloatFormat:
         bits: of a number.
         fraction: bits behind the leading one.
         bias: from its exponents to those of float32.
-        operation: by which a switch adds words of it.
+        operation: by which a switch adds words of it, and rounds half to even.
+        stochastic: by which it rounds by chance; None of float32.
     """
 
     bits: int
     fraction: int
     bias: int
     operation: FloatSum
+    stochastic: FloatSum | None = None
 
     @property
     def per_word(self) -> int:
@@ -70,12 +78,17 @@ class FloatFormat:
 FORMATS = MappingProxyType(
     {
         "float32": FloatFormat(32, 23, 0, FloatSum.FLOAT32),
-        "bf16": FloatFormat(16, 7, 0, FloatSum.BF16),
-        "fp16": FloatFormat(16, 10, 112, FloatSum.FP16),
+        "bf16": FloatFormat(16, 7, 0, FloatSum.BF16, FloatSum.BF16_STOCHASTIC),
+        "fp16": FloatFormat(16, 10, 112, FloatSum.FP16, FloatSum.FP16_STOCHASTIC),
     }
 )
 """The formats that the program adds, by name."""
-_BY_OPERATION = {each.operation: each for each in FORMATS.values()}
+_BY_OPERATION = {
+    operation: each
+    for each in FORMATS.values()
+    for operation in (each.operation, each.stochastic)
+    if operation is not None
+}
 
 
 class SlotSum:
@@ -114,9 +127,16 @@ class SlotSum:
         )
         self._exponent = largest
 
-    def read(self) -> NDArray[np.uint32]:
-        """The bits of the sums, normalized and rounded."""
-        form = self._form
+    def read(
+        self, noise: NDArray[np.uint32] | None = None, form: FloatFormat | None = None
+    ) -> NDArray[np.uint32]:
+        """The bits of the sums, normalized and rounded.
+
+        Args:
+            noise: a random number for each sum, which is then rounded by chance.
+            form: of the results; None: that of the contributions.
+        """
+        form = form or self._form
         size = np.abs(self._mantissa)
         negative = self._mantissa < 0
         least = 26 + form.bias - form.fraction  # here the last bit is the smallest number's
@@ -124,7 +144,7 @@ class SlotSum:
         exponent = np.maximum(top + self._exponent - (least + form.fraction), 0)
         exponent[size == 0] = 0
         right = np.where(exponent == 0, least - self._exponent, top - form.fraction)
-        moved = _half_to_even(size, right)
+        moved = _half_to_even(size, right) if noise is None else _by_chance(size, right, noise)
         bits = np.minimum((exponent << form.fraction) + moved, form.infinity)
         bits |= np.where(negative, 1 << (form.bits - 1), 0)
         special = form.infinity | np.choose(
@@ -141,10 +161,42 @@ def _half_to_even(size: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[
     return result
 
 
-def of_floats(form: FloatFormat, values: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """The bits of the format's numbers nearest to the values, half to even."""
+def _by_chance(
+    size: NDArray[np.int64], right: NDArray[np.int64], noise: NDArray[np.uint32]
+) -> NDArray[np.int64]:
+    """``size / 2**right``, rounded up where ``noise / 2**32`` is above 1 - what is cut off."""
+    down = np.clip(right, 0, 32)
+    rounded = (size + (noise.astype(np.int64) >> (32 - down))) >> down
+    return np.where(right > 0, rounded, size << np.maximum(-right, 0))
+
+
+def packet_noise(sequence: int, count: int) -> NDArray[np.uint32]:
+    """The random numbers by which the switch rounds the ``count`` sums of a packet.
+
+    Two multiplications of Wellons' lowbias32, of a counter.
+    """
+    counters = np.arange(1, count + 1, dtype=np.uint32)
+    noise = counters + np.uint32(sequence * 0x9E3779B9 % 2**32)
+    noise = (noise ^ noise >> np.uint32(16)) * np.uint32(0x7FEB352D)
+    return (noise ^ noise >> np.uint32(15)) * np.uint32(0x846CA68B)
+
+
+def of_floats(
+    form: FloatFormat, values: NDArray[np.float32], noise: NDArray[np.uint32] | None = None
+) -> NDArray[np.uint32]:
+    """The bits of the format's numbers nearest to finite values, half to even.
+
+    Args:
+        form: bf16 or fp16 if there is ``noise``.
+        values: shape (n,).
+        noise: shape (n,): random numbers, for rounding by chance.
+    """
     if form.bits == 32:
         return values.view(np.uint32)
+    if noise is not None:
+        exact = SlotSum(FORMATS["float32"], values.size)
+        exact.add(values.view(np.uint32))
+        return exact.read(noise, form)
     if form.bias:
         with np.errstate(over="ignore"):  # infinite, as IEEE 754 says
             return values.astype(np.float16).view(np.uint16).astype(np.uint32)
@@ -179,12 +231,13 @@ def to_bits(form: FloatFormat, words: Words) -> NDArray[np.uint32]:
     return words.astype("<i4").view("<u2").astype(np.uint32)
 
 
-def sum_in_order(operation: FloatSum, contributions: Sequence[Words]) -> Words:
+def sum_in_order(operation: FloatSum, contributions: Sequence[Words], sequence: int = 0) -> Words:
     """What the switch answers, if contributions arrive in this order.
 
     Args:
         operation: how the words are added.
         contributions: one int32 array per worker, all of the same shape.
+        sequence: number of the packet that the words are taken to be, for rounding by chance.
 
     Returns:
         int32 of that shape.
@@ -193,7 +246,9 @@ def sum_in_order(operation: FloatSum, contributions: Sequence[Words]) -> Words:
     sums = SlotSum(form, contributions[0].size * form.per_word)
     for words in contributions:
         sums.add(to_bits(form, words))
-    return to_words(form, sums.read())
+    by_chance = operation is form.stochastic
+    noise = packet_noise(sequence, contributions[0].size * form.per_word) if by_chance else None
+    return to_words(form, sums.read(noise))
 
 
 def order_error(
@@ -243,7 +298,7 @@ def are_possible(operation: FloatSum, contributions: Sequence[Words], sums: Word
         exponents = [np.maximum(each >> np.uint32(form.fraction) & last, 1) for each in bits]
         unit = np.ldexp(1.0, np.max(exponents, axis=0).astype(np.int64) + (form.bias - 152))
         binade = np.maximum(np.frexp(found)[1] - 1, form.bias - 126)
-        rounding = np.ldexp(0.5, binade - form.fraction)
+        rounding = np.ldexp(1.0 if operation is form.stochastic else 0.5, binade - form.fraction)
         bound = (len(bits) - 1) * unit + rounding + slack
 
         # Step 3, what is no finite number. A finite sum may be too large for the format.

@@ -4,7 +4,7 @@
 // mantissa * 2**(exponent - 152): the 24 bits of a float32 lie above two guard bits, and 32 of them fit
 // 31 bits, so no sum of 32 workers overflows. Adding moves the mantissa with the smaller exponent to the
 // right, as far as the exponents differ; what falls out is cut off, towards minus infinity. Nothing is
-// normalized in the slot. A result is normalized as it leaves, and rounded once, half to even.
+// normalized in the slot. A result is normalized as it leaves, and rounded once, half to even or by chance.
 //
 // bf16 and fp16: a word has two values, the first in its low half. Both are added as float32 numbers
 // are, each in a mantissa of its own. See docs/fpisa.md.
@@ -75,10 +75,22 @@
     upper##i.write(meta.index, meta.upper##i); \
     upper_scale##i.write(meta.index, meta.upper_scale##i);
 
+// What is added to a sum before its last bits, `right` of them, are cut off. Half to even: half of what is
+// cut off, less the smallest bit of it if the rest is even.
+#define HALF_TO_EVEN (LEFT(32w1, right) - 1 + (RIGHT(size, right) & 1) >> 1)
+
+// By chance: a random number of so many bits, so that the mean is right. A result that leaves again must be
+// rounded alike. So the number follows from the chunk and the number's place in the packet, by a hash of
+// multiplications (after Wellons' lowbias32), of which the high bits are taken.
+#define BY_CHANCE(place) \
+    noise = hdr.innet.sequence * 32w0x9E3779B9 + (place); \
+    noise = (noise ^ noise >> 16) * 32w0x7FEB352D; \
+    noise = (noise ^ noise >> 15) * 32w0x846CA68B;
+#define NOISE RIGHT(noise, 32 - right)
+
 // Make a number of the sum. Its highest bit says how far it moves: to where the format has its leading bit,
-// or to where its smallest numbers end. Half to even adds half of what is cut off, less the smallest bit of
-// it if the rest is even. Beyond the largest number is infinity, by a sum that stays at its end.
-#define FLOAT_ROUND \
+// or to where its smallest numbers end. Beyond the largest number is infinity, by a sum that stays at its end.
+#define FLOAT_ROUND(addend) \
     size = total >> 31 == 1 ? -total : total; \
     top = size > 0xFFFF ? 32w16 : 0; \
     top = RIGHT(size, top) > 0xFF ? top + 8 : top; \
@@ -90,7 +102,7 @@
     by = exponent + meta.least_exponent - (held & EXPONENT_BITS); \
     right = exponent + meta.least_exponent > held & EXPONENT_BITS ? by : 0; \
     left = exponent + meta.least_exponent > held & EXPONENT_BITS ? 0 : -by; \
-    field = RIGHT(size + (LEFT(32w1, right) - 1 + (RIGHT(size, right) & 1) >> 1), right); \
+    field = RIGHT(size + addend, right); \
     field = LEFT(field, left) + (exponent << meta.fraction); \
     field = (field |+| ~meta.infinity) - ~meta.infinity; \
     finite = held < POSITIVE_INFINITY ? 32w0xFFFFFFFF : 0; \
@@ -100,16 +112,20 @@
     field = (field | sign) & finite | (meta.infinity | special) & ~finite; \
     meta.overflow0 = meta.overflow0 | (bit<1>)(field & meta.infinity == meta.infinity);
 
-#define LOWER_ROUND(i) \
+#define LOWER_ROUND_BY(i, addend) \
     total = hdr.values.v##i; \
     held = meta.scale##i; \
-    FLOAT_ROUND \
+    FLOAT_ROUND(addend) \
     hdr.values.v##i = field;
-#define UPPER_ROUND(i) \
+#define UPPER_ROUND_BY(i, addend) \
     total = meta.upper##i; \
     held = meta.upper_scale##i; \
-    FLOAT_ROUND \
+    FLOAT_ROUND(addend) \
     hdr.values.v##i = hdr.values.v##i | field << 16;
+#define LOWER_ROUND(i) LOWER_ROUND_BY(i, HALF_TO_EVEN)
+#define UPPER_ROUND(i) UPPER_ROUND_BY(i, HALF_TO_EVEN)
+#define LOWER_ROUND_STOCHASTIC(i) BY_CHANCE(2 * i + 1) LOWER_ROUND_BY(i, NOISE)
+#define UPPER_ROUND_STOCHASTIC(i) BY_CHANCE(2 * i + 2) UPPER_ROUND_BY(i, NOISE)
 
 control FloatValues(inout headers_t hdr, inout metadata_t meta) {
     REPEAT(VALUE_REGISTER)
@@ -140,6 +156,8 @@ control FloatValues(inout headers_t hdr, inout metadata_t meta) {
             OPERATION_SUM_FLOAT32: set_format(31, 23, 255, 0, 3);
             OPERATION_SUM_BF16: set_format(15, 7, 255, 0, 19);
             OPERATION_SUM_FP16: set_format(15, 10, 31, 112, 128);
+            OPERATION_SUM_BF16_STOCHASTIC: set_format(15, 7, 255, 0, 19);
+            OPERATION_SUM_FP16_STOCHASTIC: set_format(15, 10, 31, 112, 128);
         }
         const default_action = NoAction();
     }
@@ -189,6 +207,12 @@ control FloatValues(inout headers_t hdr, inout metadata_t meta) {
             (1, 0, OPERATION_SUM_FP16): add_floats();
             (0, 0, OPERATION_SUM_FP16): add_floats();
             (0, 1, OPERATION_SUM_FP16): read_floats();
+            (1, 0, OPERATION_SUM_BF16_STOCHASTIC): add_floats();
+            (0, 0, OPERATION_SUM_BF16_STOCHASTIC): add_floats();
+            (0, 1, OPERATION_SUM_BF16_STOCHASTIC): read_floats();
+            (1, 0, OPERATION_SUM_FP16_STOCHASTIC): add_floats();
+            (0, 0, OPERATION_SUM_FP16_STOCHASTIC): add_floats();
+            (0, 1, OPERATION_SUM_FP16_STOCHASTIC): read_floats();
         }
         const default_action = NoAction();
     }
@@ -210,6 +234,16 @@ control FloatValues(inout headers_t hdr, inout metadata_t meta) {
         bit<32> right; bit<32> left; bit<32> field; bit<32> finite; bit<32> special; bit<32> sign;
         REPEAT(UPPER_ROUND)
     }
+    action round_floats_stochastically() {
+        bit<32> total; bit<32> held; bit<32> size; bit<32> top; bit<32> exponent; bit<32> by; bit<32> noise;
+        bit<32> right; bit<32> left; bit<32> field; bit<32> finite; bit<32> special; bit<32> sign;
+        REPEAT(LOWER_ROUND_STOCHASTIC)
+    }
+    action round_upper_stochastically() {
+        bit<32> total; bit<32> held; bit<32> size; bit<32> top; bit<32> exponent; bit<32> by; bit<32> noise;
+        bit<32> right; bit<32> left; bit<32> field; bit<32> finite; bit<32> special; bit<32> sign;
+        REPEAT(UPPER_ROUND_STOCHASTIC)
+    }
 
     apply {
         format.apply();
@@ -222,7 +256,10 @@ control FloatValues(inout headers_t hdr, inout metadata_t meta) {
             }
         }
         combine.apply();
-        if (meta.result_flags != 0 && hdr.innet.operation >= OPERATION_SUM_FLOAT32) {
+        if (meta.result_flags != 0 && hdr.innet.operation > OPERATION_SUM_FP16) {
+            round_floats_stochastically();
+            round_upper_stochastically();
+        } else if (meta.result_flags != 0 && hdr.innet.operation >= OPERATION_SUM_FLOAT32) {
             round_floats();
             if (hdr.innet.operation > OPERATION_SUM_FLOAT32) {
                 round_upper();

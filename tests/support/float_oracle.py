@@ -6,11 +6,21 @@ Written from docs/fpisa.md with integers and fractions, without NumPy, the P4 pr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-FORMATS = {7: (32, 8, 23), 8: (16, 8, 7), 9: (16, 5, 10)}
+FORMATS = {
+    7: (32, 8, 23),
+    8: (16, 8, 7),
+    9: (16, 5, 10),
+    10: (16, 8, 7),
+    11: (16, 5, 10),
+}
 """By operation: bits of a number, of its exponent and of its fraction."""
+
+STOCHASTIC = 10, 11
+"""Operations that round by chance."""
 
 
 class Sum:
@@ -38,8 +48,8 @@ class Sum:
         self.mantissa += mantissa // 2 ** (largest - mine)
         self.exponent = largest
 
-    def read(self) -> int:
-        """The bits of the sum."""
+    def read(self, noise: int | None = None) -> int:
+        """The bits of the sum; with a random number of 32 bits rounded by it, else half to even."""
         infinity = self.last << self.fraction
         if len(self.infinities) == 2:
             return infinity | 1 << (self.fraction - 1)
@@ -53,7 +63,13 @@ class Sum:
         exponent = 0
         while value >= distance * 2 ** (self.fraction + 1):
             distance, exponent = distance * 2, exponent + 1
-        bits = round(value / distance) + (exponent << self.fraction)  # half to even
+        if noise is None:
+            number = round(value / distance)  # half to even
+        else:
+            # As many bits of the noise count as mantissa's bits are cut off.
+            cut = max(0, int(math.log2(distance)) - (self.exponent - 152))
+            number = (value / distance + Fraction(noise >> (32 - cut), 2**cut)).__floor__()
+        bits = number + (exponent << self.fraction)
         return sign | min(bits, infinity)
 
 
@@ -74,9 +90,19 @@ def sums_of(operation: int, contributions: Iterable[Iterable[int]]) -> list[Sum]
     return sums
 
 
-def words_of(operation: int, sums: list[Sum]) -> list[int]:
-    """The words of a result, none below 0."""
-    bits = [each.read() for each in sums]
+def noise_of(sequence: int, place: int) -> int:
+    """The random number of a place in a packet, the first of which is 1."""
+    noise = (sequence * 0x9E3779B9 + place) % 2**32
+    noise = (noise ^ noise >> 16) * 0x7FEB352D % 2**32
+    return (noise ^ noise >> 15) * 0x846CA68B % 2**32
+
+
+def words_of(operation: int, sums: list[Sum], sequence: int = 0) -> list[int]:
+    """The words of the result of a chunk of this number, none below 0."""
+    if operation in STOCHASTIC:
+        bits = [each.read(noise_of(sequence, at)) for at, each in enumerate(sums, 1)]
+    else:
+        bits = [each.read() for each in sums]
     if FORMATS[operation][0] == 32:
         return bits
     return [low | high << 16 for low, high in zip(bits[::2], bits[1::2], strict=True)]

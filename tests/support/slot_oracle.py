@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from innet.core.packets import PacketBatch
-from support.float_oracle import FORMATS, sums_of, words_of
+from support.float_oracle import FORMATS, numbers_of, sums_of, words_of
 
 Packet = tuple[int, bytes]
 
@@ -325,9 +325,9 @@ class SlotOracle:
     def floats(held: Copy, operation: int) -> tuple[np.ndarray, bool]:
         """The words of the sums, and whether all are finite."""
         sums = sums_of(operation, held.added)
-        words = np.array(words_of(operation, sums), np.uint32)
+        words = np.array(words_of(operation, sums, held.sequence), np.uint32)
         infinity = sums[0].last << sums[0].fraction
-        return words, all(each.read() & infinity != infinity for each in sums)
+        return words, all(bits & infinity != infinity for bits in numbers_of(operation, words))
 
     @staticmethod
     def leaves_int32(held: np.ndarray, words: np.ndarray) -> bool:

@@ -109,7 +109,8 @@ def meaning(
     rng: np.random.Generator, layout: PacketLayout, workers: int
 ) -> tuple[int, int, int, int | None]:
     """An operation, a number of elements, which all-reduce it is, and an owner if it has one."""
-    operation = int(rng.integers(1, 7 if layout.has_owners or layout.adds_floats else 4))
+    last = 8 if layout.adds_floats else 6 if layout.has_owners else 3
+    operation = int(rng.integers(1, last + 1))
     if layout.adds_floats and operation > max(ReduceOp):
         operation += min(FloatSum) - min(CollectiveOp)
     elements, message = int(rng.integers(1, layout.values + 1)), int(rng.integers(3))

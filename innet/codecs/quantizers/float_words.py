@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Literal
+
 import numpy as np
+from pydantic import model_validator
 
 from innet.codecs.parts import (
     FLOAT_WORDS,
     INT32,
+    STOCHASTIC_ROUNDING,
     SUMS_FLOATS,
     Capabilities,
     Contribution,
     Floats,
     Ints,
+    PartContext,
     Quantizer,
     Scaling,
     Selection,
+    StepCounter,
 )
 from innet.core.errors import GradientError, InputError
 from innet.core.float_sums import (
@@ -22,6 +29,7 @@ from innet.core.float_sums import (
     MOST_CONTRIBUTIONS,
     FloatFormat,
     FloatName,
+    FloatSum,
     of_floats,
     to_bits,
     to_floats,
@@ -29,6 +37,7 @@ from innet.core.float_sums import (
 )
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.core.settings import Settings
+from innet.kernels.layout.hashing import GOLDEN, key_of, mix
 
 
 class FloatSettings(Settings):
@@ -36,18 +45,28 @@ class FloatSettings(Settings):
 
     Attributes:
         format: float32, one number in a word; bf16 or fp16, two.
+        rounding: of elements and of sums, to bf16 or fp16: nearest (half to even) or stochastic (by
+            chance, without bias).
     """
 
     format: FloatName = "float32"
+    rounding: Literal["nearest", "stochastic"] = "nearest"
+
+    @model_validator(mode="after")
+    def _rounded_to_fewer_bits(self) -> FloatSettings:
+        if self.rounding == "stochastic" and self.format == "float32":
+            raise ValueError("float32 is not rounded by chance. Choose format=bf16 or fp16")
+        return self
 
 
-class FloatWords(Quantizer[FloatSettings]):
+class FloatWords(StepCounter[FloatSettings], Quantizer[FloatSettings]):
     """Each element as a number of the format; the switch adds them, as FPISA (Yuan et al., NSDI
     2022), and workers agree on no scale.
 
-    Elements become bf16 or fp16 by rounding, half to even. ``innet.core.float_sums`` says what the
-    switch makes of the numbers: sums depend on the order in which contributions arrive. A sum
-    beyond the format is infinite. A sum that is zero is +0.0, also one of nothing but -0.0.
+    Elements become bf16 or fp16 by rounding, half to even or by chance, and so do the switch's
+    sums. ``innet.core.float_sums`` says what the switch makes of the numbers: sums depend on the
+    order in which contributions arrive. A sum beyond the format is infinite. A sum that is zero is
+    +0.0, also one of nothing but -0.0.
 
     Each worker announces its largest magnitude, though words do not depend on it: gradients of
     zeros need not be sent, and all workers refuse one that has a number beyond bf16 or fp16.
@@ -62,6 +81,12 @@ class FloatWords(Quantizer[FloatSettings]):
         linear=False,  # with each addition, what lies below the guard bits is cut off
     )
     settings = FloatSettings
+
+    def __init__(self, parameters: FloatSettings, context: PartContext) -> None:
+        super().__init__(parameters, context)
+        if parameters.rounding == "stochastic":
+            provides = self.capabilities.provides | {STOCHASTIC_ROUNDING}
+            self.capabilities = replace(self.capabilities, provides=provides)  # type: ignore[misc]
 
     @property
     def form(self) -> FloatFormat:
@@ -91,6 +116,7 @@ class FloatWords(Quantizer[FloatSettings]):
             GradientError: a magnitude is beyond the format; the same on all workers.
         """
         self.largest_integer(workers)
+        step, self._step = self._step, self._step + 1
         largest = answers[0][:1].view(np.float32)
         if of_floats(self.form, largest)[0] >= self.form.infinity:
             raise GradientError(
@@ -98,25 +124,37 @@ class FloatWords(Quantizer[FloatSettings]):
                 f"{self.parameters.format} cannot hold. Scale the gradients down, or choose "
                 "format=float32."
             )
-        return FloatWordScaling(self.form, is_zero=not largest[0])
+        key = None
+        if self.parameters.rounding == "stochastic":
+            key = key_of("float", self.context.seed, self.context.worker, step)
+        return FloatWordScaling(self.form, key, is_zero=not largest[0])
 
 
 class FloatWordScaling(Scaling):
     """Words of a format.
 
+    Args:
+        form: the format.
+        key: of the random numbers by which values are rounded; None: half to even.
+        is_zero: all values are.
+
     Attributes:
         scale: 1, since there is none; 0 where all values are zero.
     """
 
-    def __init__(self, form: FloatFormat, *, is_zero: bool) -> None:
-        self._form = form
+    def __init__(self, form: FloatFormat, key: int | None, *, is_zero: bool) -> None:
+        self._form, self._key = form, key
         self.scale = 0.0 if is_zero else 1.0
         self._indices: Ints | None = None  # of this worker's selection
         self._size = 0
 
     def quantize(self, values: Floats) -> Ints:
         """Shape (n,), or of two in a word half of that, rounded up."""
-        return to_words(self._form, of_floats(self._form, values))
+        noise = None
+        if self._key is not None:
+            counters = np.arange(values.size, dtype=np.uint64) * GOLDEN + np.uint64(self._key)
+            noise = (mix(counters) >> np.uint64(32)).astype(np.uint32)
+        return to_words(self._form, of_floats(self._form, values, noise))
 
     def dequantize(self, integers: Ints) -> Floats:
         """All numbers of the words."""
@@ -129,7 +167,9 @@ class FloatWordScaling(Scaling):
             values = np.zeros(selection.size, np.float32)
             values[selection.indices] = selection.values
         words = self.quantize(values)
-        return Contribution(words.size, None, words, operation=self._form.operation)
+        by_chance = self._form.stochastic if self._key is not None else None
+        operation: FloatSum = by_chance or self._form.operation
+        return Contribution(words.size, None, words, operation=operation)
 
     def represented(self, contribution: Contribution) -> Floats | None:
         sent = self.dequantize(contribution.integers)

@@ -51,6 +51,26 @@ def test_sums_of_each_format(name: str, faults: Faults | None) -> None:
     assert report.bytes_sent >= 4 * words
 
 
+@pytest.mark.parametrize("name", ["bf16", "fp16"])
+def test_sums_rounded_by_chance_have_no_bias(name: str) -> None:
+    """All elements alike: each worker's number and the sum lie between two of the format."""
+    codec = {"preset": "fpisa", "quantizer": {"format": name, "rounding": "stochastic"}}
+    value, size = np.float32(1 + 2.0**-12), 64_000
+    total, report = collective(3, codec).all_reduce([np.full(size, value)] * 3)
+    assert report.exact is None
+    ulp = 2.0 ** (-6 if name == "bf16" else -9)
+    assert set(total.tolist()) <= {3 + each * ulp / 2 for each in range(-2, 7)}
+    error = abs(float(total.mean()) - 3 * float(value))
+    assert error < 5 * ulp / np.sqrt(size)
+    nearest, _ = collective(3, FLOATS[name]).all_reduce([np.full(size, value)] * 3)
+    assert abs(float(nearest.mean()) - 3 * float(value)) > 5 * ulp / np.sqrt(size)
+
+
+def test_float32_is_not_rounded_by_chance() -> None:
+    with pytest.raises(InputError, match="Choose format=bf16 or fp16"):
+        collective(2, {"preset": "fpisa", "quantizer": {"rounding": "stochastic"}})
+
+
 def test_one_order_without_faults() -> None:
     """In memory the workers' packets arrive in the order of the workers."""
     job = gradients(4, 64)

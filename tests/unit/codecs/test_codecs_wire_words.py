@@ -55,7 +55,7 @@ FROZEN: dict[str, tuple[str, list[list[int]]]] = {
         [[3, 667], [3, 667]],
     ),
     "fpisa": (
-        "9540eda44443b8cd5c248c30503d0dc1488e52fac381ad56a2c8366128d29f69",
+        "cf2976a0be764652d7fcd267808ccef0eb38f857cc8a9e2c9033da540eafdebd",
         [[3, 2000], [3, 2000]],
     ),
     "gaussiank": (

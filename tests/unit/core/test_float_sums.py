@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.float_oracle import sums_of, words_of
+from support.float_oracle import noise_of, sums_of, words_of
 
 from innet.core.float_sums import (
     FORMATS,
+    FloatSum,
+    SlotSum,
     are_possible,
     of_floats,
     order_error,
+    packet_noise,
     sum_in_order,
     to_bits,
     to_floats,
@@ -60,10 +63,62 @@ def contributions(name: str, kind: str, workers: int, seed: int) -> list[np.ndar
     seed=st.integers(0, 2**32),
 )
 def test_as_in_plain_python(name: str, kind: str, workers: int, seed: int) -> None:
-    sent, operation = contributions(name, kind, workers, seed), FORMATS[name].operation
-    found = combine(operation, sent)
-    assert found.view(np.uint32).tolist() == words_of(operation, sums_of(operation, sent))
-    assert are_possible(operation, sent, found)
+    sent, form = contributions(name, kind, workers, seed), FORMATS[name]
+    found = combine(form.operation, sent)
+    sums = sums_of(form.operation, sent)
+    assert found.view(np.uint32).tolist() == words_of(form.operation, sums)
+    assert are_possible(form.operation, sent, found)
+    if form.stochastic is not None:
+        found = sum_in_order(form.stochastic, sent, sequence=seed)
+        assert found.view(np.uint32).tolist() == words_of(form.stochastic, sums, seed)
+        assert are_possible(form.stochastic, sent, found)
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 2**31, 2**32 - 1])
+def test_random_numbers_of_a_packet(sequence: int) -> None:
+    expected = [noise_of(sequence, place) for place in range(1, 129)]
+    assert packet_noise(sequence, 128).tolist() == expected
+
+
+def test_random_numbers_are_even_and_unrelated() -> None:
+    """Of packets, of places in a packet, and of both halves of a word; in 4,096 packets."""
+    noise = np.array([packet_noise(sequence, 128) for sequence in range(1, 4097)]) / 2**32
+    deviation = 1 / math.sqrt(12)
+    # Means of rows and columns: within five standard errors.
+    assert np.abs(noise.mean(axis=0) - 0.5).max() < 5 * deviation / math.sqrt(4096)
+    assert np.abs(noise.mean(axis=1) - 0.5).max() < 5 * deviation / math.sqrt(128)
+    counts = np.histogram(noise, bins=256, range=(0, 1))[0]
+    expected = noise.size / 256
+    assert ((counts - expected) ** 2 / expected).sum() < 255 + 5 * math.sqrt(2 * 255)
+    centered = noise - 0.5
+    for one, other in (
+        (centered[:-1], centered[1:]),
+        (centered[:, :-1], centered[:, 1:]),
+        (centered[:-1, 1:], centered[1:, :-1]),
+    ):
+        correlation = (one * other).mean() / deviation**2
+        assert abs(correlation) < 5 / math.sqrt(one.size)
+
+
+@pytest.mark.parametrize("operation", [FloatSum.BF16_STOCHASTIC, FloatSum.FP16_STOCHASTIC])
+def test_rounding_by_chance_has_no_bias(operation: FloatSum) -> None:
+    """Over 20,000 packets the mean of a rounded sum is the sum; rounded half to even it is not."""
+    name = "bf16" if operation is FloatSum.BF16_STOCHASTIC else "fp16"
+    form, packets = FORMATS[name], 20_000
+    values = [1.0, 2.0 ** -(form.fraction + 2)], [-3.0, -(2.0 ** -(form.fraction + 1))]
+    sums, noise = [], [packet_noise(sequence, 2) for sequence in range(packets)]
+    for place, column in enumerate(values):
+        held = SlotSum(form, packets)
+        for value in column:
+            held.add(np.full(packets, of_floats(form, np.array([value], np.float32))[0]))
+        drawn = np.array([each[place] for each in noise])
+        sums.append(to_floats(form, held.read(drawn)).astype(np.float64))
+        exact, last = sum(column), 2.0 ** (place - form.fraction)
+        assert {*sums[place]} == {column[0], column[0] + math.copysign(last, column[0])}
+        error = abs(sums[place].mean() - exact) / last
+        assert error < 5 * 0.5 / math.sqrt(packets)
+        nearest = to_floats(form, held.read())[0]
+        assert abs(nearest - exact) / last == 0.25
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,12 +5,15 @@ result count (``+ - * & | ^ ~ <<`` and casts), operations are computed modulo 2*
 is asked for. What looks at a whole value (order, ``/ % >>`` and saturation) computes in the fewest
 words that hold it: in int64 where that is 64 bits, with functions for numbers without a sign, else
 in ``wide.Wide``.
+
+In a loop over lanes, what 32 bits hold is computed with 32 bits, by functions: a vector has room
+for twice as many of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from innet.switch import ir
 from innet.switch.interpreter.expressions import OPERATORS
@@ -30,12 +33,18 @@ class Value:
         low, high: the range.
         modulo: given a multiple of 64 above 64 and up to ``bits``, source of the value modulo 2 to
             the power of it, a ``Wide``; None where 64 bits hold the value.
+        in_loop: it is computed for each lane of a loop.
+        low32: source of the value modulo 2**32, where that needs less than the value.
+        saturated32: of the number of 32 bits without a sign that is nearest to the value, likewise.
     """
 
     text: str
     low: int
     high: int
     modulo: Callable[[int], str] | None = None
+    in_loop: bool = False
+    low32: str | None = None
+    saturated32: str | None = None
 
     @property
     def bits(self) -> int:
@@ -48,6 +57,11 @@ class Value:
     def fits_int64(self) -> bool:
         """int64 holds it exactly."""
         return self.low >= _LOWEST and self.high <= _HIGHEST
+
+    @property
+    def is_unsigned32(self) -> bool:
+        """A number of 32 bits without a sign holds it."""
+        return self.low >= 0 and not self.high >> 32
 
     @property
     def is_constant(self) -> bool:
@@ -63,6 +77,11 @@ class Value:
             return f"{extend}({self.at(self.bits)}, {bits})"
         assert self.modulo is not None, self.text
         return self.modulo(bits)
+
+
+def are_narrow(*values: Value) -> bool:
+    """Whether an operation of these is one of a loop, and of numbers of 32 bits without a sign."""
+    return any(each.in_loop for each in values) and all(each.is_unsigned32 for each in values)
 
 
 def _signed_bits(value: Value) -> int:
@@ -134,6 +153,8 @@ def truncated(value: Value, width: int) -> str:
     text = value.at(bits)
     if width == bits or (value.low >= 0 and value.high <= mask):
         return text
+    if width == 32 and value.low32:
+        return value.low32
     return _masked(text, width) if bits == 64 else f"low_bits({text}, {width})"
 
 
@@ -146,6 +167,12 @@ def compare(operator: str, left: Value, right: Value) -> str:
     """A boolean expression; ``operator`` is Python's."""
     bits, with_sign = common_width(left, right)
     one, other = left.at(bits), right.at(bits)
+    # Where one is a constant, LLVM finds out by itself.
+    if are_narrow(left, right) and not (left.is_constant or right.is_constant):
+        less, more = f"less32({one}, {other})", f"less32({other}, {one})"
+        equal = f"equal32({one}, {other})"
+        narrow = {"<": less, ">": more, "<=": f"(not {more})", ">=": f"(not {less})"}
+        return (narrow | {"==": equal, "!=": f"(not {equal})"})[operator]
     if with_sign or operator in ("==", "!="):
         return f"({one} {operator} {other})"
     less = "less" if bits == 64 else "wide_unsigned_less"
@@ -160,7 +187,14 @@ def choice(condition: str, left: Value, right: Value) -> Value:
     def at(bits: int) -> str:
         return f"({left.at(bits)} if {condition} else {right.at(bits)})"
 
-    return Value(at(64), min(left.low, right.low), max(left.high, right.high), at)
+    low, high = min(left.low, right.low), max(left.high, right.high)
+    if are_narrow(left, right):
+        return _narrow(f"choose32({condition}, {left.text}, {right.text})", low, high)
+    return Value(at(64), low, high, at)
+
+
+def _narrow(text: str, low: int, high: int) -> Value:
+    return Value(text, low, high, in_loop=True)
 
 
 def invert(value: Value) -> Value:
@@ -174,16 +208,24 @@ def invert(value: Value) -> Value:
     return Value(at(64), -value.high - 1, -value.low - 1, at)
 
 
-def binary(operator: ir.DataOperator, left: Value, right: Value) -> Value:  # noqa: PLR0911
+def binary(operator: ir.DataOperator, left: Value, right: Value) -> Value:
     """An operation of two integers."""
     if left.is_constant and right.is_constant:
         # Python itself would compute it while it reads the source, and not modulo 2**64.
         return constant(OPERATORS[operator](left.low, right.low))
+    value = _binary(operator, left, right)
+    in_loop = left.in_loop or right.in_loop
+    return replace(value, in_loop=True) if in_loop and not value.in_loop else value
+
+
+def _binary(operator: ir.DataOperator, left: Value, right: Value) -> Value:  # noqa: PLR0911
     match operator:
         case _KIND.ADD:
-            return _joined("+", left, right, left.low + right.low, left.high + right.high)
+            value = _joined("+", left, right, left.low + right.low, left.high + right.high)
+            return _saturable("saturating_add32", value, left, right)
         case _KIND.SUB:
-            return _joined("-", left, right, left.low - right.high, left.high - right.low)
+            value = _joined("-", left, right, left.low - right.high, left.high - right.low)
+            return _saturable("saturating_subtract32", value, left, right)
         case _KIND.MUL:
             ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
             return _joined("*", left, right, min(ends), max(ends))
@@ -212,6 +254,16 @@ def _joined(symbol: str, left: Value, right: Value, low: int, high: int) -> Valu
     return Value(at(64), low, high, at)
 
 
+def _saturable(function: str, value: Value, left: Value, right: Value) -> Value:
+    """A sum or difference that may be cut to 32 bits without a sign later."""
+    if not are_narrow(left, right):
+        return value
+    return replace(value, saturated32=f"{function}({left.text}, {right.text})")
+
+
+_NARROW = {_KIND.AND: "bits_and32", _KIND.OR: "bits_or32", _KIND.XOR: "bits_xor32"}
+
+
 def _bitwise(operator: ir.DataOperator, left: Value, right: Value) -> Value:
     symbol = operator.value
     if operator is _KIND.AND:
@@ -220,9 +272,13 @@ def _bitwise(operator: ir.DataOperator, left: Value, right: Value) -> Value:
                 if other.low >= 0 and other.high <= mask.low:
                     return other  # every bit that can be set passes
                 return _low_bits(other, mask.low)
-        if left.low >= 0 or right.low >= 0:
-            highs = [side.high for side in (left, right) if side.low >= 0]
-            return _joined(symbol, left, right, 0, min(highs))
+    if are_narrow(left, right):
+        bits = max(left.high.bit_length(), right.high.bit_length())
+        high = min(left.high, right.high) if operator is _KIND.AND else (1 << bits) - 1
+        return _narrow(f"{_NARROW[operator]}({left.text}, {right.text})", 0, high)
+    if operator is _KIND.AND and (left.low >= 0 or right.low >= 0):
+        highs = [side.high for side in (left, right) if side.low >= 0]
+        return _joined(symbol, left, right, 0, min(highs))
     bits = max(_signed_bits(left), _signed_bits(right)) - 1
     low = 0 if left.low >= 0 and right.low >= 0 else -(1 << bits)
     return _joined(symbol, left, right, low, (1 << bits) - 1)
@@ -240,6 +296,8 @@ def _low_bits(value: Value, mask: int) -> Value:
         text = value.at(bits)
         if width >= bits:
             return text
+        if width == 32 and bits == 64 and value.low32:
+            return value.low32
         return _masked(text, width) if bits == 64 else f"low_bits({text}, {width})"
 
     return Value(at(64), 0, mask, at)
@@ -286,7 +344,10 @@ def _shift_left(left: Value, right: Value) -> Value:
             return f"({left.text} << {least})" if least < 64 else "0"
         return f"shift_left({left.text}, {_amount(right, bits)})"
 
-    return Value(at(64), low, high, at)
+    value = Value(at(64), low, high, at)
+    if right.is_constant or not (left.in_loop and right.is_unsigned32):
+        return value
+    return replace(value, low32=f"shift_left32({left.text}, {right.text})")
 
 
 def _shift_right(left: Value, right: Value) -> Value:
@@ -303,6 +364,10 @@ def _shift_right(left: Value, right: Value) -> Value:
     if right.is_constant:
         shift = min(least, 63) if _leaves(right) else 63
         return Value(f"({left.text} >> {shift})", low, high)
+    if are_narrow(left, right):
+        return _narrow(f"shift_right32({left.text}, {right.text})", low, high)
+    if left.in_loop and right.is_unsigned32 and left.low >= -(1 << 31) and left.high < 1 << 31:
+        return _narrow(f"shift_right_signed32({left.text}, {right.text})", low, high)
     return Value(f"shift_right({left.text}, {amount})", low, high)
 
 
@@ -358,6 +423,8 @@ def cast(operator: ir.DataOperator, value: Value, width: int) -> Value:
 
 
 def _clamp(value: Value, low: int, high: int) -> Value:
+    if value.saturated32 and (low, high) == (0, (1 << 32) - 1):
+        return _narrow(value.saturated32, low, high)
     least, most = constant(low), constant(high)
     bits = _whole_words(max(map(_signed_bits, (value, least, most))))
     name = "clamp" if bits == 64 else "wide_clamp"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from innet.core.errors import UnsupportedError
@@ -50,6 +51,9 @@ class Expressions:
         length: source of the length with which the packet in hand was received.
         summed_once: arrays whose sum is the same for all copies of a packet, while those are
             written; and whether a checksum needs it.
+        in_loop: what is written now is computed for each lane of a loop.
+        carried: fields that are made of themselves there, which LLVM only takes for what is summed
+            over the lanes while they have one width.
     """
 
     def __init__(
@@ -65,11 +69,17 @@ class Expressions:
         self.hit_time = "clock"
         self.length = "size"
         self.summed_once: dict[ArrayVariable, bool] = {}
+        self.in_loop = False
+        self.carried: frozenset[Any] = frozenset()
 
     # ── Integers ──
 
-    def data(self, node: Any) -> Value:  # noqa: PLR0911, PLR0912 - one branch per node
+    def data(self, node: Any) -> Value:
         """An integer expression."""
+        value = self._data(node)
+        return replace(value, in_loop=True) if self.in_loop and not value.in_loop else value
+
+    def _data(self, node: Any) -> Value:  # noqa: PLR0911, PLR0912 - one branch per node
         match node:
             case ir.Const(value):
                 return arithmetic.constant(value)
@@ -96,14 +106,19 @@ class Expressions:
             case lowered.HashValue(calculation):
                 return self.hash_value(calculation)
             case ir.Binary(operator, left, right):
-                return arithmetic.binary(operator, self.data(left), self.data(right))
+                values = self.data(left), self.data(right)
+                if left in self.carried or right in self.carried:
+                    values = replace(values[0], in_loop=False), replace(values[1], in_loop=False)
+                return arithmetic.binary(operator, *values)
             case ir.Invert(operand):
                 return arithmetic.invert(self.data(operand))
             case ir.Choice(condition, left, right):
                 one, other = self.data(left), self.data(right)
                 return arithmetic.choice(self.condition(condition), one, other)
             case ir.BoolToData(operand):
-                return Value(f"(1 if {self.condition(operand)} else 0)", 0, 1)
+                return arithmetic.choice(
+                    self.condition(operand), self.data(ir.Const(1)), self.data(ir.Const(0))
+                )
             case _:
                 raise AssertionError(f"{type(node).__name__} was not refused at load")
 

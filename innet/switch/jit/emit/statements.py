@@ -404,7 +404,16 @@ class Statements:
             names = sorted(filter(None, map(self.layout.local, lanes)))
             for name in names:
                 self.writer.line(f"{name} = 0")
+            self.expressions.in_loop = True
+            self.expressions.carried = frozenset(
+                node.target
+                for node in walk(loop)
+                if isinstance(node, lowered.SetInteger)
+                and isinstance(node.target, ir.FieldRef)
+                and node.target in walk(node.value)
+            )
             self.body(loop.body)
+            self.expressions.in_loop, self.expressions.carried = False, frozenset()
 
     def _shared_index(self, loop: lowered.Loop) -> tuple[Any, int] | None:
         """(index, size) when every register access of a loop uses them and nothing changes it."""

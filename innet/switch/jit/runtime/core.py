@@ -24,14 +24,20 @@ __all__ = [  # what emitted code may import
     "SIGN",
     "append_bits",
     "append_from",
+    "bits_and32",
     "bits_at",
+    "bits_or32",
+    "bits_xor32",
     "bump",
+    "choose32",
     "clamp",
     "copy",
     "count_jump",
     "divide",
+    "equal32",
     "get",
     "less",
+    "less32",
     "load8",
     "load16",
     "load32",
@@ -43,8 +49,13 @@ __all__ = [  # what emitted code may import
     "put",
     "reserve",
     "same_numbers",
+    "saturating_add32",
+    "saturating_subtract32",
     "shift_left",
+    "shift_left32",
     "shift_right",
+    "shift_right32",
+    "shift_right_signed32",
     "shift_right_unsigned",
     "store8",
     "store16",
@@ -241,6 +252,87 @@ def _low32(_typing: Any, _number: Any) -> Any:
 # low32(number): number & 0xffffffff. LLVM computes what is cut to 32 bits with 32 bits, of which a
 # vector has twice as many; what is masked it computes with 64.
 low32: Any = intrinsic(_low32)
+
+
+def _with_32_bits(
+    compute: Callable[[Any, Any, Any], Any], returned: Any = types.int64, *, signed: bool = False
+) -> Any:
+    """An operation of two int64 of which only the low 32 bits count, computed with as many.
+
+    Of sums and products that are cut to 32 bits LLVM finds that out by itself (``low32``).
+    """
+
+    def narrow(_typing: Any, _left: Any, _right: Any) -> Any:
+        def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            left, right = (builder.trunc(each, _HALF) for each in arguments)
+            result = compute(builder, left, right)
+            if returned is not types.int64:
+                return result
+            return (builder.sext if signed else builder.zext)(result, ir.IntType(64))
+
+        return returned(types.int64, types.int64), emit
+
+    return intrinsic(narrow)
+
+
+_HALF = ir.IntType(32)
+
+
+def _plain32(operation: str, *first: str) -> Any:
+    return lambda builder, left, right: getattr(builder, operation)(*first, left, right)
+
+
+def _shift32(operation: str) -> Any:
+    """A shift by an unsigned number, which leaves nothing from 32 on."""
+
+    def compute(builder: Any, value: Any, amount: Any) -> Any:
+        inside = builder.icmp_unsigned("<", amount, _HALF(32))
+        return builder.select(inside, getattr(builder, operation)(value, amount), _HALF(0))
+
+    return compute
+
+
+def _shift_signed32(builder: Any, value: Any, amount: Any) -> Any:
+    """From 31 on, copies of the sign are left."""
+    inside = builder.icmp_unsigned("<", amount, _HALF(31))
+    return builder.ashr(value, builder.select(inside, amount, _HALF(31)))
+
+
+def _saturating32(operation: str) -> Any:
+    """Of unsigned numbers; the result stays at the end that it would pass."""
+
+    def compute(builder: Any, left: Any, right: Any) -> Any:
+        function = builder.module.declare_intrinsic(
+            f"llvm.{operation}.sat", [_HALF], ir.FunctionType(_HALF, [_HALF, _HALF])
+        )
+        return builder.call(function, [left, right])
+
+    return compute
+
+
+def _choose32(_typing: Any, _condition: Any, _left: Any, _right: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        condition, left, right = arguments
+        chosen = builder.select(condition, builder.trunc(left, _HALF), builder.trunc(right, _HALF))
+        return builder.zext(chosen, ir.IntType(64))
+
+    return types.int64(types.boolean, types.int64, types.int64), emit
+
+
+# Of two unsigned numbers of 32 bits; of shifts, the amount is one.
+bits_and32, bits_or32, bits_xor32 = (
+    _with_32_bits(_plain32(each)) for each in ("and_", "or_", "xor")
+)
+equal32, less32 = (
+    _with_32_bits(_plain32("icmp_unsigned", symbol), types.boolean) for symbol in ("==", "<")
+)
+shift_left32, shift_right32 = (_with_32_bits(_shift32(each)) for each in ("shl", "lshr"))
+saturating_add32 = _with_32_bits(_saturating32("uadd"))
+saturating_subtract32 = _with_32_bits(_saturating32("usub"))
+# choose32(condition, left, right): one of them. Both are computed.
+choose32: Any = intrinsic(_choose32)
+# Of a number of 32 bits with a sign.
+shift_right_signed32 = _with_32_bits(_shift_signed32, signed=True)
 
 
 def _opaque(_typing: Any, _number: Any) -> Any:

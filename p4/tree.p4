@@ -9,6 +9,9 @@
 // A worker may request a partial result: first of its leaf, then, while no result comes, of one more
 // level each time. So racks that are complete have time to answer.
 //
+// Where a job has several trees over the same leaves, each slot belongs to one of them, by its low bits.
+// A switch with several switches above it looks up which of them is the slot's.
+//
 // Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
 // ECN_DEPTH (packets in the egress queue from which on packets are marked), COLLECTIVES (the operations
 // reduce, broadcast and barrier, whose packets carry values on some of the links only).
@@ -77,6 +80,8 @@ struct metadata_t {
 const bit<8> DROP_NOT_BELOW  = 9;  // counts more workers than are below the sender, or none
 const bit<8> DROP_LATE       = 10; // the slot was closed without this child; it gets the result
 const bit<8> DROP_LOST_STATE = 11; // this switch has lost its registers: what it says might be false
+
+const bit<9> BY_SLOT = 511; // no port: the table `trees` has that to the switch above
 
 #ifdef COLLECTIVES
 #define VALUES_MISPLACED false // admission checks it, which knows whom a sender speaks for
@@ -186,6 +191,28 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         size = 256;
     }
 
+    // The port to the switch above in the tree of this slot, where set_inner says BY_SLOT.
+    action set_up_port(bit<9> up_port) {
+        meta.up_port = up_port;
+    }
+
+    table trees {
+        key = {
+            hdr.innet.job: exact;
+            hdr.innet.epoch: exact;
+            hdr.innet.slot: ternary;
+        }
+        actions = { set_up_port; drop_not_admitted; }
+        const default_action = drop_not_admitted();
+        size = 1024;
+    }
+
+    // A result comes down the tree that the sum went up.
+    action check_tree() {
+        meta.drop_reason = meta.from_parent == 1 && standard_metadata.ingress_port != meta.up_port
+            ? DROP_NOT_ADMITTED : meta.drop_reason;
+    }
+
     // Which children of this switch are in a result.
     action name_children() {
         meta.child_bit = meta.inside == 1 && meta.lacks == 0 ? meta.full_bitmap : 0;
@@ -230,6 +257,10 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
             position.apply();
             if (meta.drop_reason == NOT_DROPPED && meta.slot_excess != 0) {
                 meta.drop_reason = DROP_SLOT_RANGE;
+            }
+            if (meta.drop_reason == NOT_DROPPED && meta.up_port == BY_SLOT) {
+                trees.apply();
+                check_tree();
             }
             if (meta.from_parent == 1) {
                 name_children();

@@ -312,7 +312,8 @@ _COMPOSED: Mapping[str, Mapping[str, Any]] = {
     "outages": {
         "crash": typer.Option(
             metavar="WORKER:BEGIN[:END]",
-            help="A worker is cut off from BEGIN to END s, or forever. Repeatable.",
+            help="A worker, or a switch by its name, is cut off from BEGIN to END s, or forever. "
+            "Repeatable.",
         ),
         "partition": typer.Option(metavar="BEGIN:END", help="All workers are cut off. Repeatable."),
     },
@@ -611,9 +612,10 @@ def _words_of_outages(found: Collection[Mapping[str, Any]]) -> list[str]:
     for each in found:
         end = "" if each.get("end") is None else f":{each['end']}"
         interval = f"{each.get('begin', 0.0)}{end}"
-        for worker in each.get("workers") or ():
-            words += ["--crash", f"{worker}:{interval}"]
-        if not each.get("workers"):
+        cut_off = [*(each.get("workers") or ()), *(each.get("switches") or ())]
+        for name in cut_off:
+            words += ["--crash", f"{name}:{interval}"]
+        if not cut_off:
             words += ["--partition", interval]
     return words
 
@@ -622,7 +624,8 @@ def outages(crashes: Collection[str], partitions: Collection[str]) -> list[dict[
     """The settings for ``--crash`` and ``--partition``.
 
     Args:
-        crashes: such as "2:0.5" (worker 2 is cut off from 0.5 s on) and "2:0.5:0.9".
+        crashes: such as "2:0.5" (worker 2 is cut off from 0.5 s on) and "spine2:0.5:0.9", of a
+            switch.
         partitions: such as "0.5:0.9", of all workers.
 
     Raises:
@@ -630,13 +633,14 @@ def outages(crashes: Collection[str], partitions: Collection[str]) -> list[dict[
     """
     found = []
     for text in crashes:
-        if not re.fullmatch(r"\d+(:[^:]*){1,2}", text, re.ASCII):
+        if not re.fullmatch(r"(\d+|[A-Za-z][^:]*)(:[^:]*){1,2}", text, re.ASCII):
             raise ConfigError(
                 f"--crash {shortened(text)}: write it as WORKER:BEGIN or WORKER:BEGIN:END, such as "
-                "2:0.5:0.9."
+                "2:0.5:0.9, or with the name of a switch."
             )
-        worker, *interval = text.split(":")
-        found.append(_interval("--crash", text, interval) | {"workers": [int(worker)]})
+        name, *interval = text.split(":")
+        who = {"workers": [int(name)]} if name.isdigit() else {"switches": [name]}
+        found.append(_interval("--crash", text, interval) | who)
     for text in partitions:
         if text.count(":") != 1:
             raise ConfigError(

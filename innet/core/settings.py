@@ -358,11 +358,12 @@ class TensorSettings(Settings):
 
 
 class OutageSettings(Settings):
-    """An outage of workers.
+    """An outage of workers or switches.
 
     Attributes:
         begin, end: virtual seconds; without an end it is permanent.
-        workers: indices; by default all.
+        workers: indices; by default all, or none if switches are named.
+        switches: names.
     """
 
     begin: Duration = 0.0
@@ -370,6 +371,7 @@ class OutageSettings(Settings):
     workers: tuple[Annotated[int, Field(ge=0, lt=MAX_WORKERS)], ...] = Field(
         default=(), strict=False
     )
+    switches: tuple[str, ...] = Field(default=(), strict=False)
 
 
 class FaultSettings(Settings):
@@ -398,7 +400,7 @@ class FaultSettings(Settings):
         Duration, Field(description="Most seconds that --reorder holds packets back.")
     ] = HOLD
     outages: tuple[OutageSettings, ...] = Field(
-        default=(), strict=False, description="Workers that are cut off for a while."
+        default=(), strict=False, description="Workers or switches that are cut off for a while."
     )
     restarts: tuple[Duration, ...] = Field(
         default=(),

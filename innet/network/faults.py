@@ -87,14 +87,16 @@ def _is_duration(seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """An outage of hosts: a partition, or a machine that is down.
+    """An outage of hosts or switches: a partition, or a machine that is down.
 
     Packets from and to them are lost.
 
     Args:
         begin: seconds.
         end: seconds; infinity for a permanent outage.
-        hosts: numbers of the hosts in the transport (for workers index + 1); by default all.
+        hosts: numbers of the hosts in the transport (for workers index + 1); by default all, or
+            none if switches are named.
+        switches: names of switches. They keep their registers.
 
     Raises:
         InputError: the outage ends before it begins, or begins before 0.
@@ -103,6 +105,7 @@ class Outage:
     begin: float
     end: float = math.inf
     hosts: tuple[int, ...] = ()
+    switches: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         numbers = is_real(self.begin) and is_real(self.end)
@@ -112,11 +115,16 @@ class Outage:
                 "begins at 0 or later."
             )
 
+    def covers(self, now: float) -> bool:
+        """Whether it lasts at a time."""
+        return self.begin <= now < self.end
+
     def cuts_off(self, port: NDArray[np.int32], now: float) -> NDArray[np.bool_]:
         """Which of the packets, by ``port``, are lost."""
-        if not self.begin <= now < self.end:
+        if not self.covers(now):
             return np.zeros(len(port), np.bool_)
-        return np.isin(port, self.hosts) if self.hosts else np.ones(len(port), np.bool_)
+        named = self.hosts or self.switches
+        return np.isin(port, self.hosts) if named else np.ones(len(port), np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class Faults:
         corrupt: probability that a copy arrives with a burst of 1 to 15 wrong bits.
         truncate: probability that a copy is truncated.
         mark: probability that a copy with ECT gets a congestion mark.
-        outages: outages of hosts.
+        outages: outages of hosts and switches.
         restarts: times in seconds at which the switches lose all their registers.
 
     Raises:

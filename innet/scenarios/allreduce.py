@@ -146,6 +146,7 @@ def faults_of(settings: FaultSettings, workers: int) -> Faults | None:
             each.begin,
             math.inf if each.end is None else each.end,
             tuple(worker + 1 for worker in each.workers),
+            each.switches,
         )
         for each in settings.outages
     )

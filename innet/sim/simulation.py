@@ -366,6 +366,11 @@ class Simulation:
         """Seconds since the beginning."""
         return self._last / SECOND
 
+    @property
+    def reached(self) -> float:
+        """Seconds up to which all has happened, also after a stall."""
+        return max(self._last, int(self._memory.state["begin"])) / SECOND
+
     def at(self, seconds: float, action: Callable[[], None]) -> None:
         """Let ``action`` be done at a time, before what else happens then."""
         heapq.heappush(self._schedule, (_ticks(seconds), next(self._serial), action))

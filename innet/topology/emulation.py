@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from innet.core.engines import EngineName
-from innet.core.errors import InputError, StalledError
+from innet.core.errors import InputError, StalledError, UnknownNameError
 from innet.core.numbers import is_int, is_real
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import Segment, SizedSegment
-from innet.network import Faults, FaultyTransport, Host, Process, Transport, drive
+from innet.network import Faults, FaultyTransport, Host, Outage, Process, Transport, drive
 from innet.protocol import Timing
 from innet.sim import Network
 from innet.sim.network import OVERHEAD, SHORTEST
@@ -135,6 +135,7 @@ class EmulatedNetwork:
         queues = 1 if network is None else network.priorities
         self.switches = _switches_of(plan, engine, queues, seed)
         self._timing = timing
+        self._outages = _outages_of(faults, self.switches)
         self._aggregation = aggregation_of(self.plan.aggregation)
         self.racks = self._aggregation.racks(self.plan) if racks else ()
         for rack in self.racks:
@@ -247,7 +248,9 @@ class EmulatedNetwork:
         for number, cable in enumerate(cables):
             simulation.set_loss(number, both)
             for outage in faults.outages:
-                if not outage.hosts or (cable.host is not None and cable.host + 1 in outage.hosts):
+                everywhere = not (outage.hosts or outage.switches)
+                at_host = cable.host is not None and cable.host + 1 in outage.hosts
+                if everywhere or at_host or {cable.switch, cable.other} & {*outage.switches}:
                     simulation.add_outage(number, outage.begin, outage.end)
         for seconds in faults.restarts:
             simulation.at(seconds, self._restart())
@@ -258,8 +261,10 @@ class EmulatedNetwork:
     ) -> MemoryTransport | NetworkTransport:
         positions = plan.attachments()
         processes = {name: self._spent.timed(switch) for name, switch in self.switches.items()}
-        if len(processes) == 1 and all(
-            position.port == each for each, position in positions.items()
+        if (
+            len(processes) == 1
+            and not self._outages
+            and all(position.port == each for each, position in positions.items())
         ):
             (process,) = processes.values()  # hosts are numbered as its ports: nothing to translate
             return MemoryTransport(process, list(positions))
@@ -269,6 +274,15 @@ class EmulatedNetwork:
             [(SwitchPort(*link.a), SwitchPort(*link.b)) for link in plan.trunks()],
             faults=None if faults is None else faults.of_packets(),
             rng=rng,
+            outages=self._outages,
+        )
+
+    @property
+    def down(self) -> frozenset[str]:
+        """The switches that are down now."""
+        now = self.now if self.simulation is None else self.simulation.reached
+        return frozenset(
+            name for outage in self._outages if outage.covers(now) for name in outage.switches
         )
 
     @property
@@ -301,12 +315,14 @@ class EmulatedNetwork:
         Args:
             absent: indices of the workers who do not take part.
 
+        Where the job has several trees, those with a switch that is down are left out.
+
         Raises:
             InputError: no worker would be left.
             StateError: the protocol has no epochs.
         """
         absent = frozenset(absent)
-        self.plan = self._next_epoch(self.plan, absent)
+        self.plan = self._next_epoch(replace(self.plan, down=self.down), absent)
         # A rack without workers does not change and sends nothing.
         self.racks = tuple(
             rack
@@ -390,6 +406,8 @@ class EmulatedNetwork:
             read = self._aggregation.slot_reader(self.plan, probe)
             found = (end.diagnose(read) for end in ends.values())
             said = next((str(each) for each in found if each is not None), str(error))
+            if down := sorted(self.down):
+                said += f" Switches that are down: {', '.join(down)}."
             raise StalledError(said) from error
 
     def resume(self, begun: float) -> None:
@@ -606,6 +624,20 @@ def _check_jobs(plan: Plan | SharedPlan, network: Network | None, *, racks: bool
         )
     if racks and len(plan.jobs) > 1:
         raise InputError(f"racks sum for themselves in one job; there are {len(plan.jobs)}.")
+
+
+def _outages_of(faults: Faults | None, switches: Mapping[str, Switch]) -> tuple[Outage, ...]:
+    """The outages of switches.
+
+    Raises:
+        UnknownNameError: there is no such switch.
+    """
+    found = tuple(each for each in (faults.outages if faults else ()) if each.switches)
+    for outage in found:
+        for name in outage.switches:
+            if name not in switches:
+                raise UnknownNameError("switch", name, switches)
+    return found
 
 
 def _check_engine(engine: EngineName) -> None:

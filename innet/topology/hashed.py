@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from innet.core.errors import InputError
@@ -14,7 +15,7 @@ from innet.topology.aggregation import Aggregation, Probe, Request, newest
 from innet.topology.plan import EntryFinder, Plan, PlannedHost, Port, UsedResources
 from innet.topology.topologies import TreeNode
 from innet.topology.tree import (
-    UP_PORT,
+    Way,
     address,
     below,
     delivery,
@@ -119,9 +120,7 @@ class HashedAggregation(Aggregation):
         return reader
 
 
-def commands(
-    node: TreeNode, parent: TreeNode | None, job: Job, used: UsedResources
-) -> tuple[str, ...]:
+def commands(node: TreeNode, ways: Sequence[Way], job: Job, used: UsedResources) -> tuple[str, ...]:
     """The commands for a switch, in simple_switch_CLI's language; see ``tree.commands``."""
     lines = [f"mc_mgrp_create {job.group}"]
     first = used.nodes.get(node.name, 0)
@@ -134,23 +133,23 @@ def commands(
             f"mc_node_associate {job.group} {number}",
         ]
     server = server_port(node, used)
-    if parent is None:
+    if not ways:
         lines.append(delivery(server, server_address(job, used)))
-    elif Port(node.name, UP_PORT) not in used.ports:
-        lines.append(delivery(UP_PORT, address(parent)))
-    return (*lines, *admissions(node, parent, job, server))
+    elif Port(node.name, ways[0].port) not in used.ports:
+        lines.append(delivery(ways[0].port, address(ways[0].parent)))
+    return (*lines, *admissions(node, ways, job, server))
 
 
-def admissions(node: TreeNode, parent: TreeNode | None, job: Job, server: int) -> list[str]:
+def admissions(node: TreeNode, ways: Sequence[Way], job: Job, server: int) -> list[str]:
     """The commands of an epoch: which workers are admitted, and which are required.
 
     Args:
         node: the switch.
-        parent: the one above.
+        ways: what leads up from it; nothing from the root.
         job: the job.
         server: the root's port to the job's server.
     """
-    up_port = server if parent is None else UP_PORT
+    up_port = ways[0].port if ways else server
     spoken = f"{job.number} {job.epoch}"
     lines = []
     for each in below(node, job.members):

@@ -34,6 +34,11 @@ class PlannedLink(NamedTuple):
     a: Port
     b: Port
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The nodes at both ends."""
+        return self.a.node, self.b.node
+
 
 EntryFinder: TypeAlias = Callable[[str, str], Sequence[int]]
 """(name of a switch, name of a table) -> handles of its entries."""
@@ -84,6 +89,9 @@ class Plan:
         links: between ports of switches, or a switch and port 0 of a host.
         job: the job. ``members[i].port`` is the port of worker ``i`` on its switch.
         layout: layout of all packets.
+        roots: the switches that are roots of the job's trees, if it has several: a slot belongs to
+            one of them. Links between switches then lead from the lower to the upper one.
+        down: switches that do not answer; the next epoch uses the trees without them.
 
     Raises:
         InputError: a duplicate name, a link to an invalid node or port, a port with two links, or a
@@ -96,6 +104,8 @@ class Plan:
     links: tuple[PlannedLink, ...]
     job: Job
     layout: PacketLayout
+    roots: tuple[str, ...] = ()
+    down: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         names = Counter([each.name for each in self.switches] + [each.name for each in self.hosts])
@@ -109,7 +119,7 @@ class Plan:
                 raise InputError(f"port {end.port} of {end.node} has {number} links; it takes one.")
         switches = {each.name for each in self.switches}
         for link in self.links:
-            if not {link.a.node, link.b.node} & switches:
+            if switches.isdisjoint(link.ends):
                 raise InputError(
                     f"{link.a.node} and {link.b.node} are hosts; join them to a switch."
                 )
@@ -198,7 +208,7 @@ class Plan:
     def trunks(self) -> tuple[PlannedLink, ...]:
         """The links between switches."""
         switches = {each.name for each in self.switches}
-        return tuple(link for link in self.links if {link.a.node, link.b.node} <= switches)
+        return tuple(link for link in self.links if switches.issuperset(link.ends))
 
 
 def _both_ways(links: tuple[PlannedLink, ...]) -> Iterator[tuple[Port, Port]]:

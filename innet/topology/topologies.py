@@ -18,10 +18,11 @@ from innet.core.numbers import not_an_int
 from innet.core.registry import Registry, split_name
 from innet.core.settings import BITMAP_BITS
 from innet.sim import Network
-from innet.topology.plan import PlannedLink
+from innet.topology.plan import PlannedLink, Port
 
 MAX_NEIGHBORS = 200  # switches below one, or above it: this number of ports is kept for each
 SPARE_UP, SPARE_DOWN = 201, 301  # first ports for ``Shape.unused_links``, which no job uses
+ALL = "all"  # of the option "trees": one for each switch that can be a root
 RACK = BITMAP_BITS  # by default no switch of a tree has more workers or switches below it
 
 
@@ -35,12 +36,15 @@ class TreeNode:
         workers: indices of all workers below, in order, without gaps; at least one.
         children: the switches directly below; empty for a leaf. Workers that no child has are at
             the switch itself.
+        links: of each child, the port here and the port there; empty for the usual ones, which are
+            those of a job's first tree.
     """
 
     name: str
     index: int
     workers: range
     children: tuple[TreeNode, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
 
     @property
     def mask(self) -> int:
@@ -84,15 +88,24 @@ class Shape:
     """A network of switches.
 
     Attributes:
-        root: root of the tree that jobs use.
+        root: root of the tree that jobs use, or of the first of several.
         spare: names of the switches that jobs do not use.
-        unused_links: links that jobs do not use, at ports from ``SPARE_UP`` or ``SPARE_DOWN``.
-            Lower ports are for workers and the tree.
+        unused_links: links that the first tree does not use, at ports from ``SPARE_UP`` or
+            ``SPARE_DOWN``. Lower ports are for workers and that tree.
+        others: roots of further trees over the same leaves, for programs that spread their slots
+            over all of them. Their links are among the ``unused_links``, from the lower switch to
+            the upper one; a switch of several trees has the same index in all.
     """
 
     root: TreeNode
     spare: tuple[str, ...] = ()
     unused_links: tuple[PlannedLink, ...] = ()
+    others: tuple[TreeNode, ...] = ()
+
+    @property
+    def roots(self) -> tuple[TreeNode, ...]:
+        """The roots of all trees."""
+        return (self.root, *self.others)
 
 
 class Topology(ABC):
@@ -100,7 +113,8 @@ class Topology(ABC):
 
     Attributes:
         options: names of integer options besides the number of workers: the settings "racks",
-            "depth" and "ports", or others, given as in "leaf-spine:spines=3".
+            "depth" and "ports", or others, given as in "leaf-spine:spines=3". "trees" may be
+            "all" where a topology has it, which its ``shape`` gets as 0.
         arguments: arguments of ``mn --topo`` in their order: "workers", "jobs" and options.
         jobs: default number of jobs of ``innet net``.
         is_bottleneck: in simulated time, links between switches are as fast as those of hosts
@@ -206,6 +220,12 @@ def traffic_shape(name: str, hosts: int, options: Mapping[str, int | None]) -> S
         UnknownNameError, ConfigError, InputError: as ``shape``.
     """
     topology, given = _with_options(name, options)
+    for key in ("trees", "root"):
+        if key in given:
+            raise InputError(
+                f"{key} is {given[key]}, but nothing is summed here, and packets take all switches "
+                f"of a {split_name(name)[0]}; leave it out."
+            )
     return _checked(topology.traffic_shape(hosts, **given), hosts, name)
 
 
@@ -218,7 +238,9 @@ def _with_options(name: str, options: Mapping[str, int | None]) -> tuple[Topolog
         if key not in topology.options:
             takes = " and ".join(topology.options) or "no options"
             raise InputError(f"{key} is {value}, which a {name} does not take; it takes {takes}.")
-        if not isinstance(value, int):
+        if (key, value) == ("trees", ALL):
+            given[key] = 0
+        elif not isinstance(value, int):
             raise not_an_int(value, f"{key} of the topology {name}")
     return topology, given
 
@@ -228,18 +250,29 @@ def _checked(found: object, workers: int, name: str) -> Shape:
     who = f"topology {split_name(name)[0]!r}"
     if not isinstance(found, Shape):
         raise ConfigError(f"{who}: its shape is a {type(found).__name__}; return a Shape.")
-    nodes = list(found.root.descend())
+    nodes = list({node.name: node for root in found.roots for node in root.descend()}.values())
     indices = [node.index for node in nodes]
     if indices[0] != 0 or sorted(indices) != list(range(len(nodes))):
         raise ConfigError(
             f"{who}: its switches have the indices {indices}; give the root 0, and the others 1 to "
             f"{len(nodes) - 1}, each once."
         )
-    if found.root.workers != range(workers):
-        raise ConfigError(
-            f"{who}: its root {found.root.name} has the workers {list(found.root.workers)}; give "
-            f"it all, range({workers})."
-        )
+    for root in found.roots:
+        if root.workers != range(workers):
+            raise ConfigError(
+                f"{who}: its root {root.name} has the workers {list(root.workers)}; give "
+                f"it all, range({workers})."
+            )
+    known = {*found.unused_links}
+    for root in found.others:
+        for node in root.descend():
+            for child, (port, up_port) in zip(node.children, node.links, strict=False):
+                link = PlannedLink(Port(child.name, up_port), Port(node.name, port))
+                if port >= SPARE_DOWN and link not in known:
+                    raise ConfigError(
+                        f"{who}: {root.name} is the root of a tree with the link {link}; list it "
+                        "in Shape.unused_links."
+                    )
     for node in nodes:
         below = [worker for child in node.children for worker in child.workers]
         if len(set(below)) != len(below) or not set(below) <= set(node.workers):
@@ -257,6 +290,25 @@ def _checked(found: object, workers: int, name: str) -> Shape:
 def default_racks(workers: int) -> int:
     """Number of leaves for this number of workers: 2, or one for every 32."""
     return max(min(2, workers), -(-workers // RACK))
+
+
+def chosen_roots(trees: int, root: int, most: int, kind: str) -> range:
+    """Which of ``most`` switches are roots, from 0: they follow each other, and 0 follows the last.
+
+    Args:
+        trees: how many; 0 for all.
+        root: the first of them, from 1.
+        most: how many switches can be a root.
+        kind: what these are called, for errors.
+
+    Raises:
+        InputError: a number out of range.
+    """
+    if not 0 <= trees <= most:
+        raise InputError(f"{trees} trees over {most} {kind}s; give 1 to {most}, or all.")
+    if not 1 <= root <= most:
+        raise InputError(f"the first root is {kind} {root}; give 1 to {most}.")
+    return range(root - 1, root - 1 + (trees or most))
 
 
 def part(total: int, parts: int, position: int) -> range:

@@ -65,6 +65,20 @@ class Neighbor(NamedTuple):
     endpoint: Endpoint
 
 
+class Way(NamedTuple):
+    """What leads up from a switch in one of the trees that it belongs to.
+
+    Attributes:
+        parent: the switch above.
+        port: the port to it.
+        slots: the slots of that tree, as keys of a ternary table.
+    """
+
+    parent: TreeNode
+    port: int
+    slots: tuple[str, ...]
+
+
 def address(node: TreeNode) -> Endpoint:
     """The addresses of a switch."""
     return Endpoint.of_switch(node.index)
@@ -72,13 +86,55 @@ def address(node: TreeNode) -> Endpoint:
 
 def below(node: TreeNode, members: Sequence[WorkerPort]) -> Iterator[Neighbor]:
     """The neighbors directly below ``node``: switches, then workers."""
-    for place, child in enumerate(node.children):
-        port = _FIRST_CHILD_PORT + place
+    for place, (child, (port, _)) in enumerate(zip(node.children, links_of(node), strict=True)):
         yield Neighbor(port, child, child.identity, child.workers, place, address(child))
     for place, worker in enumerate(node.local_workers, start=len(node.children)):
         member = members[worker]
         alone = range(worker, worker + 1)
         yield Neighbor(member.port, None, worker, alone, place, member.endpoint)
+
+
+def links_of(node: TreeNode) -> tuple[tuple[int, int], ...]:
+    """Of each switch below ``node``, the port here and the port there."""
+    return node.links or tuple(
+        (_FIRST_CHILD_PORT + place, UP_PORT) for place in range(len(node.children))
+    )
+
+
+# ----------------------------------------------------------------------------
+# Several trees: each slot belongs to one of them, by its low bits.
+
+_CLASSES = 16  # of slots for each tree, where their number is no power of two
+
+
+def slot_classes(trees: int, slots: int) -> int:
+    """How many values of a slot's low bits are told apart: a power of two, at most ``slots``.
+
+    Tree t has the values v with v modulo ``trees`` = t. If ``trees`` is no power of two, some trees
+    have one value more than others; there are so many values that this is at most 1/16 more.
+    """
+    needed = trees if trees & (trees - 1) == 0 else _CLASSES * trees
+    return min(slots, 1 << (needed - 1).bit_length())
+
+
+def root_of(roots: Sequence[TreeNode], slot: int, slots: int) -> TreeNode:
+    """The root of the tree that a slot of a job with ``slots`` belongs to."""
+    return roots[slot % slot_classes(len(roots), slots) % len(roots)]
+
+
+def with_ways(roots: Sequence[TreeNode], slots: int) -> list[tuple[TreeNode, tuple[Way, ...]]]:
+    """Each switch of the trees once, by index, with the switches above it; none above a root."""
+    nodes: dict[str, TreeNode] = {}
+    ways: dict[str, list[Way]] = defaultdict(list)
+    classes = slot_classes(len(roots), slots)
+    for tree, root in enumerate(roots):
+        keys = tuple(f"{low}&&&{classes - 1}" for low in range(tree, classes, len(roots)))
+        for node in root.descend():
+            nodes[node.name] = node
+            for child, (_, port) in zip(node.children, links_of(node), strict=True):
+                ways[child.name].append(Way(node, port, keys))
+    ordered = sorted(nodes.values(), key=lambda node: node.index)
+    return [(node, tuple(ways[node.name])) for node in ordered]
 
 
 def members_below(
@@ -153,24 +209,62 @@ def wire(
 
 def shape_of(plan: Plan) -> TreeNode:
     """The tree whose links ``wire`` made for a plan; the plan's first switch is the root."""
+    return _trees(plan, (plan.switches[0].name,))[0]
+
+
+def all_trees(plan: Plan) -> tuple[TreeNode, ...]:
+    """The roots of all trees of a plan's job."""
+    return _trees(plan, plan.roots or (plan.switches[0].name,))
+
+
+def upper_switches(plan: Plan) -> tuple[str, ...]:
+    """The switches of a plan's trees that have others below them."""
+    nodes = (node for root in all_trees(plan) for node in root.descend())
+    return tuple(dict.fromkeys(node.name for node in nodes if node.children))
+
+
+def trees_of(plan: Plan) -> tuple[TreeNode, ...]:
+    """The roots of the trees that the slots of a plan's job are spread over: those without a
+    switch that is down, or all if there is none. Leaves do not count, as they are in all trees.
+    """
+    trees = all_trees(plan)
+    up = tuple(
+        root
+        for root in trees
+        if plan.down.isdisjoint(node.name for node in root.descend() if node.children)
+    )
+    return up or trees
+
+
+def _trees(plan: Plan, roots: Sequence[str]) -> tuple[TreeNode, ...]:
+    """Trees of a plan with these roots."""
     index = {switch.name: number for number, switch in enumerate(plan.switches)}
     racks: dict[str, list[int]] = defaultdict(list)
     attachments = plan.attachments()
     for number, host in enumerate(plan.hosts, start=1):
         if host.worker is not None:
             racks[attachments[number].node].append(host.worker)
-    children: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for link in plan.links:
-        for low, high in (link, (link.b, link.a)):
-            if low.port == UP_PORT and low.node in index and high.node in index:
-                children[high.node].append((high.port, low.node))
+    below: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for low, high in plan.trunks():
+        if low.port == UP_PORT or plan.roots:
+            below[high.node].append((high.port, low.port, low.node))
 
-    def node(name: str) -> TreeNode:
-        below = tuple(node(child) for _, child in sorted(children[name]))
-        workers = [*racks[name], *(worker for child in below for worker in child.workers)]
-        return TreeNode(name, index[name], range(min(workers), max(workers) + 1), below)
+    @cache
+    def node(name: str) -> TreeNode | None:
+        """A switch, if there are workers below it."""
+        found = [
+            (child, (port, up_port))
+            for port, up_port, child_name in sorted(below[name])
+            if (child := node(child_name)) is not None
+        ]
+        workers = [*racks[name], *(worker for child, _ in found for worker in child.workers)]
+        if not workers:
+            return None
+        spread = range(min(workers), max(workers) + 1)
+        children, links = tuple(zip(*found, strict=True)) or ((), ())
+        return TreeNode(name, index[name], spread, children, links)
 
-    return node(plan.switches[0].name)
+    return tuple(found for root in roots if (found := node(root)) is not None)
 
 
 def next_epoch(
@@ -178,21 +272,28 @@ def next_epoch(
     absent: frozenset[int],
     entries: EntryFinder,
     tables: Sequence[str],
-    admissions: Callable[[TreeNode, TreeNode | None, Job], list[str]],
+    admissions: Callable[[TreeNode, Sequence[Way], Job], list[str]],
 ) -> tuple[Plan, dict[str, list[str]]]:
     """See ``Aggregation.next_epoch``: the entries of ``tables`` are replaced by ``admissions``.
 
-    Absent workers stay in the multicast groups; their hosts ignore the results.
+    Absent workers stay in the multicast groups; their hosts ignore the results. Switches that are
+    down get no commands. Once they answer again they lose the entries that they had.
     """
     job = replace(plan.job, epoch=plan.job.following_epoch, absent=absent)
-    commands: dict[str, list[str]] = {}
-    for node, parent in shape_of(plan).with_parents():
-        commands[node.name] = [
+    # Step 1: whatever is known of an older epoch, also in trees that are not in use.
+    commands: dict[str, list[str]] = {
+        node.name: [
             f"table_delete {table} {entry}"
             for table in tables
             for entry in entries(node.name, table)
         ]
-        commands[node.name] += admissions(node, parent, job)
+        for node, _ in with_ways(all_trees(plan), job.slots)
+        if node.name not in plan.down
+    }
+    # Step 2: the trees that are in use from now on.
+    for node, ways in with_ways(trees_of(plan), job.slots):
+        if node.name not in plan.down:
+            commands[node.name] += admissions(node, ways, job)
     return replace(plan, job=job), commands
 
 
@@ -211,10 +312,11 @@ def delivery(port: int, endpoint: Endpoint) -> str:
 def plan_levels(
     program: CompiledProgram,
     request: Request,
-    commands: Callable[[TreeNode, TreeNode | None, Job, UsedResources], tuple[str, ...]],
+    commands: Callable[[TreeNode, Sequence[Way], Job, UsedResources], tuple[str, ...]],
     *,
     served: bool = False,
     child_bits: bool = False,
+    several_trees: bool = False,
     partitioned: bool = True,
 ) -> Plan:
     """The plan of the network for ``request``.
@@ -222,9 +324,11 @@ def plan_levels(
     Args:
         program: the program of all switches.
         request: parameters of the network.
-        commands: (switch, its parent, job, resources of other jobs) -> commands for the switch.
+        commands: (switch, what leads up from it, job, resources of other jobs) -> commands for the
+            switch.
         served: the job has a parameter server behind the root.
         child_bits: the bits of a bitmap name the children of a switch, instead of all workers.
+        several_trees: the program can spread a job's slots over several trees.
         partitioned: see ``Aggregation``.
 
     Raises:
@@ -234,6 +338,11 @@ def plan_levels(
     options = {"racks": request.racks, "depth": request.depth, "ports": request.ports}
     network = shape(request.topology or "tree", request.workers, options)
     root = network.root
+    if network.others and not several_trees:
+        raise InputError(
+            f"{len(network.roots)} trees: {program.program} sums over one; leave trees out, or "
+            "choose program tree."
+        )
     used = UsedResources.by(request.existing_jobs)
     # Higher ports lead to other switches.
     last_port = UP_PORT - 1 if root.children or served else MAX_PORT
@@ -251,8 +360,8 @@ def plan_levels(
         aggregation=program.program,
         switches=(
             *(
-                PlannedSwitch(node.name, program, commands(node, parent, job, used))
-                for node, parent in root.with_parents()
+                PlannedSwitch(node.name, program, commands(node, ways, job, used))
+                for node, ways in with_ways(network.roots, job.slots)
             ),
             *(PlannedSwitch(name, program, ()) for name in network.spare),
         ),
@@ -260,6 +369,7 @@ def plan_levels(
         links=(*links, *network.unused_links),
         job=job,
         layout=PacketLayout(size.values, request.framing, has_owners=program.has_owners),
+        roots=tuple(each.name for each in network.roots) if network.others else (),
     )
 
 
@@ -292,7 +402,8 @@ def with_defaults(request: Request, *, window: int, depth: int) -> Request:
 
 _ADMISSION = "TreeIngress.admission"
 _POOL = "TreeIngress.pool"
-_TABLES = (f"{_ADMISSION}.admission", f"{_ADMISSION}.position")
+_BY_SLOT = 511  # in place of a port up: the table "trees" has it
+_TABLES = (f"{_ADMISSION}.admission", f"{_ADMISSION}.position", f"{_ADMISSION}.trees")
 
 
 class TreeAggregation(Aggregation):
@@ -307,7 +418,7 @@ class TreeAggregation(Aggregation):
         if (request.job, request.epoch) == (0xFFFF, 0xFFFF):
             raise InputError("job 65535 has no epoch 65535 with tree; choose another number.")
         with_owners = partial(commands, has_owners=program.has_owners)
-        return plan_levels(program, request, with_owners, child_bits=True)
+        return plan_levels(program, request, with_owners, child_bits=True, several_trees=True)
 
     def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> TreeClient:
         """See ``Aggregation``."""
@@ -344,32 +455,35 @@ class TreeAggregation(Aggregation):
         job = plan.job
         if not job.allow_partial:
             return frozenset()
-        root = shape_of(plan)
+        roots = trees_of(plan)
+        everybody = {root.name: full_bitmap(root, job) for root in roots}
         cells = cache(lambda switch, name: read(switch, f"{_POOL}.{name}"))
-        registers = ("owner", "state", "bitmap", "count")
-        owner, state, bitmap, count = (cells(root.name, name) for name in registers)
-        everybody = full_bitmap(root, job)
         late: set[int] = set()
-        for index in range(2 * job.slot_base, 2 * (job.slot_base + job.slots)):
-            # The root has been closed, or all of its racks are in and one of them was closed.
-            has_result = state[index] & 1 or bitmap[index] == everybody
-            is_partial = count[index] != len(job.present)
-            if has_result and is_partial and owner[index] == job.number << 16 | job.epoch:
+        for slot in range(job.slots):
+            root = root_of(roots, slot, job.slots)
+            owner, state, bitmap, count = (
+                cells(root.name, name) for name in ("owner", "state", "bitmap", "count")
+            )
+            for index in (2 * (job.slot_base + slot), 2 * (job.slot_base + slot) + 1):
+                # The root has been closed, or all of its racks are in and one of them was closed.
+                has_result = state[index] & 1 or bitmap[index] == everybody[root.name]
+                is_partial = count[index] != len(job.present)
+                if has_result and is_partial and owner[index] == job.number << 16 | job.epoch:
 
-                def cell(switch: str, name: str, index: int = index) -> int:
-                    return cells(switch, name)[index]
+                    def cell(switch: str, name: str, index: int = index) -> int:
+                        return cells(switch, name)[index]
 
-                held = _held(root, job, cell)
-                inside = counted(root, job, held).bitmap
-                late.update(worker for worker in job.present if not inside >> worker & 1)
+                    inside = counted(root, job, _held(root, job, cell)).bitmap
+                    late.update(worker for worker in job.present if not inside >> worker & 1)
         return frozenset(late)
 
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``. Worker i is bit i, however many there are."""
         job = plan.job
-        root = shape_of(plan)
+        roots = trees_of(plan)
 
         def reader(slot: int, slot_version: int) -> SlotRegisters:
+            root = root_of(roots, slot, job.slots)
             index = (job.slot_base | slot) << 1 | slot_version
             held = _held(
                 root, job, lambda node, name: probe.register(node, f"{_POOL}.{name}", index)
@@ -415,9 +529,7 @@ def _rack(plan: Plan, node: TreeNode, number: int) -> Rack:
             switches=(
                 replace(
                     planned,
-                    commands=commands(
-                        alone, None, rack_job, used, has_owners=plan.layout.has_owners
-                    ),
+                    commands=commands(alone, (), rack_job, used, has_owners=plan.layout.has_owners),
                 ),
             ),
             hosts=tuple(replace(plan.workers[w], worker=i) for i, w in enumerate(workers)),
@@ -426,6 +538,7 @@ def _rack(plan: Plan, node: TreeNode, number: int) -> Rack:
                 for w in workers
             ),
             job=rack_job,
+            roots=(),
         ),
         workers,
     )
@@ -497,7 +610,7 @@ def full_bitmap(node: TreeNode, job: Job) -> int:
 
 def commands(
     node: TreeNode,
-    parent: TreeNode | None,
+    ways: Sequence[Way],
     job: Job,
     used: UsedResources,
     *,
@@ -507,7 +620,7 @@ def commands(
 
     Args:
         node: the switch.
-        parent: the switch above.
+        ways: what leads up from it, of each tree; nothing from a root.
         job: the job of the tree.
         used: resources of other jobs, for which the switch has commands.
         has_owners: chunks may have an owner; see ``CompiledProgram``.
@@ -521,11 +634,12 @@ def commands(
             f"mc_node_create {each.worker} {each.port}",
             f"mc_node_associate {job.group} {number}",
         ]
-    if parent is not None and Port(node.name, UP_PORT) not in used.ports:
-        lines.append(delivery(UP_PORT, address(parent)))
+    for port, parent in {way.port: way.parent for way in ways}.items():
+        if Port(node.name, port) not in used.ports:
+            lines.append(delivery(port, address(parent)))
     if has_owners:
         lines += owner_places(node, job)
-    return (*lines, *admissions(node, parent, job))
+    return (*lines, *admissions(node, ways, job))
 
 
 def owner_places(node: TreeNode, job: Job) -> list[str]:
@@ -547,7 +661,7 @@ def fence_of(job: Job) -> int:
     return ~(job.number << 16 | job.epoch) & 0xFFFF_FFFF
 
 
-def admissions(node: TreeNode, parent: TreeNode | None, job: Job) -> list[str]:
+def admissions(node: TreeNode, ways: Sequence[Way], job: Job) -> list[str]:
     """The commands of an epoch: which workers are admitted, and which are required.
 
     The fence comes first, before anybody is admitted, and is never written again in this epoch: a
@@ -570,13 +684,24 @@ def admissions(node: TreeNode, parent: TreeNode | None, job: Job) -> list[str]:
         f"{spoken} => {everybody} {job.group} {job.slot_base} {job.slots - 1} {height} "
         f"{int(job.allow_partial)}"
     )
-    if parent is None:
+    if not ways:
         lines.append(f"table_add {_TABLES[1]} {_ADMISSION}.set_root {entry} {len(job.present)}")
     elif everybody:
-        own_bit = 1 << parent.children.index(node)
-        lines += [
-            f"table_add {_TABLES[0]} {_ADMISSION}.admit_parent {UP_PORT} {spoken} {node.identity} "
-            f"=> {own_bit}",
-            f"table_add {_TABLES[1]} {_ADMISSION}.set_inner {entry} {UP_PORT} {node.identity}",
-        ]
+        ports = {way.port: way.parent for way in ways}
+        for port, parent in ports.items():
+            own_bit = 1 << [child.name for child in parent.children].index(node.name)
+            lines.append(
+                f"table_add {_TABLES[0]} {_ADMISSION}.admit_parent {port} {spoken} {node.identity} "
+                f"=> {own_bit}"
+            )
+        lines.append(
+            f"table_add {_TABLES[1]} {_ADMISSION}.set_inner {entry} "
+            f"{_BY_SLOT if len(ports) > 1 else ways[0].port} {node.identity}"
+        )
+        if len(ports) > 1:
+            lines += [
+                f"table_add {_TABLES[2]} {_ADMISSION}.set_up_port {spoken} {slots} => {way.port} 1"
+                for way in ways
+                for slots in way.slots
+            ]
     return lines

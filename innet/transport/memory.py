@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from innet.core.errors import InputError, StalledError
 from innet.core.packets import MAX_PORT, PacketBatch
-from innet.network.faults import FaultCounters, Faults, FaultyLink
+from innet.network.faults import FaultCounters, Faults, FaultyLink, Outage
 from innet.network.traffic import Direction, Process, Tap, Traffic, joined
 
 _HOPS = 10_000  # calls of switches at one moment; more means a forwarding loop
@@ -123,6 +123,7 @@ class _Switch:
     def __init__(self, process: Process) -> None:
         self.process = process
         self.waiting: list[PacketBatch] = []
+        self.outages: list[Outage] = []
         self.host = np.full(MAX_PORT + 1, -1, np.int32)
         self.way = np.full(MAX_PORT + 1, -1, np.int32)
 
@@ -149,11 +150,13 @@ class NetworkTransport:
         faults: of every trunk, both ways; None for links without faults.
         rng: the faults' source of randomness; a generator is spawned for each direction.
         tap: called with each batch that hosts send or receive; also settable later.
+        outages: of switches, which lose all that reaches them meanwhile.
 
     Attributes:
         to_switch: packets and bytes from hosts, by number of the host.
         to_hosts: packets and bytes to hosts, by number.
         undelivered: packets that left by ports to which nothing is attached.
+        cut_off: packets that switches lost in an outage.
 
     Raises:
         InputError: no host, a number out of range, a port used twice, an unknown switch, or faults
@@ -169,6 +172,7 @@ class NetworkTransport:
         faults: Faults | None = None,
         rng: np.random.Generator | None = None,
         tap: Tap | None = None,
+        outages: Sequence[Outage] = (),
     ) -> None:
         if not hosts or not 0 <= min(hosts) <= max(hosts) <= _MAX_HOST:
             raise InputError(
@@ -179,8 +183,11 @@ class NetworkTransport:
         self.tap = tap
         self.to_switch = Traffic.none(max(hosts) + 1)
         self.to_hosts = Traffic.none(max(hosts) + 1)
-        self.undelivered = 0
+        self.undelivered = self.cut_off = 0
         self._switches = {name: _Switch(process) for name, process in switches.items()}
+        for outage in outages:
+            for name in outage.switches:
+                self._known(SwitchPort(name, 0)).outages.append(outage)
         self._ways: list[_Way] = []
         self._hosts = sorted(hosts)
         self._entered = list(self._switches.values())
@@ -263,6 +270,9 @@ class NetworkTransport:
         while busy := [switch for switch in self._switches.values() if switch.waiting]:
             for switch in busy:
                 batches, switch.waiting = joined(switch.waiting), []
+                if any(outage.covers(now) for outage in switch.outages):
+                    self.cut_off += sum(map(len, batches))
+                    batches = []
                 for batch in batches:
                     self._leave(switch, switch.process(batch), now, reached)
                 hops += 1

@@ -3,7 +3,7 @@
 //
 // Other than ../tree.p4: the fence is a cell of the job's entry in `position`, so that it costs no stage; raw
 // Ethernet only; no checksum; sums that would leave int32 stay at the end that they have reached; late
-// packets are not counted.
+// packets are not counted; a job has one tree.
 //
 // Compile-time parameters: PER_PASS (8, 16, 24 or 32 values a packet), SLOT_BITS (2**SLOT_BITS slots).
 

@@ -28,6 +28,7 @@ CASES = [
     ("tree", 32, {"racks": 2}, {"s1": "root", "s2": "leaf"}),
     ("tree", 64, {"racks": 3, "depth": 3}, {"s2": "middle"}),
     ("collectives-tree", 64, {"racks": 2}, {"s1": "root", "s2": "leaf"}),
+    ("tree", 64, {"topology": "leaf-spine:racks=2,spines=3,trees=3"}, {"leaf2": "three-trees"}),
     ("hashed", 32, {"racks": 2}, {"s1": "spine", "s2": "rack"}),
     ("hashed", 64, {}, {"s1": "lone"}),
 ]

@@ -644,7 +644,8 @@ def test_outages_are_options_of_allreduce():
         ("--loss", "1.5", "faults.loss"),
         ("--window-control", "cubic", "window_control"),
         ("--crash", "2", "WORKER:BEGIN"),
-        ("--crash", "a:0.1", "WORKER:BEGIN"),
+        ("--crash", ":0.1", "WORKER:BEGIN"),
+        ("--crash", "spine:0.1", "switch 'spine'"),
         ("--crash", "9:0.1", "there is no worker 9 to cut off; the job has 4"),
         ("--crash", "1:soon", "times in seconds"),
         ("--crash", "1:x", "--crash 1:x: give times in seconds"),  # and no pictures for ":x:"

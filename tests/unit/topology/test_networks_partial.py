@@ -22,6 +22,7 @@ SHAPES = [
     ("tree", 4, {"racks": 2}),
     ("tree", 6, {"racks": 4, "depth": 3}),
     ("tree", 40, {"racks": 6, "depth": 3}),
+    ("tree", 6, {"topology": "leaf-spine:racks=3,spines=3,trees=3"}),
     ("hashed", 4, {}),
     ("hashed", 4, {"racks": 2}),
     ("hashed", 6, {"racks": 4, "depth": 3}),

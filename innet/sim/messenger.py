@@ -158,6 +158,7 @@ def _rules(m: Any) -> Any:
         m.max_timeout,
         m.tail_probe,
         m.interval,
+        m.reordering,
     )
 
 

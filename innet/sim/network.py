@@ -32,7 +32,12 @@ _DURATIONS = (
     "host_receive",
     "host_send",
     "host_jitter",
+    "flowlet_gap",
 )
+BALANCING: Mapping[str, int] = MappingProxyType(
+    {"ecmp": -1, "spray": -2, "adaptive": -3, "flowlet": -4}
+)
+"""How switches choose one of several shortest paths, and the word of a flow that says so."""
 _MOST_PER_BYTE = 1e-3  # seconds
 MOST_RATE = 1e15
 """Bits per second of a link. The shortest packet then takes a picosecond, the clock's tick."""
@@ -87,6 +92,14 @@ class Network:
             and drivers in user space pace them; with None they
             are sent as fast as the host and its link can.
 
+        paths: how switches choose one of several shortest paths for packets that they forward, of
+            flows and messages. "ecmp": by a hash of the flow, so that its packets keep their order
+            (RFC 2992). "spray": at random for each packet (Dixit et al., INFOCOM 2013).
+            "adaptive": the port that is free first, for each packet. "flowlet": at random whenever
+            a flow has paused for ``flowlet_gap`` (Vanini et al., NSDI 2017).
+        flowlet_gap: seconds. 50 microseconds (assumed; packets keep their order if it is longer
+            than paths differ in delay, Sinha, Kandula and Katabi, HotNets 2004).
+
     Raises:
         InputError: a number that no network has, by the setting's name.
     """
@@ -111,6 +124,8 @@ class Network:
     host_cores: int = 8
     host_jitter: float = 0.0
     host_pace: float | None = None
+    paths: str = "ecmp"
+    flowlet_gap: float = 50e-6
 
     def __post_init__(self) -> None:
         for name in ("rate", "trunk_rate", "recirculation_rate", "host_pace"):
@@ -142,6 +157,8 @@ class Network:
             raise InputError(f"host_cores is {self.host_cores!r}; give 1 to 1024.")
         if self.timestamp_unit not in UNITS:
             raise InputError(f"timestamp_unit is {self.timestamp_unit!r}; give us or ns.")
+        if self.paths not in BALANCING:
+            raise InputError(f"paths is {self.paths!r}; give one of {', '.join(BALANCING)}.")
         if not is_int(self.priorities) or not 1 <= self.priorities <= MOST_PRIORITIES:
             raise InputError(
                 f"priorities is {self.priorities!r}; give 1 to {MOST_PRIORITIES} queues of a port."
@@ -342,7 +359,7 @@ def assumed_settings(network: Network) -> tuple[str, ...]:
 _STEADY = frozenset(
     {
         "rate", "trunk_rate", "delay", "switch_latency", "queue_packets", "host_receive",
-        "host_send", "host_cores", "host_pace", "priorities", "timestamp_unit",
+        "host_send", "host_cores", "host_pace", "priorities", "timestamp_unit", "flowlet_gap",
     }
 )  # fmt: skip
 

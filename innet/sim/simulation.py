@@ -33,7 +33,7 @@ from innet.sim.hosts import (
 from innet.sim.links import wire_time
 from innet.sim.messages import MessageGraph
 from innet.sim.messenger import PATHS, Messenger
-from innet.sim.network import MOST_RATE, SECOND, UNITS, Network, assumed_settings
+from innet.sim.network import BALANCING, MOST_RATE, SECOND, UNITS, Network, assumed_settings
 from innet.sim.scripts import CalledHost, ScriptedHost, ScriptPort
 from innet.sim.state import (
     BATCH,
@@ -45,6 +45,7 @@ from innet.sim.state import (
     FAILED,
     FAULTS,
     FLOW,
+    FLOWLETS,
     FRAME,
     FULL_TRACE,
     GROUP,
@@ -423,7 +424,7 @@ class Simulation:
             here["length"], here["left"] = flow.frame_size, flow.count
             here["interval"] = max(1, _ticks(flow.mean_interval))
             here["is_random"], here["at"], here["log"] = flow.poisson, -1, -1
-            here["path"] = -1 if flow.path is None else flow.path
+            here["path"] = BALANCING[self._network.paths] if flow.path is None else flow.path
             here["priority"] = flow.priority if isinstance(flow, Flow) else 0
             here["next"] = self._last + _ticks(flow.start)
             if flow.record_delays:
@@ -1526,6 +1527,14 @@ def _shortest(
     return found
 
 
+def _flowlets(network: Network, switches: int) -> NDArray[np.int64]:
+    """Empty tables of flowlets, if switches use them."""
+    size = switches * FLOWLETS if network.paths == "flowlet" else 1
+    found = np.zeros((size, 2), np.int64)
+    found[:, 0] = -FOREVER  # no packet has come
+    return found
+
+
 def _memory(  # noqa: PLR0917 - one caller
     network: Network,
     layout: PacketLayout | FrameSize,
@@ -1573,6 +1582,7 @@ def _memory(  # noqa: PLR0917 - one caller
         into=np.concatenate(into).astype(np.int64),
         first_into=np.concatenate([[0], np.cumsum([len(each) for each in into])]),
         routes=np.zeros(1, np.int64),
+        flowlets=_flowlets(network, len(ways)),
         first_route=np.zeros(len(ways) * hosts + 1, np.int64),
         host_flows=np.zeros(1, np.int64),
         first_flow=np.zeros(hosts + 1, np.int64),
@@ -1598,5 +1608,6 @@ def _memory(  # noqa: PLR0917 - one caller
     state["switch_count"], state["host_count"] = len(ways), hosts
     state["stride"], state["waiting_room"], state["trace_room"] = layout.frame_size, 4, 1
     state["seed"] = seed & (1 << 63) - 1
+    state["flowlet_gap"] = _ticks(network.flowlet_gap)
     state["lookahead"] = lookahead
     return memory

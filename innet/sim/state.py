@@ -206,7 +206,7 @@ FLOW = np.dtype(
         ("delay", "i8"),  # of received packets: sum
         ("longest", "i8"),
         ("log", "i8"),  # where the delays of its packets are noted; -1: they are not
-        ("path", "i8"),  # which of several shortest paths; -1: by a hash
+        ("path", "i8"),  # which of several shortest paths; below 0: one of ``network.BALANCING``
         ("priority", "i8"),  # of the queues that its packets without bytes take in switches
         ("frame", "i8"),  # the first FRAME of packets of the program; -1: packets without bytes
         ("frames", "i8"),  # how many there are: one for all packets, or one for each
@@ -367,6 +367,7 @@ STATE = np.dtype(
         ("first_into", "i8"),  # where those of a switch begin
         ("routes", "i8"),  # ports by which packets of flows may go from a switch to a host
         ("first_route", "i8"),  # where those of ``switch * hosts + host`` begin
+        ("flowlets", "i8"),  # (switches, FLOWLETS, 2): when a packet came last, and its path
         ("host_flows", "i8"),  # the flows of hosts, by host
         ("first_flow", "i8"),  # where those of a host begin
         ("waiting", "i8"),  # (switches, waiting_room) WAITING
@@ -396,6 +397,7 @@ STATE = np.dtype(
         ("heap_room", "i8"),  # of each thread
         ("seed", "i8"),
         ("flow_count", "i8"),
+        ("flowlet_gap", "i8"),  # picoseconds
         # What changes.
         ("begin", "i8"),  # the window
         ("end", "i8"),
@@ -414,6 +416,8 @@ BATCH = 1 << 10
 """Packets that a switch takes at once, at most."""
 FLOW_STREAM, HOST_STREAM = 1 << 32, 1 << 33
 """Streams of draws, by flows and hosts; those below are links'."""
+FLOWLETS = 1 << 12
+"""Entries of a switch's table of flowlets; flows whose hashes are equal share one."""
 BYTE_ONE = 1 << 16
 """Of ``HOST``'s ``byte``: a picosecond."""
 _FEW = 128  # bytes, from which on a loop over them takes no longer than a call

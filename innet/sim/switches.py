@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 from innet.core.numba_cache import njit
 from innet.sim.heap import push, replace_first
 from innet.sim.links import blocked_by, draw, next_arrival, note, transmit, written
+from innet.sim.network import BALANCING
 from innet.sim.state import (
     BATCH,
     CHANGED,
     FAILED,
+    FLOWLETS,
     FULL,
     FULL_TRACE,
     MANY,
@@ -61,8 +63,17 @@ from innet.switch.inline import (
 )
 from innet.switch.jit.records import HAND_OVER_WORDS
 from innet.switch.jit.traits import NEED_RECORDS
-from innet.switch.traffic_manager import DROPS, FOREVER, MARKED, PORTS, PRECEDED, QUEUE_WORDS
+from innet.switch.traffic_manager import (
+    DROPS,
+    FOREVER,
+    FREE,
+    MARKED,
+    PORTS,
+    PRECEDED,
+    QUEUE_WORDS,
+)
 
+_ECMP, _ADAPTIVE, _FLOWLET = (BALANCING[name] for name in ("ecmp", "adaptive", "flowlet"))
 _WAITING_BYTES = WAITING.itemsize
 
 
@@ -164,22 +175,59 @@ def _egress(state: Any, number: int) -> tuple[int, int]:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _route(state: Any, number: int, flow: int, host: int) -> int:
-    """The port by which a switch sends packets of a flow; one of several by a hash of the flow."""
-    pair = number * state.host_count + host
+def _route(state: Any, number: int, slot: Any, now: int) -> int:
+    """The port by which a switch sends a packet of a flow; of several by ``network.BALANCING``."""
+    flow = slot.flow
+    pair = number * state.host_count + slot.host
     first, end = int_at(state.first_route, pair), int_at(state.first_route, pair + 1)
     if end == first:
         return -1
     path = flow_at(state, flow).path
-    choice = int(draw(0, flow, number) * (end - first)) if path < 0 else path % (end - first)
+    if path >= 0:
+        choice = path % (end - first)
+    elif path == _ECMP:
+        choice = int(draw(0, flow, number) * (end - first))
+    else:
+        choice = _balanced(state, number, slot, now, first, end - first)
     return int_at(state.routes, first + choice)
+
+
+@njit(cache=True, nogil=True)
+def _balanced(  # noqa: PLR0917 - by position
+    state: Any, number: int, slot: Any, now: int, first: int, paths: int
+) -> int:
+    """Which of ``paths`` ports from route ``first`` on a packet takes, if not by its flow alone."""
+    switch, program, flow = switch_at(state, number), program_at(state, number), slot.flow
+    if paths == 1:
+        return 0
+    # At random: packets differ by their number, and by what the switch has forwarded before.
+    choice = int(draw(state.seed ^ switch.serial, slot.number, number) * paths)
+    how = flow_at(state, flow).path
+    if how == _FLOWLET:
+        hashed = (flow * 0x9E3779B1 + slot.host * 0x85EBCA77) & 0xFFFFFFFF
+        entry = (number * FLOWLETS + (hashed ^ (hashed >> 15)) % FLOWLETS) * 2
+        table = ints_view(state.flowlets, MANY)
+        if now - table[entry] < state.flowlet_gap:
+            choice = table[entry + 1] % paths
+        table[entry], table[entry + 1] = now, choice
+    elif how == _ADAPTIVE:
+        queues = ints_view(program.queues, program.queue_words)
+        begin, least = choice, FOREVER
+        for each in range(paths):
+            at = (begin + each) % paths
+            queue = int_at(state.routes, first + at) * switch.queues
+            queue += flow_at(state, flow).priority * QUEUE_WORDS
+            free = max(now, queues[queue + FREE])
+            if free < least:
+                choice, least = at, free
+    return choice
 
 
 @njit(cache=True, nogil=True)
 def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     """Put a packet of a flow into the queue of its port; why it cannot, or 0."""
     switch, program = switch_at(state, number), program_at(state, number)
-    port = _route(state, number, slot.flow, slot.host)
+    port = _route(state, number, slot, now)
     link = _egress_link(state, number, port)
     if link < 0:
         switch.unconnected += 1

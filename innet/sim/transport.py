@@ -29,8 +29,9 @@ Times are picoseconds.
 
 What it does: the receiver acknowledges every segment (nothing is delayed), with the number that it
 expects next and the number of the segment that came. The sender counts a segment as lost when one
-that is three or more later was acknowledged (the threshold of RFC 5681, counted as FACK does:
-Mathis and Mahdavi 1996), sends it again, and limits what is in flight to the window (RFC 6675).
+that is ``reordering`` or more later was acknowledged (3, the threshold of RFC 5681, counted as FACK
+does: Mathis and Mahdavi 1996), sends it again, and limits what is in flight to the window (RFC
+6675).
 Round trips are measured by stamps, and time-outs computed from them, as in RFC 7323 and RFC 6298.
 After two round trips of silence it sends the first missing segment again (in the spirit of RFC
 8985's tail loss probe; that sends the last one): what was sent before and is not acknowledged when
@@ -77,7 +78,6 @@ CONGESTION: Mapping[str, int] = MappingProxyType(
 )
 RECOVERY: Mapping[str, int] = MappingProxyType({"selective": 0, "go_back_n": 1})
 
-_THRESHOLD = 3  # segments that overtake one before it is lost, RFC 5681
 _ALPHA = 1024  # DCTCP's alpha of 1
 _GAIN = 4  # its weight of a new window, as a shift: 1/16, RFC 8257
 
@@ -149,6 +149,7 @@ class Rules(NamedTuple):
     max_timeout: int
     tail_probe: int
     interval: int  # between full segments of a message, if paced
+    reordering: int  # segments that overtake one before it is lost
 
 
 class SenderRows(NamedTuple):
@@ -196,6 +197,8 @@ class ReliableTransport:
         max_timeout: the most, after doubling. 1 s (assumed; RFC 6298 allows 60 or more).
         tail_probe: whether silence is probed before the time-out; with selective recovery.
         pacing: bits of payload per second of a message; None for as fast as windows allow.
+        reordering: segments that overtake one before it counts as lost, with selective recovery. 3,
+            RFC 5681; more where packets of a connection take several paths (RFC 4653).
         persistent: whether messages of a pair of hosts share a connection, and so begin with the
             window and the round trip of the one before.
 
@@ -216,6 +219,7 @@ class ReliableTransport:
     max_timeout: float = 1.0
     tail_probe: bool = True
     pacing: float | None = None
+    reordering: int = 3
     persistent: bool = True
 
     def __post_init__(self) -> None:
@@ -224,6 +228,7 @@ class ReliableTransport:
             ("header_bytes", 14, 500),
             ("ack_bytes", 14, 500),
             ("initial_window", 1, 1 << 20),
+            ("reordering", 1, 1 << 20),
             ("window_bytes", self.payload, 1 << 32),
         ):
             number = getattr(self, name)
@@ -262,6 +267,7 @@ class ReliableTransport:
             max_timeout=round(self.max_timeout * SECOND),
             tail_probe=int(self.tail_probe and self.recovery == "selective"),
             interval=interval,
+            reordering=self.reordering,
         )
 
     def segments(self, size: int) -> int:
@@ -577,7 +583,9 @@ def _answer_to_probe(senders: SenderRows, row: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _selected(senders: SenderRows, row: int, sequence: int, flags: int, stamp: int) -> int:
+def _selected(  # noqa: PLR0917 - by position
+    senders: SenderRows, rules: Rules, row: int, sequence: int, flags: int, stamp: int
+) -> int:
     """A segment has arrived, and by that others are lost; returns whether it is new."""
     flow = senders.state[row]
     fresh = 0
@@ -588,7 +596,7 @@ def _selected(senders: SenderRows, row: int, sequence: int, flags: int, stamp: i
         if flow.resend <= sequence < flow.lost_below:
             flow.lost -= 1
         flow.overtaken = max(flow.overtaken, sequence + 1)
-    _find_lost(senders, row, flow.overtaken - _THRESHOLD)
+    _find_lost(senders, row, flow.overtaken - rules.reordering)
     if flow.probing == 2 and stamp >= flow.probe_time:
         flow.repaired = int(flags & DUPLICATE == 0)
         _answer_to_probe(senders, row)
@@ -679,7 +687,7 @@ def on_ack(  # noqa: PLR0917 - compiled functions are called by position
     if rules.go_back_n:
         _recover_by_going_back(flow, rules, ack, flags, flight)
     else:
-        fresh += _selected(senders, row, sequence, flags, stamp)
+        fresh += _selected(senders, rules, row, sequence, flags, stamp)
         _recover_by_selection(flow, rules, flight)
     # Step 3: the window reacts to marks (RFC 3168, RFC 8257), or grows (RFC 5681).
     if rules.congestion != FIXED and fresh > 0:

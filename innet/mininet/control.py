@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from innet.bmv2.simple_switch import MAX_READ
-from innet.core.errors import ControlError, NetworkError
+from innet.core.errors import ControlError
 from innet.service.coordinator import JobCoordinator
 from innet.service.protocol import Message
 from innet.switch import load_text
 from innet.switch.control.values import Names
 from innet.topology import Plan, aggregation_of
-from innet.topology.tree import upper_switches
 
 Command = Callable[[str, str], str]
 """(name of a switch, a command of simple_switch_CLI) -> its output."""
@@ -51,12 +49,10 @@ class NetworkSwitches:
         Raises:
             InputError: no worker is left.
             ControlError: a switch refused a command.
-            NetworkError: a switch is not running. With several trees those that it belongs to are
-                left out instead, as long as others are left.
+            NetworkError: a switch is not running.
         """
-        plan = replace(self.plan, down=self._down())
-        self.plan, commands = aggregation_of(plan.aggregation).next_epoch(
-            plan, job.absent, self._entries
+        self.plan, commands = aggregation_of(self.plan.aggregation).next_epoch(
+            self.plan, job.absent, self._entries
         )
         for switch, lines in commands.items():
             for line in lines:
@@ -72,33 +68,13 @@ class NetworkSwitches:
             NetworkError: a switch is not running.
         """
         del job  # this one
-        return aggregation_of(self.plan.aggregation).late_workers(self.plan, self._cells_if_running)
+        return aggregation_of(self.plan.aggregation).late_workers(self.plan, self._cells)
 
     def end_job(self, job: JobCoordinator) -> None:
         """See ``Switches``; the network ends with its job."""
 
-    def _down(self) -> frozenset[str]:
-        """The switches above the leaves that do not run, where slots may move to others."""
-        down = set()
-        for name in upper_switches(self.plan) if self.plan.roots else ():
-            try:
-                self._command(name, "mc_dump")
-            except NetworkError:
-                down.add(name)
-        return frozenset(down)
-
     def _cells(self, switch: str, register: str) -> list[int]:
         return cells(self._command(switch, f"register_read {register}"), switch, register)
-
-    def _cells_if_running(self, switch: str, register: str) -> list[int]:
-        """The same; zeros of one that does not run, where the job has other trees."""
-        try:
-            return self._cells(switch, register)
-        except NetworkError:
-            if not self.plan.roots:
-                raise
-            planned = next(each for each in self.plan.switches if each.name == switch)
-            return [0] * (2 * planned.program.dimensions().slots)
 
     def _entries(self, switch: str, table: str) -> list[int]:
         """Handles of this job's entries. The same table has entries of other jobs."""

@@ -217,12 +217,6 @@ def all_trees(plan: Plan) -> tuple[TreeNode, ...]:
     return _trees(plan, plan.roots or (plan.switches[0].name,))
 
 
-def upper_switches(plan: Plan) -> tuple[str, ...]:
-    """The switches of a plan's trees that have others below them."""
-    nodes = (node for root in all_trees(plan) for node in root.descend())
-    return tuple(dict.fromkeys(node.name for node in nodes if node.children))
-
-
 def trees_of(plan: Plan) -> tuple[TreeNode, ...]:
     """The roots of the trees that the slots of a plan's job are spread over: those without a
     switch that is down, or all if there is none. Leaves do not count, as they are in all trees.

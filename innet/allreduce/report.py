@@ -209,6 +209,8 @@ def simulated(
         busiest=counts.busiest(round((seconds - waited) * SECOND)),
         windows_max=chunks / (window * max(1, report.rounds)),
         assumed=simulation.assumed,
+        pauses=counts.pauses,
+        paused=counts.longest_pause,
         fabric=simulation.fabric,
     )
 

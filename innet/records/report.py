@@ -160,6 +160,8 @@ class Simulated(Frozen):
         windows_max: how many windows a worker sent in a round, at most; up to 1 all is under way at
             once. 0 where no window of slots is.
         assumed: settings of the network that have values which innet assumes.
+        pauses: how often priority flow control paused a link.
+        paused: seconds in which it did, of the link and priority where that is most.
         fabric: of the network; None in records of older versions.
     """
 
@@ -178,6 +180,8 @@ class Simulated(Frozen):
     busiest: dict[str, float] = Field(default_factory=dict)
     windows_max: float = 0.0
     assumed: tuple[str, ...] = ()
+    pauses: int = 0
+    paused: float = 0.0
     fabric: Fabric | None = None
 
     @computed_field  # type: ignore[prop-decorator]  # likewise

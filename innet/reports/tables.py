@@ -1121,7 +1121,15 @@ def _packet_rows(what: Simulated) -> list[tuple[str, str]]:
     return [
         ("Packets on links", count(what.packets)),
         ("  lost, dropped, marked", ", ".join(map(count, (what.lost, what.dropped, what.marked)))),
+        *_pause_rows(what),
     ]
+
+
+def _pause_rows(what: Simulated) -> list[tuple[str, str]]:
+    """What priority flow control did, if anything."""
+    if not what.pauses:
+        return []
+    return [("Pauses of links", f"{count(what.pauses)}; one for {duration(what.paused)} in all")]
 
 
 def _queue_rows(what: Simulated) -> list[tuple[str, str]]:

@@ -431,6 +431,8 @@ def network_fields(
         "dropped": counts.dropped,
         "marked": counts.marked,
         "queue_bytes_max": queue_bytes_max,
+        "pauses": counts.pauses,
+        "paused": counts.longest_pause,
         "utilization": {
             name: busy / (links * ticks) if ticks else 0.0
             for name, (busy, links) in counts.busy.items()

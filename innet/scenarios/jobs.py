@@ -370,6 +370,8 @@ class _JobsRun:
                 for name, (busy, links) in counts.busy.items()
             },
             busiest=counts.busiest(round(seconds * SECOND)),
+            pauses=counts.pauses,
+            paused=counts.longest_pause,
             windows_max=max(
                 words / plan.layout.elements / plan.window
                 for job, plan in zip(self._jobs, self._plans, strict=True)

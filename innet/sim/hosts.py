@@ -22,7 +22,17 @@ from innet.protocol.timers import (
     take_due,
 )
 from innet.sim import messenger
-from innet.sim.links import blocked_by, draw, next_arrival, ring_room, transmit, wire_time, written
+from innet.sim.links import (
+    AT_HOST,
+    blocked_by,
+    call_control,
+    draw,
+    next_arrival,
+    ring_room,
+    transmit,
+    wire_time,
+    written,
+)
 from innet.sim.network import SECOND
 from innet.sim.state import (
     CALLED,
@@ -56,6 +66,7 @@ from innet.sim.state import (
     ints_view,
     link_at,
     messenger_at,
+    pausing_at,
     put_number,
     rules_view,
     shorts_view,
@@ -185,6 +196,8 @@ def take_frames(  # noqa: PLR0917 - by position
         slot = slot_at(state, row)
         if slot.flow >= 0:
             _arrive(state, row, slot.time)
+        elif slot.flow < -1:
+            call_control(state, state.switch_count + host, AT_HOST, here.down, row, slot.time)
         else:
             carried = slot.carried
             if count == len(ends) or filled + carried > len(frames):
@@ -588,6 +601,15 @@ def _is_message(state: Any, slot: Any) -> bool:
 
 
 @njit(cache=True, inner=True, nogil=True)
+def _is_paused(state: Any, link: int) -> bool:
+    """Whether priority flow control pauses messages on a link."""
+    if state.control == 0:
+        return False
+    priority = flow_at(state, messenger_at(state).first_flow).priority
+    return bool(pausing_at(state, link, priority).is_paused)
+
+
+@njit(cache=True, inner=True, nogil=True)
 def _messages_blocked_by(state: Any, host: int) -> tuple[int, int]:
     """Why a host cannot handle an event of its messages now, and whom that is about."""
     if messenger.is_short(messenger_at(state), host):
@@ -631,8 +653,9 @@ def _send_messages(state: Any, host: int, now: int) -> None:
     here, m = host_at(state, host), messenger_at(state)
     wire = link_at(state, here.up)
     full = wire_time(m.header_bytes + m.payload, wire.rate)
+    is_paused = _is_paused(state, here.up)
     for _ in range(_BURST):
-        has_room = max(wire.free, here.free, here.paced) <= now + _BACKLOG * full
+        has_room = max(wire.free, here.free, here.paced) <= now + _BACKLOG * full and not is_paused
         length, target, flow, number, sent = messenger.next_packet(m, host, now, has_room)
         if length < 0:
             break
@@ -642,7 +665,7 @@ def _send_messages(state: Any, host: int, now: int) -> None:
         slot.sent, slot.number, slot.host, slot.marked = sent, number, target, 0
         written(state, here.up, row)
     here.timer = messenger.next_event(m, host)
-    if messenger.may_send(m, host):
+    if messenger.may_send(m, host) and not is_paused:
         here.timer = min(here.timer, max(now + 1, max(wire.free, here.free, here.paced) - full))
 
 
@@ -662,6 +685,8 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
             return why, which
     elif slot.flow >= 0:
         _arrive(state, row, now)
+    elif slot.flow < -1:
+        call_control(state, state.switch_count + host, AT_HOST, here.down, row, now)
     elif here.kind == COMPILED:
         if _room(state, host) < int_at(client.stats, _QUEUED) + 1:
             return NEEDS_RING, here.up

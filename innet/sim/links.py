@@ -14,13 +14,18 @@ from numpy.typing import NDArray
 from innet.core.numba_cache import njit
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
 from innet.sim.state import (
+    CONTROL,
     DAMAGED,
+    FAULTY,
     FULL_TRACE,
+    HELD,
     LOST,
     MANY,
     NEEDS_RING,
+    PAUSE_FRAME,
     SENT,
     bytes_view,
+    control_at,
     copy_bytes,
     data_at,
     faults_view,
@@ -32,8 +37,14 @@ from innet.sim.state import (
     slot_at,
     traces_view,
 )
+from innet.switch.inline import call_at
 from innet.switch.traffic_manager import FOREVER
 
+STEP, AT_SWITCH, AT_HOST, PUT = range(4)
+"""What priority flow control is called for: an event of a switch is over; a pause frame came to a
+switch, or to a host; a host that it pauses has put a packet onto its link."""
+
+_CONTROL_BYTES = CONTROL.itemsize
 _FAULT_STREAM = 1 << 40  # of links' draws for faults, times the number of the draw
 _LONGEST_BURST = 15  # bits, as ``innet.network.faults`` has it
 _ETHERNET_AND_IPV4, _ETHERTYPE, _TOS, _CHECKSUM = 34, 12, 15, 24  # bytes, and where they begin
@@ -66,6 +77,7 @@ def ring_room(wire: Any) -> int:
     """How many packets a LINK can take before its ring is full."""
     room = wire.mask + 1 - (wire.tail - wire.head)
     # Of a faulty link, each packet may become two, and one more slot is used for sorting.
+    # Likewise of one whose sender may be paused.
     return int((room - 1) // 2 if wire.is_faulty else room)
 
 
@@ -105,7 +117,7 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
     wire.busy += took
     row = wire.first + (wire.tail & wire.mask)
     slot = slot_at(state, row)
-    slot.time = begun + took + wire.delay
+    slot.time, slot.begun = begun + took + wire.delay, begun
     slot.flow, slot.length, slot.carried = flow, length, carried
     fate = SENT
     if (wire.loss > 0 and draw(state.seed, link, number) < wire.loss) or (
@@ -138,7 +150,54 @@ def written(state: Any, link: int, row: int) -> None:
             traces_view(state.trace, MANY)[at].number = slot_at(state, row).number
         state.traced_packets = at + 1
     if wire.is_faulty and row == wire.first + ((wire.tail - 1) & wire.mask):  # it is not lost
-        _inject_faults(state, link, row)
+        if wire.is_faulty & FAULTY:
+            _inject_faults(state, link, row)
+        if wire.is_faulty & HELD:
+            call_control(state, state.switch_count + host_of(state, link), PUT, link, row, 0)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def host_of(state: Any, link: int) -> int:
+    """The host that sends by a link: that to which the other direction leads."""
+    return int(link_at(state, link ^ 1).port)
+
+
+@njit(cache=True, nogil=True)
+def call_control(  # noqa: PLR0917 - compiled functions are called by position
+    state: Any, node: int, what: int, link: int, row: int, now: int
+) -> int:
+    """Let priority flow control work (``innet.sim.flow_control``), which must be on.
+
+    It is called by its address, so that a network without it need not compile it.
+
+    Returns:
+        why it cannot, or 0; the node's CONTROL says which link that is about.
+    """
+    control = control_at(state, node)
+    control.what, control.link, control.row, control.now = what, link, row, now
+    return int(call_at(state.control, state.controls + node * _CONTROL_BYTES))
+
+
+@njit(cache=True, nogil=True)
+def put_pause_frame(state: Any, link: int, priority: int, pause: int, now: int) -> None:
+    """Put a frame that pauses (1) or resumes (0) a priority onto a link, behind what is being sent.
+
+    Its ring must have room. The frame is never lost, as real ones are repeated, and it reaches a
+    switch without passing its pipeline.
+    """
+    wire = link_at(state, link)
+    took = wire_time(SHORTEST, wire.rate)
+    begun = max(now, wire.free)
+    wire.free = begun + took
+    wire.packets += 1
+    wire.bytes += SHORTEST + OVERHEAD
+    wire.busy += took
+    slot = slot_at(state, wire.first + (wire.tail & wire.mask))
+    slot.time, slot.begun = begun + took + wire.delay - wire.pipeline, begun
+    slot.flow, slot.length, slot.carried = PAUSE_FRAME, SHORTEST, 0
+    slot.sent, slot.number, slot.host, slot.marked = now, 2 * priority + pause, 0, 0
+    wire.tail += 1
+    reorder(state, link, wire.tail)
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -182,23 +241,23 @@ def _inject_faults(state: Any, link: int, row: int) -> None:
     twice = draw(state.seed, link + _FAULT_STREAM, number) < faults.duplicate
     if twice:
         faults.duplicated += 1
-        _move(state, row, wire.first + (wire.tail & wire.mask))
+        move(state, row, wire.first + (wire.tail & wire.mask))
         slot = slot_at(state, row)
         if slot.flow >= 0:
             flow_at(state, slot.flow).duplicated += 1
         # The copy waits beyond the ring's end while the first one finds its place.
         _apply_faults(state, link, row, number, 0)
         _trace_fault(state, link, row, 0)
-        _reorder(state, link, wire.tail + 1)
+        reorder(state, link, wire.tail + 1)
         wire.tail += 1
         row = wire.first + ((wire.tail - 1) & wire.mask)
         _apply_faults(state, link, row, number, 1)
         _trace_fault(state, link, row, 1)
-        _reorder(state, link, wire.tail)
+        reorder(state, link, wire.tail)
     else:
         _apply_faults(state, link, row, number, 0)
         _trace_fault(state, link, row, 0)
-        _reorder(state, link, wire.tail)
+        reorder(state, link, wire.tail)
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -224,10 +283,11 @@ def _trace_fault(state: Any, link: int, row: int, copy: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _move(state: Any, source: int, target: int) -> None:
+def move(state: Any, source: int, target: int) -> None:
     """Copy a packet from slot to slot."""
     came, kept = slot_at(state, source), slot_at(state, target)
     kept.time, kept.sent, kept.number, kept.flow = came.time, came.sent, came.number, came.flow
+    kept.begun = came.begun
     kept.length, kept.carried, kept.host = came.length, came.carried, came.host
     kept.marked = came.marked
     carried = came.carried
@@ -235,18 +295,18 @@ def _move(state: Any, source: int, target: int) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _reorder(state: Any, link: int, spare: int) -> None:
+def reorder(state: Any, link: int, spare: int) -> None:
     """Let the last packet of a link overtake those that arrive later; ``spare`` is a free place."""
     wire = link_at(state, link)
     first, mask, at = wire.first, wire.mask, wire.tail - 1
     time = slot_at(state, first + (at & mask)).time
     if at == wire.head or slot_at(state, first + ((at - 1) & mask)).time <= time:
         return
-    _move(state, first + (at & mask), first + (spare & mask))
+    move(state, first + (at & mask), first + (spare & mask))
     while at > wire.head and slot_at(state, first + ((at - 1) & mask)).time > time:
-        _move(state, first + ((at - 1) & mask), first + (at & mask))
+        move(state, first + ((at - 1) & mask), first + (at & mask))
         at -= 1
-    _move(state, first + (spare & mask), first + (at & mask))
+    move(state, first + (spare & mask), first + (at & mask))
 
 
 @njit(cache=True, inner=True, nogil=True)

@@ -33,6 +33,7 @@ _DURATIONS = (
     "host_send",
     "host_jitter",
     "flowlet_gap",
+    "pfc_watchdog",
 )
 BALANCING: Mapping[str, int] = MappingProxyType(
     {"ecmp": -1, "spray": -2, "adaptive": -3, "flowlet": -4}
@@ -41,6 +42,8 @@ BALANCING: Mapping[str, int] = MappingProxyType(
 _MOST_PER_BYTE = 1e-3  # seconds
 MOST_RATE = 1e15
 """Bits per second of a link. The shortest packet then takes a picosecond, the clock's tick."""
+PFC_BUFFER = 32 << 20
+"""Bytes of a switch's buffer with flow control by default (assumed)."""
 MOST_PRIORITIES = 8
 """Egress queues of a port: as many as the class selectors of IPv4's DSCP tell apart (RFC 2474)."""
 
@@ -92,6 +95,17 @@ class Network:
             and drivers in user space pace them; with None they
             are sent as fast as the host and its link can.
 
+        pfc: priority flow control (IEEE 802.1Qbb): a switch pauses who sends to it, by priorities,
+            before its buffer is full. Then only the buffer limits queues, not ``queue_packets``.
+        pfc_alpha: a sender is paused while packets of a priority that came by its link take more
+            than this multiple of what is free in the shared buffer. 1/8 (Zhu et al., SIGCOMM
+            2015, section 4).
+        pfc_xon: bytes by which they must be fewer before it is resumed; None: two packets.
+        pfc_headroom: bytes of the buffer, for each link and priority, for what comes until its
+            sender is paused; None: what the link carries in twice its delay and the pipeline's,
+            and two packets of 9,216 bytes.
+        pfc_watchdog: seconds for which a host may pause its link before that is an error. 200 ms,
+            as SONiC's watchdog has it.
         paths: how switches choose one of several shortest paths for packets that they forward, of
             flows and messages. "ecmp": by a hash of the flow, so that its packets keep their order
             (RFC 2992). "spray": at random for each packet (Dixit et al., INFOCOM 2013).
@@ -126,6 +140,11 @@ class Network:
     host_pace: float | None = None
     paths: str = "ecmp"
     flowlet_gap: float = 50e-6
+    pfc: bool = False
+    pfc_alpha: float = 0.125
+    pfc_xon: int | None = None
+    pfc_headroom: int | None = None
+    pfc_watchdog: float = 0.2
 
     def __post_init__(self) -> None:
         for name in ("rate", "trunk_rate", "recirculation_rate", "host_pace"):
@@ -168,12 +187,21 @@ class Network:
                 f"queue_packets is {self.queue_packets!r}; a queue holds at least 1 packet, or "
                 "nothing would pass."
             )
-        for name in ("queue_bytes", "buffer_bytes", "ecn_bytes"):
+        if not isinstance(self.pfc, bool):
+            raise InputError(f"pfc is {self.pfc!r}; give true or false.")
+        if self.pfc and self.queue_bytes is not None:
+            raise InputError(
+                "with pfc the buffer that all queues share limits them; set buffer_bytes instead "
+                "of queue_bytes."
+            )
+        for name in ("queue_bytes", "buffer_bytes", "ecn_bytes", "pfc_xon", "pfc_headroom"):
             size = getattr(self, name)
             if size is not None and not (is_int(size) and 1 <= size < 1 << 40):
                 raise InputError(f"{name} is {size!r}; give bytes, from 1, or leave it out.")
-        if not (_finite(self.buffer_alpha) and 1 / 128 <= self.buffer_alpha <= 128):
-            raise InputError(f"buffer_alpha is {self.buffer_alpha!r}; give 1/128 to 128.")
+        for name in ("buffer_alpha", "pfc_alpha"):
+            alpha = getattr(self, name)
+            if not (_finite(alpha) and 1 / 128 <= alpha <= 128):
+                raise InputError(f"{name} is {alpha!r}; give 1/128 to 128.")
 
     def check_frame(self, size: int) -> None:
         """Check that queues hold a packet of ``size`` bytes.
@@ -200,6 +228,11 @@ class Network:
                 f"priority {priority}, but the ports of switches have {self.priorities} egress "
                 f"queues; let the network have priorities={priority + 1}."
             )
+
+    @property
+    def shared_buffer(self) -> int:
+        """Bytes of a switch's buffer with flow control."""
+        return PFC_BUFFER if self.buffer_bytes is None else self.buffer_bytes
 
     @property
     def of_recirculation(self) -> float:
@@ -336,6 +369,8 @@ def _with(network: Network, settings: Mapping[str, Any]) -> Network:
     for name in settings:
         if name not in known:
             raise UnknownNameError("setting of a network", name, [HOST, *known])
+    if str(settings.get("pfc")).lower() in {"true", "false"}:  # as other than Python writes it
+        settings["pfc"] = str(settings["pfc"]).lower() == "true"
     return replace(network, **settings)
 
 

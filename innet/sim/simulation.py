@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from innet.protocol.slot_client import ClientState, LoopProgress
 from innet.records import Fabric
 from innet.sim import windows
 from innet.sim.fabric import described, loads
+from innet.sim.flow_control import FlowControl, PauseCounts, send_pause
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.hosts import (
     close_host,
@@ -41,9 +42,11 @@ from innet.sim.state import (
     CALLED,
     CLIENT,
     COMPILED,
+    CONTROL,
     DONE,
     FAILED,
     FAULTS,
+    FAULTY,
     FLOW,
     FLOWLETS,
     FRAME,
@@ -62,6 +65,7 @@ from innet.sim.state import (
     NEEDS_WAITING,
     NONE,
     OUTAGE,
+    PAUSING,
     PROGRAM,
     PYTHON,
     REACHED,
@@ -84,10 +88,18 @@ from innet.switch.inline import (
     InlineQueues,
     InlineQueueSwitch,
 )
-from innet.switch.jit.runtime.queue import ENQUEUED
+from innet.switch.jit.runtime.queue import ARRIVED, ENQUEUED, WAY, entry_priority
+from innet.switch.jit.runtime.queue import SLOT as SLOT_WORD
 from innet.switch.jit.traits import ENTRY_WORDS, resizes
 from innet.switch.record_sink import RecordSink
-from innet.switch.traffic_manager import FOREVER, PORTS, QUEUE_WORDS, TrafficManager
+from innet.switch.traffic_manager import (
+    ALPHA,
+    FOREVER,
+    PORTS,
+    QUEUE_WORDS,
+    UNLIMITED,
+    TrafficManager,
+)
 from innet.wire import PacketLayout
 
 _TRACED = 1 << 11  # packets of the trace, at least
@@ -221,6 +233,8 @@ class NetworkCounts(NamedTuple):
         dropped: packets that found a queue full.
         unconnected: packets that left a switch by a port without a link.
         marked: packets that met congestion and were marked.
+        pauses: how often priority flow control paused a link.
+        paused: picoseconds in which it did, of each link and priority.
         busy: of each class of links, picoseconds in which they were busy, and how many there are.
         work: picoseconds in which each link was busy, each host's processor and each switch's
             port of recirculation: by "host links", "trunks", "host processors" and "recirculation".
@@ -235,6 +249,13 @@ class NetworkCounts(NamedTuple):
     marked: int
     busy: Mapping[str, tuple[int, int]]
     work: Mapping[str, tuple[int, ...]]
+    pauses: int = 0
+    paused: tuple[int, ...] = ()
+
+    @property
+    def longest_pause(self) -> float:
+        """Seconds in which the link and priority that was paused longest was."""
+        return max(self.paused, default=0) / SECOND
 
     def since(self, earlier: NetworkCounts) -> NetworkCounts:
         """What has happened since ``earlier``."""
@@ -254,6 +275,8 @@ class NetworkCounts(NamedTuple):
                 name: tuple(map(int.__sub__, each, earlier.work[name]))
                 for name, each in self.work.items()
             },
+            self.pauses - earlier.pauses,
+            tuple(map(int.__sub__, self.paused, earlier.paused)),
         )
 
     def busiest(self, ticks: int) -> dict[str, float]:
@@ -311,6 +334,9 @@ class Simulation:
         links, ways, self.fabric = _links(network, list(switches), cables)
         self._is_trunk = np.repeat([cable.host is None for cable in cables], 2)
         self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed)
+        self._control = (
+            FlowControl(network, memory, layout.wire_size, self._link_name) if network.pfc else None
+        )
         self._learners: dict[int, Callable[[int], None]] = {}
         self._running: list[InlineQueueSwitch | None] = []
         self._received: list[PacketBatch] = []
@@ -356,9 +382,8 @@ class Simulation:
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._last = 0  # when the last group was done
-        self._threads: ThreadPoolExecutor | None = None
-        if (os.cpu_count() or 1) >= _THREADS and hosts >= _MANY_HOSTS:
-            self._threads = ThreadPoolExecutor(1, "innet-simulation")
+        has_threads = (os.cpu_count() or 1) >= _THREADS and hosts >= _MANY_HOSTS
+        self._threads = ThreadPoolExecutor(1, "innet-simulation") if has_threads else None
         self._messenger: Messenger | None = None
         self._message_flows = 0  # the first of those that stand for messages' packets
 
@@ -667,6 +692,73 @@ class Simulation:
         self._learners[switch] = learned
         self._memory.switches["learns"][switch] = 1
 
+    def pause_link(self, host: int, since: float, until: float, priority: int = 0) -> None:
+        """Let a host pause its link, as a network card does that takes no more packets.
+
+        Args:
+            host: its number.
+            since: seconds.
+            until: seconds; ``math.inf``: a pause storm.
+            priority: of the packets.
+
+        Raises:
+            InputError: a network without flow control.
+        """
+        if self._control is None:
+            raise InputError("hosts pause their links in networks with pfc=true.")
+        self._network.check_priority(priority)
+        link = int(self._memory.hosts["up"][host])
+
+        def put(pause: int, seconds: float) -> None:
+            while send_pause(self._memory.states, link, priority, pause, _ticks(seconds)) != 0:
+                self._extend_ring(link)
+
+        self.at(since, lambda: put(1, since))
+        if until < math.inf:
+            self.at(until, lambda: put(0, until))
+
+    def pause_counts(self) -> list[PauseCounts]:
+        """How often and how long priority flow control paused links, of those that it did."""
+        return [] if self._control is None else self._control.counts(self._last)
+
+    def _link_name(self, link: int) -> str:
+        """What a link connects, as ``link_counts`` names it."""
+        cable = self._cables[link // 2]
+        ends = [f"{cable.switch}:{cable.port}", f"{cable.other}:{cable.other_port}"]
+        if cable.host is not None:
+            ends[1] = f"host {cable.host}"
+        return " to ".join(ends if link % 2 else ends[::-1])
+
+    def _look_for_blocked(self, *, idle: bool) -> None:
+        """Let flow control look for links that will never be resumed, when it is time."""
+        control = self._control
+        if control is None or self._memory.state["is_open"]:
+            return
+        now = min([int(self._memory.nodes.min()), *(each[0] for each in self._schedule[:1])])
+        if idle or control.next_look <= now < FOREVER:
+            control.look(FOREVER if idle else now, self._waiting_by_link)
+
+    def _waiting_by_link(self, switch: int) -> Iterator[tuple[int, int]]:
+        """Of packets that wait in a switch, places in ``pausing``; see ``FlowControl.look``."""
+        memory = self._memory
+        classes, ways = int(memory.state["classes"]), memory.ways[switch]
+        priorities = memory.flows["priority"]
+        for kept in memory.waiting[switch, : int(memory.switches["waiting"][switch])]:
+            priority = int(priorities[kept["flow"]])
+            yield int(kept["link"]) * classes + priority, int(kept["arrived"]) * classes + priority
+        running, begun = self._running[switch], self._begun.get(switch)
+        if running is None or begun is None:
+            return
+        pool, width = running.pool
+        count = int(begun.traffic[TRAFFIC_ENTRIES])
+        words = begun.waiting[: count * ENTRY_WORDS]
+        for index, entry in enumerate(words.reshape(-1, ENTRY_WORDS)):
+            priority = int(entry_priority(words, index, classes))
+            back = int(ways[int(pool[int(entry[SLOT_WORD]) * width + ARRIVED])])
+            out = int(ways[int(entry[WAY]) & 0xFFFFFFFF])
+            if priority >= 0 and back >= 0 and out >= 0:
+                yield out * classes + priority, (back ^ 1) * classes + priority
+
     def run_until(self, seconds: float) -> None:
         """Let time pass up to a time, or until nothing will ever happen.
 
@@ -836,11 +928,14 @@ class Simulation:
         try:
             while True:
                 state["limit"] = self._schedule[0][0] if self._schedule else FOREVER
+                if self._control is not None:
+                    state["limit"] = min(int(state["limit"]), self._control.next_look)
                 why = self._run_windows()
                 if self.most_packets is not None:
                     self._check_packets(self.most_packets)
                 if why == DONE:
                     break
+                self._look_for_blocked(idle=why == IDLE and not self._schedule)
                 if why == NEEDS_PYTHON:
                     self._handle_nodes()
                 elif why == IDLE and not self._schedule:
@@ -942,6 +1037,10 @@ class Simulation:
         there["waiting_words"] = len(begun.waiting)
         there["data"], there["lengths"] = address_of(received.data), address_of(received.length)
         there["ports"] = address_of(received.port)
+        running = self._running[index]
+        if self._control is not None and running is not None:
+            pool, there["row_words"] = running.pool
+            there["pool"] = address_of(pool)
 
     def _handle(self, why: int, which: int) -> None:
         """Do what compiled code returned for."""
@@ -988,7 +1087,7 @@ class Simulation:
             or hosts < _MANY_HOSTS
             or self._flows
             or memory.links["is_traced"].any()
-            or memory.links["is_faulty"].any()
+            or (memory.links["is_faulty"] & FAULTY).any()
         ):
             return int(windows.run(memory.states, _WINDOWS))
         for _ in range(_WINDOWS):
@@ -1058,7 +1157,7 @@ class Simulation:
                 return
             if comes <= own:
                 slot = memory.slots[row]
-                if slot["flow"] >= 0:
+                if slot["flow"] != -1:
                     return
                 now = receive_packet(memory.states, host, int(slot["length"]), now)
                 carried = int(slot["carried"])
@@ -1180,6 +1279,8 @@ class Simulation:
     def counts(self) -> NetworkCounts:
         """What has happened since the beginning."""
         links = self._memory.links
+        control = self._control
+        pauses, paused = (0, ()) if control is None else control.totals(self._last)
         is_trunk = self._is_trunk
         to_host = links["switch"] < 0
         classes = {
@@ -1211,6 +1312,8 @@ class Simulation:
                     for each in self._switches
                 ),
             },
+            pauses=pauses,
+            paused=paused,
         )
 
     def queue_bytes_max(self) -> int:
@@ -1273,7 +1376,7 @@ class Simulation:
             getattr(faults, name)
             for name in ("duplicate", "reorder", "corrupt", "truncate", "mark")
         ):
-            memory.links["is_faulty"][links] = 1
+            memory.links["is_faulty"][links] |= FAULTY
 
     def fault_counts(self) -> FaultCounters:
         """What faults have done to packets, over all links and both directions."""
@@ -1374,12 +1477,15 @@ def _set_up(
     manager.set_clock_ticks(SECOND // UNITS[network.timestamp_unit])
     manager.set_dscp_priorities(network.priorities > 1)
     manager.set_shared_buffer(network.buffer_bytes, network.buffer_alpha)
+    if network.pfc:  # who sends is paused before a queue is too long
+        manager.set_shared_buffer(network.shared_buffer)
+        manager.queues[-ALPHA] = UNLIMITED
     manager.set_recirculation(
         round(network.of_recirculation), _ticks(network.recirculation_latency), SECOND
     )
     for port, rate in rates.items():
         manager.set_bit_rate(rate, port, SECOND)
-        manager.set_depth(network.queue_packets, port)
+        manager.set_depth(FOREVER if network.pfc else network.queue_packets, port)
         manager.set_depth_bytes(network.queue_bytes, port)
         manager.set_ecn_threshold(network.ecn_bytes, port)
     if isinstance(layout, PacketLayout) and layout.has_owners:
@@ -1417,6 +1523,7 @@ def _links(
         to["loss"] = back["loss"] = network.loss if cable.loss is None else cable.loss
         to["switch"], to["port"] = here, cable.port
         to["delay"] += pipeline
+        to["pipeline"] = pipeline
         if cable.port >= 0:
             ways[here, cable.port] = 2 * index + 1
         if cable.host is not None:
@@ -1425,6 +1532,7 @@ def _links(
             there = number[cable.other]
             back["switch"], back["port"] = there, cable.other_port
             back["delay"] += pipeline
+            back["pipeline"] = pipeline
             ways[there, cable.other_port] = 2 * index
     return links, ways, fabric
 
@@ -1473,6 +1581,8 @@ class _NetworkMemory:
     trace: NDArray[Any]
     traced: NDArray[np.uint8]
     watches: NDArray[Any]
+    controls: NDArray[Any]
+    pausing: NDArray[Any]
     waiting: NDArray[Any]
     groups: NDArray[Any]
     faults: NDArray[Any]
@@ -1597,6 +1707,8 @@ def _memory(  # noqa: PLR0917 - one caller
         trace=np.zeros(1, TRACE),
         traced=np.zeros((1, layout.frame_size), np.uint8),
         watches=np.zeros(1, WATCH),
+        controls=np.zeros(1, CONTROL),
+        pausing=np.zeros(1, PAUSING),
         heap_times=np.zeros(_THREADS * most, np.int64),
         heap_links=np.zeros(_THREADS * most, np.int64),
         reasons=np.zeros(len(ways) + hosts, np.int64),

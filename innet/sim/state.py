@@ -47,7 +47,8 @@ WITH_RECORDS = 2
 LINK = np.dtype(
     [
         ("rate", "i8"),  # bits per second
-        ("delay", "i8"),  # picoseconds, with what the pipeline of the switch at its end takes
+        ("delay", "i8"),  # picoseconds, with what the pipeline of the switch at its end takes:
+        ("pipeline", "i8"),  # the latter, which pause frames do not pass
         ("switch", "i8"),  # at its end; -1: a host
         ("port", "i8"),  # of that switch; or the number of the host
         ("free", "i8"),  # when the last bit of what was sent is on the wire
@@ -58,7 +59,7 @@ LINK = np.dtype(
         ("tail", "i8"),  # packets put into it
         ("outages", "i8"),  # the first of its outages; they end with another link's
         ("is_traced", "i8"),
-        ("is_faulty", "i8"),  # the network's FAULTS are its own
+        ("is_faulty", "i8"),  # FAULTY: the network's FAULTS are its own; PAUSABLE; HELD
         ("packets", "i8"),  # put onto it, lost ones included
         ("bytes", "i8"),  # of them, with preamble, frame check sequence and gap
         ("lost", "i8"),
@@ -71,12 +72,17 @@ LINK = np.dtype(
 )
 """A directed link."""
 
+FAULTY, PAUSABLE, HELD = 1, 2, 4
+"""Bits of ``is_faulty``, of links whose packets may change places: by faults; as priority flow
+control may pause their sender; which does so now, and the sender is a host."""
+
 SLOT = np.dtype(
     [
         ("time", "i8"),  # when its last bit has come, and the pipeline of a switch has taken it
+        ("begun", "i8"),  # when its first bit was put onto the link
         ("sent", "i8"),  # packets of flows: when the host sent it
         ("number", "i8"),  # packets of flows: which one
-        ("flow", "i4"),  # -1: a packet of the program
+        ("flow", "i4"),  # -1: a packet of the program; PAUSE_FRAME
         ("length", "i4"),  # bytes of the frame, without check sequence
         ("carried", "i4"),  # its first ones, which stand in ``data``; 0: a packet of a flow
         ("host", "i4"),  # packets of flows: where it goes
@@ -85,6 +91,10 @@ SLOT = np.dtype(
     align=True,
 )
 """A packet on a link."""
+
+PAUSE_FRAME = -2
+"""In the place of a flow's number: a frame of priority flow control (IEEE 802.1Qbb). Its ``number``
+is twice the priority that it is about, and 1 to pause or 0 to resume."""
 
 HOST = np.dtype(
     [
@@ -183,6 +193,7 @@ WAITING = np.dtype(
         ("queue", "i4"),  # where its queue's words begin in the traffic manager
         ("marked", "i8"),
         ("preceded", "i8"),
+        ("arrived", "i8"),  # the link by which it came
     ],
     align=True,
 )
@@ -321,10 +332,47 @@ PROGRAM = np.dtype(
         ("ports", "i8"),
         ("queues", "i8"),
         ("queue_words", "i8"),
+        # Slots of packets that wait, and words of each; where there is priority flow control.
+        ("pool", "i8"),
+        ("row_words", "i8"),
     ],
     align=True,
 )
 """A switch's program and queues, by addresses."""
+
+CONTROL = np.dtype(
+    [
+        ("state", "i8"),  # address of the STATE
+        ("node", "i8"),  # among switches, or among hosts
+        ("what", "i8"),  # see ``links.call_control``
+        ("link", "i8"),  # that this is about; that the function lacks room on, when it returns
+        ("row", "i8"),  # the slot that this is about
+        ("now", "i8"),
+        ("shared", "i8"),  # bytes of a switch's buffer without headroom
+        ("stopped", "i8"),  # senders to the switch, by priorities, that it has paused
+        ("paused", "i8"),  # queues of the switch that are paused
+    ],
+    align=True,
+)
+"""What the function of priority flow control (``innet.sim.flow_control``) is called with, for each
+node, and what it knows of it."""
+
+PAUSING = np.dtype(
+    [
+        # At the sender.
+        ("is_paused", "i8"),
+        ("since", "i8"),  # when that began
+        ("pauses", "i8"),  # how often it did
+        ("paused", "i8"),  # picoseconds of those that are over
+        # At the switch that receives.
+        ("is_stopped", "i8"),  # it has sent a pause frame, and none to resume
+        ("stopped", "i8"),  # when
+        ("held", "i8"),  # bytes of packets of flows in its queues that came by this link,
+        ("held_of_program", "i8"),  # and of packets of its program
+    ],
+    align=True,
+)
+"""A link's packets of a priority, under priority flow control."""
 
 GROUP = np.dtype([("open", "i8"), ("finished", "i8")], align=True)
 """Hosts that exchange something: how many of them are open, and when the last one was done."""
@@ -386,6 +434,9 @@ STATE = np.dtype(
         ("subjects", "i8"),  # the link, switch or host that this is about, or what failed
         ("messenger", "i8"),  # the MESSENGER, if hosts send messages
         ("watches", "i8"),  # WATCH of recorded switches
+        ("controls", "i8"),  # CONTROL of each node: switches, then hosts
+        ("control", "i8"),  # the function of priority flow control; 0: there is none
+        ("pausing", "i8"),  # PAUSING of each link and priority
         # How much there is.
         ("switch_count", "i8"),
         ("host_count", "i8"),
@@ -398,6 +449,9 @@ STATE = np.dtype(
         ("seed", "i8"),
         ("flow_count", "i8"),
         ("flowlet_gap", "i8"),  # picoseconds
+        ("classes", "i8"),  # priorities of each link in ``pausing``
+        ("pause_alpha", "i8"),  # 1/65,536 of the free buffer above which a sender is paused
+        ("resume_offset", "i8"),  # bytes below that at which it is resumed
         # What changes.
         ("begin", "i8"),  # the window
         ("end", "i8"),
@@ -432,7 +486,8 @@ flows_view, clients_view, programs_view = viewer(FLOW), viewer(CLIENT), viewer(P
 slots_view = viewer(SLOT)
 waiting_view, groups_view, outages_view = viewer(WAITING), viewer(GROUP), viewer(OUTAGE)
 faults_view, traces_view, frames_view = viewer(FAULTS), viewer(TRACE), viewer(FRAME)
-watches_view = viewer(WATCH)
+watches_view, states_view = viewer(WATCH), viewer(STATE)
+controls_view, pausing_view = viewer(CONTROL), viewer(PAUSING)
 messengers_view, calls_view = viewer(MESSENGER), viewer(CALL)
 
 
@@ -485,6 +540,18 @@ def slot_at(state: Any, row: int) -> Any:
 def waiting_at(state: Any, switch: int, at: int) -> Any:
     """A WAITING of a switch, by its place in the heap."""
     return waiting_view(state.waiting, MANY)[switch * state.waiting_room + at]
+
+
+@njit(cache=True, inner=True, nogil=True)
+def control_at(state: Any, node: int) -> Any:
+    """A node's CONTROL."""
+    return controls_view(state.controls, MANY)[node]
+
+
+@njit(cache=True, inner=True, nogil=True)
+def pausing_at(state: Any, link: int, priority: int) -> Any:
+    """A link's PAUSING of a priority."""
+    return pausing_view(state.pausing, MANY)[link * state.classes + priority]
 
 
 @njit(cache=True, inner=True, nogil=True)

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 
 from innet.core.numba_cache import njit
 from innet.sim.heap import push, replace_first
-from innet.sim.links import blocked_by, draw, next_arrival, note, transmit, written
+from innet.sim.links import (
+    AT_SWITCH,
+    STEP,
+    blocked_by,
+    call_control,
+    draw,
+    next_arrival,
+    note,
+    transmit,
+    written,
+)
 from innet.sim.network import BALANCING
 from innet.sim.state import (
     BATCH,
@@ -32,12 +42,14 @@ from innet.sim.state import (
     Records,
     byte_rows_view,
     bytes_view,
+    control_at,
     copy_bytes,
     data_at,
     flow_at,
     int_at,
     ints_view,
     link_at,
+    pausing_at,
     program_at,
     shorts_view,
     signed_view,
@@ -111,6 +123,7 @@ def _swap_waiting(heap: Records, a: int, b: int) -> None:
     x.queue, y.queue = y.queue, x.queue
     x.preceded, y.preceded = y.preceded, x.preceded
     x.marked, y.marked = y.marked, x.marked
+    x.arrived, y.arrived = y.arrived, x.arrived
 
 
 @njit(cache=True, nogil=True)
@@ -224,8 +237,12 @@ def _balanced(  # noqa: PLR0917 - by position
 
 
 @njit(cache=True, nogil=True)
-def _forward(state: Any, number: int, slot: Any, now: int) -> int:
-    """Put a packet of a flow into the queue of its port; why it cannot, or 0."""
+def _forward(state: Any, number: int, slot: Any, came: int, now: int) -> int:
+    """Put a packet of a flow, which came by a link, into the queue of its port.
+
+    Returns:
+        why it cannot, or 0.
+    """
     switch, program = switch_at(state, number), program_at(state, number)
     port = _route(state, number, slot, now)
     link = _egress_link(state, number, port)
@@ -258,6 +275,9 @@ def _forward(state: Any, number: int, slot: Any, now: int) -> int:
     kept.length, kept.host = slot.length, slot.host
     kept.preceded = queues[queue + PRECEDED]
     kept.marked = 1 if congested else slot.marked
+    kept.arrived = came
+    if state.control != 0:
+        pausing_at(state, came, flow_at(state, slot.flow).priority).held += slot.length
     _push_waiting(heap, switch.waiting)
     switch.waiting += 1
     switch.serial += 1
@@ -284,6 +304,8 @@ def _dequeue(state: Any, number: int) -> tuple[int, int]:
         _push_waiting(heap, last)
         return 0, 0
     withdraw(queues, queue, first.time, first.length)
+    if state.control != 0:
+        pausing_at(state, first.arrived, flow_at(state, first.flow).priority).held -= first.length
     row = transmit(state, first.link, first.length, 0, first.flow, first.time)
     slot = slot_at(state, row)
     slot.sent, slot.number, slot.host = first.sent, first.number, first.host
@@ -295,7 +317,7 @@ def _dequeue(state: Any, number: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _move_up(state: Any, number: int) -> None:
+def move_up(state: Any, number: int) -> None:
     """Plan again when packets of flows leave, if a packet of the program that was before them has
     become shorter in egress.
     """
@@ -371,7 +393,7 @@ def _run_batch(state: Any, number: int) -> int:
     switch.following, switch.row, switch.rows = following, 0, produced
     switch.wanted = wanted
     if switch.resizes and switch.waiting > 0:
-        _move_up(state, number)
+        move_up(state, number)
     if switch.is_recorded == WITH_RECORDS and failed == 0:
         room = keep_records(queues)
         if wanted == 0 and room < 2 * HAND_OVER_WORDS:
@@ -471,9 +493,11 @@ def _receive(  # noqa: PLR0917 - by position
     """
     switch, wire = switch_at(state, number), link_at(state, link)
     if slot.flow >= 0:
-        why = _forward(state, number, slot, now)
+        why = _forward(state, number, slot, link, now)
         if why != 0:
             return int(why)
+    elif slot.flow < -1:
+        call_control(state, number, AT_SWITCH, link, row, now)
     elif not switch.runs:
         switch.dropped += 1
     else:
@@ -501,22 +525,39 @@ def _next_of_link(state: Any, link: int, times: Ints, links: Ints, size: int) ->
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _takes_steps(switch: Any) -> bool:
+def _takes_steps(state: Any, switch: Any) -> bool:
     """Whether one event of a switch is to happen after the other.
 
-    If it learns, its digests have the times of their packets; likewise if it is recorded. Where
-    packets of flows wait behind those of a program that changes lengths, any may move them up.
+    If it learns, its digests have the times of their packets; likewise if it is recorded, and pause
+    frames. Where packets of flows wait behind those of a program that changes lengths, any may move
+    them up.
     """
-    return bool(switch.learns or switch.is_recorded or (switch.resizes and switch.waiting > 0))
+    return bool(
+        switch.learns
+        or switch.is_recorded
+        or (switch.resizes and switch.waiting > 0)
+        or state.control != 0
+    )
 
 
 @njit(cache=True, inner=True, nogil=True)
 def _run_until(state: Any, number: int, batch: BatchViews, latest: int) -> int:
     """Up to when a switch may run now, in a step if it takes steps."""
     switch = switch_at(state, number)
-    if not _takes_steps(switch):
+    if not _takes_steps(state, switch):
         return latest
     return int(batch.times[0]) if switch.batch > 0 else next_departure(state, number)
+
+
+@njit(cache=True, nogil=True)
+def _control(state: Any, number: int) -> int:
+    """Let priority flow control see what the last event of a switch has changed; why it cannot, or
+    0.
+    """
+    now = control_at(state, number).now
+    if switch_at(state, number).runs:
+        now = max(now, int_at(program_at(state, number).traffic, TRAFFIC_NOW))
+    return call_control(state, number, STEP, 0, 0, now)
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -542,6 +583,10 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
         why, which = _finish_batch(state, number)
         if why != 0:
             return why, which
+        if state.control != 0:
+            why = _control(state, number)
+            if why != 0:
+                return why, control_at(state, number).link
         # Step 2: what comes next, an arrival or the departure of a flow's packet?
         comes = times[0] if size > 0 else FOREVER
         departs = waiting_at(state, number, 0).time if switch.waiting > 0 else FOREVER
@@ -557,14 +602,16 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
         wire = link_at(state, link)
         row = wire.first + (wire.head & wire.mask)
         slot = slot_at(state, row)
-        is_flow = departs < comes or slot.flow >= 0
+        is_flow = departs < comes or slot.flow != -1
         if (
-            (is_flow or _takes_steps(switch))
+            (is_flow or _takes_steps(state, switch))
             and (switch.batch > 0 or next_departure(state, number) < now)
         ) or switch.batch == BATCH:
             switch.is_running, switch.until = 1, _run_until(state, number, batch, now - 1)
             continue
         # Step 4: let it happen.
+        if state.control != 0:
+            control_at(state, number).now = now
         if departs < comes:
             why, which = _dequeue(state, number)
             if why != 0:

@@ -66,7 +66,7 @@ def _open_window(state: Any) -> int:
     if state.completed > 0:
         return DONE
     first = _plan(state)
-    if first == FOREVER:
+    if first >= FOREVER:  # what is paused without end is later
         return IDLE
     if first >= state.limit:
         return REACHED

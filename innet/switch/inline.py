@@ -163,6 +163,11 @@ class InlineQueueSwitch(Protocol):
         """See ``InlineSwitch.behind``."""
         ...
 
+    @property
+    def pool(self) -> tuple[Words, int]:
+        """Slots of packets that wait (``jit.runtime.queue``), flat, and how many words each has."""
+        ...
+
     def begin(self) -> InlineQueues:
         """Take over what the control plane changed."""
         ...

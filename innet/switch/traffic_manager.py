@@ -62,6 +62,8 @@ IS_COARSE = 11
 STAND_IN, STAND_IN_EXTRA = 12, 13
 SWITCH_WORDS = 16  # less than PORTS, so that len(queues) // PORTS are the words of a port
 ALPHA_ONE = 1 << 16
+#: Of alpha: a queue may hold nearly all of the buffer (1,024 times what is free).
+UNLIMITED = ALPHA_ONE << 10
 
 #: Words of ``traffic``, what a compiled program carries from one call to the next: nanoseconds;
 #: copies enqueued so far, and those that wait; the first free slot and how many are free; the first

@@ -406,6 +406,11 @@ class JitInlineQueues:
         """See ``InlineSwitch.behind``."""
         return self._engine._state.generation.value - self._engine._generation
 
+    @property
+    def pool(self) -> tuple[NDArray[np.int64], int]:
+        """See ``InlineQueueSwitch.pool``."""
+        return self._queued.slots
+
     def record(self, recorder: RecordSink | None) -> bool:
         """See ``InlineQueueSwitch.record``."""
         if self._engine.waiting:

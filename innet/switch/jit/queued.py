@@ -105,6 +105,11 @@ class QueuedProgram:
         return int(self.traffic[_ENTRIES])
 
     @property
+    def slots(self) -> tuple[NDArray[np.int64], int]:
+        """The rows of slots, flat, and how many words each has."""
+        return self._pool, self._row
+
+    @property
     def next_departure(self) -> int | None:
         """The departure time of the next copy, in nanoseconds."""
         return int(self.heap[0]) if self.waiting else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +73,16 @@ def test_jobs_and_flows_share_any_network(data):
     jobs, workers = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
     racks = data.draw(st.integers(1, workers))
     network = data.draw(NETWORKS)
+    if data.draw(st.booleans()):
+        network = replace(
+            network,
+            pfc=True,
+            queue_bytes=None,
+            priorities=data.draw(st.sampled_from([1, 2])),
+            buffer_bytes=data.draw(st.sampled_from([100_000, 10_000_000])),
+            pfc_headroom=data.draw(st.sampled_from([100, 3_000])),
+            pfc_alpha=data.draw(st.sampled_from([1 / 128, 1.0])),
+        )
     window = data.draw(st.sampled_from([1, 8, 64]))
     request = Request(workers=workers, racks=racks, window=window)
     hosts = jobs * workers

@@ -284,12 +284,16 @@ def resize(  # noqa: PLR0917 - called by emitted code only
     waiting: Any, count: int, queues: Any, priorities: int, queue: int, planned: int, length: int
 ) -> None:
     """Let the packet that was removed last take its line for ``length`` bytes, not ``planned``."""
-    if length == planned or _resize(queues, queue, planned, length) >= 0:
-        return
+    if length != planned and _resize(queues, queue, planned, length) < 0:
+        move_up(waiting, count, queues, priorities, queue // (priorities * QUEUE_WORDS))
+
+
+@inlined
+def move_up(waiting: Any, count: int, queues: Any, priorities: int, port: int) -> None:
+    """Let what waits at a port leave sooner, as far as its ``postponement`` is less than 0."""
     # What waits at its port moves up, in the order of the heap: above an entry all is in order.
     # Entry ``count`` is space for the exchange.
     size = 8 * ENTRY_WORDS
-    port = queue // (priorities * QUEUE_WORDS)
     for entry in range(count):
         priority = entry_priority(waiting, entry, priorities)
         if priority < 0 or min(entry_port(waiting, entry), PORTS - 1) != port:

@@ -110,6 +110,8 @@ class LinkTraffic(Frozen):
         bytes: of them, with preamble, check sequence and gap.
         lost: packets.
         utilization: part of the simulated time in which it was busy.
+        pauses: how often priority flow control paused it, by priority.
+        paused: seconds in which it did, likewise.
         capture: the file with its packets; "" without one.
     """
 
@@ -119,6 +121,8 @@ class LinkTraffic(Frozen):
     bytes: int
     lost: int
     utilization: float
+    pauses: dict[int, int] = Field(default_factory=dict)
+    paused: dict[int, float] = Field(default_factory=dict)
     capture: str = ""
 
 

@@ -24,6 +24,7 @@ from innet.records import (
     Iteration,
     JobRun,
     JobsRecord,
+    LinkTraffic,
     Measurement,
     Metric,
     PredictionRecord,
@@ -890,6 +891,7 @@ def traffic_table(record: TrafficRecord) -> Group:
         )
         for each in record.switches
     ]
+    has_pauses = any(each.pauses for each in record.links)
     links = [
         (
             f"{each.source} to {each.target}",
@@ -897,6 +899,7 @@ def traffic_table(record: TrafficRecord) -> Group:
             size(each.bytes),
             count(each.lost),
             percent(each.utilization),
+            *([_paused(each)] if has_pauses else []),
         )
         for each in record.links
         if each.packets
@@ -909,7 +912,18 @@ def traffic_table(record: TrafficRecord) -> Group:
             ("Switch", "in", "out", "dropped by program", "by queues", "again", "longest queue"),
             switches,
         ),
-        _listing(("Link", "packets", "bytes", "lost", "busy"), links),
+        _listing(
+            ("Link", "packets", "bytes", "lost", "busy", *(["paused"] if has_pauses else [])), links
+        ),
+    )
+
+
+def _paused(link: LinkTraffic) -> str:
+    """How often and how long a link was paused; by priority, if that is not 0."""
+    return ", ".join(
+        f"{count(pauses)} times, {duration(link.paused[priority])}"
+        + (f" (priority {priority})" if priority else "")
+        for priority, pauses in link.pauses.items()
     )
 
 

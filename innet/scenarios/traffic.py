@@ -22,6 +22,7 @@ from innet.records import (
 )
 from innet.scenarios.traffic_file import Scenario, SwitchFiles, read_scenario
 from innet.sim.captures import LinkCaptures
+from innet.sim.flow_control import PauseCounts
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.network import SECOND, Network
 from innet.sim.recording import NodeNames, RunRecorder, Watches
@@ -191,6 +192,9 @@ class TrafficRun:
         simulation, scenario = self.simulation, self._scenario
         counts = simulation.flow_counts()
         links = simulation.link_counts()
+        pauses: dict[tuple[str, str], list[PauseCounts]] = {}
+        for each in simulation.pause_counts():
+            pauses.setdefault((each.source, each.target), []).append(each)
         last = max(link.last for link in links)
         seconds = scenario.seconds or last / SECOND
         return {
@@ -210,9 +214,12 @@ class TrafficRun:
                     bytes=link.bytes,
                     lost=link.lost,
                     utilization=link.busy / SECOND / seconds if seconds else 0.0,
+                    pauses={each.priority: each.pauses for each in paused},
+                    paused={each.priority: each.paused for each in paused},
                     capture=str(captures[number]) if captures else "",
                 )
                 for number, link in enumerate(links)
+                for paused in [pauses.get((link.source, link.target), [])]
             ),
             "packets": sum(link.packets for link in links),
         }

@@ -82,6 +82,12 @@ _IPV4, _DSCP_BYTES = 0x0800, 16
 
 
 @njit(cache=True, inner=True, nogil=True)
+def _priorities(switch: Any) -> int:
+    """Queues of each port of a switch."""
+    return int(switch.queues // QUEUE_WORDS)
+
+
+@njit(cache=True, inner=True, nogil=True)
 def _waits(state: Any, number: int, queue: int, rate: int) -> int:
     """Picoseconds that the packets in a queue of a switch take on its link."""
     switch, program = switch_at(state, number), program_at(state, number)
@@ -91,11 +97,11 @@ def _waits(state: Any, number: int, queue: int, rate: int) -> int:
         if kept.queue == queue:
             took += wire_time(kept.length, rate)
     if switch.runs:
-        waiting = ints_view(program.waiting, program.waiting_words)
+        waiting, most = ints_view(program.waiting, program.waiting_words), _priorities(switch)
         for entry in range(int_at(program.traffic, TRAFFIC_ENTRIES)):
-            priority = entries.entry_priority(waiting, entry, state.classes)
+            priority = entries.entry_priority(waiting, entry, most)
             port = entries.entry_port(waiting, entry)
-            if priority >= 0 and entries.queue_of(port, state.classes, priority) == queue:
+            if priority >= 0 and entries.queue_of(port, most, priority) == queue:
                 length = entries.entry_word(waiting, entry, entries.LENGTH) >> 1
                 took += wire_time(length, rate)
     return int(took)
@@ -108,11 +114,11 @@ def _replan(state: Any, number: int, link: int, now: int) -> None:
     Those of paused priorities leave ``FOREVER`` later, and the others do not wait for them.
     """
     switch, program = switch_at(state, number), program_at(state, number)
-    port = link_at(state, link ^ 1).port
+    port, most = link_at(state, link ^ 1).port, _priorities(switch)
     queues = ints_view(program.queues, program.queue_words)
     line = max(now, link_at(state, link).free)
-    for below in range(state.classes):
-        priority = state.classes - 1 - below
+    for below in range(most):
+        priority = most - 1 - below
         queue = port * switch.queues + priority * QUEUE_WORDS
         took = _waits(state, number, queue, link_at(state, link).rate)
         begin = FOREVER if pausing_at(state, link, priority).is_paused else line
@@ -125,7 +131,7 @@ def _replan(state: Any, number: int, link: int, now: int) -> None:
     if switch.runs:
         waiting = ints_view(program.waiting, program.waiting_words)
         count = int_at(program.traffic, TRAFFIC_ENTRIES)
-        entries.move_up(waiting, count, queues, state.classes, port)
+        entries.move_up(waiting, count, queues, most, port)
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -143,7 +149,7 @@ def _count_program(state: Any, number: int) -> None:
     waiting = ints_view(program.waiting, program.waiting_words)
     pool = ints_view(program.pool, MANY)
     ways = ints_view(state.ways, MANY)
-    most = switch_at(state, number).queues // QUEUE_WORDS
+    most = _priorities(switch_at(state, number))
     for entry in range(int_at(program.traffic, TRAFFIC_ENTRIES)):
         priority = entries.entry_priority(waiting, entry, most)
         if priority < 0:  # it recirculates
@@ -400,6 +406,7 @@ class FlowControl:
     Args:
         network: with ``pfc``.
         memory: the network's arrays; those of flow control are added.
+        classes: priorities of packets.
         longest: bytes of the longest packet of the program.
         name: of a link, by number.
 
@@ -411,7 +418,12 @@ class FlowControl:
     """
 
     def __init__(
-        self, network: Network, memory: Any, longest: int, name: Callable[[int], str]
+        self,
+        network: Network,
+        memory: Any,
+        classes: int,
+        longest: int,
+        name: Callable[[int], str],
     ) -> None:
         self._memory, self._name = memory, name
         self._watchdog = round(network.pfc_watchdog * SECOND)
@@ -426,7 +438,7 @@ class FlowControl:
         frame = max(longest, _LONGEST_FRAME) + OVERHEAD
         for switch in range(switches):
             into = links[links["switch"] == switch]
-            headroom = sum(_headroom(network, frame, wire) for wire in into) * network.priorities
+            headroom = sum(_headroom(network, frame, wire) for wire in into) * classes
             shared = self.buffer - headroom - self.buffer // _SPARE
             if shared < frame:
                 raise InputError(
@@ -435,8 +447,8 @@ class FlowControl:
                 )
             self._controls["shared"][switch] = shared
         memory.keep("controls", self._controls)
-        memory.keep("pausing", np.zeros(len(links) * network.priorities, PAUSING))
-        state["classes"] = network.priorities
+        memory.keep("pausing", np.zeros(len(links) * classes, PAUSING))
+        state["classes"] = classes
         state["pause_alpha"] = round(network.pfc_alpha * ALPHA_ONE)
         state["resume_offset"] = 2 * frame if network.pfc_xon is None else network.pfc_xon
         # Pause frames reach a switch without its pipeline.

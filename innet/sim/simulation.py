@@ -334,9 +334,6 @@ class Simulation:
         links, ways, self.fabric = _links(network, list(switches), cables)
         self._is_trunk = np.repeat([cable.host is None for cable in cables], 2)
         self._memory = memory = _memory(network, layout, links, ways, cables, hosts, seed)
-        self._control = (
-            FlowControl(network, memory, layout.wire_size, self._link_name) if network.pfc else None
-        )
         self._learners: dict[int, Callable[[int], None]] = {}
         self._running: list[InlineQueueSwitch | None] = []
         self._received: list[PacketBatch] = []
@@ -368,6 +365,7 @@ class Simulation:
             memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
             memory.programs["queues"][index] = address_of(manager.queues)
             memory.programs["queue_words"][index] = len(manager.queues)
+        self._control = self._flow_control() if network.pfc else None
         # Compiled code has addresses only, so these are what keeps its arrays.
         self._begun: dict[int, InlineQueues] = {}
         self._recorded: set[int] = set()  # switches that a recording build runs
@@ -706,7 +704,8 @@ class Simulation:
         """
         if self._control is None:
             raise InputError("hosts pause their links in networks with pfc=true.")
-        self._network.check_priority(priority)
+        if not 0 <= priority < (classes := int(self._memory.state["classes"])):
+            raise InputError(f"priority {priority} is none of the network's {classes}.")
         link = int(self._memory.hosts["up"][host])
 
         def put(pause: int, seconds: float) -> None:
@@ -716,6 +715,11 @@ class Simulation:
         self.at(since, lambda: put(1, since))
         if until < math.inf:
             self.at(until, lambda: put(0, until))
+
+    def _flow_control(self) -> FlowControl:
+        classes = max(each.priorities for each in self._managers)
+        longest = self._layout.wire_size
+        return FlowControl(self._network, self._memory, classes, longest, self._link_name)
 
     def pause_counts(self) -> list[PauseCounts]:
         """How often and how long priority flow control paused links, of those that it did."""
@@ -753,7 +757,7 @@ class Simulation:
         count = int(begun.traffic[TRAFFIC_ENTRIES])
         words = begun.waiting[: count * ENTRY_WORDS]
         for index, entry in enumerate(words.reshape(-1, ENTRY_WORDS)):
-            priority = int(entry_priority(words, index, classes))
+            priority = int(entry_priority(words, index, self._managers[switch].priorities))
             back = int(ways[int(pool[int(entry[SLOT_WORD]) * width + ARRIVED])])
             out = int(ways[int(entry[WAY]) & 0xFFFFFFFF])
             if priority >= 0 and back >= 0 and out >= 0:

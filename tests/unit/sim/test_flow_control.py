@@ -6,10 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from rich.console import Console
 from support.tiers import tiered
 
 import innet
 from innet.core.errors import InputError, StalledError
+from innet.reports import tables
+from innet.scenarios.traffic import simulate_traffic
 from innet.sim import Network, network_of
 from innet.sim.baselines import simulate_messages, star
 from innet.sim.flows import Flow
@@ -53,7 +56,7 @@ def test_incast_of_64_loses_nothing():
     assert (received, dropped) == (64 * 50, 0)
     assert net.counts().pauses > 64
     assert net.counts().dropped == 0
-    _, received, dropped = incast(64, 50, pfc=False, buffer_bytes=500_000)
+    _, received, dropped = incast(64, 50, pfc=False, buffer_bytes=3_500_000)
     assert dropped > 1000
     assert received + dropped == 64 * 50
 
@@ -279,3 +282,41 @@ def test_settings():
             Network(**settings)
     with pytest.raises(InputError, match=r"buffer_bytes is 100000, of which 9 links .*headroom"):
         of_star(9, buffer_bytes=100_000)
+
+
+def ring_file(folder, flows):
+    """A traffic file: three switches in a ring, whose program's tables go round it one way."""
+    ports = {0: {0: 1, 1: 2, 2: 2}, 1: {1: 1, 2: 2, 0: 2}, 2: {2: 1, 0: 2, 1: 2}}
+    lines = ["[topology]", 'preset = "100g"', "pfc = true", "buffer_bytes = 300_000"]
+    for switch, routes in ports.items():
+        entries = [
+            f"table_add ForwardIngress.addresses ForwardIngress.forward {0x020000000001 + h} => {p}"
+            for h, p in routes.items()
+        ]
+        (folder / f"s{switch}.commands").write_text("\n".join(entries) + "\n")
+        lines += [f"[switch.s{switch}]", f'commands = "s{switch}.commands"']
+        lines += ["[[link]]", f'ends = ["host {switch}", "s{switch}:1"]']
+        lines += ["[[link]]", f'ends = ["s{switch}:2", "s{(switch + 1) % 3}:3"]', "rate = 25e9"]
+        if switch >= flows:
+            continue
+        lines += ["[[flow]]", f"source = {switch}", f"destination = {(switch + 2) % 3}"]
+        lines += ["size = 1000", "packets = 2000", "interval = 1e-7"]
+    file = folder / "ring.toml"
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_a_program_with_cyclic_routes_in_a_traffic_file(tmp_path):
+    with pytest.raises(
+        StalledError, match=r"deadlock .*: s0:2 to s1:3; s1:2 to s2:3; s2:2 to s0:3"
+    ):
+        simulate_traffic(ring_file(tmp_path, 3), program="p4/examples/forward.json")
+    record = simulate_traffic(ring_file(tmp_path, 2), program="p4/examples/forward.json")
+    assert [flow.received for flow in record.flows] == [2000] * 2
+    paused = {f"{link.source} to {link.target}" for link in record.links if link.pauses}
+    assert paused
+    assert all(0 < link.paused[0] < record.seconds for link in record.links if link.pauses)
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(tables.traffic_table(record))
+    assert " times, " in capture.get()

@@ -4,12 +4,25 @@
 // Other than slots.p4: raw Ethernet only; no checksum, since the compiler verifies none under a condition;
 // sums that would leave int32 stay at the end that they have reached.
 //
-// Compile-time parameters: PER_PASS (8, 16, 24 or 32 values a packet), SLOT_BITS (2**SLOT_BITS slots).
+// Compile-time parameters: PER_PASS (1, 2, 4, 8, 16, 24 or 32 values a packet), SLOT_BITS (2**SLOT_BITS slots),
+// FLOATS: values are float32, see fpisa.p4.
 
 #include <core.p4>
 #include <tna.p4>
 
 #include "include/header.p4"
+
+#ifdef FLOATS
+#define FLOAT_METADATA(i) \
+    bit<32> exponent##i;   /* of the value that has arrived */ \
+    int<32> mantissa##i;   /* likewise, as the sum's exponent needs it */ \
+    bit<32> scale##i;      /* exponent of the sum, one below when it is normalized, with its sign above */ \
+    bit<32> difference##i; /* of these */ \
+    bit<1>  overwrite##i; \
+    bit<1>  negative##i;   /* the sum */ \
+    bit<1>  zero##i; \
+    bit<1>  special##i;    /* it is no number */
+#endif
 
 // All fields are 0 when a packet arrives: the compiler promises that only if it is asked to.
 @pa_auto_init_metadata
@@ -37,14 +50,23 @@ struct metadata_t {
     bit<8>  marks;
     bit<3>  operation;        // of the values
     bit<32> keep;             // of their old words
+#ifdef FLOATS
+    REPEAT(FLOAT_METADATA)
+#endif
 }
 
 #include "../include/drop_reasons.p4"
 #include "include/parser.p4"
 #include "include/chunk.p4"
 #include "include/slot_members.p4"
+#ifdef FLOATS
+#define FIRST_OPERATION VALUES_START
+#include "include/slot.p4"
+#include "include/floats.p4"
+#else
 #include "include/slot.p4"
 #include "include/values.p4"
+#endif
 
 control SlotsIngress(inout headers_t hdr, inout metadata_t meta,
                      in ingress_intrinsic_metadata_t intrinsic,

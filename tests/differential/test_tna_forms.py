@@ -15,16 +15,24 @@ import pytest
 from support.networks import switch_traffic
 from support.tiers import seeds, tiered
 from support.tna import RECIRCULATION_PORT
-from support.tna.compare import BesideHarvest, BesideHarvest256, BesideSlots, BesideTree
-from support.tna.jobs import P4, TnaHarvest, TnaHarvest256, TnaSlots, TnaTree
+from support.tna.compare import (
+    BesideFloats,
+    BesideHarvest,
+    BesideHarvest256,
+    BesideSlots,
+    BesideTree,
+)
+from support.tna.jobs import P4, TnaFloats, TnaHarvest, TnaHarvest256, TnaSlots, TnaTree
 from support.traffic import Packet, contribution, job_of, resealed, traffic
 
 from innet import programs
+from innet.core.float_sums import FloatSum
 from innet.protocol.admission import Job, WorkerPort
 from innet.switch import Switch, ir, load_program
-from innet.wire import Endpoint, PacketLayout
+from innet.wire import Endpoint, HeaderFlag, PacketLayout
 
 LAYOUT = PacketLayout(32, "raw")
+FLOATS = PacketLayout(32, "raw", adds_floats=True)
 
 pytestmark = pytest.mark.xdist_group("tna")  # one process reads and translates the sources
 
@@ -126,6 +134,80 @@ def test_sums_at_the_ends_of_int32() -> None:
             both.one(port, resealed(LAYOUT, frame[:46] + words))
     both.compare_state()
     assert both.ends == 32 * 4
+
+
+# ── Floats ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def float_packets(rng: np.random.Generator, job: Job, chunks: int) -> list[Packet]:
+    """Contributions of float32, some lost, repeated or reordered; any bits, or near each other."""
+    sent = []
+    for chunk in range(chunks):
+        partial = HeaderFlag.PARTIAL if rng.random() < 0.1 else HeaderFlag(0)
+        for worker in range(len(job.members)):
+            for _ in range(int(rng.integers(3))):
+                port, frame = contribution(
+                    rng, FLOATS, job, worker, chunk, FloatSum.FLOAT32, 32, flags=partial
+                )
+                values = rng.standard_normal(32) * 2.0 ** rng.integers(-12, 12, 32)
+                words = values.astype(">f4").tobytes()
+                if rng.random() < 0.3:
+                    words = rng.integers(0, 2**32, 32, dtype=np.uint32).astype(">u4").tobytes()
+                sent.append((port, resealed(FLOATS, frame[:46] + words)))
+    for place in rng.integers(0, len(sent) - 1, len(sent) // 4):
+        sent[place], sent[place + 1] = sent[place + 1], sent[place]
+    return sent
+
+
+def beside_floats(jobs: list[Job], seed: int = 0, folder: Path = P4) -> BesideFloats:
+    tna = TnaFloats(seed=seed, folder=folder, PER_PASS=32, SLOT_BITS=10)
+    return BesideFloats(tna, Switch.load(program("fpisa", 32), "interpret"), 32, jobs)
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_floats_are_added_approximately(seed: int) -> None:
+    """Chunks, members and results as in the v1model program; sums as FPISA-A makes them."""
+    rng = np.random.default_rng(seed)
+    both = beside_floats([job_of(int(rng.integers(2, 7)))], seed)
+    both.feed(float_packets(rng, both.jobs[0], 24))
+    both.compare_state()
+    assert both.added > 20
+    assert both.answered > 20
+
+
+@pytest.mark.parametrize(
+    ("numbers", "sum_"),
+    [
+        ([1.5, 2.25], 3.75),
+        ([1.0, -1.0], 0.0),
+        ([1.0, -(2.0**-30)], 1 - 2.0**-23),  # cut off towards minus infinity
+        ([1.0, 2.0**7], 129.0),  # moved to the left, into the headroom
+        ([1.0, 2.0**8], 256.0),  # overwrites
+        ([2.0**8, 1.0], 257.0),
+        ([2.0**-149, 2.0**-149], 0.0),  # no subnormal results
+        ([2.0**-126, 2.0**-149], 2.0**-126 + 2.0**-149),
+        ([3e38, 3e38], np.inf),
+        ([-3e38, -3e38], -np.inf),
+        ([np.inf, 1.0], np.nan),
+        ([1.0, -np.inf, 3e38], np.nan),
+        ([2e38, np.nan, 3e38], np.nan),
+        ([1.0, 254.0], 255.0),
+        ([1.0, 255.0, 1.0], np.nan),  # the headroom is full
+        ([-1.0, -255.0], np.nan),
+    ],
+)
+def test_sums_of_floats_by_a_tofino(numbers: list[float], sum_: float) -> None:
+    job = job_of(len(numbers))
+    both = beside_floats([job])
+    rng = np.random.default_rng(0)
+    for worker, number in enumerate(numbers):
+        port, frame = contribution(rng, FLOATS, job, worker, 0, FloatSum.FLOAT32, 32)
+        words = np.full(32, number, ">f4").tobytes()
+        both.one(port, resealed(FLOATS, frame[:46] + words))
+    both.compare_state()
+    [held] = both.values.values()
+    found = np.array([both._result(held[0])], np.uint32).view(np.float32)
+    np.testing.assert_array_equal(found, np.float32([sum_]))
 
 
 def mutated(tmp_path: Path, file: str, right: str, wrong: str) -> Path:

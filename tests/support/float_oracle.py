@@ -106,3 +106,50 @@ def words_of(operation: int, sums: list[Sum], sequence: int = 0) -> list[int]:
     if FORMATS[operation][0] == 32:
         return bits
     return [low | high << 16 for low, high in zip(bits[::2], bits[1::2], strict=True)]
+
+
+# ── FPISA-A ──────────────────────────────────────────────────────────────────────────────────────
+#
+# Sums of float32 as a Tofino 1 can make them: what arrives moves to the sum's exponent, to the left
+# by up to 7, or overwrites the sum. A sum is an exponent, in the place where a float32 has it, and
+# a mantissa, which stays at an end of int32 once it is there.
+
+HEADROOM = 7
+MOST, LEAST = 2**31 - 1, -(2**31)
+
+
+def approximate_start(number: int) -> tuple[int, int]:
+    """The sum of one number, given its bits."""
+    sign, exponent, fraction = number >> 31, number >> 23 & 255, number % 2**23
+    if exponent == 255:
+        return 255 << 23, MOST
+    mantissa = fraction + 2**23 if exponent else fraction
+    return max(exponent, 1) << 23, -mantissa if sign else mantissa
+
+
+def approximate_add(held: tuple[int, int], number: int) -> tuple[int, int]:
+    """A sum with a number more."""
+    (scale, total), (exponent, mantissa) = held, approximate_start(number)
+    ahead = (exponent - scale) >> 23
+    if ahead > HEADROOM or mantissa == MOST:
+        return (exponent if ahead > HEADROOM else scale), mantissa
+    if total not in (MOST, LEAST):
+        moved = mantissa << ahead if ahead > 0 else mantissa >> min(-ahead, 31)
+        total = max(LEAST, min(MOST, total + moved))
+    return scale, total
+
+
+def approximate_result(held: tuple[int, int]) -> int:
+    """The bits of a sum: cut off towards zero, no subnormal numbers, NaN for an end of int32."""
+    scale, total = held
+    if total in (MOST, LEAST):
+        return 0x7FC00000
+    size, sign = abs(total), int(total < 0) << 31
+    exponent = (scale >> 23) + size.bit_length() - 24
+    if not size or exponent <= 0:
+        return 0
+    if exponent >= 255:
+        return sign | 255 << 23
+    top = size.bit_length() - 24
+    fraction = (size >> top if top > 0 else size << -top) % 2**23
+    return sign | exponent << 23 | fraction

@@ -37,7 +37,13 @@ typedef bit<(SLOT_BITS + 3)> index_t;
 #define REPEAT_24_31(M) M(24) M(25) M(26) M(27) M(28) M(29) M(30) M(31)
 #define REPEAT_32_47(M) M(32) M(33) M(34) M(35) M(36) M(37) M(38) M(39) M(40) M(41) M(42) M(43) M(44) M(45) M(46) M(47)
 #define REPEAT_48_63(M) M(48) M(49) M(50) M(51) M(52) M(53) M(54) M(55) M(56) M(57) M(58) M(59) M(60) M(61) M(62) M(63)
-#if PER_PASS == 8
+#if PER_PASS == 1
+#define REPEAT(M) M(0)
+#elif PER_PASS == 2
+#define REPEAT(M) M(0) M(1)
+#elif PER_PASS == 4
+#define REPEAT(M) M(0) M(1) M(2) M(3)
+#elif PER_PASS == 8
 #define REPEAT(M) REPEAT_0_7(M)
 #elif PER_PASS == 16
 #define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M)
@@ -48,7 +54,7 @@ typedef bit<(SLOT_BITS + 3)> index_t;
 #elif PER_PASS == 64
 #define REPEAT(M) REPEAT_0_7(M) REPEAT_8_15(M) REPEAT_16_23(M) REPEAT_24_31(M) REPEAT_32_47(M) REPEAT_48_63(M)
 #else
-#error "a pass takes 8, 16, 24 or 32 values, or 64 in pairs"
+#error "a pass takes 1, 2, 4, 8, 16, 24 or 32 values, or 64 in pairs"
 #endif
 
 const bit<16> ETHERTYPE_INNET = 0x88B5; // IEEE 802 local experimental
@@ -59,6 +65,12 @@ const bit<8>  INNET_VERSION = 3;
 const bit<8> OPERATION_SUM = 1;
 const bit<8> OPERATION_OR  = 2;
 const bit<8> OPERATION_MAX = 3;
+const bit<8> OPERATION_SUM_FLOAT32 = 7;
+#ifdef FLOATS
+#define OPERATIONS OPERATION_SUM_FLOAT32
+#else
+#define OPERATIONS 0 &&& 0xfc
+#endif
 
 const bit<8> FLAG_OVERFLOW = 1;
 const bit<8> FLAG_ECN      = 8;
@@ -73,7 +85,7 @@ const bit<3> VALUES_OR        = 1; // overwrites, if the chunk is new
 const bit<3> VALUES_SUM       = 2;
 const bit<3> VALUES_MAX       = 3;
 const bit<3> VALUES_READ      = 4;
-const bit<3> VALUES_START     = 5; // of pairs, whose OR cannot overwrite
+const bit<3> VALUES_START     = 5; // of pairs and floats, whose OR cannot overwrite
 
 header ethernet_t {
     bit<48> destination;

@@ -118,23 +118,31 @@ parser IngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
         transition select(hdr.innet.operation, hdr.innet.slot_version, hdr.innet.elements) {
             (0, _, _): parse_values;
             (_, _, 0): parse_values;
-            (0 &&& 0xfc, 0 &&& 0xfe, 0 &&& 0xfff8): check_flags; // up to 7 elements
-            (0 &&& 0xfc, 0 &&& 0xfe, VALUES): check_flags;
+#if PER_PASS >= 8
+            (OPERATIONS, 0 &&& 0xfe, 0 &&& 0xfff8): check_flags; // up to 7 elements
+#endif
+#if PER_PASS == 2 || PER_PASS == 4
+            (OPERATIONS, 0 &&& 0xfe, 1): check_flags;
+#endif
+#if PER_PASS == 4
+            (OPERATIONS, 0 &&& 0xfe, 2 &&& 0xfffe): check_flags;
+#endif
+            (OPERATIONS, 0 &&& 0xfe, VALUES): check_flags;
 #if PER_PASS >= 16
-            (0 &&& 0xfc, 0 &&& 0xfe, 8 &&& 0xfff8): check_flags;
+            (OPERATIONS, 0 &&& 0xfe, 8 &&& 0xfff8): check_flags;
 #endif
 #if PER_PASS >= 24
-            (0 &&& 0xfc, 0 &&& 0xfe, 16 &&& 0xfff8): check_flags;
+            (OPERATIONS, 0 &&& 0xfe, 16 &&& 0xfff8): check_flags;
 #endif
 #if PER_PASS >= 32
-            (0 &&& 0xfc, 0 &&& 0xfe, 24 &&& 0xfff8): check_flags;
+            (OPERATIONS, 0 &&& 0xfe, 24 &&& 0xfff8): check_flags;
 #endif
 #if PER_PASS >= 64
-            (0 &&& 0xfc, 0 &&& 0xfe, 32 &&& 0xffe0): check_flags;
+            (OPERATIONS, 0 &&& 0xfe, 32 &&& 0xffe0): check_flags;
 #endif
 #if PARTS > 1
-            (0 &&& 0xfc, 0 &&& 0xfe, 64 &&& 0xffc0): check_flags;
-            (0 &&& 0xfc, 0 &&& 0xfe, 128 &&& 0xff80): check_flags;
+            (OPERATIONS, 0 &&& 0xfe, 64 &&& 0xffc0): check_flags;
+            (OPERATIONS, 0 &&& 0xfe, 128 &&& 0xff80): check_flags;
 #endif
             default: parse_values;
         }

@@ -144,9 +144,13 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
             (1, _, _, _, _): choose(FIRST_OPERATION, 0);
             (0, 0, _, _, _): choose_read();
             CHILDREN(SEEN_VALUES)
+#ifdef FLOATS
+            (0, 1, _, _, OPERATION_SUM_FLOAT32): choose(VALUES_SUM, 0);
+#else
             (0, 1, _, _, OPERATION_SUM): choose(VALUES_SUM, 0);
             (0, 1, _, _, OPERATION_OR): choose(VALUES_OR, 0xffffffff);
             (0, 1, _, _, OPERATION_MAX): choose(VALUES_MAX, 0);
+#endif
         }
         const default_action = choose_read();
     }

@@ -28,6 +28,7 @@ from innet.core.packets import PacketBatch
 from innet.protocol.admission import Job
 from innet.switch import Switch
 from innet.wire import PacketLayout
+from support.float_oracle import approximate_add, approximate_result, approximate_start
 
 from .jobs import TnaJob
 from .switch import RECIRCULATION_PORT
@@ -36,6 +37,7 @@ Packet = tuple[int, bytes]
 
 MOST, LEAST = 2**31 - 1, -(2**31)
 OVERFLOW, ECN, RESULT = 1, 8, 16
+FLOAT32, INFINITY = 7, 0x7F800000
 MARKS = OVERFLOW | ECN
 CLOSED = 1 << 16
 UNCOUNTED = {1, 2, 3}  # not innet's, truncated, wrong checksum
@@ -69,13 +71,14 @@ class Beside:
     OWN_REASONS: set[tuple[int, int]]  # where it differs: the TNA form's, the v1model program's
     LATE: int
     ENDS_STAY = True
+    NOTHING: Any = 0  # what a value's registers hold at first
 
     def __init__(self, tna: TnaJob, v1model: Switch, values: int, commands: Iterable[str]) -> None:
         self.tna, self.v1model, self.layout = tna, v1model, PacketLayout(values, "raw")
         self.registers = {
             name: v1model.registers[f"{self.CONTROL}.pool.{name}"] for name in self.REGISTERS
         }
-        self.values: dict[int, list[int]] = {}
+        self.values: dict[int, list[Any]] = {}
         self.marks: dict[int, int] = {}
         self.all_marks: dict[int, int] = {}  # with those of packets that came too late
         self.ends = self.added = self.answered = 0
@@ -117,7 +120,7 @@ class Beside:
         for register in self.tna.registers.values():
             register.reset()
         for index, values in self.values.items():
-            self.values[index] = [0] * len(values)
+            self.values[index] = [self.NOTHING] * len(values)
         for index in self.marks:
             self.marks[index] = self.all_marks[index] = 0
 
@@ -136,7 +139,7 @@ class Beside:
         index = self._index(frame)
         given = numbers(frame, self.layout.values)
         if self._is_fresh(port, frame, before, index):
-            self.values[index] = given
+            self.values[index] = [self._started(each) for each in given]
             self.marks[index] = self.all_marks[index] = flags & MARKS
             self.added += 1
             return index
@@ -176,7 +179,9 @@ class Beside:
         changed = bytearray(answer)
         changed[CHECKSUM] = frame[CHECKSUM]
         changed[FLAGS] = answer[FLAGS] & ~MARKS | self.marks[index]
-        values = struct.pack(f">{self.layout.values}i", *self.values[index])
+        words = [self._result(each) for each in self.values[index]]
+        changed[FLAGS] |= self._flags(words)
+        values = struct.pack(f">{self.layout.values}I", *(each % 2**32 for each in words))
         changed[VALUES : VALUES + len(values)] = values
         return bytes(changed)
 
@@ -205,14 +210,28 @@ class Beside:
     def _compare_signatures(self, signatures: list[int]) -> None:
         raise NotImplementedError
 
-    def held(self, index: int) -> list[int]:
+    # What there is of a value: here a number.
+
+    def _started(self, given: int) -> Any:
+        """What its registers hold after a chunk's first packet."""
+        return given
+
+    def _result(self, held: Any) -> int:
+        """The word that a result has for it."""
+        return int(held)
+
+    def _flags(self, words: list[int]) -> int:
+        """The flags of a result with these words, besides the marks."""
+        return 0
+
+    def held(self, index: int) -> list[Any]:
         """The values that the TNA form's registers hold."""
         return [
             self.tna.registers[f"{self.CONTROL}.values.value{i}"].cells[index]
             for i in range(self.layout.values)
         ]
 
-    def _combined(self, operation: int, held: int, given: int) -> int:
+    def _combined(self, operation: int, held: Any, given: int) -> Any:
         if operation == 1:
             return self.added_to(held, given)
         return held | given if operation == 2 else max(held, given)
@@ -263,6 +282,33 @@ class BesideSlots(Beside):
             assert (held & 0xFFFF, held >> 28 & 7, held >> 17 & 0x7FF, held >> 16 & 1) == (
                 signature >> 16, signature >> 8 & 0xFF, signature >> 1 & 0x7F, signature & 1,
             )  # fmt: skip
+
+
+class BesideFloats(BesideSlots):
+    """``fpisa``, whose TNA form adds approximately: packets have to carry sums of float32."""
+
+    ENDS_STAY = False  # FLAG_OVERFLOW is of results that are not finite
+    NOTHING = (0, 0)
+
+    def _started(self, given: int) -> tuple[int, int]:
+        return approximate_start(given % 2**32)
+
+    def _combined(self, operation: int, held: tuple[int, int], given: int) -> tuple[int, int]:
+        assert operation == FLOAT32
+        return approximate_add(held, given % 2**32)
+
+    def _result(self, held: tuple[int, int]) -> int:
+        return approximate_result(held)
+
+    def _flags(self, words: list[int]) -> int:
+        return OVERFLOW if any(word & INFINITY == INFINITY for word in words) else 0
+
+    def held(self, index: int) -> list[tuple[int, int]]:
+        exponents = [
+            self.tna.registers[f"{self.CONTROL}.values.exponent{i}"].cells[index]
+            for i in range(self.layout.values)
+        ]
+        return list(zip(exponents, super().held(index), strict=True))
 
 
 class BesideHarvest(BesideSlots):

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from lark import Lark, Tree
-from pcpp import Preprocessor
+from pcpp import Action, OutputDirective, Preprocessor
 
 GRAMMAR = r"""
 start: item*
@@ -109,16 +109,24 @@ STRING: /"[^"]*"/
 """
 
 
+class _Preprocessor(Preprocessor):
+    """Without the two includes of the system."""
+
+    def on_include_not_found(
+        self, is_malformed: bool, is_system_include: bool, curdir: str, includepath: str
+    ) -> None:
+        if includepath in {"core.p4", "tna.p4"}:
+            raise OutputDirective(Action.IgnoreAndRemove)
+        super().on_include_not_found(is_malformed, is_system_include, curdir, includepath)
+
+
 def preprocessed(source: Path, parameters: dict[str, int]) -> str:
     """The source after the C preprocessor, without its two system includes."""
-    tool = Preprocessor()
+    tool = _Preprocessor()
     tool.line_directive = None
     for name, value in parameters.items():
         tool.define(f"{name} {value}")
-    text = source.read_text("utf-8")
-    for known in ("core.p4", "tna.p4"):
-        text = text.replace(f"#include <{known}>\n", "")
-    tool.parse(text, str(source))
+    tool.parse(source.read_text("utf-8"), str(source))
     out = io.StringIO()
     tool.write(out)
     assert tool.return_code == 0, source

@@ -79,6 +79,10 @@ class TnaSlots(TnaJob):
         self.find("admission").add((port, owner, worker), "admit", data)
 
 
+class TnaFloats(TnaSlots):
+    PROGRAM = "fpisa"
+
+
 class TnaHarvest(TnaSlots):
     PROGRAM = "harvest"
 

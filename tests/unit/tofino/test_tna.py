@@ -50,11 +50,20 @@ def test_reasons_for_drops_are_those_of_the_other_programs():
         ("tree", {"PER_PASS": 16}, 10, 25),
         ("harvest", {}, 12, 40),
         ("harvest256", {}, 12, 40),
+        ("fpisa", {"PER_PASS": 1}, 12, 10),
     ],
-    ids=["slots-8", "slots-32", "tree-8", "tree-16", "harvest-64", "harvest-256"],
+    ids=["slots-8", "slots-32", "tree-8", "tree-16", "harvest-64", "harvest-256", "fpisa-1"],
 )
 def test_the_compiler_takes_them(program, defines, stages, alus):
     verdict = tofino.compile_for_tofino(P4 / "tna" / f"{program}.p4", defines)
     assert verdict.refusals == ()
     used = {each.resource: each.used for each in verdict.usages}
     assert (used["stages"], used["stateful ALUs"]) == (stages, alus)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
+def test_shifts_of_two_floats_are_too_many_instructions():
+    verdict = tofino.compile_for_tofino(P4 / "tna" / "fpisa.p4", {"PER_PASS": 2})
+    (refusal,) = verdict.refusals
+    assert "could not fit within the instruction memory" in str(refusal)

@@ -303,7 +303,7 @@ def throughput(
     show(record, {"record": path, "plot": plot}, as_json=as_json)
 
 
-def report(
+def report(  # noqa: PLR0912 - a branch for each option
     records: Annotated[
         list[Path] | None, typer.Argument(help="Records of runs, e.g. demo.json.")
     ] = None,
@@ -319,6 +319,12 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE", help="Write a simulation's time-line for Perfetto to this JSON file."
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a simulation's samples over time to this CSV file."
         ),
     ] = None,
     page: Annotated[
@@ -344,12 +350,17 @@ def report(
         return
     if not records:
         raise InputError("name a record, such as innet-out/demo.json; or use --schema.")
-    if len(records) > 1 and (plot is not None or trace is not None or as_json):
-        raise InputError("--plot, --trace and --json are of one record; name one, or use --html.")
+    if len(records) > 1 and (plot or trace or csv or as_json):
+        raise InputError(
+            "--plot, --trace, --csv and --json are of one record; name one, or use --html."
+        )
     loaded = [_loaded(path) for path in records]
     first = loaded[0]
-    if trace is not None and not isinstance(first, SimulationRecord):
-        raise InputError(f"--trace is of simulations; {records[0]} is of format {first.format}.")
+    for option, path in (("--trace", trace), ("--csv", csv)):
+        if path is not None and not isinstance(first, SimulationRecord):
+            raise InputError(
+                f"{option} is of simulations; {records[0]} is of format {first.format}."
+            )
     if metrics and not (isinstance(first, SweepRecord) and plot is not None):
         raise InputError("--metric is for --plot of a sweep's record; leave it out.")
     if plot is not None:
@@ -362,6 +373,11 @@ def report(
 
         assert isinstance(first, SimulationRecord)
         write_trace(first, trace)
+    if csv is not None:
+        from innet.reports.samples_csv import write_samples
+
+        assert isinstance(first, SimulationRecord)
+        write_samples(first, csv)
     if page is not None:
         from innet.reports.html_report import Entry, write_html
 

@@ -34,6 +34,10 @@ RecordOption = Annotated[
 PlotOption = Annotated[
     Path | None, typer.Option(help="Draw the plot into this file: .png, .pdf or .svg.")
 ]
+SamplesOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write what was sampled over time to this CSV file."),
+]
 CapturesOption = Annotated[
     Path | None,
     typer.Option(
@@ -56,6 +60,7 @@ def run(
             help="Write a time-line for Perfetto or chrome://tracing to this JSON file.",
         ),
     ] = None,
+    csv: SamplesOption = None,
     pcap: CapturesOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,15 +72,16 @@ def run(
     from innet.reports.outputs import check_writable
     from innet.reports.progress import SimulationDisplay
     from innet.reports.registry import draw
+    from innet.reports.samples_csv import write_samples
     from innet.reports.trace_events import write_trace
     from innet.scenarios.samples import USUAL
     from innet.scenarios.simulate import simulate
 
-    for path in (record, plot, trace):
+    for path in (record, plot, trace, csv):
         if path is not None:
             check_writable(path)
     chosen = settings.model_dump(exclude_unset=True)
-    if plot is not None:
+    if plot is not None or csv is not None:
         chosen.setdefault("samples", USUAL)
     with SimulationDisplay(err) as display:
         result = simulate(**chosen, watch=display, pcap=pcap)
@@ -83,9 +89,11 @@ def run(
         result.save(record)
     if trace is not None:
         write_trace(result, trace)
+    if csv is not None:
+        write_samples(result, csv)
     if plot is not None:
         draw(result, plot)
-    files = {"record": record, "trace": trace, "plot": plot, "captures": pcap}
+    files = {"record": record, "trace": trace, "samples": csv, "plot": plot, "captures": pcap}
     show(result, files, as_json=as_json)
 
 

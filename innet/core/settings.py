@@ -913,10 +913,18 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         Field(
             ge=0,
             le=100_000,
-            description="Samples of queues, links and slots in the first iteration, for plots over "
-            "time. Up to twice as many are taken. With --plot 200 by default.",
+            description="Samples of queues, links, slots, throughput and windows in the first "
+            "iteration. Up to twice as many are taken. With --plot or --csv 200 by default.",
         ),
     ] = 0
+    sample_interval: Annotated[
+        float | None,
+        Field(
+            ge=1e-9,
+            description="Seconds from one sample to the next; doubled when there are twice as many "
+            "as --samples. By default so that there are as many.",
+        ),
+    ] = None
 
 
 class ThroughputSettings(Settings):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, computed_field
@@ -176,12 +176,30 @@ class NetworkSamples(Frozen):
             were busy: their mean.
         slots: in use at each switch, which have the values of some workers and not of all; of the
             switches with most of them.
+        throughput: bits per second since the sample before: "workers", of what was sent to each,
+            their mean, with all bytes on the wire; and of each table of packets beside the
+            all-reduce, their payload that arrived.
+        windows: chunks that a worker may have under way: "mean", "smallest" and "largest" of the
+            workers; nothing where all are as large as the job's.
     """
 
     seconds: tuple[float, ...]
     queue_bytes: dict[str, tuple[int, ...]]
     utilization: dict[str, tuple[float, ...]]
     slots: dict[str, tuple[int, ...]]
+    throughput: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    windows: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+
+    def lines(self) -> list[tuple[str, str, Sequence[float]]]:
+        """What was sampled, the name of a line of it, and its values."""
+        kinds: list[tuple[str, Mapping[str, Sequence[float]]]] = [
+            ("queue_bytes", self.queue_bytes),
+            ("utilization", self.utilization),
+            ("slots", self.slots),
+            ("throughput", self.throughput),
+            ("windows", self.windows),
+        ]
+        return [(kind, name, each) for kind, lines in kinds for name, each in lines.items()]
 
 
 class BackgroundTraffic(Frozen):

@@ -967,6 +967,7 @@ def _words(name: str, value: object) -> str:
 # Simulations: who did what when in an iteration, and how long iterations took.
 
 _LANES = 8  # workers that one time-line shows at most
+_PANELS = 3  # of samples over time, in a row
 _MOSTLY = 0.5  # of an iteration; if computing takes more, bars show the rest
 _FORWARD_COLOR, _BACKWARD_COLOR = "#BBBBBB", "#777777"
 _DOING = (
@@ -989,7 +990,7 @@ def simulation_figure(record: SimulationRecord) -> Figure:
     above = max(3.6, 1.6 + 0.5 * lanes)
     heights = [above]
     if record.samples is not None:
-        heights.append(3.2)
+        heights.append(3.2 * -(-max(1, sum(map(bool, _sampled(record.samples)))) // _PANELS))
     if record.baselines:
         heights.append(0.9 + 0.3 * (1 + len(record.baselines)))
     figure = new_figure(13, sum(heights))
@@ -1086,24 +1087,39 @@ def _draw_completion(axes: Axes, record: SimulationRecord) -> None:
     _draw_shares(axes, found, "share of workers and iterations")
 
 
+def _sampled(samples: NetworkSamples) -> list[bool]:
+    """Of each panel, whether it shows anything."""
+    kinds = (
+        samples.queue_bytes, samples.utilization, samples.slots, samples.throughput,
+        samples.windows,
+    )  # fmt: skip
+    return [any(map(any, each.values())) for each in kinds]
+
+
 def _draw_samples(figure: FigureBase, samples: NetworkSamples, iteration: Iteration) -> None:
     """Queues, links and slots over an iteration; what is 0 all the time is said in words."""
     origin, end = min(iteration.begin), max(iteration.end)
     factor, unit = _time_unit(end - origin)
     times = [factor * (each - origin) for each in samples.seconds]
     links = {name.replace("_", " "): shares for name, shares in samples.utilization.items()}
+    gigabits = {name: [rate / 1e9 for rate in rates] for name, rates in samples.throughput.items()}
     shown: list[tuple[str, Mapping[str, Sequence[float]], str]] = [
         ("bytes in the longest queues", samples.queue_bytes, "no packet waited in a queue"),
         ("utilization of links", links, "no link was busy"),
         ("slots that wait for a worker", samples.slots, "no slot waited for a worker"),
+        ("throughput, Gbit/s", gigabits, ""),
+        ("congestion windows, chunks", samples.windows, ""),
     ]
     known = [each for each in shown if any(map(any, each[1].values()))]
-    missing = [each[2] for each in shown if each not in known]
+    missing = [each[2] for each in shown if each not in known and each[2]]
     if missing:
         said = f"In {len(times)} samples {' and '.join(missing)}."
         figure.supxlabel(said, fontsize=10)
-    panels = figure.subplots(1, max(1, len(known)), squeeze=False)[0]
-    panels[0].set_visible(bool(known))
+    rows = -(-max(1, len(known)) // _PANELS)
+    grid = figure.subplots(rows, min(_PANELS, max(1, len(known))), squeeze=False)
+    panels = list(grid.flat)
+    for axes in panels[len(known) :]:
+        axes.set_visible(False)
     for axes, (label, lines, _) in zip(panels, known, strict=False):
         for position, (name, values) in enumerate(lines.items()):
             # Equal lines do not hide each other.
@@ -1115,7 +1131,9 @@ def _draw_samples(figure: FigureBase, samples: NetworkSamples, iteration: Iterat
         axes.set_ylabel(label)
         if label.startswith("bytes"):
             axes.yaxis.set_major_formatter(bytes_tick)
-        axes.locator_params(axis="y", integer=not label.startswith("utilization"))
+        axes.locator_params(
+            axis="y", integer=not label.startswith(("utilization", "throughput", "congestion"))
+        )
         _legend_above(axes, 3)
         axes.grid(alpha=0.3)
         hide_frame(axes)

@@ -249,6 +249,14 @@ class Background:
             _result(part, [next(left) for _ in part.flows], part.marks) for part in self._parts
         )
 
+    def received_bits(self, counts: Sequence[FlowCounts]) -> dict[str, int]:
+        """Payload that has arrived, by the titles of the tables, in bits."""
+        left, found = iter(counts), dict.fromkeys((part.title for part in self._parts), 0)
+        for part in self._parts:
+            for flow in part.flows:
+                found[part.title] += 8 * flow.size * next(left).received
+        return found
+
 
 def _result(
     part: _Part,

@@ -1,17 +1,18 @@
-"""Samples of a simulated network over time: queues, links, and slots in use."""
+"""Samples of a simulated network over time: queues, links, slots in use, throughput, windows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from innet.records.simulation import NetworkSamples
+from innet.scenarios.background import Background
 from innet.sim.network import SECOND, Network
 from innet.sim.simulation import LinkCounts, Simulation
 from innet.switch import Switch
-from innet.topology import Plan
+from innet.topology import Plan, WorkerEnd
 
 USUAL = 200
 """Samples for a plot."""
@@ -34,8 +35,11 @@ class Sampler:
         plan: its switches and ports.
         switches: by name, in the order of the simulation.
         network: delays of links.
+        workers: whose windows are sampled.
+        background: packets beside the all-reduce.
         wanted: how many samples, at least; no more than twice as many are kept.
         elements: of the gradient, from which the first distance follows.
+        interval: that distance, in seconds, if it is given.
     """
 
     def __init__(
@@ -45,10 +49,14 @@ class Sampler:
         switches: Mapping[str, Switch],
         network: Network,
         *,
+        workers: Sequence[WorkerEnd],
+        background: Background,
         wanted: int,
         elements: int,
+        interval: float | None = None,
     ) -> None:
         self._simulation, self._network, self._wanted = simulation, network, wanted
+        self._ends, self._background = workers, background
         names = list(switches)
         ends = [*plan.attachments().values(), *(end for link in plan.trunks() for end in link)]
         self._ports = [(names.index(end.node), end.port) for end in ends]
@@ -60,11 +68,14 @@ class Sampler:
             for register, cells in switch.registers.items()
             if register.endswith(_COUNT)
         }
-        self._interval = max(1e-9, 32 * elements / network.rate / wanted / _FINER)
+        finest = max(1e-9, 32 * elements / network.rate / wanted / _FINER)
+        self._interval = finest if interval is None else interval
         self._times: list[float] = []
         self._queues: list[NDArray[np.int64]] = []
         self._busy: list[dict[str, tuple[int, int]]] = []
         self._slots: list[list[int]] = []
+        self._bits: list[dict[str, float]] = []  # that have come so far
+        self._windows: list[tuple[float, ...]] = []
         self._stopped = True
 
     def begin(self, seconds: float) -> None:
@@ -92,7 +103,20 @@ class Sampler:
             },
             utilization={name: self._shares(name) for name in self._busy[0]},
             slots={switches[at]: tuple(taken[:, at].tolist()) for at in busiest},
+            throughput={name: self._rates(name) for name in self._bits[0]},
+            windows=self._sampled_windows(),
         )
+
+    def _rates(self, name: str) -> tuple[float, ...]:
+        """Bits per second since the sample before each."""
+        bits = np.array([each[name] for each in self._bits], np.float64)
+        return (0.0, *(np.diff(bits) / np.diff(self._times)).tolist())
+
+    def _sampled_windows(self) -> dict[str, tuple[float, ...]]:
+        if not any(end.window.adapts for end in self._ends):
+            return {}
+        names = ("mean", "smallest", "largest")
+        return dict(zip(names, zip(*self._windows, strict=True), strict=True))
 
     def _shares(self, name: str) -> tuple[float, ...]:
         """Which part of the time since the sample before each link of a class was busy."""
@@ -112,13 +136,21 @@ class Sampler:
         self._queues.append(
             np.array([managers[switch].waiting_bytes(port) for switch, port in self._ports])
         )
-        self._busy.append(self._busy_until(round(now * SECOND), simulation.link_counts()))
+        links = simulation.link_counts()
+        self._busy.append(self._busy_until(round(now * SECOND), links))
+        to_hosts = [link.bytes for link in links if link.target.startswith("host ")]
+        bits: dict[str, float] = {"workers": 8 * sum(to_hosts[: self._workers]) / self._workers}
+        self._bits.append(bits | self._background.received_bits(simulation.flow_counts()))
+        sizes = [end.window.size for end in self._ends]
+        self._windows.append((float(np.mean(sizes)), float(min(sizes)), float(max(sizes))))
         self._slots.append(
             [int(((cells > 0) & (cells < self._workers)).sum()) for cells in self._counts.values()]
         )
         if len(self._times) >= 2 * self._wanted:
             self._interval *= 2
-            for kept in (self._times, self._queues, self._busy, self._slots):
+            for kept in (
+                self._times, self._queues, self._busy, self._slots, self._bits, self._windows,
+            ):  # fmt: skip
                 del kept[1::2]
         if self._interval <= _LONGEST:
             self._at(self._times[-1] + self._interval)

@@ -460,8 +460,11 @@ class _BucketNetwork:
                 self._collective.plan,
                 self._collective.network.switches,
                 network,
+                workers=self._collective.network.workers,
+                background=self._background,
                 wanted=settings.samples,
                 elements=max(bucket.elements for bucket in buckets),
+                interval=settings.sample_interval,
             )
         self._codecs: dict[int, list[Codec]] = {}
         self._known: dict[tuple[bool, Shapes], Exchanged] = {}

@@ -1140,7 +1140,9 @@ class Simulation:
         here = memory.hosts[host]
         until = int(memory.state["end"])
         if isinstance(end, ScriptedHost):
-            end.run_window(min(until, int(here["flow"])))  # its flows share its link
+            # Its flows share its link. What arrives at the time of a flow's packet comes before it.
+            flow = int(here["flow"])
+            end.run_window(min(until, flow + 1 if self._comes(host) == flow else flow))
             return
         if isinstance(end, CalledHost):
             raise InputError(
@@ -1154,10 +1156,12 @@ class Simulation:
         while True:
             wire = memory.links[int(here["down"])]
             row = int(wire["first"] + (wire["head"] & wire["mask"]))
-            comes = int(memory.slots["time"][row]) if wire["head"] < wire["tail"] else FOREVER
-            own = int(min(here["start"], here["timer"]))
+            comes, start = self._comes(host), int(here["start"])
+            own = min(start, int(here["timer"]))
             now = min(comes, own)
-            if now >= until or here["flow"] <= now:
+            # At one time: what arrives, a start, a flow's packet, a timer.
+            flow = int(here["flow"]) + (now in (comes, start))
+            if now >= until or flow <= now:
                 return
             if comes <= own:
                 slot = memory.slots[row]
@@ -1174,6 +1178,13 @@ class Simulation:
             else:
                 here["timer"] = FOREVER
             self._send(host, end, now)
+
+    def _comes(self, host: int) -> int:
+        """When the next packet arrives at a host; FOREVER if none is on its link."""
+        wire = self._memory.links[int(self._memory.hosts["down"][host])]
+        if wire["head"] == wire["tail"]:
+            return FOREVER
+        return int(self._memory.slots["time"][int(wire["first"] + (wire["head"] & wire["mask"]))])
 
     def _send(self, host: int, end: Host, now: int) -> None:
         """Send what a host has to send, set its timer, and notice that it is done."""

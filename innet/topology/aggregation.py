@@ -23,6 +23,7 @@ from innet.programs import CompiledProgram
 from innet.protocol import Counters, Diagnosis, SlotClient, SlotReader, SlotRegisters, Timing
 from innet.protocol.admission import Job, WorkerPort
 from innet.protocol.message import serial_distance
+from innet.protocol.slot_client import Window
 from innet.topology.plan import EntryFinder, Plan, PlannedHost, Rack, SharedPlan, UsedResources
 from innet.wire import Endpoint, Framing, HeaderFlag
 
@@ -89,6 +90,7 @@ class WorkerEnd(Host, Protocol):
     """A worker's side of a protocol; see ``innet.protocol.SlotClient``."""
 
     counters: Counters
+    window: Window
     label: int
     all_or_none: bool
     late: tuple[int, ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +13,7 @@ from innet.cli.app import app
 from innet.core.errors import StalledError
 from innet.records import Record
 from innet.reports.plots import simulation_figure
+from innet.reports.samples_csv import write_samples
 
 SLOW_TRUNK = {
     "workers": 4, "racks": 2, "program": "tree", "size": 20_000, "window": 128,
@@ -48,11 +51,15 @@ def test_queues_links_and_slots_are_those_of_a_slow_trunk(tmp_path):
     record.save(path)
     assert Record.load(path) == record
     above, below = simulation_figure(record).subfigs
-    assert [len(axes.lines) for axes in below.axes] == [
-        len(samples.queue_bytes), len(samples.utilization), len(samples.slots),
+    assert [len(axes.lines) for axes in below.axes if axes.get_visible()] == [
+        len(samples.queue_bytes), len(samples.utilization), len(samples.slots), 1,
     ]  # fmt: skip
+    # What comes to a worker is what the trunk brings, which it carries once for each rack.
+    assert not samples.windows
+    rates = np.array(samples.throughput["workers"][middle])
+    assert rates.mean() == pytest.approx(5e9, rel=0.02)
     assert below.get_supxlabel() == ""
-    for axes in (above.axes[0], *below.axes):  # of the same iteration, over the same time
+    for axes in (above.axes[0], *below.axes[:4]):  # of the same iteration, over the same time
         assert axes.get_xlabel() == "simulated time in iteration 1, µs"
         assert axes.get_xlim() == above.axes[0].get_xlim()
 
@@ -61,7 +68,8 @@ def test_what_is_nothing_all_the_time_has_no_panel_but_words():
     record = innet.simulate(workers=12, size=20_000, network="10g", samples=50, iterations=2)
     assert not record.samples.queue_bytes
     above, below = simulation_figure(record).subfigs
-    (links,) = below.axes
+    links, throughput = below.axes
+    assert throughput.get_ylabel() == "throughput, Gbit/s"
     assert links.get_ylabel() == "utilization of links"
     count = len(record.samples.seconds)
     said = f"In {count} samples no packet waited in a queue and no slot waited for a worker."
@@ -98,6 +106,36 @@ def test_the_first_iteration_is_sampled_whole(tmp_path):
             if bucket.encoded[0] < time <= bucket.summed[0]
         ]
         assert max(busy) > 0.5
+
+
+def test_windows_and_packets_beside_an_all_reduce(tmp_path):
+    """Marks halve the windows; the flow gets what it sends."""
+    network = {**SLOW_TRUNK["network"], "ecn_bytes": 10_000}
+    settings = {**SLOW_TRUNK, "network": network, "window_control": "aimd"}
+    file = tmp_path / "background.toml"
+    file.write_text(
+        "[[flow]]\nsource = 0\ndestination = 2\nrate = 1e9\nsize = 1000\npackets = 500\n"
+    )
+    record = innet.simulate(samples=200, sample_interval=1e-6, background=str(file), **settings)
+    samples = record.samples
+    assert set(np.round(np.diff(samples.seconds) * 1e6).astype(int)) == {1}
+    assert set(samples.windows) == {"mean", "smallest", "largest"}
+    assert samples.windows["largest"][0] == 128
+    assert samples.windows["smallest"][-1] < 64
+    kinds = (samples.windows[name] for name in ("smallest", "mean", "largest"))
+    for least, mean, most in zip(*kinds, strict=True):
+        assert 1 <= least <= mean <= most <= 128
+    (title,) = set(samples.throughput) - {"workers"}
+    arrived = sum(samples.throughput[title]) * 1e-6  # bits
+    (flow,) = record.background
+    assert 0.9 * 8000 * flow.received < arrived < 8000 * (flow.received + 0.5)
+    path = tmp_path / "samples.csv"
+    write_samples(record, path)
+    with path.open(newline="") as rows:
+        lines = list(csv.DictReader(rows))
+    read = [float(line["value"]) for line in lines if line["of"] == title]
+    assert read == list(samples.throughput[title])
+    assert len(lines) == len(samples.seconds) * len(samples.lines())
 
 
 def test_who_waits_for_ever_is_not_sampled_for_ever():

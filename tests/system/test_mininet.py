@@ -86,6 +86,8 @@ def marks_of(case):
             (2, "dense", "raw", "hashed", "bmv2"),
             (2, "lhc", "raw", "tree", "builtin"),
             (2, "lhc", "raw", "tree", "bmv2"),
+            (4, "dense", "udp", "three trees", "builtin"),
+            (4, "dense", "udp", "three trees", "bmv2"),
             *(
                 (workers, codec, "udp", program, kind)
                 for program in ("slots", "tree", "hashed")
@@ -100,11 +102,12 @@ def marks_of(case):
     ),
 )
 def test_equal_to_memory_bit_for_bit_under_loss(workers, codec, framing, program, kind):
+    several = {"program": "tree", "topology": "leaf-spine:racks=2,spines=3,trees=3"}
     chosen = settings(
         workers=workers,
         codec=codec,
         framing=framing,
-        program=program,
+        **(several if program == "three trees" else {"program": program}),
         window=64,
         switch=kind,
         # ScaleCom sends so little that of fewer elements no packet may be lost.

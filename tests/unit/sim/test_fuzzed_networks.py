@@ -31,6 +31,7 @@ NETWORKS = st.builds(
     buffer_alpha=st.sampled_from([0.5, 1.0, 8.0]),
     ecn_bytes=st.sampled_from([None, 1000]),
     host_receive=st.sampled_from([0.0, 1e-7, 5e-6]),
+    paths=st.sampled_from(["ecmp", "spray", "adaptive", "flowlet"]),
     host_byte=st.sampled_from([0.0, 1e-10]),
 )
 
@@ -84,7 +85,8 @@ def test_jobs_and_flows_share_any_network(data):
             pfc_alpha=data.draw(st.sampled_from([1 / 128, 1.0])),
         )
     window = data.draw(st.sampled_from([1, 8, 64]))
-    request = Request(workers=workers, racks=racks, window=window)
+    topology = data.draw(st.sampled_from([None, "leaf-spine:spines=3,trees=2"]))
+    request = Request(workers=workers, racks=racks, window=window, topology=topology)
     hosts = jobs * workers
     found = data.draw(flows(hosts)) if hosts > 1 else []
     sizes = [data.draw(st.integers(0, 1500)) for _ in range(jobs)]

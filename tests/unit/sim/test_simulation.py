@@ -199,7 +199,12 @@ def test_memory_grows_without_a_trace(monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"program": "tree", "racks": 3}, {"timing": Timing(timeout=1e-3, partial_after=1.0)}],
+    [
+        {},
+        {"program": "tree", "racks": 3},
+        {"topology": "leaf-spine:racks=3,spines=2,trees=all"},
+        {"timing": Timing(timeout=1e-3, partial_after=1.0)},
+    ],
 )
 def test_threads_change_nothing(monkeypatch, options):
     before = reduced(6, 6000, "100g:loss=0.01", window=32, **options)

@@ -22,14 +22,22 @@ from innet.sim.state import (
     LOST,
     MANY,
     NEEDS_RING,
+    OF_COPIES,
+    OF_CORRUPTED,
+    OF_DUPLICATED,
+    OF_HELD,
+    OF_LOST,
+    OF_MARKED,
+    OF_TRUNCATED,
     PAUSE_FRAME,
     SENT,
     bytes_view,
     control_at,
     copy_bytes,
+    count_fault,
+    count_of_flow,
     data_at,
     faults_view,
-    flow_at,
     get_number,
     link_at,
     outages_view,
@@ -126,7 +134,7 @@ def transmit(  # noqa: PLR0917 - compiled functions are called by position
         wire.lost += 1
         fate = LOST
         if flow >= 0:
-            flow_at(state, flow).lost += 1
+            count_of_flow(state, flow, OF_LOST)
     else:
         wire.tail += 1
     if wire.is_traced:
@@ -240,11 +248,11 @@ def _inject_faults(state: Any, link: int, row: int) -> None:
     number = wire.packets - 1
     twice = draw(state.seed, link + _FAULT_STREAM, number) < faults.duplicate
     if twice:
-        faults.duplicated += 1
+        count_fault(state, OF_COPIES)
         move(state, row, wire.first + (wire.tail & wire.mask))
         slot = slot_at(state, row)
         if slot.flow >= 0:
-            flow_at(state, slot.flow).duplicated += 1
+            count_of_flow(state, slot.flow, OF_DUPLICATED)
         # The copy waits beyond the ring's end while the first one finds its place.
         _apply_faults(state, link, row, number, 0)
         _trace_fault(state, link, row, 0)
@@ -316,20 +324,20 @@ def _apply_faults(state: Any, link: int, row: int, number: int, copy: int) -> No
     seed, stream = state.seed, link + (2 + 16 * copy) * _FAULT_STREAM
     late = faults.jitter * draw(seed, stream, number)
     if draw(seed, stream + _FAULT_STREAM, number) < faults.reorder:
-        faults.held += 1
+        count_fault(state, OF_HELD)
         late += faults.hold * draw(seed, stream + 2 * _FAULT_STREAM, number)
     slot.time += int(late)
     is_marked = draw(seed, stream + 3 * _FAULT_STREAM, number) < faults.mark
     if slot.flow >= 0:  # there are no bytes that could be wrong
         if is_marked:
             slot.marked = 1
-            faults.marked += 1
+            count_fault(state, OF_MARKED)
         return
     data = data_at(state, row, slot.carried)
     if is_marked and _mark(data, slot.carried):
-        faults.marked += 1
+        count_fault(state, OF_MARKED)
     if slot.carried > 0 and draw(seed, stream + 4 * _FAULT_STREAM, number) < faults.corrupt:
-        faults.corrupted += 1
+        count_fault(state, OF_CORRUPTED)
         bits = 8 * slot.carried
         size = 1 + int(min(_LONGEST_BURST, bits) * draw(seed, stream + 5 * _FAULT_STREAM, number))
         begin = int((bits - size + 1) * draw(seed, stream + 6 * _FAULT_STREAM, number))
@@ -339,7 +347,7 @@ def _apply_faults(state: Any, link: int, row: int, number: int, copy: int) -> No
                 at = begin + bit
                 data[at >> 3] ^= np.uint8(0x80 >> (at & 7))
     if draw(seed, stream + 8 * _FAULT_STREAM, number) < faults.truncate:
-        faults.truncated += 1
+        count_fault(state, OF_TRUNCATED)
         cut = slot.carried - int(slot.carried * draw(seed, stream + 9 * _FAULT_STREAM, number))
         slot.carried -= cut
         slot.length -= cut

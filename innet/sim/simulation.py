@@ -105,8 +105,8 @@ from innet.wire import PacketLayout
 _TRACED = 1 << 11  # packets of the trace, at least
 _TRACED_BYTES = 1 << 23  # of them
 _WINDOWS = 1 << 14  # of one call of compiled code, after which Python handles Ctrl-C
-_THREADS = 2
-_MANY_HOSTS = 64  # from which on a window takes longer than a thread to wake up
+_MOST_THREADS = 8
+_HOSTS = 32  # of each thread, at least: a window of fewer takes less than a thread to wake up
 _FIRST = 1 << 4  # packets that a link's ring has room for at first, at least
 
 TIMING = Timing(timeout=1e-3, min_timeout=1e-3)
@@ -380,8 +380,7 @@ class Simulation:
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._last = 0  # when the last group was done
-        has_threads = (os.cpu_count() or 1) >= _THREADS and hosts >= _MANY_HOSTS
-        self._threads = ThreadPoolExecutor(1, "innet-simulation") if has_threads else None
+        self._shares, self._threads = _threads(hosts)
         self._messenger: Messenger | None = None
         self._message_flows = 0  # the first of those that stand for messages' packets
 
@@ -1084,14 +1083,13 @@ class Simulation:
             )
 
     def _run_windows(self) -> int:
-        """``windows.run``, on two threads if there is much to do and they would share nothing."""
-        memory, hosts = self._memory, len(self._memory.hosts)
+        """``windows.run``, on several threads if there is much to do and they share little."""
+        memory, shares = self._memory, self._shares
         if (
             self._threads is None
-            or hosts < _MANY_HOSTS
-            or self._flows
+            or self._messenger is not None
+            or memory.flows["is_stamped"].any()
             or memory.links["is_traced"].any()
-            or (memory.links["is_faulty"] & FAULTY).any()
         ):
             return int(windows.run(memory.states, _WINDOWS))
         for _ in range(_WINDOWS):
@@ -1099,14 +1097,18 @@ class Simulation:
             if why != 0:
                 return why
             if self._is_ready:
-                other = self._threads.submit(windows.run_share, memory.states, 1, 2)
-                windows.run_share(memory.states, 0, 2)
-                other.result()
+                others = [
+                    self._threads.submit(windows.run_share, memory.states, share, shares)
+                    for share in range(1, shares)
+                ]
+                windows.run_share(memory.states, 0, shares)
+                for other in others:
+                    other.result()
             else:
                 # Compiled by this thread: Python waits for another one's end when it is
                 # interrupted, and compiling takes long.
-                windows.run_share(memory.states, 0, 2)
-                windows.run_share(memory.states, 1, 2)
+                for share in range(shares):
+                    windows.run_share(memory.states, share, shares)
                 self._is_ready = True
             if windows.end_window(memory.states) != 0:
                 return NEEDS_PYTHON
@@ -1652,6 +1654,12 @@ def _shortest(
     return found
 
 
+def _threads(hosts: int) -> tuple[int, ThreadPoolExecutor | None]:
+    """Among how many threads a window's nodes are shared, and those beside the present one."""
+    shares = max(1, min(os.cpu_count() or 1, _MOST_THREADS, hosts // _HOSTS))
+    return shares, ThreadPoolExecutor(shares - 1, "innet-simulation") if shares > 1 else None
+
+
 def _flowlets(network: Network, switches: int) -> NDArray[np.int64]:
     """Empty tables of flowlets, if switches use them."""
     size = switches * FLOWLETS if network.paths == "flowlet" else 1
@@ -1724,8 +1732,8 @@ def _memory(  # noqa: PLR0917 - one caller
         watches=np.zeros(1, WATCH),
         controls=np.zeros(1, CONTROL),
         pausing=np.zeros(1, PAUSING),
-        heap_times=np.zeros(_THREADS * most, np.int64),
-        heap_links=np.zeros(_THREADS * most, np.int64),
+        heap_times=np.zeros(_MOST_THREADS * most, np.int64),
+        heap_links=np.zeros(_MOST_THREADS * most, np.int64),
         reasons=np.zeros(len(ways) + hosts, np.int64),
         subjects=np.zeros(len(ways) + hosts, np.int64),
     )

@@ -18,6 +18,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
@@ -516,6 +519,41 @@ def switch_at(state: Any, switch: int) -> Any:
 def flow_at(state: Any, flow: int) -> Any:
     """A FLOW."""
     return flows_view(state.flows, MANY)[flow]
+
+
+def _add(_typing: Any, _address: Any, _amount: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.atomic_rmw("add", place, arguments[1], "monotonic")
+
+    return types.int64(types.int64, types.int64), emit
+
+
+# add(address, amount): to a count that several nodes share, which threads may run at the same time.
+_add_atomically: Any = intrinsic(_add)
+_FLOW_BYTES, _FLOW_COUNTS = FLOW.itemsize, FLOW.fields["dropped"][1]
+_FAULT_COUNTS = FAULTS.fields["duplicated"][1]
+OF_DROPPED, OF_LOST, OF_DUPLICATED = (
+    FLOW.fields[name][1] - _FLOW_COUNTS for name in ("dropped", "lost", "duplicated")
+)
+"""Counts of a flow, for ``count_of_flow``."""
+OF_COPIES, OF_HELD, OF_CORRUPTED, OF_TRUNCATED, OF_MARKED = (
+    FAULTS.fields[name][1] - _FAULT_COUNTS
+    for name in ("duplicated", "held", "corrupted", "truncated", "marked")
+)
+"""Counts of faults, for ``count_fault``."""
+
+
+@njit(cache=True, inner=True, nogil=True)
+def count_of_flow(state: Any, flow: int, what: int) -> None:
+    """One packet more of a flow that was dropped, lost or duplicated, on any link or switch."""
+    _add_atomically(state.flows + flow * _FLOW_BYTES + _FLOW_COUNTS + what, 1)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def count_fault(state: Any, what: int) -> None:
+    """One fault more, on any link."""
+    _add_atomically(state.faults + _FAULT_COUNTS + what, 1)
 
 
 @njit(cache=True, inner=True, nogil=True)

@@ -34,6 +34,7 @@ from innet.sim.state import (
     NEEDS_LEARNING,
     NEEDS_SWITCH,
     NEEDS_WAITING,
+    OF_DROPPED,
     TOO_LONG,
     UNCONNECTED,
     WAITING,
@@ -44,6 +45,7 @@ from innet.sim.state import (
     bytes_view,
     control_at,
     copy_bytes,
+    count_of_flow,
     data_at,
     flow_at,
     int_at,
@@ -259,7 +261,7 @@ def _forward(state: Any, number: int, slot: Any, came: int, now: int) -> int:
     congested = is_congested(queues, queue)
     departure = admit(queues, queue, now, slot.length)
     if departure < 0:
-        flow_at(state, slot.flow).dropped += 1
+        count_of_flow(state, slot.flow, OF_DROPPED)
         if switch.is_recorded:
             noted = note(state, link, FULL, now, slot.number)
             noted.length, noted.flow = slot.length, slot.flow

@@ -83,7 +83,8 @@ def _open_window(state: Any) -> int:
 def _run_share(state: Any, share: int, shares: int) -> None:
     """Run the window of every ``shares``-th node, or the rest of it where a node has stopped.
 
-    Threads may run different shares at the same time, if there are no flows, messages or traces.
+    Threads may run different shares at the same time, if there are no messages, no traces, and no
+    flows whose packets may come to several hosts.
     """
     reasons, subjects = ints_view(state.reasons, MANY), ints_view(state.subjects, MANY)
     for node in range(share, state.switch_count + state.host_count, shares):

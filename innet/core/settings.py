@@ -818,6 +818,24 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "settings as in 100g:loss=1e-4, or a TOML file of them."
         ),
     ] = "100g"
+    gpus_per_host: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=1024,
+            description="Workers are GPUs, of which each host has so many, joined by faster links: "
+            "local_rate and local_latency of the network.",
+        ),
+    ] = 1
+    nics_per_host: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=1024,
+            description="Network cards of a host with several GPUs, a divisor of their number; by "
+            "default one for each GPU.",
+        ),
+    ] = None
     model: Annotated[
         str | None,
         Field(
@@ -888,10 +906,11 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         tuple[str, ...],
         Field(
             strict=False,
-            description="Also simulate an all-reduce between hosts: ring, "
-            "halving-doubling, nccl-tree, parameter-server, sharded-parameter-server, all-gather "
-            "or gtopk-tree. Of float32, or of another type or number format, as in ring-bfloat16 "
-            "and ring-mxfp8-e4m3; or coded without loss, as in ring:lossless=1.3.",
+            description="Also simulate an all-reduce between hosts: ring, halving-doubling, "
+            "nccl-tree, hierarchical-ring, nvls-ring, parameter-server, "
+            "sharded-parameter-server, all-gather or gtopk-tree. Of float32, or of another type or "
+            "number format, as in ring-bfloat16 and ring-mxfp8-e4m3; or coded without loss, as in "
+            "ring:lossless=1.3.",
         ),
     ] = ()
     transport: Annotated[

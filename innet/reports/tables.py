@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -948,6 +948,14 @@ def simulation_table(record: SimulationRecord) -> Group:
     return Group(*parts)
 
 
+def _gpus_of_hosts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A row, if hosts have several GPUs."""
+    gpus = settings.get("gpus_per_host") or 1
+    cards = settings.get("nics_per_host") or gpus
+    said = f"{gpus}, with {cards} network card{'s' * (cards > 1)}"
+    return [("  GPUs of a host", said)] if gpus > 1 else []
+
+
 def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
     what, first = record.simulated, record.iterations[0]
     report = record.report
@@ -982,6 +990,7 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         *_rests_on(what.fabric, record.limit),
         *model,
         ("Workers", count(record.workers)),
+        *_gpus_of_hosts(record.settings),
         ("Elements", count(record.elements)),
         ("Codec", report.codec),
         *_hints(report),

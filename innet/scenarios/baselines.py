@@ -7,9 +7,11 @@ is not float32: "ring", "ring-bfloat16", "ring-mxfp8-e4m3". Settings may follow,
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,9 +20,15 @@ from pydantic import Field
 from innet.core.errors import InputError, UnknownNameError
 from innet.core.registry import split_name
 from innet.core.settings import Settings, SimulateSettings, validate
-from innet.records import Simulated
+from innet.records import Report, Simulated
 from innet.scenarios.timeline import Times
 from innet.sim.flows import Flow
+from innet.sim.gpu_hosts import (
+    GpuHosts,
+    gpu_hierarchical_all_reduce,
+    gpu_ring_all_reduce,
+    gpu_tree_all_reduce,
+)
 from innet.sim.messages import (
     ALGORITHMS,
     ELEMENTS,
@@ -35,6 +43,7 @@ from innet.sim.simulation import Cable, LinkCounts, NetworkCounts, Simulation
 from innet.sim.transport import ReliableTransport, transport_of
 from innet.switch.traffic_manager import PORTS
 from innet.topology import Plan
+from innet.topology.plan import Port, SharedPlan
 from innet.wire import PacketLayout
 
 MEASURED = "measured"
@@ -82,6 +91,8 @@ class _Sparse(_Dense):
 
 _OPTIONS: Mapping[str, type[_Dense]] = {
     "ring": _Dense,
+    "hierarchical-ring": _Dense,
+    "nvls-ring": _Dense,
     "halving-doubling": _Dense,
     "parameter-server": _Server,
     "sharded-parameter-server": _Dense,
@@ -89,6 +100,15 @@ _OPTIONS: Mapping[str, type[_Dense]] = {
     "gtopk-tree": _Sparse,
     "nccl-tree": _Chunked,
 }
+
+
+_OF_GPUS: Mapping[str, Callable[..., MessageGraph]] = {
+    "ring": gpu_ring_all_reduce,
+    "nccl-tree": gpu_tree_all_reduce,
+    "hierarchical-ring": gpu_hierarchical_all_reduce,
+    "nvls-ring": partial(gpu_hierarchical_all_reduce, nvls=True),
+}
+"""Algorithms that know which GPUs are of one host; to the others all are alike."""
 
 
 def names() -> list[str]:
@@ -103,8 +123,8 @@ class Baseline:
 
     Attributes:
         name: as the user gave it.
-        algorithm: "ring", "halving-doubling", "parameter-server", "sharded-parameter-server",
-            "all-gather", "gtopk-tree" or "nccl-tree".
+        algorithm: "ring", "hierarchical-ring", "nvls-ring", "halving-doubling", "nccl-tree",
+            "parameter-server", "sharded-parameter-server", "all-gather" or "gtopk-tree".
         dtype: of the elements that are sent, a name of ``innet.sim.messages.ELEMENTS``.
         options: of the algorithm: ``reduce_cost``, ``lossless`` and ``hop_cost``; ``servers``,
             hosts of the parameter server; ``ratio``, the share of the elements that each worker
@@ -173,6 +193,23 @@ class Baseline:
         """Hosts beside the workers."""
         return self.options.servers if isinstance(self.options, _Server) else 0
 
+    def check_hosts(self, gpus: GpuHosts | None) -> None:
+        """Refuse hosts that the algorithm is not for.
+
+        Raises:
+            InputError: names what it needs.
+        """
+        if gpus is None and self.algorithm in _OF_GPUS and self.algorithm not in ALGORITHMS:
+            raise InputError(
+                f"the baseline {self.name} is for hosts with several GPUs; give gpus_per_host, or "
+                "choose ring."
+            )
+        if gpus is not None and self.servers:
+            raise InputError(
+                f"the baseline {self.name} has servers beside the workers, and hosts with several "
+                "GPUs have none; choose sharded-parameter-server."
+            )
+
     def graph(
         self,
         workers: int,
@@ -180,6 +217,8 @@ class Baseline:
         density: float = 1.0,
         hop_cost: float = 0.0,
         lossless: float = 1.0,
+        *,
+        gpus: GpuHosts | None = None,
     ) -> MessageGraph:
         """What hosts send. Workers are hosts 0, 1, ...; servers come after them.
 
@@ -189,16 +228,24 @@ class Baseline:
             density: share of them that is not zero. Sparse algorithms send no more than those.
             hop_cost: as ``self.elements`` takes it.
             lossless: likewise.
+            gpus: which the workers are; None where each worker is a host.
+
+        Raises:
+            InputError: hosts that the algorithm is not for.
         """
         cost, kind = self.options.reduce_cost, self.elements(hop_cost, lossless)
         if isinstance(self.options, _Sparse):
             elements = math.ceil(min(self.options.ratio, density) * elements)
+        self.check_hosts(gpus)
         if self.algorithm == "all-gather":
             return all_gather(workers, [elements] * workers, dtype=kind)
         if "parameter-server" in self.algorithm:
             hosts = range(workers, workers + self.servers) if self.servers else range(workers)
             return parameter_server(workers, hosts, elements, dtype=kind, reduce_cost=cost)
         more = {"chunk": self.options.chunk} if isinstance(self.options, _Chunked) else {}
+        if gpus is not None and self.algorithm in _OF_GPUS:
+            build = _OF_GPUS[self.algorithm]
+            return build(gpus, elements, dtype=kind, reduce_cost=cost, **more)
         build = ALGORITHMS[self.algorithm]
         return build(workers, elements, dtype=kind, reduce_cost=cost, **more)
 
@@ -249,9 +296,11 @@ class MessageNetwork:
 
     Args:
         baseline: what the workers send.
-        plan: where they are.
+        plan: where they are; of GPUs, a job for each network card of a host, whose workers are
+            these cards.
         network: rates, delays and queues.
         transport: of all messages.
+        gpus: which the workers are; None where each worker is a host.
         flows: packets beside them. Without any, each all-reduce begins with an idle network.
         density, hop_cost: as ``Baseline.graph`` takes them.
         seed: of losses and flows.
@@ -268,10 +317,11 @@ class MessageNetwork:
     def __init__(
         self,
         baseline: Baseline,
-        plan: Plan,
+        plan: Plan | SharedPlan,
         network: Network,
         transport: ReliableTransport,
         *,
+        gpus: GpuHosts | None = None,
         flows: Sequence[Flow] = (),
         density: float = 1.0,
         hop_cost: float = 0.0,
@@ -279,8 +329,9 @@ class MessageNetwork:
     ) -> None:
         self._baseline, self._network, self._transport = baseline, network, transport
         self._flows, self._density, self._seed = flows, density, seed
-        self._hop_cost = hop_cost
-        self._workers = len(plan.workers)
+        self._hop_cost, self._gpus = hop_cost, gpus
+        hosts = [worker for job in plan.jobs for worker in job.workers]
+        self._cards, self._workers = len(hosts), len(hosts) if gpus is None else gpus.total
         self._switches = [switch.name for switch in plan.switches]
         self._cables = _cables(plan, baseline)
         self._begun = 0
@@ -288,7 +339,7 @@ class MessageNetwork:
 
     def _begin(self) -> None:
         """Make a new network, with another seed than before."""
-        hosts = max(2, self._workers + self._baseline.servers)
+        hosts = sum(cable.host is not None for cable in self._cables)
         self.simulation = Simulation(
             self._network,
             _LAYOUT,
@@ -313,7 +364,9 @@ class MessageNetwork:
         if not self._flows:
             self._begin()
             self._origin = first
-        graph = self._baseline.graph(self._workers, elements, self._density, self._hop_cost)
+        graph = self._baseline.graph(
+            self._workers, elements, self._density, self._hop_cost, gpus=self._gpus
+        )
         if not (graph.source != graph.destination).any():
             ends = tuple(round((each - first) * SECOND) for each in starts.tolist())
             fields = network_fields(elements, max(ends), max(ends), _NOTHING, 0)
@@ -324,7 +377,8 @@ class MessageNetwork:
         since[: self._workers] = np.maximum(starts - self._origin - simulation.now, 0.0)
         begun = round((first - self._origin) * SECOND)
         before = Snapshot(simulation, first - self._origin)
-        group = simulation.launch_messages(graph.starting(since), self._transport)
+        started = graph.starting(since)
+        group = simulation.launch_messages(started, self._transport, self._gpus)
         while simulation.wait() != group:
             pass
         messenger = simulation.messenger
@@ -342,7 +396,7 @@ class MessageNetwork:
         queue_bytes_max = simulation.queue_bytes_max()
         fields = network_fields(elements, ticks, waited, counts, queue_bytes_max)
         simulated = self._simulated(fields, messenger.counts()[1])
-        return Exchanged(ends, simulated, max(list(sent)[: self._workers]))
+        return Exchanged(ends, simulated, max(list(sent)[: self._cards]))
 
     def _simulated(self, fields: Mapping[str, Any], retransmissions: int) -> Simulated:
         return Simulated(
@@ -351,6 +405,11 @@ class MessageNetwork:
             assumed=self.simulation.assumed,
             fabric=self.simulation.fabric,
         )
+
+
+def _places(plan: Plan) -> list[Port]:
+    """Switch ports of a plan's workers, which are its first hosts."""
+    return list(plan.attachments().values())[: len(plan.workers)]
 
 
 class Snapshot:
@@ -377,10 +436,12 @@ class Snapshot:
         self._simulation.forget_queues()
 
 
-def _cables(plan: Plan, baseline: Baseline) -> list[Cable]:
+def _cables(plan: Plan | SharedPlan, baseline: Baseline) -> list[Cable]:
     """Those of the workers, in order, then of servers, then between switches."""
-    ends = plan.attachments()  # hosts count from 1, the workers first
-    cables = [Cable(*ends[worker + 1], worker) for worker in range(len(plan.workers))]
+    # Of several jobs, whose workers are the cards of hosts, all those of a host follow each other.
+    places = zip(*(_places(job) for job in plan.jobs), strict=True)
+    ports = itertools.chain.from_iterable(places)
+    cables = [Cable(port.node, port.port, host) for host, port in enumerate(ports)]
     trunks = [Cable(*link.a, None, *link.b) for link in plan.trunks()]
     root = plan.switches[0].name
     used = {(cable.switch, cable.port) for cable in cables + trunks}
@@ -439,3 +500,11 @@ def network_fields(
         },
         "busiest": counts.busiest(ticks - waited),
     }
+
+
+def with_fields(report: Report, fields: Mapping[str, Any]) -> Report:
+    """The report of an all-reduce in simulated time, with other fields of its ``simulated``."""
+    assert report.simulated is not None
+    simulated = report.simulated.model_copy(update=fields)
+    seconds = report.seconds.model_copy(update={"simulated": simulated.seconds})
+    return report.model_copy(update={"simulated": simulated, "seconds": seconds})

@@ -224,7 +224,7 @@ def _jobs(tables: Sequence[Mapping[str, Any]], common: SimulateSettings) -> list
             settings = validate(
                 SimulateSettings, {**common.model_dump(exclude_unset=True), **stated}
             )
-            sizes = _sizes(settings)
+            sizes = sizes_of(settings)
             jitter = workloads.StartJitter(
                 settings.start_jitter, settings.workers, settings.seed, number
             )
@@ -248,8 +248,12 @@ def _jobs(tables: Sequence[Mapping[str, Any]], common: SimulateSettings) -> list
     return found
 
 
-def _sizes(settings: SimulateSettings) -> RoundSizes:
-    """What the workers of a job send in an all-reduce."""
+def sizes_of(settings: SimulateSettings) -> RoundSizes:
+    """What the workers of a job send in an all-reduce.
+
+    Raises:
+        InputError: there is nothing to sum, or no such codec.
+    """
     if not settings.size:
         raise InputError("size = 0; a job needs at least 1 element to sum.")
 

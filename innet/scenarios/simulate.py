@@ -43,15 +43,19 @@ from innet.scenarios.baselines import (
     Snapshot,
     baselines_of,
     network_fields,
+    with_fields,
 )
+from innet.scenarios.gpu_hosts import HostsNetwork, gpu_hosts_of
 from innet.scenarios.samples import Sampler
 from innet.scenarios.timeline import IterationTimes, Times, iterate
 from innet.scenarios.workload import BucketShape, Stragglers, Workload
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
+from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.network import SECOND, assumed_settings, is_steady, read_network
 from innet.sim.transport import transport_of
 from innet.topology import Plan, with_bottleneck
+from innet.topology.plan import SharedPlan
 
 Watch = Callable[[SimulationProgress], None]
 Shapes = tuple[tuple[int, ...], ...]
@@ -103,12 +107,16 @@ def simulate(
     plain = str(network) if as_named else asdict(resolved)
     checked = validate(SimulateSettings, {**settings, "network": plain})
     resolved = with_bottleneck(resolved, checked.topology)
+    if checked.gpus_per_host > 1:
+        checked = checked.model_copy(update={"thin": True})  # all that such hosts have
     baselines = baselines_of(checked)
     if baselines and checked.faults != SimulateSettings().faults:
         raise InputError(
             "baselines meet no faults; leave one of them out, or let the network lose packets, as "
             "in 100g:loss=1e-4."
         )
+    for each in baselines:
+        each.check_hosts(gpu_hosts_of(checked, resolved))
     run = _SimulationRun(checked, resolved)
     if pcap is not None:
         run.network.capture(Path(pcap))
@@ -288,7 +296,13 @@ class _SimulationRun:
         done = self.workload.backward_times(settings.layer_times)
         self._ready = [float(done[bucket.layers[1]]) for bucket in self._buckets]
         self._network = network
-        self.network = _BucketNetwork(settings, network, self._buckets)
+        self._gpus = gpu_hosts_of(settings, network)
+        background = background_of(settings, network)
+        self.network = (
+            _BucketNetwork(settings, network, self._buckets, background)
+            if self._gpus is None
+            else HostsNetwork(settings, network, self._buckets, self._gpus, background)
+        )
 
     @property
     def all_reduces(self) -> int:
@@ -301,7 +315,14 @@ class _SimulationRun:
 
     def baseline(self, baseline: Baseline, progress: _Progress) -> BaselineRun:
         """The same iterations, summed by hosts."""
-        network = _BaselineNetwork(self.settings, self._network, self._buckets, baseline, self.plan)
+        network = _BaselineNetwork(
+            self.settings,
+            self._network,
+            self._buckets,
+            baseline,
+            self.network.plan,
+            gpus=self._gpus,
+        )
         found = self.iterations(progress, network, is_encoded=baseline.is_encoded)
         return BaselineRun(
             transport=self.settings.transport,
@@ -311,11 +332,6 @@ class _SimulationRun:
             all_reduces=network.all_reduces,
             background=network.background(),
         )
-
-    @property
-    def plan(self) -> Plan:
-        """Of the job."""
-        return self.network.plan
 
     def iterations(
         self, progress: _Progress, reducer: _Reducer | None = None, *, is_encoded: bool = True
@@ -329,7 +345,9 @@ class _SimulationRun:
         """
         workload, settings = self.workload, self.settings
         summing = self.network if reducer is None else reducer
-        sizes = [bucket.elements for bucket in self._buckets]
+        # GPUs of a host code the parts that they sum for it.
+        parts = 1 if self._gpus is None or reducer is not None else self._gpus.gpus
+        sizes = [bucket.elements / parts for bucket in self._buckets]
         begin = np.zeros(settings.workers)
         found: list[Iteration] = []
         for number in range(1, settings.iterations + 1):
@@ -421,7 +439,11 @@ class _BucketNetwork:
     """
 
     def __init__(
-        self, settings: SimulateSettings, network: Network, buckets: list[BucketShape]
+        self,
+        settings: SimulateSettings,
+        network: Network,
+        buckets: list[BucketShape],
+        background: Background,
     ) -> None:
         if settings.elements_per_packet is not None and not settings.thin:
             raise InputError(
@@ -443,7 +465,7 @@ class _BucketNetwork:
             faults=faults,
             timing=timing_of(settings, network),
         )  # fmt: skip
-        self._background = _background_of(settings, network)
+        self._background = background
         self._steady = is_steady(network) and faults is None and not self._background.flows
         simulation = self._collective.network.timed
         if self._background.flows and settings.partial_after is not None:
@@ -547,7 +569,7 @@ class _BucketNetwork:
         counts = simulation.counts().since(before_it.counts)
         longest = simulation.queue_bytes_max()
         fields = network_fields(report.elements, max(ends), waited, counts, longest)
-        self.last = _with_fields(report, fields)
+        self.last = with_fields(report, fields)
         self.all_reduces += 1
         assert self.last.simulated is not None
         without = tuple(sorted(set(before_us).difference(self.present)))
@@ -607,15 +629,18 @@ class _BaselineNetwork:
         network: Network,
         buckets: list[BucketShape],
         baseline: Baseline,
-        plan: Plan,
+        plan: Plan | SharedPlan,
+        *,
+        gpus: GpuHosts | None,
     ) -> None:
         self._buckets = buckets
-        self._background = _background_of(settings, network)
+        self._background = background_of(settings, network)
         self._network = MessageNetwork(
             baseline,
             plan,
             network,
             transport_of(settings.transport),
+            gpus=gpus,
             flows=self._background.flows,
             density=settings.density,
             hop_cost=(settings.encode_time + settings.decode_time) * SECOND,
@@ -643,18 +668,10 @@ class _BaselineNetwork:
         return begin + np.array(taken.ends) / SECOND, taken
 
 
-def _background_of(settings: SimulateSettings, network: Network) -> Background:
+def background_of(settings: SimulateSettings, network: Network) -> Background:
     """What hosts send beside all-reduces."""
     given = {} if settings.background is None else read_tables(settings.background)
     return Background(given, network, settings.workers, settings.seed)
-
-
-def _with_fields(report: Report, fields: Mapping[str, Any]) -> Report:
-    """The report of an all-reduce in simulated time, with other fields of its ``simulated``."""
-    assert report.simulated is not None
-    simulated = report.simulated.model_copy(update=fields)
-    seconds = report.seconds.model_copy(update={"simulated": simulated.seconds})
-    return report.model_copy(update={"simulated": simulated, "seconds": seconds})
 
 
 def _equal(one: Any, other: Any) -> bool:

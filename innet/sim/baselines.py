@@ -14,6 +14,7 @@ from innet.core.errors import InputError
 from innet.core.numbers import is_int
 from innet.records import Fabric
 from innet.sim.flows import Flow
+from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.messages import MessageGraph
 from innet.sim.network import SECOND, Network, network_of
 from innet.sim.simulation import Cable, NetworkCounts, Simulation
@@ -81,6 +82,7 @@ def simulate_messages(
     racks: int = 1,
     spines: int = 1,
     flows: Sequence[Flow] = (),
+    gpus: GpuHosts | None = None,
     seed: int = 0,
 ) -> MessageRun:
     """Run a message graph over a network in simulated time.
@@ -93,6 +95,8 @@ def simulate_messages(
             of the racks are made up to one.
         spines: paths between racks, chosen by a hash of source and destination.
         flows: traffic beside the messages.
+        gpus: where the graph's ends are GPUs: how many a host has, and how they are joined. Hosts
+            of the network are then their cards.
         seed: of losses and flows.
 
     Raises:
@@ -102,7 +106,7 @@ def simulate_messages(
     for name, number in (("racks", racks), ("spines", spines)):
         if not is_int(number) or number < 1:
             raise InputError(f"{name} is {number!r}; give 1 or more.")
-    hosts = max(2, graph.hosts)
+    hosts = max(2, graph.hosts if gpus is None else gpus.hosts * gpus.nics)
     hosts = -(-hosts // racks) * racks
     switches, cables = star(hosts) if racks == 1 else leaf_spine(hosts, racks, spines)
     if hosts // racks + (spines if racks > 1 else 0) > PORTS or racks > PORTS:
@@ -115,7 +119,7 @@ def simulate_messages(
     )
     if flows:
         simulation.add_flows(flows)
-    group = simulation.launch_messages(graph, transport_of(transport))
+    group = simulation.launch_messages(graph, transport_of(transport), gpus)
     while simulation.wait() != group:
         pass
     messenger = simulation.messenger

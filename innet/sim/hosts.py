@@ -640,7 +640,10 @@ def _on_message_timer(state: Any, host: int, now: int) -> tuple[int, int]:
     why, which = _messages_blocked_by(state, host)
     if why == 0:
         m = messenger_at(state)
-        messenger.wake(m, host, now)
+        other = messenger.wake(m, host, now)
+        if other >= 0:
+            there = host_at(state, other)
+            there.timer = min(there.timer, messenger.next_event(m, other))
         _send_messages(state, host, now)
         if host_at(state, host).is_open and messenger.has_all(m, host):
             _close(state, host, now)

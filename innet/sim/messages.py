@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +32,7 @@ from innet.kernels.layout.formats import FORMATS, MX_BLOCK, NumberFormat
 from innet.sim.network import SECOND
 
 Ints = NDArray[np.int64]
+_PIECES_AHEAD = 2  # of a hierarchy's messages between two hosts, pieces under way at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,12 @@ class MessageGraph:
         return replace(self, earliest=np.maximum(self.earliest, at_source))
 
 
-class _GraphBuilder:
-    """Messages and their dependencies, added in blocks."""
+class GraphBuilder:
+    """Messages and their dependencies, added in blocks.
+
+    Args:
+        kind: how elements travel.
+    """
 
     def __init__(self, kind: SentElements) -> None:
         self._kind = kind
@@ -197,9 +203,14 @@ class _GraphBuilder:
         *,
         reduces: bool = False,
         delay: ArrayLike = 0,
+        beside: ArrayLike = 0,
     ) -> Ints:
-        """Add messages; returns their numbers, in the shape that the arguments have together."""
-        given = np.broadcast_arrays(source, destination, offset, elements, reduces, delay)
+        """Add messages; returns their numbers, in the shape that the arguments have together.
+
+        ``beside`` is elements that take their bytes in a message, too, but are none that it sums or
+        replaces.
+        """
+        given = np.broadcast_arrays(source, destination, offset, elements, reduces, delay, beside)
         self._columns.append(tuple(np.asarray(each, np.int64).ravel() for each in given))
         numbers = self._size + np.arange(given[0].size).reshape(given[0].shape)
         self._size += given[0].size
@@ -211,14 +222,15 @@ class _GraphBuilder:
         self._edges.append((pairs[0].ravel(), pairs[1].ravel()))
 
     def build(self) -> MessageGraph:
+        """The graph of all that was added."""
         columns = [np.concatenate(column) for column in zip(*self._columns, strict=True)]
         if not columns:
-            columns = [np.zeros(0, np.int64)] * 6
-        source, destination, offset, elements, reduces, delay = columns
+            columns = [np.zeros(0, np.int64)] * 7
+        source, destination, offset, elements, reduces, delay, beside = columns
         return _graph(
             source,
             destination,
-            self._kind.bytes(elements),
+            self._kind.bytes(elements + beside),
             _joined([earlier for earlier, _ in self._edges]),
             _joined([later for _, later in self._edges]),
             delay=delay,
@@ -310,7 +322,7 @@ def ring_all_reduce(
     ring = _hosts(hosts)
     kind = SentElements.of(dtype)
     offset, length = chunks(_count(elements, "elements"), len(ring))
-    built, n = _GraphBuilder(kind), len(ring)
+    built, n = GraphBuilder(kind), len(ring)
     before = np.zeros(0, np.int64)
     for step in range(2 * (n - 1)):
         which = (np.arange(n) - step) % n
@@ -353,7 +365,7 @@ def halving_doubling_all_reduce(
     rest = n - power
     givers, takers = every[0 : 2 * rest : 2], every[1 : 2 * rest : 2]
     within = np.concatenate([takers, every[2 * rest :]])
-    built = _GraphBuilder(kind)
+    built = GraphBuilder(kind)
     received: list[Ints] = []  # numbers of the messages to each of ``within``, -1 for none
     costs = np.zeros(power, np.int64)  # of the summing before the next message
     if rest:
@@ -389,7 +401,7 @@ def halving_doubling_all_reduce(
     return built.build()
 
 
-def _after(built: _GraphBuilder, now: Ints, received: Sequence[Ints]) -> None:
+def _after(built: GraphBuilder, now: Ints, received: Sequence[Ints]) -> None:
     """Messages wait for all that their sources have received."""
     for each in received:
         built.wait(now[each >= 0], each[each >= 0])
@@ -421,7 +433,7 @@ def parameter_server(
     workers, kind = _hosts(hosts), SentElements.of(dtype)
     places = _hosts(servers)
     offset, length = chunks(_count(elements, "elements"), len(places))
-    built = _GraphBuilder(kind)
+    built = GraphBuilder(kind)
     # Each worker begins with another server, so that they do not all send to one at first; and so
     # do the servers with the workers.
     turn = (np.arange(len(workers))[:, None] + np.arange(len(places))) % len(places)
@@ -470,7 +482,7 @@ def all_gather(
         )
     length = length.astype(np.int64)
     offset = np.concatenate([[0], np.cumsum(length)[:-1]])
-    built, n = _GraphBuilder(kind), len(ring)
+    built, n = GraphBuilder(kind), len(ring)
     before = np.zeros(0, np.int64)
     for step in range(n - 1):
         which = (np.arange(n) - step) % n
@@ -501,7 +513,7 @@ def gtopk_tree(
     total, n = _count(elements, "elements"), len(every)
     steps = (n - 1).bit_length()
     merging = int(kind.cost(total, reduce_cost))
-    built = _GraphBuilder(kind)
+    built = GraphBuilder(kind)
     received: list[list[int]] = [[] for _ in range(n)]
     given = np.full(n, -1)  # the last message that a host sent down
     for step in range(steps):
@@ -542,7 +554,7 @@ def direct_all_gather(
     """
     every, kind = _hosts(hosts), SentElements.of(dtype)
     offset, length = chunks(_count(elements, "elements"), len(every))
-    built, own = _GraphBuilder(kind), np.arange(len(every))
+    built, own = GraphBuilder(kind), np.arange(len(every))
     for distance in range(1, len(every)):
         built.add(every, np.roll(every, -distance), offset[own], length[own])
     return built.build()
@@ -573,7 +585,7 @@ def _trees(
     every, kind = _hosts(hosts), SentElements.of(dtype)
     n = len(every)
     offset, length = chunks(_count(elements, "elements"), n)
-    built, owner = _GraphBuilder(kind), np.arange(n)
+    built, owner = GraphBuilder(kind), np.arange(n)
     # Messages by their owner's number; trees' nodes by how far they are ahead of the owner.
     came: list[list[Ints]] = [[] for _ in range(n)]
     before: list[tuple[int, Ints]] = []  # of the last step: where they were sent, and which
@@ -636,18 +648,47 @@ def nccl_tree_all_reduce(
     has that of its parent, and one after the other: a host gives its link to all messages that may
     be sent, and so would have all chunks arrive together at the end.
 
-    In NCCL trees are of machines, and within one GPUs are in a chain. Here each host is one.
+    In NCCL trees are of machines, and within one GPUs are in a chain. Here each host is one; see
+    ``innet.sim.gpu_hosts`` for hosts with several.
 
     Arguments and errors are those of ``ring_all_reduce``; ``chunk``: bytes, 1 element or more.
+    """
+    trees = double_tree(len(_hosts(hosts)))
+    return trees_all_reduce(
+        hosts, trees, elements, dtype=dtype, reduce_cost=reduce_cost, chunk=chunk
+    )
+
+
+def trees_all_reduce(
+    hosts: int | Sequence[int],
+    trees: Sequence[Sequence[int]],
+    elements: int,
+    *,
+    dtype: str | SentElements = "float32",
+    reduce_cost: float = 0.0,
+    chunk: int = TREE_CHUNK,
+) -> MessageGraph:
+    """The same by any trees, each of which has an equal part of the gradient.
+
+    Args:
+        hosts: as of ``ring_all_reduce``.
+        trees: of each, the parents of the hosts by their places among them, -1 for the root.
+        elements: of the gradient.
+        dtype: of its elements.
+        reduce_cost: as of ``ring_all_reduce``.
+        chunk: bytes of a message, 1 element or more.
+
+    Raises:
+        InputError, UnknownNameError: arguments that are none.
     """
     every, kind = _hosts(hosts), SentElements.of(dtype)
     total, n = _count(elements, "elements"), len(every)
     least = int(kind.bytes(1))
     if not is_int(chunk) or chunk < least:
         raise InputError(f"chunk is {chunk!r}; give bytes, {least} or more.")
-    built = _GraphBuilder(kind)
-    starts, halves = chunks(total, 2)
-    for half, parents in enumerate(_double_tree(n)):
+    built = GraphBuilder(kind)
+    starts, halves = chunks(total, len(trees))
+    for half, parents in enumerate(trees):
         pieces = max(1, -(-int(kind.bytes(halves[half])) // chunk))
         offset, length = chunks(int(halves[half]), pieces)
         offset = offset + starts[half]
@@ -678,7 +719,7 @@ def nccl_tree_all_reduce(
     return built.build()
 
 
-def _double_tree(n: int) -> tuple[list[int], list[int]]:
+def double_tree(n: int) -> tuple[list[int], list[int]]:
     """Each host's parent in two binary trees, -1 for the root.
 
     In the first a host hangs below the one from which it differs by its lowest bit that is set; so
@@ -707,23 +748,35 @@ def _from_leaves(parents: Sequence[int]) -> list[int]:
     return sorted(range(len(parents)), key=lambda host: -depths[host])
 
 
+HIERARCHY_PIECES = 16
+"""Pieces of a gradient that follow each other through a hierarchy, at most."""
+
+
 def hierarchical_all_reduce(
     groups: Sequence[Sequence[int]],
     elements: int,
     *,
     dtype: str | SentElements = "float32",
     reduce_cost: float = 0.0,
+    pieces: int = 1,
+    switches: Sequence[int] = (),
 ) -> MessageGraph:
-    """A ring's reduce-scatter in each group, rings across groups for each chunk, and all-gathers.
+    """A reduce-scatter in each group, rings across groups for each chunk, and all-gathers.
 
-    As NCCL and Horovod do it with the GPUs of a machine, here with hosts of a rack: trunks between
-    groups carry each chunk once around a ring of groups.
+    As NCCL and Horovod do it with the GPUs of a machine, also with hosts of a rack: links between
+    groups carry each chunk once around a ring of groups. Within a group there are rings; or its
+    switch sums and multicasts, as NVSwitch does for NCCL's NVLS. It then takes all that a member
+    has, and gives each of them its chunk of the sum; and back likewise.
 
     Args:
         groups: hosts of each, all of the same number.
         elements: of the gradient.
         dtype: of its elements.
         reduce_cost: as of ``ring_all_reduce``.
+        pieces: into which the gradient is cut. A host begins with a message of a piece when that of
+            the last piece but one is acknowledged, so that links of groups and those between them
+            are busy at the same time.
+        switches: a host for each group's switch, which has no gradient; none for rings.
 
     Raises:
         InputError, UnknownNameError: arguments that are none, or groups of different sizes.
@@ -731,50 +784,97 @@ def hierarchical_all_reduce(
     sizes = {len(group) for group in groups}
     if len(sizes) != 1:
         raise InputError(f"groups have {sorted(sizes)} hosts; give groups of the same size.")
-    every = _hosts([host for group in groups for host in group]).reshape(len(groups), -1)
-    kind, (several, members) = SentElements.of(dtype), every.shape
-    offset, length = chunks(_count(elements, "elements"), members)
-    built = _GraphBuilder(kind)
+    if switches and len(switches) != len(groups):
+        raise InputError(f"{len(switches)} switches of {len(groups)} groups; give one for each.")
+    if not is_int(pieces) or pieces < 1:
+        raise InputError(f"pieces is {pieces!r}; give 1 or more.")
+    _hosts([*(host for group in groups for host in group), *switches])  # all of them differ
+    kind, (several, members) = SentElements.of(dtype), (len(groups), len(groups[0]))
+    every = np.broadcast_to(np.array(groups, np.int64), (pieces, several, members))
+    starts, counts = (each[:, None, None] for each in chunks(_count(elements, "elements"), pieces))
+    built = GraphBuilder(kind)
     group, member = np.arange(several)[:, None], np.arange(members)[None, :]
-    before: list[Ints] = []  # messages to each host that the next step waits for
 
-    def ring(steps: range, *, reduces: bool) -> None:
-        nonlocal before
+    def add(source: Ints, target: Ints, offset: Ints, length: Ints, **more: Any) -> Ints:
+        now = built.add(*np.broadcast_arrays(source, target, offset, length), **more)
+        built.wait(now[_PIECES_AHEAD:], now[:-_PIECES_AHEAD])
+        return now
+
+    def ring(steps: range, before: list[Ints], *, reduces: bool) -> list[Ints]:
         for step in steps:
-            which = np.broadcast_to((member - step) % members, every.shape)
-            cost = kind.cost(length[which], reduce_cost) if step and reduces else 0
-            if step == members - 1 and several == 1:
-                cost = kind.cost(length[which], reduce_cost)
-            now = built.add(
-                every, np.roll(every, -1, 1), offset[which], length[which],
-                reduces=reduces, delay=cost,
-            )  # fmt: skip
+            offset, length = part_of(starts, counts, members, member - step)
+            is_summed = step > 0 and (reduces or (step == members - 1 and several == 1))
+            cost = kind.cost(length, reduce_cost) if is_summed else 0
+            now = add(every, np.roll(every, -1, 2), offset, length, reduces=reduces, delay=cost)
             for each in before:
                 built.wait(now, each)
-            before = [np.roll(now, 1, 1)]
+            before = [np.roll(now, 1, 2)]
+        return before
 
-    ring(range(members - 1), reduces=True)
-    # Member m of each group now has the group's sum of chunk m + 1: a ring of groups for each.
-    own = np.broadcast_to((member + 1) % members, every.shape)
-    summed = before
+    # Step 1: within each group, each member gets the group's sum of a chunk.
+    if switches and members > 1:
+        center = np.array(switches, np.int64)[:, None]
+        own = np.broadcast_to(member, every.shape)
+        summed = _summed_by_switches(add, built, every, center, (starts, counts))
+    else:
+        own = np.broadcast_to((member + 1) % members, every.shape)
+        summed = ring(range(members - 1), [], reduces=True)
+    # Step 2: a ring of groups for each chunk.
+    offset, length = part_of(starts, counts, members, own)
+    before = summed
     for step in range(2 * (several - 1)):
-        within_first, within_count = _within(offset[own], length[own], several, group - step)
+        within_first, within_count = part_of(offset, length, several, group - step)
         cost = kind.cost(within_count, reduce_cost) if 0 < step < several else 0
-        if step == 0 and members > 1:
-            cost = kind.cost(length[own], reduce_cost)
-        now = built.add(
-            every, np.roll(every, -1, 0), within_first, within_count,
+        if step == 0 and members > 1 and not switches:
+            cost = kind.cost(length, reduce_cost)
+        now = add(
+            every, np.roll(every, -1, 1), within_first, within_count,
             reduces=step < several - 1, delay=cost,
         )  # fmt: skip
         for each in [*before[-1:], *(summed if 0 < step < several else [])]:
             built.wait(now, each)
         # All parts of the chunk, which may come in any order, are there before it is given on.
-        before = [*(before if step >= several - 1 else []), np.roll(now, 1, 0)]
-    ring(range(members - 1, 2 * (members - 1)), reduces=False)
+        before = [*(before if step >= several - 1 else []), np.roll(now, 1, 1)]
+    # Step 3: within each group, all members get all chunks.
+    if switches and members > 1:
+        given = add(every, center, offset, length)
+        for each in before:
+            built.wait(given, each)
+        taken = add(center, every, starts, counts)
+        for shift in range(members):
+            built.wait(taken, np.roll(given, shift, 2))
+    else:
+        ring(range(members - 1, 2 * (members - 1)), before, reduces=False)
     return built.build()
 
 
-def _within(offset: Ints, length: Ints, parts: int, which: Ints) -> tuple[Ints, Ints]:
+def _summed_by_switches(
+    add: Callable[..., Ints],
+    built: GraphBuilder,
+    every: Ints,
+    center: Ints,
+    piece: tuple[Ints, Ints],
+) -> list[Ints]:
+    """Messages to the switches of groups, and those with the sums of the members' own chunks.
+
+    A switch reads a member's own chunk, too. That is bytes of the message, but none of its
+    elements: in ``MessageGraph`` what comes is summed to what the member still has.
+    """
+    (starts, counts), members = piece, every.shape[2]
+    offset, length = part_of(starts, counts, members, np.arange(members))
+    behind = offset + length
+    sent = [
+        add(every, center, starts, offset - starts, reduces=True),
+        add(every, center, behind, starts + counts - behind, reduces=True, beside=length),
+    ]
+    now = add(center, every, offset, length, reduces=True)
+    for each in sent:
+        for shift in range(members):
+            built.wait(now, np.roll(each, shift, 2))
+    return [now]
+
+
+def part_of(offset: Ints, length: Ints, parts: int, which: Ints) -> tuple[Ints, Ints]:
     """Part ``which`` (modulo the number of parts) of each range: its offset and length."""
     number = which % parts
     small, more = length // parts, length % parts

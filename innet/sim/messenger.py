@@ -9,6 +9,11 @@ generation and the stamp. Both are cut to what fits; what stands here restores t
 
 A host gives its link a few packets at a time, in turn from its messages that may send. So messages
 share a link fairly, and what a window allows does not wait at the link before it is sent.
+
+GPUs of a host (``innet.sim.gpu_hosts``) are ends of messages that share the host's network cards,
+and a card is what is called a host here. A message between them takes their local links and no
+packets. Its events are at the cards of its two ends in turn, each one at least a latency after the
+one before, which no window of simulated time is longer than.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from numpy.typing import NDArray
 from innet.core.errors import InputError
 from innet.core.numba_cache import njit
 from innet.core.views import viewer
+from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.heap import push, replace_first
 from innet.sim.messages import MessageGraph
 from innet.sim.transport import (
@@ -83,6 +89,9 @@ PORT = np.dtype(
 )
 """A host."""
 
+LANE = np.dtype([("out", "i8"), ("into", "i8")], align=True)
+"""A GPU's local link: when it is free, each way."""
+
 MESSENGER = np.dtype(
     [
         # Addresses of arrays.
@@ -100,6 +109,8 @@ MESSENGER = np.dtype(
                 "what",
                 "source",
                 "destination",
+                "sender",
+                "receiver",
                 "size",
                 "dependencies",
                 "first",
@@ -109,6 +120,8 @@ MESSENGER = np.dtype(
                 "connection",
                 "connections",
                 "delivered",
+                "local_ticks",
+                "lanes",
             )
         ),
         # How much there is.
@@ -123,6 +136,9 @@ MESSENGER = np.dtype(
         ("persistent", "i8"),
         ("first_flow", "i8"),
         ("base", "i8"),
+        ("messages", "i8"),
+        ("local_latency", "i8"),  # 0: there are no local links
+        ("gpus", "i8"),
         # Counts.
         ("segments", "i8"),
         ("resent", "i8"),
@@ -142,7 +158,7 @@ _SLACK = 8  # timers that one event makes, at most
 
 _sender, _receiver, _row, _port = viewer(SENDER), viewer(RECEIVER), viewer(ROW), viewer(PORT)
 _ints, _signed, _bits = viewer("i8"), viewer("i4"), viewer("u8", 2)
-_connection = viewer(CONNECTION)
+_connection, _lane = viewer(CONNECTION), viewer(LANE)
 
 
 @njit(inline="always", nogil=True)
@@ -177,7 +193,11 @@ def _receivers(m: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(m: Any, host: int, time: int, what: int) -> None:
-    """Add an event: twice a message that starts, or twice a row and 1."""
+    """Add an event: twice a message that starts, or twice a row and 1.
+
+    Of a message between GPUs also twice its number and once, twice or three times that of all
+    messages: see ``_pass_locally``.
+    """
     port = _port(m.ports, _MANY)[host]
     times, kinds = _ints(m.times + 8 * port.first, _MANY), _ints(m.what + 8 * port.first, _MANY)
     push(times, kinds, port.events, time, what)
@@ -243,13 +263,15 @@ def _start_later(m: Any, message: int, source: int, now: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _release(m: Any, message: int, host: int, now: int) -> None:
-    """Of what waits for a message, let start what ``host`` sends and has waited for it alone."""
+def _release(m: Any, message: int, end: int, host: int, now: int) -> None:
+    """Of what waits for a message, let start what ``end``, a GPU of the host or the host itself,
+    sends and has waited for it alone.
+    """
     first, dependents = _ints(m.first, _MANY), _ints(m.dependents, _MANY)
-    source, missing = _signed(m.source, _MANY), _signed(m.dependencies, _MANY)
+    sender, missing = _signed(m.sender, _MANY), _signed(m.dependencies, _MANY)
     for at in range(first[message], first[message + 1]):
         later = dependents[at]
-        if source[later] == host:
+        if sender[later] == end:
             missing[later] -= 1
             if missing[later] == 0:
                 _start_later(m, later, host, now)
@@ -260,7 +282,46 @@ def _deliver(m: Any, message: int, now: int) -> None:
     host = _signed(m.destination, _MANY)[message]
     _ints(m.delivered, _MANY)[message] = now
     _port(m.ports, _MANY)[host].left -= 1
-    _release(m, message, host, now)
+    _release(m, message, _signed(m.receiver, _MANY)[message], host, now)
+
+
+@njit(cache=True, nogil=True)
+def _pass_locally(m: Any, event: int, now: int) -> int:
+    """An event of a message between GPUs of a host, or a GPU and their switch.
+
+    It starts, or waits for its sender's link; its first bit is at the receiver, whose link takes it
+    after those before it; it is delivered; and the sender knows. A GPU's link takes the message's
+    bits each way. A switch takes any number at a time, and is half of the way between two GPUs.
+
+    Returns:
+        the card at which its next event is, if that may be another one, or -1.
+    """
+    phase, message = event // m.messages, event % m.messages
+    sender, receiver = _signed(m.sender, _MANY)[message], _signed(m.receiver, _MANY)[message]
+    source, target = _signed(m.source, _MANY)[message], _signed(m.destination, _MANY)[message]
+    lanes, ticks = _lane(m.lanes, _MANY), _ints(m.local_ticks, _MANY)[message]
+    latency = m.local_latency
+    if sender >= m.gpus or receiver >= m.gpus:
+        latency >>= 1
+    following = 2 * (message + (phase + 1) * m.messages)
+    if phase == 0:
+        begun = max(now, lanes[sender].out)
+        if sender < m.gpus:
+            lanes[sender].out = begun + ticks
+        _push(m, target, begun + latency, following)
+        return int(target)
+    if phase == 1:
+        ends = max(now, lanes[receiver].into) + ticks
+        if receiver < m.gpus:
+            lanes[receiver].into = ends
+        _push(m, target, ends, following)
+        return -1
+    if phase == 2:
+        _deliver(m, message, now)
+        _push(m, source, now + latency, following)
+        return int(source)
+    _release(m, message, sender, source, now)
+    return -1
 
 
 @njit(cache=True, nogil=True)
@@ -293,7 +354,8 @@ def _close(m: Any, row: int, now: int) -> None:
     m.segments += flow.sent
     m.resent += flow.resent
     m.timeouts += flow.timeouts
-    _release(m, here.message, here.source, now)
+    sender = _signed(m.sender, _MANY)[here.message]
+    _release(m, here.message, sender, here.source, now)
     here.message = -1
     if not here.is_ready:
         _free(m, row)
@@ -333,16 +395,22 @@ def _arm(m: Any, row: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def wake(m: Any, host: int, now: int) -> None:
-    """An event of the host is due, if any is: a message starts, or a deadline has come."""
+def wake(m: Any, host: int, now: int) -> int:
+    """An event of the host is due, if any is: a message starts, or a deadline has come.
+
+    Returns:
+        another host whose next event may have become an earlier one, or -1.
+    """
     time = next_event(m, host)
     if time > now:
-        return
+        return -1
     what = _pop(m, host)
     number = what >> 1
     if what & 1 == 0:
+        if m.local_latency > 0 and _ints(m.local_ticks, _MANY)[number % m.messages] >= 0:
+            return _pass_locally(m, number, now)
         _open(m, number, host, now)
-        return
+        return -1
     _port(m.ports, _MANY)[host].timers -= 1
     here = _row(m.rows, _MANY)[number]
     if here.message >= 0 and here.source == host and here.armed == time:
@@ -350,6 +418,7 @@ def wake(m: Any, host: int, now: int) -> None:
         on_timeout(_senders(m), _rules(m), number, now)
         _ready(m, number)
         _arm(m, number)
+    return -1
 
 
 # ------------------------------------------------------------------ packets
@@ -479,6 +548,7 @@ class Messenger:
         base: picoseconds at which it begins.
         first_flow: the number of the first of ``PATHS`` flows, by which links count its packets.
         generation: of messages that were sent before; higher than all of them.
+        gpus: where the graph's ends are GPUs: how many a host has, and how they are joined.
 
     Attributes:
         record: (1,) of MESSENGER.
@@ -497,6 +567,7 @@ class Messenger:
         base: int = 0,
         first_flow: int = 0,
         generation: int = 0,
+        gpus: GpuHosts | None = None,
     ) -> None:
         rules = transport.rules
         if transport.segments(int(graph.bytes.max(initial=0))) > MOST_SEGMENTS:
@@ -517,9 +588,21 @@ class Messenger:
             self.record[name] = getattr(transport, name)
         self.record["base"], self.record["first_flow"] = base, first_flow
         connection, count = graph.connections()
+        source, destination = graph.source, graph.destination
+        local = np.zeros(0, np.int64)  # of hosts without GPUs nothing is local
+        if gpus is not None:
+            source, destination = gpus.nic(source), gpus.nic(destination)
+            local = gpus.local_ticks(graph)
+            self.record["local_latency"] = gpus.latency_ticks
+            self.record["gpus"] = gpus.total
+            self._keep("lanes", np.zeros(gpus.ends, LANE))
+        self.record["messages"] = len(graph)
         arrays: dict[str, NDArray[Any]] = {
-            "source": graph.source,
-            "destination": graph.destination,
+            "source": source,
+            "destination": destination,
+            "sender": graph.source,
+            "receiver": graph.destination,
+            "local_ticks": local,
             "size": graph.bytes,
             "dependencies": graph.dependencies.copy(),
             "first": graph.first,
@@ -534,8 +617,12 @@ class Messenger:
             self._keep(name, array)
         ports = np.zeros(hosts, PORT)
         ports["ready"] = ports["last"] = -1
-        ports["left"] = np.bincount(graph.destination, minlength=hosts)
-        self._starts = np.bincount(graph.source, minlength=hosts)
+        ports["left"] = np.bincount(destination, minlength=hosts)
+        # Events at a time, beside those of rows: each message has one, at its source's heap, or
+        # where it is local at that of its destination.
+        self._starts = np.bincount(source, minlength=hosts)
+        if gpus is not None:
+            self._starts += np.bincount(destination[local >= 0], minlength=hosts)
         self._keep("ports", ports)
         self._keep("rows", np.zeros(0, ROW))
         self._keep("free", np.zeros(0, np.int64))

@@ -34,11 +34,13 @@ _DURATIONS = (
     "host_jitter",
     "flowlet_gap",
     "pfc_watchdog",
+    "local_latency",
 )
 BALANCING: Mapping[str, int] = MappingProxyType(
     {"ecmp": -1, "spray": -2, "adaptive": -3, "flowlet": -4}
 )
 """How switches choose one of several shortest paths, and the word of a flow that says so."""
+_SHORTEST_LOCAL = 1e-9  # seconds; simulated time advances by half of a local latency at most
 _MOST_PER_BYTE = 1e-3  # seconds
 MOST_RATE = 1e15
 """Bits per second of a link. The shortest packet then takes a picosecond, the clock's tick."""
@@ -106,6 +108,10 @@ class Network:
             and two packets of 9,216 bytes.
         pfc_watchdog: seconds for which a host may pause its link before that is an error. 200 ms,
             as SONiC's watchdog has it.
+        local_rate: bits per second of the links between the GPUs of a host, each way of each GPU.
+            3.6e12: NVLink 4, 450 GB/s (NVIDIA H100 Tensor Core GPU architecture, 2022).
+        local_latency: seconds from a message's last bit on such a link to its delivery. 600 ns:
+            what NCCL counts for a hop over NVLink (hwLatencies of its src/graph/tuning.cc, LL).
         paths: how switches choose one of several shortest paths for packets that they forward, of
             flows and messages. "ecmp": by a hash of the flow, so that its packets keep their order
             (RFC 2992). "spray": at random for each packet (Dixit et al., INFOCOM 2013).
@@ -145,9 +151,11 @@ class Network:
     pfc_xon: int | None = None
     pfc_headroom: int | None = None
     pfc_watchdog: float = 0.2
+    local_rate: float = 3.6e12
+    local_latency: float = 600e-9
 
     def __post_init__(self) -> None:
-        for name in ("rate", "trunk_rate", "recirculation_rate", "host_pace"):
+        for name in ("rate", "trunk_rate", "recirculation_rate", "host_pace", "local_rate"):
             rate = getattr(self, name)
             if rate is not None and not (_finite(rate) and 1e3 <= rate <= MOST_RATE):
                 raise InputError(
@@ -163,6 +171,10 @@ class Network:
                     f"{name} is {seconds!r} s, below the clock's resolution of a picosecond; give "
                     "0 or more than that."
                 )
+        if self.local_latency < _SHORTEST_LOCAL:
+            raise InputError(
+                f"local_latency is {self.local_latency!r}; give seconds, {_SHORTEST_LOCAL} or more."
+            )
         if not (_finite(self.host_byte) and 0 <= self.host_byte <= _MOST_PER_BYTE):
             raise InputError(
                 f"host_byte is {self.host_byte!r}; give seconds, from 0 to {_MOST_PER_BYTE}."
@@ -395,6 +407,7 @@ _STEADY = frozenset(
     {
         "rate", "trunk_rate", "delay", "switch_latency", "queue_packets", "host_receive",
         "host_send", "host_cores", "host_pace", "priorities", "timestamp_unit", "flowlet_gap",
+        "local_rate", "local_latency",
     }
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ from innet.sim import windows
 from innet.sim.fabric import described, loads
 from innet.sim.flow_control import FlowControl, PauseCounts, send_pause
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
+from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.hosts import (
     close_host,
     plan_host_flows,
@@ -684,8 +685,7 @@ class Simulation:
             learned: is called with the time, picoseconds; it takes the switch's digests.
             lookahead: picoseconds after that within which nobody answers.
         """
-        state = self._memory.state
-        state["lookahead"] = min(int(state["lookahead"]), lookahead)
+        self._shorten_windows(lookahead)
         self._learners[switch] = learned
         self._memory.switches["learns"][switch] = 1
 
@@ -761,6 +761,11 @@ class Simulation:
             out = int(ways[int(entry[WAY]) & 0xFFFFFFFF])
             if priority >= 0 and back >= 0 and out >= 0:
                 yield out * classes + priority, (back ^ 1) * classes + priority
+
+    def _shorten_windows(self, lookahead: int) -> None:
+        """Let windows be no longer than this many picoseconds from now on."""
+        state = self._memory.state
+        state["lookahead"] = min(int(state["lookahead"]), lookahead)
 
     def run_until(self, seconds: float) -> None:
         """Let time pass up to a time, or until nothing will ever happen.
@@ -851,10 +856,17 @@ class Simulation:
             memory.state["completed"] += 1
         return group
 
-    def launch_messages(self, graph: MessageGraph, transport: ReliableTransport) -> int:
+    def launch_messages(
+        self, graph: MessageGraph, transport: ReliableTransport, gpus: GpuHosts | None = None
+    ) -> int:
         """Let hosts send the messages of a graph from now on; one graph at a time.
 
         Their group is done when all messages were delivered.
+
+        Args:
+            graph: of these hosts; or of GPUs, whose network cards these hosts are.
+            transport: of messages that take the network.
+            gpus: how GPUs are joined, and which card each has.
 
         Returns:
             the number by which ``wait`` calls them.
@@ -864,10 +876,9 @@ class Simulation:
         """
         memory = self._memory
         hosts = len(memory.hosts)
-        if graph.hosts > hosts:
-            raise InputError(
-                f"a message names host {graph.hosts - 1}; there are hosts 0 to {hosts - 1}."
-            )
+        used = graph.hosts if gpus is None else gpus.nics_of(graph)
+        if used > hosts:
+            raise InputError(f"a message names host {used - 1}; there are hosts 0 to {hosts - 1}.")
         generation = 0
         if self._messenger is None:
             self._add_message_flows()
@@ -880,11 +891,17 @@ class Simulation:
             base=self._last,
             first_flow=self._message_flows,
             generation=generation,
+            gpus=gpus,
         )
+        source, destination = graph.source, graph.destination
+        if gpus is not None:
+            source, destination = gpus.nic(source), gpus.nic(destination)
+            # A card's events change what another one does after half a local latency or more.
+            self._shorten_windows(gpus.latency_ticks // 2)
         memory.keep("messenger", box.record)
         group = self._free_group()
-        taking = np.union1d(graph.source, graph.destination).tolist()
-        left = np.bincount(graph.destination, minlength=hosts)
+        taking = np.union1d(source, destination).tolist()
+        left = np.bincount(destination, minlength=hosts)
         memory.groups[group] = int((left > 0).sum()), self._last
         self._groups[group] = taking
         for host in taking:

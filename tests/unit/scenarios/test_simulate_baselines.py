@@ -208,5 +208,5 @@ def test_what_is_none_is_refused_by_name(settings, error, said):
 
 
 def test_names_have_the_widths_of_elements():
-    assert len(names()) == 7 * len(ELEMENTS)
+    assert len(names()) == 9 * len(ELEMENTS)
     assert all(Baseline.of(name).name == name for name in names())

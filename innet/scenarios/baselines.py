@@ -37,6 +37,7 @@ from innet.sim.messages import (
     SentElements,
     all_gather,
     parameter_server,
+    with_protocol,
 )
 from innet.sim.network import OVERHEAD, SECOND, Network
 from innet.sim.simulation import Cable, LinkCounts, NetworkCounts, Simulation
@@ -71,7 +72,18 @@ class _Dense(Settings):
     hop_cost: Annotated[float, Field(ge=0, le=1e9)] | None = None
 
 
-class _Chunked(_Dense):
+class _OfNccl(_Dense):
+    """Settings of NCCL's algorithms.
+
+    Attributes:
+        protocol: by which its kernels hand data on, and take their time for each hop; None: hops
+            take what links do.
+    """
+
+    protocol: Literal["ll", "ll128", "simple"] | None = None
+
+
+class _Chunked(_OfNccl):
     """Settings of NCCL's tree."""
 
     chunk: Annotated[int, Field(ge=4, le=1 << 30)] = TREE_CHUNK
@@ -90,8 +102,8 @@ class _Sparse(_Dense):
 
 
 _OPTIONS: Mapping[str, type[_Dense]] = {
-    "ring": _Dense,
-    "hierarchical-ring": _Dense,
+    "ring": _OfNccl,
+    "hierarchical-ring": _OfNccl,
     "nvls-ring": _Dense,
     "halving-doubling": _Dense,
     "parameter-server": _Server,
@@ -128,7 +140,8 @@ class Baseline:
         dtype: of the elements that are sent, a name of ``innet.sim.messages.ELEMENTS``.
         options: of the algorithm: ``reduce_cost``, ``lossless`` and ``hop_cost``; ``servers``,
             hosts of the parameter server; ``ratio``, the share of the elements that each worker
-            sends, with indices of 32 bits; ``chunk``, bytes of a message of the tree.
+            sends, with indices of 32 bits; ``chunk``, bytes of a message of the tree; ``protocol``,
+            of NCCL's algorithms.
     """
 
     name: str
@@ -243,11 +256,15 @@ class Baseline:
             hosts = range(workers, workers + self.servers) if self.servers else range(workers)
             return parameter_server(workers, hosts, elements, dtype=kind, reduce_cost=cost)
         more = {"chunk": self.options.chunk} if isinstance(self.options, _Chunked) else {}
-        if gpus is not None and self.algorithm in _OF_GPUS:
-            build = _OF_GPUS[self.algorithm]
-            return build(gpus, elements, dtype=kind, reduce_cost=cost, **more)
-        build = ALGORITHMS[self.algorithm]
-        return build(workers, elements, dtype=kind, reduce_cost=cost, **more)
+        of_gpus = gpus is not None and self.algorithm in _OF_GPUS
+        build = (_OF_GPUS if of_gpus else ALGORITHMS)[self.algorithm]
+        where = gpus if of_gpus else workers
+        graph = build(where, elements, dtype=kind, reduce_cost=cost, **more)
+        protocol = getattr(self.options, "protocol", None)
+        if protocol is None:
+            return graph
+        is_local = np.zeros(len(graph), np.bool_) if gpus is None else gpus.is_local(graph)
+        return with_protocol(graph, protocol, is_local, tree=self.algorithm == "nccl-tree")
 
 
 def baselines_of(settings: SimulateSettings) -> list[Baseline]:

@@ -114,9 +114,13 @@ class GpuHosts:
         """Of each message within a host, picoseconds on a local link; -1 of others, and of those
         that are work at their source.
         """
-        is_local = self.host(graph.source) == self.host(graph.destination)
-        is_local &= graph.source != graph.destination
-        return np.where(is_local, self.ticks(graph.bytes), -1)
+        takes_link = self.is_local(graph) & (graph.source != graph.destination)
+        return np.where(takes_link, self.ticks(graph.bytes), -1)
+
+    def is_local(self, graph: MessageGraph) -> NDArray[np.bool_]:
+        """Of each message, whether it stays within a host."""
+        same: NDArray[np.bool_] = self.host(graph.source) == self.host(graph.destination)
+        return same
 
     def ticks(self, size: ArrayLike) -> Ints:
         """Picoseconds that so many bytes take on a local link."""

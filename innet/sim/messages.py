@@ -881,6 +881,67 @@ def part_of(offset: Ints, length: Ints, parts: int, which: Ints) -> tuple[Ints, 
     return offset + number * small + np.minimum(number, more), small + (number < more)
 
 
+# ------------------------------------------------------------------ NCCL's protocols
+
+
+@dataclass(frozen=True, slots=True)
+class NcclProtocol:
+    """How NCCL's kernels hand data on, and what it counts for a hop (``hwLatencies`` in its
+    ``src/graph/tuning.cc``, 2.30).
+
+    Attributes:
+        widening: bytes that are sent for a byte of data: "ll" has a flag of 4 bytes beside 4 bytes
+            of data, "ll128" one of 8 beside 120.
+        ring, tree: microseconds of a hop between hosts.
+        local_ring, local_tree: the same over NVLink.
+    """
+
+    widening: float
+    ring: float
+    tree: float
+    local_ring: float
+    local_tree: float
+
+
+NCCL_PROTOCOLS: Mapping[str, NcclProtocol] = MappingProxyType(
+    {
+        "ll": NcclProtocol(2.0, 2.7, 5.0, 0.6, 0.6),
+        "ll128": NcclProtocol(128 / 120, 4.0, 8.5, 1.9, 1.25),
+        "simple": NcclProtocol(1.0, 14.0, 14.0, 3.4, 4.0),
+    }
+)
+"""NCCL's protocols by name."""
+
+
+def with_protocol(
+    graph: MessageGraph, protocol: str, is_local: NDArray[np.bool_], *, tree: bool = False
+) -> MessageGraph:
+    """The same messages as one of NCCL's protocols sends them.
+
+    What a hop takes is added to what its links take. NCCL's figure has a little of that in it.
+
+    Args:
+        graph: of an algorithm of NCCL's.
+        protocol: a name of ``NCCL_PROTOCOLS``.
+        is_local: bool (n,), which messages stay within a host.
+        tree: whether it is a tree; otherwise it is a ring.
+
+    Raises:
+        UnknownNameError: no such protocol.
+    """
+    if protocol not in NCCL_PROTOCOLS:
+        raise UnknownNameError("protocol of NCCL", protocol, NCCL_PROTOCOLS)
+    how = NCCL_PROTOCOLS[protocol]
+    across, local = (how.tree, how.local_tree) if tree else (how.ring, how.local_ring)
+    hop = np.where(is_local, local, across) * (SECOND / 1e6)
+    hop = np.where(graph.source == graph.destination, 0.0, hop)
+    return replace(
+        graph,
+        bytes=np.ceil(graph.bytes * how.widening).astype(np.int64),
+        delay=graph.delay + np.rint(hop).astype(np.int64),
+    )
+
+
 # ------------------------------------------------------------------ several of them
 
 

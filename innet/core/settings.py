@@ -818,6 +818,13 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "settings as in 100g:loss=1e-4, or a TOML file of them."
         ),
     ] = "100g"
+    switch: Annotated[
+        Literal["p4", "sharp", "nvls"],
+        Field(
+            description="What sums: p4, a program; sharp, switches of the network that sum without "
+            "one; nvls, the switches within hosts with several GPUs, and a ring between hosts."
+        ),
+    ] = "p4"
     gpus_per_host: Annotated[
         int,
         Field(

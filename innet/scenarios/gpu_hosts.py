@@ -15,19 +15,23 @@ from pathlib import Path
 import numpy as np
 
 from innet.allreduce.report import PacketCounts, Rounds, build_report, simulated
+from innet.allreduce.sizes import RoundSizes
 from innet.codecs import build_codec
 from innet.core.errors import InputError
+from innet.core.reduce_op import ReduceOp, SizedSegment
 from innet.core.settings import FaultSettings, SimulateSettings
 from innet.records import Report
 from innet.records.simulation import BackgroundTraffic, NetworkSamples
 from innet.scenarios.background import Background
 from innet.scenarios.baselines import Exchanged, Snapshot, network_fields, with_fields
+from innet.scenarios.fixed_function import ELEMENT_TYPES, check_ports
 from innet.scenarios.jobs import sizes_of
 from innet.scenarios.timeline import Times
 from innet.scenarios.workload import BucketShape
 from innet.sim import Network
 from innet.sim.captures import LinkCaptures
 from innet.sim.gpu_hosts import GpuHosts
+from innet.sim.messages import ELEMENTS
 from innet.sim.network import SECOND, is_steady
 from innet.topology import EmulatedNetwork, Request, plan_jobs
 from innet.topology.plan import SharedPlan
@@ -92,6 +96,9 @@ class LocalSteps:
     """
 
     def __init__(self, gpus: GpuHosts, size: int, *, nvls: bool = False) -> None:
+        if gpus.gpus == 1:
+            self.step = self.busy = 0
+            return
         pieces = gpus.pieces(size)
         whole, part = (int(gpus.ticks(size / pieces / each)) for each in (1, gpus.gpus))
         if nvls:
@@ -107,10 +114,11 @@ class LocalSteps:
 
 
 class HostsNetwork:
-    """Hosts with several GPUs, on which buckets are summed one after the other by the switches.
+    """Hosts with several GPUs, or switches without a program, that sum one bucket after the other.
 
     Packets are thin, and a card's part of a bucket is coded as one vector. As with other networks,
-    what takes equally long is simulated once.
+    what takes equally long is simulated once. Switches without a program add elements as they are,
+    and so do those within the hosts (``innet.scenarios.fixed_function``).
 
     Args:
         settings: of the simulation.
@@ -145,10 +153,14 @@ class HostsNetwork:
         ):  # fmt: skip
             if getattr(settings, name) != usual:
                 raise InputError(
-                    f"{name} is not for hosts with several GPUs; leave it or gpus_per_host out."
+                    f"{name} is not for hosts with several GPUs, nor for switches without a "
+                    "program; leave it out."
                 )
         self._settings, self._buckets, self._gpus = settings, buckets, gpus
         self.plan = plan_of_hosts(settings, gpus)
+        self._is_fixed = settings.switch != "p4"
+        if self._is_fixed:
+            check_ports(self.plan)
         self._emulation = EmulatedNetwork(self.plan, seed=settings.seed, network=network)
         self._background = background
         if background.flows:
@@ -198,16 +210,21 @@ class HostsNetwork:
         before = [PacketCounts.of(end.counters) for end in cards]
         switch_packets = emulation.packets_in
         # Step 1: a host's cards begin when its GPUs have summed the first piece among themselves.
-        local = LocalSteps(gpus, 4 * size)
+        kind = ELEMENTS[ELEMENT_TYPES[str(self._settings.codec)] if self._is_fixed else "float32"]
+        local = LocalSteps(gpus, int(kind.bytes(size)), nvls=self._is_fixed)
         last_gpu = starts.reshape(gpus.hosts, gpus.gpus).max(axis=1)
         later = (last_gpu - last_gpu.min()).tolist()
         since = max(float(last_gpu.min()) + local.step / SECOND, simulation.now)
         counted = Snapshot(simulation, since)
         # Step 2: each card has an equal part, as NCCL pads it.
-        part = self._settings.model_copy(
-            update={"workers": gpus.hosts, "size": -(-size // gpus.nics)}
-        )
-        sizes = sizes_of(part)
+        part = -(-size // gpus.nics)
+        if self._is_fixed:
+            words = -(-int(kind.bytes(part)) // 4)
+            sizes = RoundSizes(part, ((SizedSegment(ReduceOp.SUM, words),),))
+        else:
+            sizes = sizes_of(
+                self._settings.model_copy(update={"workers": gpus.hosts, "size": part})
+            )
         rounds = [[list(each) for each in sizes.rounds]] * gpus.nics
         done = emulation.run_rounds(
             rounds,
@@ -248,6 +265,7 @@ class HostsNetwork:
         report = report.model_copy(
             update={
                 "workers": self._settings.workers,
+                **({"program": self._settings.switch} if self._is_fixed else {}),
                 "simulated": simulated(report, counts, 0.0, window, simulation),
             }
         )

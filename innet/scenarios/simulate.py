@@ -19,7 +19,7 @@ from innet.codecs import Codec, CodecSpec, build_codec
 from innet.codecs.build import spec_of_unit
 from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, SimulateSettings, validate
-from innet.records import Machine, Report, Simulated
+from innet.records import Machine, Report, Seconds, Simulated
 from innet.records.simulation import (
     BackgroundTraffic,
     BaselineRun,
@@ -45,7 +45,8 @@ from innet.scenarios.baselines import (
     network_fields,
     with_fields,
 )
-from innet.scenarios.gpu_hosts import HostsNetwork, gpu_hosts_of
+from innet.scenarios.fixed_function import ELEMENT_TYPES, with_fixed_function
+from innet.scenarios.gpu_hosts import HostsNetwork, gpu_hosts_of, plan_of_hosts
 from innet.scenarios.samples import Sampler
 from innet.scenarios.timeline import IterationTimes, Times, iterate
 from innet.scenarios.workload import BucketShape, Stragglers, Workload
@@ -109,6 +110,8 @@ def simulate(
     resolved = with_bottleneck(resolved, checked.topology)
     if checked.gpus_per_host > 1:
         checked = checked.model_copy(update={"thin": True})  # all that such hosts have
+    if checked.switch != "p4":
+        checked, resolved = with_fixed_function(checked, resolved)
     baselines = baselines_of(checked)
     if baselines and checked.faults != SimulateSettings().faults:
         raise InputError(
@@ -298,11 +301,14 @@ class _SimulationRun:
         self._network = network
         self._gpus = gpu_hosts_of(settings, network)
         background = background_of(settings, network)
-        self.network = (
-            _BucketNetwork(settings, network, self._buckets, background)
-            if self._gpus is None
-            else HostsNetwork(settings, network, self._buckets, self._gpus, background)
-        )
+        self.network: _BucketNetwork | HostsNetwork | _NvlsNetwork
+        if settings.switch == "nvls" and self._gpus is not None:
+            self.network = _NvlsNetwork(settings, network, self._buckets, self._gpus)
+        elif self._gpus is None and settings.switch == "p4":
+            self.network = _BucketNetwork(settings, network, self._buckets, background)
+        else:
+            gpus = self._gpus or GpuHosts(settings.workers, 1)
+            self.network = HostsNetwork(settings, network, self._buckets, gpus, background)
 
     @property
     def all_reduces(self) -> int:
@@ -334,17 +340,24 @@ class _SimulationRun:
         )
 
     def iterations(
-        self, progress: _Progress, reducer: _Reducer | None = None, *, is_encoded: bool = True
+        self,
+        progress: _Progress,
+        reducer: _Reducer | None = None,
+        *,
+        is_encoded: bool | None = None,
     ) -> list[Iteration]:
         """All iterations, one after the other; each worker begins with its own end.
 
         Args:
             progress: is called for each all-reduce.
             reducer: what sums buckets; by default the network.
-            is_encoded: whether workers encode and decode them.
+            is_encoded: whether workers encode and decode them; by default unless switches sum what
+                they have as it is.
         """
         workload, settings = self.workload, self.settings
         summing = self.network if reducer is None else reducer
+        if is_encoded is None:
+            is_encoded = settings.switch == "p4" or settings.codec != "dense"
         # GPUs of a host code the parts that they sum for it.
         parts = 1 if self._gpus is None or reducer is not None else self._gpus.gpus
         sizes = [bucket.elements / parts for bucket in self._buckets]
@@ -666,6 +679,74 @@ class _BaselineNetwork:
             if together and self._steady:
                 self._known[size] = taken
         return begin + np.array(taken.ends) / SECOND, taken
+
+
+class _NvlsNetwork(_BaselineNetwork):
+    """Hosts with several GPUs whose switches sum, and rings between hosts: NCCL's NVLS.
+
+    Attributes:
+        plan: a job for each network card of a host.
+        last: report of the last all-reduce that was simulated.
+        present: all workers.
+    """
+
+    recirculates = False
+    last: Report
+
+    def __init__(
+        self,
+        settings: SimulateSettings,
+        network: Network,
+        buckets: list[BucketShape],
+        gpus: GpuHosts,
+    ) -> None:
+        if settings.samples:
+            raise InputError("samples are of networks whose switches sum; leave them out of nvls.")
+        self.plan = plan_of_hosts(settings, gpus)
+        dtype = ELEMENT_TYPES[str(settings.codec)]
+        name = "nvls-ring" if dtype == "float32" else f"nvls-ring-{dtype}"
+        super().__init__(settings, network, buckets, Baseline.of(name), self.plan, gpus=gpus)
+        self._codec, self._transport_name = str(settings.codec), settings.transport
+        self.present = list(range(settings.workers))
+
+    def capture(self, folder: Path) -> None:
+        """Refused, as each all-reduce has a network of its own."""
+        raise InputError(
+            f"nvls has no captures; leave pcap = {str(folder)!r} out, or choose sharp."
+        )
+
+    def end_samples(self) -> NetworkSamples | None:
+        """None: the network is not sampled."""
+        return None
+
+    def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, Exchanged]:
+        """As of ``_Reducer``."""
+        begun = time.perf_counter()
+        done, taken = super().all_reduce(bucket, starts)
+        what, seconds = taken.simulated, time.perf_counter() - begun
+        self.last = Report(
+            exact=None,
+            workers=len(self.present),
+            codec=self._codec,
+            program="nvls",
+            engine="messages",
+            transport=self._transport_name,
+            values_per_packet=0,
+            elements=self._buckets[bucket].elements,
+            rounds=1,
+            packets_sent=what.packets,
+            packets_received=what.packets - what.lost - what.dropped,
+            bytes_sent=taken.bytes_sent,
+            bytes_dense=4 * self._buckets[bucket].elements,
+            retransmissions=what.retransmissions,
+            seconds=Seconds(
+                encode=0.0, network=seconds, decode=0.0, total=seconds, simulated=what.seconds
+            ),
+            max_abs_error=None,
+            max_abs_error_sent=None,
+            simulated=what,
+        )
+        return done, taken
 
 
 def background_of(settings: SimulateSettings, network: Network) -> Background:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from innet.scenarios.timeline import Times
 from innet.scenarios.workload import BucketShape
 from innet.sim import Network
 from innet.sim.captures import LinkCaptures
+from innet.sim.flows import Flow
 from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.messages import ELEMENTS
 from innet.sim.network import SECOND, is_steady
@@ -164,11 +166,20 @@ class HostsNetwork:
         self._emulation = EmulatedNetwork(self.plan, seed=settings.seed, network=network)
         self._background = background
         if background.flows:
-            self._emulation.timed.add_flows(background.flows)
+            self._emulation.timed.add_flows([self._renumbered(flow) for flow in background.flows])
         self._steady = is_steady(network) and not background.flows
         self._known: dict[int, Exchanged] = {}
         self.all_reduces = 0
         self.present = list(range(settings.workers))
+
+    def _renumbered(self, flow: Flow) -> Flow:
+        """A flow between cards, which are numbered host by host, as the jobs number them."""
+        gpus = self._gpus
+        source, destination = (
+            card % gpus.nics * gpus.hosts + card // gpus.nics
+            for card in (flow.source, flow.destination)
+        )
+        return replace(flow, source=source, destination=destination)
 
     def capture(self, folder: Path) -> None:
         """Write a capture of each link in each direction into a folder from now on."""

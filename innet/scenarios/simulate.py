@@ -300,7 +300,7 @@ class _SimulationRun:
         self._ready = [float(done[bucket.layers[1]]) for bucket in self._buckets]
         self._network = network
         self._gpus = gpu_hosts_of(settings, network)
-        background = background_of(settings, network)
+        background = background_of(settings, network, self._gpus)
         self.network: _BucketNetwork | HostsNetwork | _NvlsNetwork
         if settings.switch == "nvls" and self._gpus is not None:
             self.network = _NvlsNetwork(settings, network, self._buckets, self._gpus)
@@ -647,7 +647,7 @@ class _BaselineNetwork:
         gpus: GpuHosts | None,
     ) -> None:
         self._buckets = buckets
-        self._background = background_of(settings, network)
+        self._background = background_of(settings, network, gpus)
         self._network = MessageNetwork(
             baseline,
             plan,
@@ -749,10 +749,13 @@ class _NvlsNetwork(_BaselineNetwork):
         return done, taken
 
 
-def background_of(settings: SimulateSettings, network: Network) -> Background:
-    """What hosts send beside all-reduces."""
+def background_of(
+    settings: SimulateSettings, network: Network, gpus: GpuHosts | None
+) -> Background:
+    """What hosts send beside all-reduces, or the network cards of hosts with several GPUs."""
     given = {} if settings.background is None else read_tables(settings.background)
-    return Background(given, network, settings.workers, settings.seed)
+    hosts = settings.workers if gpus is None else gpus.hosts * gpus.nics
+    return Background(given, network, hosts, settings.seed)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -179,6 +179,24 @@ def test_iterations_of_gpus_are_simulated_once_and_codecs_code_their_parts():
     assert dense.simulated.packets > record.simulated.packets > 0
 
 
+def test_other_traffic_is_between_cards():
+    """Card 5 is the second of host 1: what it sends to card 1 slows no other one's all-reduce."""
+    common = {"workers": 8, "gpus_per_host": 4, "size": SIZE, "window": 64, "network": "10g"}
+    flow = {"source": 5, "destination": 1, "rate": 9e9, "size": 1400, "packets": 300}
+    record = innet.simulate(
+        background={"flow": [flow]}, encode_time=0.0, baselines=("hierarchical-ring",),
+        transport="roce", **common,
+    )  # fmt: skip
+    (beside,) = record.background
+    assert 0 < beside.received <= beside.sent
+    assert record.simulated.seconds > 1.3 * innet.simulate(**common).simulated.seconds
+    ring = record.baselines["hierarchical-ring"]
+    alone = innet.simulate(baselines=("hierarchical-ring",), transport="roce", **common)
+    assert ring.seconds > 1.3 * alone.baselines["hierarchical-ring"].seconds
+    with pytest.raises(InputError, match="0 to 1"):  # two hosts have a card each
+        innet.simulate(background={"flow": [flow]}, nics_per_host=1, **common)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -1,7 +1,7 @@
 """All-reduces by P4 programs beside SHARP, NVLS and NCCL's algorithms, in simulated time.
 
     python -m benchmarks.rivals [--gpus 64] [--gpus-per-host 8] [--mib 25] [--network 400g] [--json]
-    python -m benchmarks.rivals --load 0.3 ...      # beside random flows between the same hosts
+    python -m benchmarks.rivals --load 0.3 ...      # beside another job between the same hosts
 
 All run over one fat-tree, of 16 ports unless another topology is given, whose trunks are as fast
 as hosts' links. Hosts send and receive as RDMA does. A P4 program sums over one tree, and over all
@@ -23,8 +23,6 @@ import innet
 from benchmarks.common import Row, show
 from innet.sim.network import PRESETS
 
-_SIZES = [[0, 0], [10_000, 15], [80_000, 53], [1_000_000, 70], [10_000_000, 97], [30_000_000, 100]]
-"""Of flows beside the all-reduce, bytes and per cent: a web search's, in fewer lines."""
 _BASELINES = ("ring", "nccl-tree", "hierarchical-ring")
 _FIRST = "P4, one tree"
 
@@ -51,7 +49,7 @@ def main(  # noqa: PLR0917 - options of a command
     network: Annotated[str, typer.Option(help="A preset: the rate of links.")] = "100g",
     topology: Annotated[str, typer.Option(help="Of all.")] = "fat-tree:ports=16",
     values: Annotated[int, typer.Option(help="Values of a packet of P4 programs.")] = 256,
-    load: Annotated[float, typer.Option(help="Of other flows, of each link of a host.")] = 0.0,
+    load: Annotated[float, typer.Option(help="Of another job, a share of each host's link.")] = 0.0,
     paths: Annotated[str, typer.Option(help="How switches choose paths for messages.")] = "ecmp",
     protocol: Annotated[str | None, typer.Option(help="NCCL's: ll, ll128, simple.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Names of rows; repeatable.")] = None,
@@ -70,8 +68,18 @@ def main(  # noqa: PLR0917 - options of a command
         "transport": "roce",
     }
     if load:
-        flows = {"cdf": _SIZES, "load": load, "seconds": 100 * mib * (1 << 20) * 8 / rate}
-        common["background"] = {"random": [flows]}
+        # Each host sends to the one that is half of them further on, as another job's ring might.
+        flows = [
+            {
+                "source": host,
+                "destination": (host + gpus // 2) % gpus,
+                "rate": load * rate,
+                "size": 1458,
+                "poisson": True,
+            }
+            for host in range(gpus)
+        ]
+        common["background"] = {"flow": flows}
     # Step 2: sums by switches; the first run also has the algorithms between hosts.
     taken: dict[str, float] = {}
     wanted = set(only or [])
@@ -94,7 +102,7 @@ def main(  # noqa: PLR0917 - options of a command
     title = f"{mib:g} MiB on {gpus:,} GPUs, {gpus_per_host} a host, {network}, {topology}"
     note = f"{time.perf_counter() - begun:.0f} s to simulate"
     if load:
-        note = f"beside random flows of {load:.0%}; {note}"
+        note = f"beside packets at {load:.0%} of each link; {note}"
     show(title, "times as fast as a ring", rows, as_json, note)
 
 

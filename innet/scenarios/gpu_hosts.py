@@ -138,7 +138,6 @@ class HostsNetwork:
         InputError: settings that such hosts do not have.
     """
 
-    recirculates = False  # programs of thin packets pass a switch once, but for harvest's
     last: Report
 
     def __init__(
@@ -184,6 +183,12 @@ class HostsNetwork:
     def capture(self, folder: Path) -> None:
         """Write a capture of each link in each direction into a folder from now on."""
         LinkCaptures(self._emulation.timed, folder)
+
+    @property
+    def recirculates(self) -> bool:
+        """Whether packets have passed a switch again."""
+        switches = self._emulation.switches.values()
+        return any(switch.statistics.recirculated for switch in switches)
 
     def end_samples(self) -> NetworkSamples | None:
         """None: the network is not sampled."""

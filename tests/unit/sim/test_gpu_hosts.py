@@ -179,6 +179,16 @@ def test_iterations_of_gpus_are_simulated_once_and_codecs_code_their_parts():
     assert dense.simulated.packets > record.simulated.packets > 0
 
 
+def test_half_and_twice_of_what_is_assumed():
+    record = innet.simulate(
+        workers=4, gpus_per_host=2, size=SIZE, sensitivity=True, network="100g", switch="sharp"
+    )
+    rows = {each.setting: each for each in record.sensitivity}
+    assert {"network.host_send", "network.host_receive"} < rows.keys()
+    assert "network.recirculation_latency" not in rows
+    assert rows["network.host_send"].halved <= record.seconds <= rows["network.host_send"].doubled
+
+
 def test_other_traffic_is_between_cards():
     """Card 5 is the second of host 1: what it sends to card 1 slows no other one's all-reduce."""
     common = {"workers": 8, "gpus_per_host": 4, "size": SIZE, "window": 64, "network": "10g"}

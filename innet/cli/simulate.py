@@ -81,7 +81,7 @@ def run(
         if path is not None:
             check_writable(path)
     chosen = settings.model_dump(exclude_unset=True)
-    if plot is not None or csv is not None:
+    if csv is not None or (plot is not None and settings.switch != "nvls"):
         chosen.setdefault("samples", USUAL)
     with SimulationDisplay(err) as display:
         result = simulate(**chosen, watch=display, pcap=pcap)

@@ -27,6 +27,7 @@ from innet.scenarios.background import Background
 from innet.scenarios.baselines import Exchanged, Snapshot, network_fields, with_fields
 from innet.scenarios.fixed_function import ELEMENT_TYPES, check_ports
 from innet.scenarios.jobs import sizes_of
+from innet.scenarios.samples import Sampler
 from innet.scenarios.timeline import Times
 from innet.scenarios.workload import BucketShape
 from innet.sim import Network
@@ -150,7 +151,6 @@ class HostsNetwork:
     ) -> None:
         for name, usual in (
             ("faults", FaultSettings()), ("partial_after", None), ("window_control", "fixed"),
-            ("samples", 0),
         ):  # fmt: skip
             if getattr(settings, name) != usual:
                 raise InputError(
@@ -167,6 +167,20 @@ class HostsNetwork:
         if background.flows:
             self._emulation.timed.add_flows([self._renumbered(flow) for flow in background.flows])
         self._steady = is_steady(network) and not background.flows
+        self._cards = [end for job in self._emulation.job_workers for end in job]
+        self._sampler: Sampler | None = None
+        if settings.samples:
+            self._sampler = Sampler(
+                self._emulation.timed,
+                self.plan,
+                self._emulation.switches,
+                network,
+                workers=self._cards,
+                background=background,
+                wanted=settings.samples,
+                elements=max(bucket.elements for bucket in buckets),
+                interval=settings.sample_interval,
+            )
         self._known: dict[int, Exchanged] = {}
         self.all_reduces = 0
         self.present = list(range(settings.workers))
@@ -191,8 +205,9 @@ class HostsNetwork:
         return any(switch.statistics.recirculated for switch in switches)
 
     def end_samples(self) -> NetworkSamples | None:
-        """None: the network is not sampled."""
-        return None
+        """Sample the network no longer; what was sampled, if it was."""
+        sampler, self._sampler = self._sampler, None
+        return None if sampler is None else sampler.end()
 
     def background(self) -> tuple[BackgroundTraffic, ...]:
         """What became of the packets beside the all-reduces."""
@@ -210,7 +225,7 @@ class HostsNetwork:
         """
         size, begin = self._buckets[bucket].elements, float(starts.min())
         together = begin == float(starts.max())
-        if together and size in self._known:
+        if together and size in self._known and self._sampler is None:
             taken = self._known[size]
         else:
             taken = self._simulated(size, starts, begin)
@@ -222,7 +237,7 @@ class HostsNetwork:
         """What the all-reduce of so many elements takes."""
         gpus, emulation, began = self._gpus, self._emulation, time.perf_counter()
         simulation = emulation.timed
-        cards = [end for job in emulation.job_workers for end in job]
+        cards = self._cards
         before = [PacketCounts.of(end.counters) for end in cards]
         switch_packets = emulation.packets_in
         # Step 1: a host's cards begin when its GPUs have summed the first piece among themselves.
@@ -232,6 +247,8 @@ class HostsNetwork:
         later = (last_gpu - last_gpu.min()).tolist()
         since = max(float(last_gpu.min()) + local.step / SECOND, simulation.now)
         counted = Snapshot(simulation, since)
+        if self._sampler is not None:
+            self._sampler.begin(since)
         # Step 2: each card has an equal part, as NCCL pads it.
         part = -(-size // gpus.nics)
         if self._is_fixed:

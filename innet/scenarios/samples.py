@@ -13,6 +13,7 @@ from innet.sim.network import SECOND, Network
 from innet.sim.simulation import LinkCounts, Simulation
 from innet.switch import Switch
 from innet.topology import Plan, WorkerEnd
+from innet.topology.plan import SharedPlan
 
 USUAL = 200
 """Samples for a plot."""
@@ -32,7 +33,7 @@ class Sampler:
 
     Args:
         simulation: the network.
-        plan: its switches and ports.
+        plan: its switches and ports; of several jobs, each has as many workers.
         switches: by name, in the order of the simulation.
         network: delays of links.
         workers: whose windows are sampled.
@@ -45,7 +46,7 @@ class Sampler:
     def __init__(
         self,
         simulation: Simulation,
-        plan: Plan,
+        plan: Plan | SharedPlan,
         switches: Mapping[str, Switch],
         network: Network,
         *,
@@ -61,7 +62,7 @@ class Sampler:
         ends = [*plan.attachments().values(), *(end for link in plan.trunks() for end in link)]
         self._ports = [(names.index(end.node), end.port) for end in ends]
         self._names = [f"{end.node}:{end.port}" for end in ends]
-        self._workers = len(plan.workers)
+        self._workers = len(plan.jobs[0].workers)
         self._counts = {
             name: cells
             for name, switch in switches.items()

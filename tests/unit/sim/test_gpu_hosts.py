@@ -179,6 +179,17 @@ def test_iterations_of_gpus_are_simulated_once_and_codecs_code_their_parts():
     assert dense.simulated.packets > record.simulated.packets > 0
 
 
+def test_cards_links_and_slots_over_time():
+    record = innet.simulate(
+        workers=8, gpus_per_host=4, size=SIZE, iterations=2, samples=10, network="100g",
+        pauses=("5:1:2e-5",),
+    )  # fmt: skip
+    assert record.samples is not None
+    assert len(record.samples.seconds) >= 10
+    assert any(map(any, record.samples.slots.values()))
+    assert record.all_reduces == 2
+
+
 def test_half_and_twice_of_what_is_assumed():
     record = innet.simulate(
         workers=4, gpus_per_host=2, size=SIZE, sensitivity=True, network="100g", switch="sharp"
@@ -218,7 +229,6 @@ def test_other_traffic_is_between_cards():
             {"workers": 8, "gpus_per_host": 4, "baselines": ("parameter-server",)},
             "choose sharded-parameter-server",
         ),
-        ({"workers": 8, "gpus_per_host": 4, "samples": 10}, "samples is not for hosts"),
         ({"workers": 8, "gpus_per_host": 4, "partial_after": 1e-3}, "partial_after is not for"),
         ({"network": "100g:local_latency=0"}, "local_latency is 0"),
         ({"network": "100g:local_rate=0"}, "local_rate is 0"),

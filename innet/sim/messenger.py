@@ -13,7 +13,9 @@ share a link fairly, and what a window allows does not wait at the link before i
 GPUs of a host (``innet.sim.gpu_hosts``) are ends of messages that share the host's network cards,
 and a card is what is called a host here. A message between them takes their local links and no
 packets. Its events are at the cards of its two ends in turn, each one at least a latency after the
-one before, which no window of simulated time is longer than.
+one before, which no window of simulated time is longer than. Messages between GPUs of different
+hosts have their turn on their connection, as those of a queue pair: local links may give a GPU many
+at a time, and each has a window.
 """
 
 from __future__ import annotations
@@ -89,6 +91,9 @@ PORT = np.dtype(
 )
 """A host."""
 
+QUEUE_PAIR = np.dtype([("active", "i8"), ("first", "i8"), ("last", "i8")], align=True)
+"""A connection between GPUs: messages under way, and those that wait for their turn, a list."""
+
 LANE = np.dtype([("out", "i8"), ("into", "i8")], align=True)
 """A GPU's local link: when it is free, each way."""
 
@@ -122,6 +127,8 @@ MESSENGER = np.dtype(
                 "delivered",
                 "local_ticks",
                 "lanes",
+                "pairs",
+                "next_turn",
             )
         ),
         # How much there is.
@@ -155,10 +162,11 @@ MOST_WINDOW = (1 << _OFFSET_BITS) - 2
 MOST_ROWS = 1 << _ROW_BITS
 _FIRST_ROWS, _FIRST_TIMERS = 256, 256
 _SLACK = 8  # timers that one event makes, at most
+_TURNS = 2  # messages of a queue pair under way: while one is acknowledged, the other is sent
 
 _sender, _receiver, _row, _port = viewer(SENDER), viewer(RECEIVER), viewer(ROW), viewer(PORT)
 _ints, _signed, _bits = viewer("i8"), viewer("i4"), viewer("u8", 2)
-_connection, _lane = viewer(CONNECTION), viewer(LANE)
+_connection, _lane, _pair = viewer(CONNECTION), viewer(LANE), viewer(QUEUE_PAIR)
 
 
 @njit(inline="always", nogil=True)
@@ -330,7 +338,43 @@ def _open(m: Any, message: int, host: int, now: int) -> None:
     target = _signed(m.destination, _MANY)[message]
     if target == host:
         _deliver(m, message, now)
+    elif m.local_latency == 0 or _has_turn(m, message):
+        _begin_message(m, message, host, now)
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _has_turn(m: Any, message: int) -> bool:
+    """Whether a message may begin; otherwise it waits until others of its connection are done."""
+    pair = _pair(m.pairs, _MANY)[_signed(m.connection, _MANY)[message]]
+    if pair.active < _TURNS:
+        pair.active += 1
+        return True
+    following = _signed(m.next_turn, _MANY)
+    following[message] = -1
+    if pair.first < 0:
+        pair.first = message
+    else:
+        following[pair.last] = message
+    pair.last = message
+    return False
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _give_turn(m: Any, message: int, host: int, now: int) -> None:
+    """A message is acknowledged: the first that waits begins."""
+    pair = _pair(m.pairs, _MANY)[_signed(m.connection, _MANY)[message]]
+    first = pair.first
+    if first < 0:
+        pair.active -= 1
         return
+    pair.first = _signed(m.next_turn, _MANY)[first]
+    _begin_message(m, first, host, now)
+
+
+@njit(cache=True, nogil=True)
+def _begin_message(m: Any, message: int, host: int, now: int) -> None:
+    """A message gets its row, and may send."""
+    target = _signed(m.destination, _MANY)[message]
     m.free_rows -= 1
     row = _ints(m.free, _MANY)[m.free_rows]
     here = _row(m.rows, _MANY)[row]
@@ -356,9 +400,11 @@ def _close(m: Any, row: int, now: int) -> None:
     m.timeouts += flow.timeouts
     sender = _signed(m.sender, _MANY)[here.message]
     _release(m, here.message, sender, here.source, now)
-    here.message = -1
+    message, here.message = here.message, -1
     if not here.is_ready:
         _free(m, row)
+    if m.local_latency > 0:
+        _give_turn(m, message, here.source, now)
 
 
 @njit(cache=True, nogil=True)
@@ -596,6 +642,10 @@ class Messenger:
             self.record["local_latency"] = gpus.latency_ticks
             self.record["gpus"] = gpus.total
             self._keep("lanes", np.zeros(gpus.ends, LANE))
+            pairs = np.zeros(max(count, 1), QUEUE_PAIR)
+            pairs["first"] = -1
+            self._keep("pairs", pairs)
+            self._keep("next_turn", np.full(len(graph), -1, np.int32))
         self.record["messages"] = len(graph)
         arrays: dict[str, NDArray[Any]] = {
             "source": source,

@@ -101,6 +101,17 @@ def test_local_links_take_one_message_after_the_other_each_way():
     assert ticks(both_ways) == each + LATENCY
 
 
+def test_messages_between_two_gpus_have_their_turn():
+    """Two of a connection at a time; hosts without GPUs send all at once, which end together."""
+    graph = transfers([0] * 6, [1] * 6, [400_000] * 6, [0.0] * 6)
+    in_turn = simulated(graph, GpuHosts(2, 1)).delivered
+    shared = simulate_messages(graph, "100g", transport="roce").delivered
+    assert in_turn.max() == pytest.approx(shared.max(), rel=0.02)
+    pairs = in_turn.reshape(3, 2)
+    assert (np.diff(pairs.max(axis=1)) > 0.9 * 2 * 8 * 400_000 / 100e9).all()
+    assert shared.min() > 0.8 * shared.max()
+
+
 @pytest.mark.parametrize("nics", [1, 2])
 def test_between_hosts_the_network_takes_the_time_that_it_takes(nics):
     """Reduce-scatter, rings across hosts, all-gather: they add up where there is one piece."""

@@ -531,14 +531,22 @@ def _add(_typing: Any, _address: Any, _amount: Any) -> Any:
 
 # add(address, amount): to a count that several nodes share, which threads may run at the same time.
 _add_atomically: Any = intrinsic(_add)
-_FLOW_BYTES, _FLOW_COUNTS = FLOW.itemsize, FLOW.fields["dropped"][1]
-_FAULT_COUNTS = FAULTS.fields["duplicated"][1]
+
+
+def _offset(record: np.dtype[Any], name: str) -> int:
+    """Where a field of a record begins."""
+    assert record.fields is not None, "a record has fields"
+    return record.fields[name][1]
+
+
+_FLOW_BYTES, _FLOW_COUNTS = FLOW.itemsize, _offset(FLOW, "dropped")
+_FAULT_COUNTS = _offset(FAULTS, "duplicated")
 OF_DROPPED, OF_LOST, OF_DUPLICATED = (
-    FLOW.fields[name][1] - _FLOW_COUNTS for name in ("dropped", "lost", "duplicated")
+    _offset(FLOW, name) - _FLOW_COUNTS for name in ("dropped", "lost", "duplicated")
 )
 """Counts of a flow, for ``count_of_flow``."""
 OF_COPIES, OF_HELD, OF_CORRUPTED, OF_TRUNCATED, OF_MARKED = (
-    FAULTS.fields[name][1] - _FAULT_COUNTS
+    _offset(FAULTS, name) - _FAULT_COUNTS
     for name in ("duplicated", "held", "corrupted", "truncated", "marked")
 )
 """Counts of faults, for ``count_fault``."""

@@ -91,7 +91,9 @@ PORT = np.dtype(
 )
 """A host."""
 
-QUEUE_PAIR = np.dtype([("active", "i8"), ("first", "i8"), ("last", "i8")], align=True)
+QUEUE_PAIR = np.dtype(
+    [("active", "i8"), ("bytes", "i8"), ("first", "i8"), ("last", "i8")], align=True
+)
 """A connection between GPUs: messages under way, and those that wait for their turn, a list."""
 
 LANE = np.dtype([("out", "i8"), ("into", "i8")], align=True)
@@ -162,7 +164,7 @@ MOST_WINDOW = (1 << _OFFSET_BITS) - 2
 MOST_ROWS = 1 << _ROW_BITS
 _FIRST_ROWS, _FIRST_TIMERS = 256, 256
 _SLACK = 8  # timers that one event makes, at most
-_TURNS = 2  # messages of a queue pair under way: while one is acknowledged, the other is sent
+_TURNS = 2  # messages of a queue pair under way, or more that have less than a window together
 
 _sender, _receiver, _row, _port = viewer(SENDER), viewer(RECEIVER), viewer(ROW), viewer(PORT)
 _ints, _signed, _bits = viewer("i8"), viewer("i4"), viewer("u8", 2)
@@ -346,8 +348,9 @@ def _open(m: Any, message: int, host: int, now: int) -> None:
 def _has_turn(m: Any, message: int) -> bool:
     """Whether a message may begin; otherwise it waits until others of its connection are done."""
     pair = _pair(m.pairs, _MANY)[_signed(m.connection, _MANY)[message]]
-    if pair.active < _TURNS:
+    if pair.first < 0 and (pair.active < _TURNS or pair.bytes < m.window * m.payload):
         pair.active += 1
+        pair.bytes += _ints(m.size, _MANY)[message]
         return True
     following = _signed(m.next_turn, _MANY)
     following[message] = -1
@@ -361,14 +364,17 @@ def _has_turn(m: Any, message: int) -> bool:
 
 @njit(cache=True, inner=True, nogil=True)
 def _give_turn(m: Any, message: int, host: int, now: int) -> None:
-    """A message is acknowledged: the first that waits begins."""
+    """A message is acknowledged: the first that waits begins, if it may."""
+    sizes = _ints(m.size, _MANY)
     pair = _pair(m.pairs, _MANY)[_signed(m.connection, _MANY)[message]]
+    pair.active -= 1
+    pair.bytes -= sizes[message]
     first = pair.first
-    if first < 0:
-        pair.active -= 1
-        return
-    pair.first = _signed(m.next_turn, _MANY)[first]
-    _begin_message(m, first, host, now)
+    if first >= 0 and (pair.active < _TURNS or pair.bytes < m.window * m.payload):
+        pair.first = _signed(m.next_turn, _MANY)[first]
+        pair.active += 1
+        pair.bytes += sizes[first]
+        _begin_message(m, first, host, now)
 
 
 @njit(cache=True, nogil=True)

@@ -923,8 +923,8 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     transport: Annotated[
         str,
         Field(
-            description="What carries the baselines' messages: tcp, dctcp or roce, with settings "
-            "as in tcp:min_timeout=2e-4."
+            description="What carries the baselines' messages: tcp, dctcp, roce or dcqcn, with "
+            "settings as in tcp:min_timeout=2e-4."
         ),
     ] = "tcp"
     background: Annotated[

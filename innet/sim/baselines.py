@@ -90,7 +90,7 @@ def simulate_messages(
     Args:
         graph: of ``innet.sim.messages``.
         network: as for ``innet.all_reduce``.
-        transport: of all messages: "tcp", "dctcp" or "roce", with or without settings.
+        transport: of all messages: "tcp", "dctcp", "roce" or "dcqcn", with or without settings.
         racks: one for a star; otherwise as many racks, joined by spines. Hosts that are no divisor
             of the racks are made up to one.
         spines: paths between racks, chosen by a hash of source and destination.

@@ -185,6 +185,16 @@ def _rules(m: Any) -> Any:
         m.tail_probe,
         m.interval,
         m.reordering,
+        m.line_rate,
+        m.overhead,
+        m.alpha_timer,
+        m.cnp_interval,
+        m.rate_timer,
+        m.byte_counter,
+        m.additive,
+        m.hyper,
+        m.gain,
+        m.recovery_steps,
     )
 
 
@@ -436,10 +446,15 @@ def _ready(m: Any, row: int) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _arm(m: Any, row: int) -> None:
-    """See to it that a row's deadline is looked at."""
+def _arm(m: Any, row: int, now: int) -> None:
+    """See to it that a row's deadline is looked at.
+
+    A segment that may be sent by now waits for its link alone.
+    """
     here = _row(m.rows, _MANY)[row]
     due = deadline(_senders(m), _rules(m), row)
+    if due <= now and here.is_ready:
+        due = _sender(m.senders, _MANY)[row].deadline
     if due < here.armed:
         here.armed = due
         _push(m, here.source, due, 2 * row + 1)
@@ -469,7 +484,7 @@ def wake(m: Any, host: int, now: int) -> int:
         here.armed = FOREVER
         on_timeout(_senders(m), _rules(m), number, now)
         _ready(m, number)
-        _arm(m, number)
+        _arm(m, number, now)
     return -1
 
 
@@ -509,7 +524,7 @@ def next_packet(m: Any, host: int, now: int, has_room: bool) -> tuple[int, int, 
             _free(m, row)
             continue
         sequence, payload = segment_to_send(_senders(m), _rules(m), row, now)
-        _arm(m, row)
+        _arm(m, row, now)
         if sequence < 0:
             continue
         _ready(m, row)
@@ -548,7 +563,7 @@ def receive(  # noqa: PLR0917 - compiled functions are called by position
     whole = state.generation + (ahead if ahead < 0x8000 else ahead - 0x10000)
     payload = min(m.payload, flow.size - sequence * m.payload)
     ack, flags = on_segment(
-        _receivers(m), _rules(m), row, whole, flow.segments, sequence, payload, marked
+        _receivers(m), _rules(m), row, whole, flow.segments, sequence, payload, marked, now
     )
     if flags & COMPLETE:
         _deliver(m, _row(m.rows, _MANY)[row].message, now)
@@ -584,7 +599,7 @@ def _take_ack(  # noqa: PLR0917 - compiled functions are called by position
         _close(m, row, now)
     elif found != STALE:
         _ready(m, row)
-        _arm(m, row)
+        _arm(m, row, now)
 
 
 # ------------------------------------------------------------------ the arrays
@@ -597,6 +612,7 @@ class Messenger:
         graph: what is sent.
         transport: how.
         hosts: how many there are, at least those of the graph.
+        rate: of the hosts' links, bits per second.
         base: picoseconds at which it begins.
         first_flow: the number of the first of ``PATHS`` flows, by which links count its packets.
         generation: of messages that were sent before; higher than all of them.
@@ -616,6 +632,7 @@ class Messenger:
         transport: ReliableTransport,
         hosts: int,
         *,
+        rate: int,
         base: int = 0,
         first_flow: int = 0,
         generation: int = 0,
@@ -636,6 +653,7 @@ class Messenger:
         self._arrays: dict[str, NDArray[Any]] = {}
         for name, value in zip(Rules._fields, rules, strict=True):
             self.record[name] = value
+        self.record["line_rate"] = min(rate, rules.line_rate or rate)
         for name in ("header_bytes", "ack_bytes", "persistent"):
             self.record[name] = getattr(transport, name)
         self.record["base"], self.record["first_flow"] = base, first_flow

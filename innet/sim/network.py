@@ -76,6 +76,10 @@ class Network:
             (Choudhury and Hahne, 1998).
         ecn_bytes: a packet that may be marked and finds more bytes in its queue is marked with
             "congestion experienced"; None: none is.
+        ecn_max_bytes: with this, packets are marked by chance (RED) where a queue has more bytes
+            than ``ecn_bytes`` and fewer than this: with a probability that grows from 0 to
+            ``ecn_probability``. All are from this on.
+        ecn_probability: 1 %, DCQCN's (Zhu et al., SIGCOMM 2015, figure 14).
         timestamp_unit: of the times that P4 programs see and that meters count: "us", as in BMv2,
             or "ns". In nanoseconds, fields of 32 bits (``enq_timestamp``, ``deq_timedelta``) wrap
             after 4.29 s, those of 48 bits after 78 hours.
@@ -135,6 +139,8 @@ class Network:
     buffer_bytes: int | None = None
     buffer_alpha: float = 1.0
     ecn_bytes: int | None = None
+    ecn_max_bytes: int | None = None
+    ecn_probability: float = 0.01
     timestamp_unit: str = "us"
     recirculation_rate: float | None = None
     recirculation_latency: float = 600e-9
@@ -206,7 +212,9 @@ class Network:
                 "with pfc the buffer that all queues share limits them; set buffer_bytes instead "
                 "of queue_bytes."
             )
-        for name in ("queue_bytes", "buffer_bytes", "ecn_bytes", "pfc_xon", "pfc_headroom"):
+        for name in (
+            "queue_bytes", "buffer_bytes", "ecn_bytes", "ecn_max_bytes", "pfc_xon", "pfc_headroom",
+        ):  # fmt: skip
             size = getattr(self, name)
             if size is not None and not (is_int(size) and 1 <= size < 1 << 40):
                 raise InputError(f"{name} is {size!r}; give bytes, from 1, or leave it out.")
@@ -214,6 +222,16 @@ class Network:
             alpha = getattr(self, name)
             if not (_finite(alpha) and 1 / 128 <= alpha <= 128):
                 raise InputError(f"{name} is {alpha!r}; give 1/128 to 128.")
+        self._check_marks()
+
+    def _check_marks(self) -> None:
+        if self.ecn_max_bytes is not None and self.ecn_max_bytes <= (self.ecn_bytes or 1 << 40):
+            raise InputError(
+                f"ecn_max_bytes is {self.ecn_max_bytes}; give more than ecn_bytes, which is "
+                f"{self.ecn_bytes}."
+            )
+        if not (_finite(self.ecn_probability) and 0 <= self.ecn_probability <= 1):
+            raise InputError(f"ecn_probability is {self.ecn_probability!r}; give 0 to 1.")
 
     def check_frame(self, size: int) -> None:
         """Check that queues hold a packet of ``size`` bytes.

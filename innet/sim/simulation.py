@@ -360,7 +360,7 @@ class Simulation:
             self._managers.append(manager)
             ports = np.flatnonzero(here >= 0).tolist()
             rates = {port: int(links["rate"][here[port]]) for port in ports}
-            _set_up(manager, network, layout, rates)
+            _set_up(manager, network, layout, rates, seed + index)
             memory.switches["runs"][index] = switch is not None
             memory.switches["resizes"][index] = switch is not None and resizes(switch.program)
             memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
@@ -888,6 +888,7 @@ class Simulation:
             graph,
             transport,
             hosts,
+            rate=int(memory.links["rate"][memory.hosts["up"]].min()),
             base=self._last,
             first_flow=self._message_flows,
             generation=generation,
@@ -1506,11 +1507,17 @@ def _set_up(
     network: Network,
     layout: PacketLayout | FrameSize,
     rates: Mapping[int, int],
+    seed: int,
 ) -> None:
-    """Give a switch the queues of a network; ``rates`` are those of its ports' links."""
+    """Give a switch the queues of a network; ``rates`` are those of its ports' links, ``seed`` is
+    that of marks.
+    """
     manager.set_clock_ticks(SECOND // UNITS[network.timestamp_unit])
     manager.set_dscp_priorities(network.priorities > 1)
     manager.set_shared_buffer(network.buffer_bytes, network.buffer_alpha)
+    if network.ecn_max_bytes is not None:
+        span = network.ecn_max_bytes - (network.ecn_bytes or 0)
+        manager.set_red(span, network.ecn_probability, seed)
     if network.pfc:  # who sends is paused before a queue is too long
         manager.set_shared_buffer(network.shared_buffer)
         manager.queues[-ALPHA] = UNLIMITED

@@ -10,14 +10,15 @@ its row by itself when the first segment of a later generation comes.
 Segments are numbered from 0; each has the same payload, but for the last. Whoever drives it calls
 
 * ``open_sender(senders, rules, row, size, now)``: a message of ``size`` bytes begins. ``resume``
-  and ``keep`` carry window and round trip from one message of a connection to the next.
+  and ``keep`` carry window, round trip and rate from one message of a connection to the next.
 * ``segment_to_send(senders, rules, row, now)`` returns ``(sequence, payload)``, and counts it as
   sent; sequence is -1 if nothing may be sent now. Call it until then: after opening, after each
   acknowledgement, and after each time-out. The segment carries the row, its generation, the number
   of segments, and ``now`` as its stamp.
-* ``on_segment(receivers, rules, row, generation, segments, sequence, payload, marked)`` returns
-  ``(ack, flags)``: send an acknowledgement with both, the segment's sequence and its stamp; none if
-  ack is -1. ``flags & COMPLETE`` is set once for a message, with its last missing segment.
+* ``on_segment(receivers, rules, row, generation, segments, sequence, payload, marked, now)``
+  returns ``(ack, flags)``: send an acknowledgement with both, the segment's sequence and its
+  stamp; none if ack is -1. ``flags & COMPLETE`` is set once for a message, with its last missing
+  segment.
   ``marked`` is the congestion mark of the segment (ECN CE).
 * ``on_ack(senders, rules, row, generation, ack, sequence, flags, stamp, now)`` returns ``DONE``
   once everything was acknowledged (the row may then be opened again), ``OPEN``, or ``STALE``.
@@ -38,8 +39,15 @@ After two round trips of silence it sends the first missing segment again (in th
 the answer comes is lost. With ``recovery="go_back_n"``, as RoCE network cards do it, the receiver
 drops what is out of order and says so once (a NACK), and the sender starts again there.
 
-Congestion control is NewReno (RFC 5681, RFC 6582), DCTCP (RFC 8257), or a fixed window. NewReno
-halves its window for a congestion mark as for a loss, once in a round trip (RFC 3168).
+Congestion control is NewReno (RFC 5681, RFC 6582), DCTCP (RFC 8257), DCQCN, or a fixed window.
+NewReno halves its window for a congestion mark as for a loss, once in a round trip (RFC 3168).
+
+DCQCN (Zhu et al., SIGCOMM 2015) has a rate beside a fixed window. It begins with the line's. The
+receiver answers marks with a congestion notification at most every ``cnp_interval``, which is a
+flag of an acknowledgement here (``ECHO``). The sender then notes its rate as the target and cuts it
+by alpha / 2. A timer and a counter of bytes let it recover half of the way to the target each time,
+five times, and then raise the target, too. Timers are looked at when a segment is to be sent or a
+notification comes; between these the rate has no meaning.
 """
 
 from __future__ import annotations
@@ -57,7 +65,7 @@ from innet.core.errors import InputError, UnknownNameError
 from innet.core.numba_cache import njit
 from innet.core.numbers import is_int, is_real
 from innet.core.registry import split_name
-from innet.sim.network import SECOND
+from innet.sim.network import OVERHEAD, SECOND
 
 FOREVER = 1 << 62
 
@@ -72,17 +80,38 @@ NOTHING, PROBE, TIMEOUT = 0, 1, 2
 """What ``on_timeout`` returns: no time-out has expired (perhaps a paced segment is due); a probe is
 to be sent; what was not acknowledged is lost."""
 
-FIXED, NEWRENO, DCTCP = range(3)
+FIXED, NEWRENO, DCTCP, DCQCN = range(4)
 CONGESTION: Mapping[str, int] = MappingProxyType(
-    {"fixed": FIXED, "newreno": NEWRENO, "dctcp": DCTCP}
+    {"fixed": FIXED, "newreno": NEWRENO, "dctcp": DCTCP, "dcqcn": DCQCN}
 )
 RECOVERY: Mapping[str, int] = MappingProxyType({"selective": 0, "go_back_n": 1})
 
 _ALPHA = 1024  # DCTCP's alpha of 1
 _GAIN = 4  # its weight of a new window, as a shift: 1/16, RFC 8257
 
+_ONE = 1 << 20  # DCQCN's alpha of 1
+_LEAST_RATE = 10_000_000  # bits per second below which DCQCN does not go (assumed)
+_MOST_STEPS = 1 << 12  # of timers that are made up for; after as many nothing is left to recover
+
 CONNECTION = np.dtype(
-    [(name, np.int64) for name in ("window", "threshold", "srtt", "deviation", "alpha")]
+    [
+        (name, np.int64)
+        for name in (
+            "window",
+            "threshold",
+            "srtt",
+            "deviation",
+            "alpha",  # of DCTCP, or of DCQCN
+            # DCQCN: the current and the target rate, bits per second (0: no message was sent yet);
+            "rate",
+            "target",
+            "alpha_due",  # when alpha, and the rate, change next by a timer;
+            "rate_due",
+            "timer_steps",  # how often the timer and the bytes have raised the rate since a cut;
+            "byte_steps",
+            "counted",  # and bytes since the last of the latter.
+        )
+    ]
 )
 """What lasts from one message of a connection to the next; zeros before the first."""
 
@@ -91,7 +120,7 @@ SENDER = np.dtype(
         (name, np.int64)
         for name in (
             # Fields of CONNECTION: the congestion window and the slow-start threshold in segments,
-            # the smoothed round trip and its deviation, and DCTCP's alpha.
+            # the smoothed round trip and its deviation, and what DCTCP and DCQCN have.
             *(CONNECTION.names or ()),
             "generation",
             "size",
@@ -130,7 +159,10 @@ SENDER = np.dtype(
 RECEIVER = np.dtype(
     [
         (name, np.int64)
-        for name in ("generation", "expected", "bytes", "complete", "nacked", "duplicates")
+        for name in (
+            *("generation", "expected", "bytes", "complete", "nacked", "duplicates"),
+            "notified",  # when a congestion notification may be sent again
+        )
     ]
 )
 """A message at its destination; ``bytes`` counts payload, each segment's once."""
@@ -150,6 +182,18 @@ class Rules(NamedTuple):
     tail_probe: int
     interval: int  # between full segments of a message, if paced
     reordering: int  # segments that overtake one before it is lost
+    # DCQCN's: bits per second at which it begins; bytes of a frame beside its payload; picoseconds;
+    # bytes; bits per second; a part of ``_ONE``; steps.
+    line_rate: int
+    overhead: int
+    alpha_timer: int
+    cnp_interval: int
+    rate_timer: int
+    byte_counter: int
+    additive: int
+    hyper: int
+    gain: int
+    recovery_steps: int
 
 
 class SenderRows(NamedTuple):
@@ -200,7 +244,17 @@ class ReliableTransport:
         reordering: segments that overtake one before it counts as lost, with selective recovery. 3,
             RFC 5681; more where packets of a connection take several paths (RFC 4653).
         persistent: whether messages of a pair of hosts share a connection, and so begin with the
-            window and the round trip of the one before.
+            window, the round trip and the rate of the one before.
+        cnp_interval: of DCQCN, seconds between two congestion notifications of a receiver at least.
+            50 µs; this and the next ones are those of Zhu et al. (figure 14).
+        alpha_timer: seconds without a notification after which alpha becomes smaller. 55 µs.
+        rate_timer: seconds after which the rate is raised. 55 µs.
+        byte_counter: bytes after which it is raised as well. 10 MB.
+        rate_increase: bits per second by which the target is raised then. 40 Mbit/s.
+        hyper_increase: likewise, when both the timer and the bytes have raised it more than
+            ``recovery_steps`` times. 400 Mbit/s (assumed, ten times as much).
+        gain: of alpha. 1/256.
+        recovery_steps: how often the rate recovers before the target is raised. 5.
 
     Raises:
         InputError: a number that no transport has, by the setting's name.
@@ -221,6 +275,14 @@ class ReliableTransport:
     pacing: float | None = None
     reordering: int = 3
     persistent: bool = True
+    cnp_interval: float = 50e-6
+    alpha_timer: float = 55e-6
+    rate_timer: float = 55e-6
+    byte_counter: int = 10_000_000
+    rate_increase: float = 40e6
+    hyper_increase: float = 400e6
+    gain: float = 1 / 256
+    recovery_steps: int = 5
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -230,11 +292,14 @@ class ReliableTransport:
             ("initial_window", 1, 1 << 20),
             ("reordering", 1, 1 << 20),
             ("window_bytes", self.payload, 1 << 32),
+            ("byte_counter", 1, 1 << 40),
+            ("recovery_steps", 1, 1000),
         ):
             number = getattr(self, name)
             if not is_int(number) or not least <= number <= most:
                 raise InputError(f"{name} is {number!r}; give an integer from {least} to {most}.")
-        for name in ("timeout", "min_timeout", "max_timeout"):
+        timers = ("cnp_interval", "alpha_timer", "rate_timer")
+        for name in ("timeout", "min_timeout", "max_timeout", *timers):
             seconds = getattr(self, name)
             if not is_real(seconds) or not math.isfinite(seconds) or not 1e-9 <= seconds <= 100:
                 raise InputError(f"{name} is {seconds!r}; give seconds, from 1e-9 to 100.")
@@ -247,6 +312,12 @@ class ReliableTransport:
             raise InputError(
                 f"pacing is {self.pacing!r}; give bits per second, from 1e3 to 1e13, or None."
             )
+        for name in ("rate_increase", "hyper_increase"):
+            rate = getattr(self, name)
+            if not (is_real(rate) and 1e3 <= rate <= 1e13):
+                raise InputError(f"{name} is {rate!r}; give bits per second, from 1e3 to 1e13.")
+        if not (is_real(self.gain) and 1e-5 <= self.gain <= 1):
+            raise InputError(f"gain is {self.gain!r}; give 1e-5 to 1.")
         for name, known in (("recovery", RECOVERY), ("congestion", CONGESTION)):
             if getattr(self, name) not in known:
                 raise UnknownNameError(name, str(getattr(self, name)), known)
@@ -268,6 +339,16 @@ class ReliableTransport:
             tail_probe=int(self.tail_probe and self.recovery == "selective"),
             interval=interval,
             reordering=self.reordering,
+            line_rate=0,  # the driver says it
+            overhead=self.header_bytes + OVERHEAD,
+            alpha_timer=round(self.alpha_timer * SECOND),
+            cnp_interval=round(self.cnp_interval * SECOND),
+            rate_timer=round(self.rate_timer * SECOND),
+            byte_counter=self.byte_counter,
+            additive=round(self.rate_increase),
+            hyper=round(self.hyper_increase),
+            gain=round(self.gain * _ONE),
+            recovery_steps=self.recovery_steps,
         )
 
     def segments(self, size: int) -> int:
@@ -288,6 +369,16 @@ TRANSPORTS: Mapping[str, ReliableTransport] = MappingProxyType(
             window_bytes=64 * 4096,
             recovery="go_back_n",
             congestion="fixed",
+        ),
+        # The same with DCQCN. Its window is no limit but for the memory of what is not
+        # acknowledged: that of 1,024 packets (assumed).
+        "dcqcn": ReliableTransport(
+            payload=4096,
+            header_bytes=58,
+            ack_bytes=62,
+            window_bytes=1024 * 4096,
+            recovery="go_back_n",
+            congestion="dcqcn",
         ),
     }
 )
@@ -362,6 +453,79 @@ def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
     bits[row, at >> 6] ^= np.uint64(1) << np.uint64(at & 63)
 
 
+# ------------------------------------------------------------------ DCQCN
+
+
+@njit(cache=True, inner=True, nogil=True)
+def _has_window(rules: Rules) -> bool:
+    """Whether the congestion window changes."""
+    return bool(rules.congestion == NEWRENO or rules.congestion == DCTCP)  # noqa: PLR1714
+
+
+@njit(cache=True, nogil=True)
+def _begin_rate(flow: Any, rules: Rules, now: int) -> None:
+    """A connection begins at the rate of its line."""
+    flow.rate = flow.target = rules.line_rate
+    flow.alpha = _ONE
+    flow.alpha_due, flow.rate_due = now + rules.alpha_timer, now + rules.rate_timer
+    flow.timer_steps, flow.byte_steps, flow.counted = 0, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _raise_rate(flow: Any, rules: Rules) -> None:
+    """Half of the way to the target, which is raised after some steps."""
+    more, fewer = max(flow.timer_steps, flow.byte_steps), min(flow.timer_steps, flow.byte_steps)
+    if fewer > rules.recovery_steps:
+        flow.target += (fewer - rules.recovery_steps) * rules.hyper
+    elif more > rules.recovery_steps:
+        flow.target += rules.additive
+    flow.target = min(flow.target, rules.line_rate)
+    flow.rate = (flow.rate + flow.target) // 2
+
+
+@njit(cache=True, nogil=True)
+def _pass_time(flow: Any, rules: Rules, now: int) -> None:
+    """Let timers expire up to ``now``."""
+    for _ in range(_MOST_STEPS):
+        due = min(flow.alpha_due, flow.rate_due)
+        if due > now:
+            return
+        if flow.alpha_due == due:
+            flow.alpha -= flow.alpha * rules.gain // _ONE
+            flow.alpha_due += rules.alpha_timer
+        else:
+            flow.timer_steps += 1
+            flow.rate_due += rules.rate_timer
+            _raise_rate(flow, rules)
+    flow.alpha_due, flow.rate_due = now + rules.alpha_timer, now + rules.rate_timer
+
+
+@njit(cache=True, nogil=True)
+def _cut_rate(flow: Any, rules: Rules, now: int) -> None:
+    """A congestion notification has come."""
+    flow.target = flow.rate
+    flow.rate = max(flow.rate - flow.rate * (flow.alpha // 2) // _ONE, _LEAST_RATE)
+    flow.alpha += (_ONE - flow.alpha) * rules.gain // _ONE
+    flow.alpha_due, flow.rate_due = now + rules.alpha_timer, now + rules.rate_timer
+    flow.timer_steps, flow.byte_steps, flow.counted = 0, 0, 0
+
+
+@njit(cache=True, nogil=True)
+def _pace(flow: Any, rules: Rules, payload: int, now: int) -> None:
+    """A segment is sent: when the next one may be, and what the counter of bytes does.
+
+    A segment that is late by no more than its own time does not make the next one later.
+    """
+    bits = 8 * (payload + rules.overhead)
+    took = (bits * SECOND + flow.rate - 1) // flow.rate
+    flow.paced = max(flow.paced, now - took) + took
+    flow.counted += payload
+    if flow.counted >= rules.byte_counter:
+        flow.counted -= rules.byte_counter
+        flow.byte_steps += 1
+        _raise_rate(flow, rules)
+
+
 # ------------------------------------------------------------------ the sender
 
 
@@ -382,14 +546,22 @@ def open_sender(senders: SenderRows, rules: Rules, row: int, size: int, now: int
     flow.sent, flow.resent, flow.timeouts = 0, 0, 0
     flow.srtt, flow.deviation, flow.alpha = 0, 0, _ALPHA
     flow.threshold = rules.window
-    flow.window = rules.window if rules.congestion == FIXED else rules.initial_window
+    flow.window = rules.initial_window if _has_window(rules) else rules.window
+    flow.rate = 0
+    if rules.congestion == DCQCN:
+        _begin_rate(flow, rules, now)
     senders.sacked[row, :] = np.uint64(0)
 
 
 @njit(cache=True, inner=True, nogil=True)
 def resume(senders: SenderRows, row: int, connections: Any, connection: int) -> None:
-    """Begin a message with its connection's congestion window and round trip; see ``keep``."""
+    """Begin a message with its connection's window, round trip and rate; see ``keep``."""
     flow, kept = senders.state[row], connections[connection]
+    if kept.rate > 0:  # of DCQCN
+        flow.rate, flow.target = kept.rate, kept.target
+        flow.alpha_due, flow.rate_due = kept.alpha_due, kept.rate_due
+        flow.timer_steps, flow.byte_steps = kept.timer_steps, kept.byte_steps
+        flow.counted = kept.counted
     if kept.window > 0:
         flow.window, flow.threshold = kept.window, kept.threshold
         flow.srtt, flow.deviation, flow.alpha = kept.srtt, kept.deviation, kept.alpha
@@ -401,6 +573,10 @@ def keep(senders: SenderRows, row: int, connections: Any, connection: int) -> No
     flow, kept = senders.state[row], connections[connection]
     kept.window, kept.threshold = flow.window, flow.threshold
     kept.srtt, kept.deviation, kept.alpha = flow.srtt, flow.deviation, flow.alpha
+    kept.rate, kept.target = flow.rate, flow.target
+    kept.alpha_due, kept.rate_due = flow.alpha_due, flow.rate_due
+    kept.timer_steps, kept.byte_steps = flow.timer_steps, flow.byte_steps
+    kept.counted = flow.counted
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -435,6 +611,8 @@ def segment_to_send(senders: SenderRows, rules: Rules, row: int, now: int) -> tu
     flow = senders.state[row]
     if now < flow.paced:
         return -1, 0
+    if rules.congestion == DCQCN:
+        _pass_time(flow, rules, now)
     sequence = _choose(senders, rules, row)
     if sequence < 0:
         return -1, 0
@@ -456,6 +634,8 @@ def segment_to_send(senders: SenderRows, rules: Rules, row: int, now: int) -> tu
     payload = min(rules.payload, flow.size - sequence * rules.payload)
     if rules.interval > 0:
         flow.paced = now + rules.interval * payload // rules.payload
+    elif rules.congestion == DCQCN:
+        _pace(flow, rules, payload, now)
     if flow.deadline == FOREVER:
         _arm(flow, rules, now)
     return int(sequence), int(payload)
@@ -488,7 +668,8 @@ def deadline(senders: SenderRows, rules: Rules, row: int) -> int:
     """When ``on_timeout`` is to be called, ``FOREVER`` for never."""
     flow = senders.state[row]
     due = flow.deadline
-    if rules.interval > 0 and flow.paced < due and _choose(senders, rules, row) >= 0:
+    is_paced = rules.interval > 0 or rules.congestion == DCQCN
+    if is_paced and flow.paced < due and _choose(senders, rules, row) >= 0:
         due = flow.paced
     return int(due)
 
@@ -505,7 +686,7 @@ def on_timeout(senders: SenderRows, rules: Rules, row: int, now: int) -> int:
         flow.deadline = patience
         return PROBE
     flow.timeouts += 1
-    if rules.congestion != FIXED:
+    if _has_window(rules):
         if flow.backoff == 0:  # not for a segment that is lost again, RFC 5681
             flow.threshold = max(in_flight(senders, row) // 2, 2)
         flow.window = 1
@@ -535,7 +716,7 @@ def _measure(flow: Any, trip: int) -> None:
 @njit(cache=True, nogil=True)
 def _reduce(flow: Any, rules: Rules, flight: int) -> None:
     """Halve the window, RFC 5681."""
-    if rules.congestion != FIXED:
+    if _has_window(rules):
         flow.threshold = max(flight // 2, 2)
         flow.window = flow.threshold
         flow.credit = 0
@@ -689,8 +870,12 @@ def on_ack(  # noqa: PLR0917 - compiled functions are called by position
     else:
         fresh += _selected(senders, rules, row, sequence, flags, stamp)
         _recover_by_selection(flow, rules, flight)
-    # Step 3: the window reacts to marks (RFC 3168, RFC 8257), or grows (RFC 5681).
-    if rules.congestion != FIXED and fresh > 0:
+    # Step 3: the rate reacts to a notification (DCQCN), or the window to marks (RFC 3168,
+    # RFC 8257), or it grows (RFC 5681).
+    if rules.congestion == DCQCN and flags & ECHO:
+        _pass_time(flow, rules, now)
+        _cut_rate(flow, rules, now)
+    if _has_window(rules) and fresh > 0:
         _marks(flow, rules, fresh, flags & ECHO != 0)
         # A window that was not used does not grow, RFC 7661.
         if not flow.recovering and flags & ECHO == 0 and 2 * flight >= flow.window:
@@ -714,6 +899,20 @@ def on_ack(  # noqa: PLR0917 - compiled functions are called by position
 
 
 @njit(cache=True, inner=True, nogil=True)
+def _notifies(flow: Any, rules: Rules, now: int) -> bool:
+    """Whether a mark is told: with DCQCN not within ``cnp_interval`` of the last one that was.
+
+    As far as nothing is out of order, every segment has an acknowledgement that tells it.
+    """
+    if rules.congestion != DCQCN:
+        return True
+    if now < flow.notified:
+        return False
+    flow.notified = now + rules.cnp_interval
+    return True
+
+
+@njit(cache=True, inner=True, nogil=True)
 def on_segment(  # noqa: PLR0917 - likewise
     receivers: ReceiverRows,
     rules: Rules,
@@ -723,6 +922,7 @@ def on_segment(  # noqa: PLR0917 - likewise
     sequence: int,
     payload: int,
     marked: bool,
+    now: int,
 ) -> tuple[int, int]:
     """A segment has come; returns the acknowledgement's number (-1 for none) and flags."""
     flow = receivers.state[row]
@@ -732,7 +932,7 @@ def on_segment(  # noqa: PLR0917 - likewise
         flow.generation = generation
         flow.expected, flow.bytes, flow.complete, flow.nacked, flow.duplicates = 0, 0, 0, 0, 0
         receivers.arrived[row, :] = np.uint64(0)
-    flags = ECHO if marked else 0
+    flags = ECHO if marked and _notifies(flow, rules, now) else 0
     if sequence < flow.expected:
         flow.duplicates += 1
         return int(flow.expected), flags | DUPLICATE

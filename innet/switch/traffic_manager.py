@@ -48,6 +48,8 @@ DEPTH, CAPACITY, INTERVAL, LAST_DEPARTURE, DROPS = range(5)
 #: of the line so far; bytes above which packets are marked; packets that were.
 PRIORITY, BYTES, CAPACITY_BYTES, BYTES_MAX, BIT_RATE, TICK_BITS, FREE, PRECEDED = range(5, 13)
 ECN_THRESHOLD, MARKED = 13, 14
+#: The state of the draws for marks by RED.
+RED_STATE = 15
 QUEUE_WORDS = 16
 #: Words of the whole switch, behind those of all queues, counted from the end: priorities per
 #: port; bytes of the shared buffer (0 without one), those in use, and 65,536 times alpha; 1 if
@@ -60,6 +62,9 @@ BY_DSCP = 10
 IS_COARSE = 11
 #: See ``set_stand_in``: bytes that such a packet carries, 0 for none, and by how many it is longer.
 STAND_IN, STAND_IN_EXTRA = 12, 13
+#: See ``set_red``: bytes above the threshold over which the probability grows, 0: none, and
+#: 65,536 times what it grows to.
+RED_SPAN, RED_MOST = 14, 15
 SWITCH_WORDS = 16  # less than PORTS, so that len(queues) // PORTS are the words of a port
 ALPHA_ONE = 1 << 16
 #: Of alpha: a queue may hold nearly all of the buffer (1,024 times what is free).
@@ -140,9 +145,17 @@ def admit(queues: Any, queue: int, now: int, length: int) -> int:
 def is_congested(queues: Any, queue: int) -> bool:
     """Whether a packet that comes now finds more bytes than the threshold, and so is marked.
 
-    To be asked before ``admit``. Whoever marks the packet counts it in the word ``MARKED``.
+    To be asked once for each packet, before ``admit``. Whoever marks the packet counts it in the
+    word ``MARKED``.
     """
-    found: bool = queues[queue + BYTES] > queues[queue + ECN_THRESHOLD]
+    over = queues[queue + BYTES] - queues[queue + ECN_THRESHOLD]
+    found: bool = over > 0
+    span = queues[len(queues) - RED_SPAN] if found else 0
+    if 0 < over < span:
+        # A linear congruential generator of 31 bits (ANSI C's); the upper 16 of them are drawn.
+        drawn = (queues[queue + RED_STATE] * 1103515245 + 12345) & 0x7FFFFFFF
+        queues[queue + RED_STATE] = drawn
+        found = drawn >> 15 < over * queues[len(queues) - RED_MOST] // span
     return found
 
 
@@ -458,6 +471,27 @@ class TrafficManager:
         limit = _number("the ECN threshold of a queue", limit, FOREVER)
         self._select(port, priority)[..., ECN_THRESHOLD] = limit
         self._make(port)
+
+    def set_red(self, span: int | None, most: float, seed: int = 0) -> None:
+        """Let queues mark by chance between two thresholds, as RED does (Floyd and Jacobson, 1993).
+
+        The probability grows in proportion from 0 at the threshold of ``set_ecn_threshold``. It is
+        1 from ``span`` bytes above that on. The queue's length is not averaged, as in DCQCN.
+
+        Args:
+            span: bytes; None: every packet above the threshold is marked.
+            most: the probability that it grows to, just below ``span`` bytes.
+            seed: of the draws.
+
+        Raises:
+            ControlError: a number out of range.
+        """
+        if not is_real(most) or not 0 <= most <= 1:
+            raise ControlError(f"a probability of marks is 0 to 1, not {most!r}")
+        bound = 0 if span is None else _number("the span of marks", span, _MOST_BYTES, 1)
+        self.queues[-RED_SPAN], self.queues[-RED_MOST] = bound, round(most * ALPHA_ONE)
+        numbers = np.arange(self._cells[..., 0].size, dtype=np.int64).reshape(PORTS, -1)
+        self._cells[..., RED_STATE] = (numbers * 2654435761 + seed * 40503 + 1) & 0x7FFFFFFF
 
     def set_shared_buffer(self, size: int | None, alpha: float = 1.0) -> None:
         """Let all queues draw on one buffer of ``size`` bytes; None: each has its own limits only.

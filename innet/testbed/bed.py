@@ -247,7 +247,7 @@ class Testbed:
         seed: of losses, faults and the programs' random numbers.
         frame_size: bytes of the longest frame that hosts send. Programs may add up to 256.
         faults: what links do to packets, beside losing them.
-        transport: of all ``transfer``: "tcp", "dctcp" or "roce", with or without settings.
+        transport: of all ``transfer``: "tcp", "dctcp", "roce" or "dcqcn", with or without settings.
 
     Attributes:
         network: as a ``Network``.

@@ -36,6 +36,7 @@ class Line:
 
     def __post_init__(self) -> None:
         self.rules = self.settings.rules
+        self.rules = self.rules._replace(line_rate=round(self.rate))
         self.senders, self.receivers = t.make_rows(self.rules, self.rows)
         self._events: list[tuple] = []
         self._free = 0
@@ -102,7 +103,15 @@ class Line:
 
     def _segment(self, marked, row, generation, segments, sequence, payload, stamp) -> None:
         ack, flags = t.on_segment(
-            self.receivers, self.rules, row, generation, segments, sequence, payload, marked
+            self.receivers,
+            self.rules,
+            row,
+            generation,
+            segments,
+            sequence,
+            payload,
+            marked,
+            self.now,
         )
         if flags & t.COMPLETE:
             assert (row, generation) not in self.complete  # exactly once

@@ -30,6 +30,7 @@ EVERY = {
     ),
     "go_back_n, newreno": ReliableTransport(recovery="go_back_n"),
     "roce": TRANSPORTS["roce"],
+    "dcqcn": TRANSPORTS["dcqcn"],
     "paced": ReliableTransport(congestion="fixed", pacing=2e9),
 }
 

@@ -149,6 +149,7 @@ def _simulated(report: Report) -> list[tuple[str, str]]:
         ("  goodput, each worker", f"{report.simulated.goodput_gbps:.3g} Gbit/s"),
         ("  packets lost on links", count(report.simulated.lost)),
         ("  packets dropped by full queues", count(report.simulated.dropped)),
+        *_pause_rows(report.simulated),
         *_rests_on(report.simulated.fabric, report.simulated.limit),
     ]
 
@@ -1152,7 +1153,7 @@ def _pause_rows(what: Simulated) -> list[tuple[str, str]]:
     """What priority flow control did, if anything."""
     if not what.pauses:
         return []
-    return [("Pauses of links", f"{count(what.pauses)}; one for {duration(what.paused)} in all")]
+    return [("  pauses of links", f"{count(what.pauses)}; one for {duration(what.paused)} in all")]
 
 
 def _queue_rows(what: Simulated) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from support.records import a_record, a_report, a_run
 
-from innet.records import ACCURACY, PERPLEXITY, Seconds, Step, units
+from innet.records import ACCURACY, PERPLEXITY, Seconds, Simulated, Step, units
 from innet.reports.tables import demo_table, report_table
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -192,3 +192,13 @@ def test_what_is_not_sent_and_what_is_simulated_is_said() -> None:
     lines = lines_of(report_table(a_report(seconds=seconds)))
     assert row(lines, "Simulated time") == ["4.00 ms"]
     assert row(lines, "Time on this machine") == ["700 ms"]
+
+
+def test_pauses_have_a_row_where_there_were_some():
+    simulated = dict.fromkeys(Simulated.model_fields, 0) | {"assumed": (), "fabric": None}
+    simulated |= {"utilization": {}, "busiest": {}}
+    for pauses, shown in ((0, []), (3, ["3; one for 2.00 ms in all"])):
+        made = Simulated(**simulated | {"pauses": pauses, "paused": 2e-3})
+        lines = lines_of(report_table(a_report(simulated=made)))
+        found = [line for line in lines if "pauses of links" in line]
+        assert [re.split(r" {2,}", line.strip())[1].strip() for line in found] == shown

@@ -748,7 +748,10 @@ class Simulation:
         priorities = memory.flows["priority"]
         for kept in memory.waiting[switch, : int(memory.switches["waiting"][switch])]:
             priority = int(priorities[kept["flow"]])
-            yield int(kept["link"]) * classes + priority, int(kept["arrived"]) * classes + priority
+            yield (
+                int(kept["link"]) * classes + priority,
+                (int(kept["marked"]) >> 1) * classes + priority,
+            )
         running, begun = self._running[switch], self._begun.get(switch)
         if running is None or begun is None:
             return

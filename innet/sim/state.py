@@ -194,9 +194,8 @@ WAITING = np.dtype(
         ("length", "i4"),
         ("host", "i4"),
         ("queue", "i4"),  # where its queue's words begin in the traffic manager
-        ("marked", "i8"),
+        ("marked", "i8"),  # 1 if it met congestion, and twice the link by which it came
         ("preceded", "i8"),
-        ("arrived", "i8"),  # the link by which it came
     ],
     align=True,
 )

@@ -125,7 +125,6 @@ def _swap_waiting(heap: Records, a: int, b: int) -> None:
     x.queue, y.queue = y.queue, x.queue
     x.preceded, y.preceded = y.preceded, x.preceded
     x.marked, y.marked = y.marked, x.marked
-    x.arrived, y.arrived = y.arrived, x.arrived
 
 
 @njit(cache=True, nogil=True)
@@ -276,8 +275,7 @@ def _forward(state: Any, number: int, slot: Any, came: int, now: int) -> int:
     kept.sent, kept.number, kept.flow = slot.sent, slot.number, slot.flow
     kept.length, kept.host = slot.length, slot.host
     kept.preceded = queues[queue + PRECEDED]
-    kept.marked = 1 if congested else slot.marked
-    kept.arrived = came
+    kept.marked = 2 * came + (1 if congested else slot.marked)
     if state.control != 0:
         pausing_at(state, came, flow_at(state, slot.flow).priority).held += slot.length
     _push_waiting(heap, switch.waiting)
@@ -307,11 +305,12 @@ def _dequeue(state: Any, number: int) -> tuple[int, int]:
         return 0, 0
     withdraw(queues, queue, first.time, first.length)
     if state.control != 0:
-        pausing_at(state, first.arrived, flow_at(state, first.flow).priority).held -= first.length
+        came = first.marked >> 1
+        pausing_at(state, came, flow_at(state, first.flow).priority).held -= first.length
     row = transmit(state, first.link, first.length, 0, first.flow, first.time)
     slot = slot_at(state, row)
     slot.sent, slot.number, slot.host = first.sent, first.number, first.host
-    slot.marked = first.marked
+    slot.marked = first.marked & 1
     written(state, first.link, row)
     _pop_waiting(heap, switch.waiting)
     switch.waiting -= 1
@@ -580,12 +579,13 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
     times = ints_view(state.heap_times + begin, MANY)
     links = ints_view(state.heap_links + begin, MANY)
     size = _merge(state, number, times, links)
+    has_control = state.control != 0
     while True:
         # Step 1: finish what was begun, perhaps before this switch stopped for memory.
         why, which = _finish_batch(state, number)
         if why != 0:
             return why, which
-        if state.control != 0:
+        if has_control:
             why = _control(state, number)
             if why != 0:
                 return why, control_at(state, number).link
@@ -612,7 +612,7 @@ def run_switch(state: Any, number: int, share: int) -> tuple[int, int]:
             switch.is_running, switch.until = 1, _run_until(state, number, batch, now - 1)
             continue
         # Step 4: let it happen.
-        if state.control != 0:
+        if has_control:
             control_at(state, number).now = now
         if departs < comes:
             why, which = _dequeue(state, number)

@@ -14,7 +14,7 @@ from innet.topology.aggregation import (
     next_epoch_plan,
     plan_jobs,
 )
-from innet.topology.emulation import EmulatedNetwork, JobRound, default_timing
+from innet.topology.emulation import AdmittedJob, EmulatedNetwork, JobRound, default_timing
 from innet.topology.plan import Plan, PlannedHost, PlannedLink, PlannedSwitch, Port, SharedPlan
 from innet.topology.topologies import (
     TOPOLOGIES,
@@ -28,6 +28,7 @@ from innet.topology.topologies import (
 __all__ = [
     "AGGREGATIONS",
     "TOPOLOGIES",
+    "AdmittedJob",
     "Aggregation",
     "EmulatedNetwork",
     "JobRound",

@@ -173,6 +173,25 @@ class Aggregation(ABC):
             f"a job on {plan.aggregation} cannot go on under another epoch; begin a new one."
         )
 
+    def placed(self, network: Plan, hosts: Sequence[int], job: Job) -> Plan:
+        """A job on some hosts of a network whose ports the switches know already.
+
+        Args:
+            network: a plan of one job with a worker at each host.
+            hosts: indices of its workers, ascending; worker i of the job is at ``hosts[i]``.
+            job: number, epoch, priority and slots of the job; its members do not count.
+
+        Returns:
+            The plan, whose commands number the job's multicast nodes from 0 on each switch.
+
+        Raises:
+            InputError: the program does not take jobs that come and go.
+        """
+        del hosts, job
+        raise InputError(
+            f"jobs do not come and go on {network.aggregation}; choose program slots or tree."
+        )
+
     def racks(self, plan: Plan) -> tuple[Rack, ...]:
         """A job for each rack of a plan: that of the workers at one switch, which sums for them
         alone. Its commands go to that switch after those of the plan.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from innet.core.engines import EngineName
-from innet.core.errors import InputError, StalledError, UnknownNameError
+from innet.core.errors import ControlError, InputError, StalledError, UnknownNameError
 from innet.core.numbers import is_int, is_real
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import Segment, SizedSegment
@@ -30,7 +30,7 @@ from innet.switch.frontend.loader import load_text
 from innet.switch.ir import Program
 from innet.switch.state.tables import RuntimeEntry
 from innet.topology.aggregation import Probe, WorkerEnd, aggregation_of
-from innet.topology.plan import Plan, SharedPlan
+from innet.topology.plan import Plan, PlannedSwitch, SharedPlan
 from innet.transport.memory import MemoryTransport, NetworkTransport, SwitchPort
 
 if TYPE_CHECKING:
@@ -73,6 +73,21 @@ class JobRound:
     job: int
     begin: float
     end: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedJob:
+    """A job on a network where jobs come and go; see ``EmulatedNetwork.admit``.
+
+    Attributes:
+        plan: of the job.
+        ends: its workers' clients, by the number of their host.
+        undo: (switch, command) that take back what the switches know of it, the last one first.
+    """
+
+    plan: Plan
+    ends: dict[int, WorkerEnd]
+    undo: list[tuple[str, str]]
 
 
 class EmulatedNetwork:
@@ -452,6 +467,76 @@ class EmulatedNetwork:
         """Let packets of a job's hosts leave at a rate, bits per second; see ``Network``."""
         self.timed.set_pace(range(self._first[job], self._first[job + 1]), rate)
 
+    def admit(self, plan: Plan) -> AdmittedJob:
+        """Let a job of ``Aggregation.placed`` use the switches from now on, in simulated time.
+
+        Raises:
+            ControlError: a table of a switch is full; nothing is left of the job then.
+        """
+        number_of = {host.name: number for number, host in enumerate(self.plan.hosts)}
+        undo: list[tuple[str, str]] = []
+        admitted = AdmittedJob(plan, {}, undo)
+        try:
+            for planned in plan.switches:
+                self._command(planned, undo)
+        except ControlError:
+            self.dismiss(admitted)
+            raise
+        for host in plan.workers:
+            end = self._aggregation.worker_end(plan, host, self._timing)
+            admitted.ends[number_of[host.name]] = end
+        return admitted
+
+    def _command(self, planned: PlannedSwitch, undo: list[tuple[str, str]]) -> None:
+        """Give a switch the commands of a job, and note those that take them back."""
+        nodes: list[int] = []  # the handles that it gives the nodes, which the job numbers from 0
+        for line in planned.commands:
+            name, first, *rest = line.split()
+            if name == "mc_node_associate":
+                line = f"{name} {first} {nodes[int(rest[0])]}"  # noqa: PLW2901
+            said = self.switches[planned.name].command(line)
+            match name:
+                case "mc_mgrp_create":
+                    undo.append((planned.name, f"mc_mgrp_destroy {first}"))
+                case "mc_node_create":
+                    nodes.append(int(said.split()[-1]))
+                    undo.append((planned.name, f"mc_node_destroy {nodes[-1]}"))
+                case "table_add":
+                    undo.append((planned.name, f"table_delete {first} {said.split()[-1]}"))
+
+    def dismiss(self, job: AdmittedJob) -> None:
+        """Take back all that the switches know of a job. Packets of it are dropped from now on."""
+        while job.undo:
+            switch, line = job.undo.pop()
+            self.switches[switch].command(line)
+
+    def launch(
+        self,
+        ends: Mapping[int, WorkerEnd],
+        segments: Round,
+        at: float,
+        later: Sequence[float] = (),
+        servers: Mapping[int, Host] | None = None,
+    ) -> int:
+        """Let workers begin a round in simulated time, which ``timed.wait`` lets pass.
+
+        Args:
+            ends: workers' clients by the number of their host.
+            segments: of the round.
+            at: when, seconds.
+            later: by how much later each of them begins; by default they begin together.
+            servers: parameter servers, likewise.
+
+        Returns:
+            the number by which ``wait`` calls the round.
+        """
+        begins = dict.fromkeys(ends, at)
+        if later:
+            begins = {host: at + by for host, by in zip(ends, later, strict=True)}
+        for host, end in ends.items():
+            end.start(segments, begins[host])
+        return self.timed.launch(ends, begins, servers)
+
     def run_rounds(
         self,
         rounds: Sequence[Sequence[Round]],
@@ -492,13 +577,8 @@ class EmulatedNetwork:
         def launch(job: int, at: float) -> None:
             number = len(rounds[job]) - len(left[job])
             segments = left[job].pop(0)
-            begins = dict.fromkeys(hosts[job], at)
-            if later is not None:
-                by = zip(begins, later(job, number), strict=True)
-                begins = {host: at + seconds for host, seconds in by}
-            for host, end in hosts[job].items():
-                end.start(segments, begins[host])
-            group = simulation.launch(hosts[job], begins, self._job_servers[job])
+            by = () if later is None else later(job, number)
+            group = self.launch(hosts[job], segments, at, by, self._job_servers[job])
             running[group] = job, at
 
         # Step 1: each job that has a round begins its first one.

@@ -18,6 +18,7 @@ from innet.protocol import JobMembership
 from innet.protocol.admission import Job
 from innet.wire import Endpoint, PacketLayout
 
+_DELIVER = "Egress.deliver "  # the table that has the addresses behind ports, of all programs
 Role: TypeAlias = Literal["worker", "server"]
 
 
@@ -204,6 +205,26 @@ class Plan:
         return {
             number: where[Port(host.name, 0)] for number, host in enumerate(self.hosts, start=1)
         }
+
+    def without_job(self) -> Plan:
+        """The same network with no job: switches know what is behind their ports, and no more."""
+        return replace(
+            self,
+            switches=tuple(
+                replace(
+                    switch,
+                    commands=tuple(line for line in switch.commands if _DELIVER in line),
+                )
+                for switch in self.switches
+            ),
+        )
+
+    def at_hosts(self, hosts: Sequence[int]) -> Plan:
+        """The same network with workers only at these hosts, numbered in this order from 0."""
+        chosen = tuple(replace(self.hosts[host], worker=i) for i, host in enumerate(hosts))
+        nodes = {each.name for each in self.switches} | {each.name for each in chosen}
+        links = tuple(link for link in self.links if nodes.issuperset(link.ends))
+        return replace(self, hosts=chosen, links=links)
 
     def trunks(self) -> tuple[PlannedLink, ...]:
         """The links between switches."""

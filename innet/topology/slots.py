@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from innet.core.errors import InputError
 from innet.programs import CompiledProgram
 from innet.protocol import SlotReader, SlotRegisters
+from innet.protocol.admission import Job
 from innet.topology.aggregation import Aggregation, Probe, Request, checked, job_for
 from innet.topology.plan import (
     EntryFinder,
@@ -70,6 +72,15 @@ class SlotsAggregation(Aggregation):
                 has_owners=program.has_owners,
                 adds_floats=program.adds_floats,
             ),
+        )
+
+    def placed(self, network: Plan, hosts: Sequence[int], job: Job) -> Plan:
+        """See ``Aggregation``."""
+        job = replace(job, members=tuple(network.job.members[host] for host in hosts))
+        (switch,) = network.switches
+        commands = tuple(job.commands(new_ports=False))
+        return replace(
+            network.at_hosts(hosts), switches=(replace(switch, commands=commands),), job=job
         )
 
     def next_epoch(

@@ -429,6 +429,38 @@ class TreeAggregation(Aggregation):
             timing=timing,
         )
 
+    def placed(self, network: Plan, hosts: Sequence[int], job: Job) -> Plan:
+        """See ``Aggregation``. The root is the lowest switch that has all workers below it."""
+        if network.roots:
+            raise InputError("jobs that come and go sum over one tree each; leave trees out.")
+        plan = network.at_hosts(hosts)
+        # Step 1: the part of the network's tree that has the workers, below their lowest root.
+        root = shape_of(plan)
+        while len(root.children) == 1 and not root.local_workers:
+            (root,) = root.children
+        # Step 2: the workers' bits at their switches. Ports and addresses are the network's.
+        members = [network.job.members[host] for host in hosts]
+        for node in root.descend():
+            for each in below(node, members):
+                if each.node is None:
+                    members[each.worker] = replace(members[each.worker], bit=each.place)
+        job = replace(job, members=tuple(members))
+        # Step 3: the commands of its switches, of which the first is the root.
+        known = replace(UsedResources.by((network,)), nodes={})
+        planned = {switch.name: switch for switch in network.switches}
+        switches = tuple(
+            replace(
+                planned[node.name],
+                commands=commands(node, ways, job, known, has_owners=plan.layout.has_owners),
+            )
+            for node, ways in sorted(
+                with_ways((root,), job.slots), key=lambda pair: pair[0].name != root.name
+            )
+        )
+        nodes = {each.name for each in switches} | {each.name for each in plan.hosts}
+        links = tuple(link for link in plan.links if nodes.issuperset(link.ends))
+        return replace(plan, switches=switches, links=links, job=job)
+
     def next_epoch(
         self, plan: Plan, absent: frozenset[int], entries: EntryFinder
     ) -> tuple[Plan, dict[str, list[str]]]:

@@ -17,7 +17,7 @@ from innet.cli.options import (
 )
 from innet.cli.output import err
 from innet.core.errors import InputError
-from innet.core.settings import SimulateSettings
+from innet.core.settings import JobsSettings, SimulateSettings
 
 _FAILED = 1  # exit status of a sweep with points that failed
 _OF_TRAFFIC = ("program", "network", "seed")  # of the settings, what traffic goes by
@@ -98,32 +98,45 @@ def run(
 
 
 @app.command("jobs")
-@with_settings(SimulateSettings)
+@with_settings(JobsSettings)
 def several(
-    settings: SimulateSettings,
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="TOML with a table for each job.")],
+    settings: JobsSettings,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="TOML with a table for each job, or CSV with a line for each."
+        ),
+    ],
     *,
     record: RecordOption = None,
     plot: PlotOption = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a line for each job to this CSV file."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate several jobs, whose packets share switches, queues and links.
 
-    What a job's table does not state is that of the options.
+    What a job's table does not state is that of the options. With --hosts jobs come and go: each
+    waits until hosts and slots are free, and leaves them to others when it ends.
     """
+    from innet.reports.jobs_csv import write_jobs
     from innet.reports.outputs import check_writable
     from innet.reports.registry import draw
     from innet.scenarios.jobs import simulate_jobs
 
-    for file in (record, plot):
+    for file in (record, plot, csv):
         if file is not None:
             check_writable(file)
     result = simulate_jobs(path, **settings.model_dump(exclude_unset=True))
     if record is not None:
         result.save(record)
+    if csv is not None:
+        write_jobs(result, csv)
     if plot is not None:
         draw(result, plot)
-    show(result, {"record": record, "plot": plot}, as_json=as_json)
+    show(result, {"record": record, "jobs": csv, "plot": plot}, as_json=as_json)
 
 
 @app.command("traffic")

@@ -953,6 +953,47 @@ class SimulateSettings(CodecSettings, NetworkSettings):
     ] = None
 
 
+Placement: TypeAlias = Literal["packed", "spread", "random"]
+Queueing: TypeAlias = Literal["fifo", "backfill"]
+
+
+class JobsSettings(SimulateSettings):
+    """Several jobs in simulated time: each with hosts of its own, or on ``hosts`` that they share
+    as they come and go.
+    """
+
+    hosts: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="Hosts of a cluster that jobs share as they come and go. By default each "
+            "job has hosts and slots of its own all the time.",
+        ),
+    ] = None
+    placement: Annotated[
+        Placement,
+        Field(
+            description="Which free hosts of the cluster a job gets: of as few racks as possible, "
+            "of as many as possible, or any."
+        ),
+    ] = "packed"
+    memory: Annotated[
+        Literal["shares", "first-come", "bandwidth"],
+        Field(
+            description="Slots that a job of the cluster gets, unless it states its window: an "
+            "equal share that all can have at once, all of them, or as many as its workers' rate "
+            "fills within a round trip."
+        ),
+    ] = "shares"
+    queueing: Annotated[
+        Queueing,
+        Field(
+            description="Which waiting jobs of the cluster begin: in the order of their arrival, "
+            "or each for which there are hosts and slots."
+        ),
+    ] = "fifo"
+
+
 class ThroughputSettings(Settings):
     """A sweep over all combinations of the listed values."""
 

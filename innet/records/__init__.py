@@ -10,7 +10,7 @@ merged: times of one and times of the other in one plot would compare nothing.
 
 from typing import Any
 
-from innet.records.jobs import JOBS, JobRun, JobsRecord
+from innet.records.jobs import JOBS, ClusterUse, JobRun, JobsRecord
 from innet.records.prediction import PREDICTION, NetworkRun, PredictionRecord
 from innet.records.record import VERSION, Machine, Record
 from innet.records.recording import (
@@ -74,6 +74,7 @@ __all__ = [
     "VERSION",
     "Axis",
     "Bucket",
+    "ClusterUse",
     "Fabric",
     "Finding",
     "FlowTraffic",

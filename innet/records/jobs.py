@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -33,6 +35,8 @@ class JobRun(Frozen):
         retransmissions: packets that its workers sent again.
         alone_seconds: of its all-reduces together, if no other job were there; None if that was
             not simulated.
+        arrival: of a job of a cluster, when it began to wait for hosts and slots.
+        hosts: of a job of a cluster, those that it got, from 0.
     """
 
     name: str
@@ -48,6 +52,30 @@ class JobRun(Frozen):
     goodput_gbps: float
     retransmissions: int
     alone_seconds: float | None
+    arrival: float | None = None
+    hosts: tuple[int, ...] = ()
+
+    @property
+    def waited(self) -> float:
+        """Seconds from its arrival to its begin."""
+        return self.begin - self.arrived
+
+    @property
+    def arrived(self) -> float:
+        """When it arrived: at its begin, if it did not have to wait for a cluster."""
+        return self.begin if self.arrival is None else self.arrival
+
+    @property
+    def completion(self) -> float:
+        """Its completion time: seconds from its arrival to the end of its last iteration."""
+        return self.end - self.arrived
+
+    @property
+    def stretch(self) -> float | None:
+        """How many times its completion time is what it would take if no other job were there."""
+        if self.alone_seconds is None:
+            return None
+        return self.completion / (self.end - self.begin - sum(self.times) + self.alone_seconds)
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -58,6 +86,38 @@ class JobRun(Frozen):
     def slowdown(self) -> float | None:
         """How many times as long as alone its all-reduces took."""
         return sum(self.times) / self.alone_seconds if self.alone_seconds else None
+
+
+class ClusterUse(Frozen):
+    """A cluster over time, which jobs shared as they came and went.
+
+    Attributes:
+        hosts: how many.
+        slots: of each switch.
+        placement: which hosts jobs got.
+        memory: which slots jobs got.
+        queueing: which of the waiting jobs began.
+        seconds: when what follows changed, ascending.
+        hosts_busy: hosts that had a worker, from then on.
+        slots_used: slots that running jobs had, likewise.
+        waiting: jobs that waited, likewise.
+    """
+
+    hosts: int
+    slots: int
+    placement: str
+    memory: str
+    queueing: str
+    seconds: tuple[float, ...]
+    hosts_busy: tuple[int, ...]
+    slots_used: tuple[int, ...]
+    waiting: tuple[int, ...]
+
+    def mean(self, counts: Sequence[int]) -> float:
+        """The mean over time of one of the last three, up to the last change."""
+        spans = [after - before for before, after in pairwise(self.seconds)]
+        total = sum(count * span for count, span in zip(counts, spans, strict=False))
+        return total / sum(spans)
 
 
 class JobsRecord(Record):
@@ -74,6 +134,7 @@ class JobsRecord(Record):
             elements are those of all jobs together.
         background: packets beside the jobs.
         wall_seconds: wall time of the run.
+        cluster: the hosts and slots that jobs shared; None if each had its own all the time.
     """
 
     formats: ClassVar[tuple[str, ...]] = (JOBS,)
@@ -86,3 +147,9 @@ class JobsRecord(Record):
     simulated: Simulated
     background: tuple[BackgroundTraffic, ...] = ()
     wall_seconds: float
+    cluster: ClusterUse | None = None
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from the first job's arrival to the end of the last one."""
+        return max(job.end for job in self.jobs) - min(job.arrived for job in self.jobs)

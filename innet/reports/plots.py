@@ -28,6 +28,7 @@ from innet.core.files import atomic_write
 from innet.core.numbers import is_real
 from innet.records import (
     Axis,
+    ClusterUse,
     Finding,
     JobsRecord,
     Measurement,
@@ -1184,8 +1185,13 @@ def _time_unit(longest: float) -> tuple[float, str]:
     return 1e6, "µs"
 
 
+_NAMED_JOBS = 24  # of a cluster: more have no room for names
+
+
 def jobs_figure(record: JobsRecord) -> Figure:
-    """When each job sums gradients, and how long that takes."""
+    """When each job sums gradients, and how long that takes; of a cluster, what is in use."""
+    if record.cluster is not None:
+        return _cluster_figure(record, record.cluster)
     figure = new_figure(13, max(3.6, 1.6 + 0.4 * len(record.jobs)))
     left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
     factor, unit = _time_unit(max(job.end for job in record.jobs))
@@ -1206,6 +1212,58 @@ def jobs_figure(record: JobsRecord) -> Figure:
     figure.suptitle(
         f"{units.plural(len(record.jobs), 'job')} on one network, {record.program}"
         + _below(fabric_text([record.simulated.fabric])),
+        fontsize=12,
+    )
+    return figure
+
+
+def _cluster_figure(record: JobsRecord, cluster: ClusterUse) -> Figure:
+    """When jobs wait and run, what they have of the cluster, and how long they take."""
+    figure = new_figure(13, 7.5)
+    grid = figure.add_gridspec(3, 2, width_ratios=(1.6, 1))
+    factor, unit = _time_unit(max(job.end for job in record.jobs))
+    jobs = figure.add_subplot(grid[:2, 0])
+    # Left: a line for each job, and below what is in use.
+    for label, color, spans in (
+        ("waits", "#BBBBBB", [(job.arrived, job.waited) for job in record.jobs]),
+        ("runs", COLORS[0], [(job.begin, job.end - job.begin) for job in record.jobs]),
+    ):
+        begins, lengths = ([factor * each for each in one] for one in zip(*spans, strict=True))
+        jobs.barh(range(len(spans)), lengths, 0.8, begins, color=color, label=label)
+    if len(record.jobs) <= _NAMED_JOBS:
+        jobs.set_yticks(range(len(record.jobs)), [f"job {job.name}" for job in record.jobs])
+    else:
+        jobs.set_ylabel("jobs as they arrive")
+    jobs.invert_yaxis()
+    _legend_above(jobs, 2)
+    use = figure.add_subplot(grid[2, 0], sharex=jobs)
+    seconds = [factor * each for each in cluster.seconds]
+    for position, (label, counts, most) in enumerate(
+        (
+            ("hosts", cluster.hosts_busy, cluster.hosts),
+            ("slots", cluster.slots_used, cluster.slots),
+        )
+    ):
+        shares = [100 * each / most for each in counts]
+        use.step(seconds, shares, where="post", label=label, **style(position))
+    use.set_ylim(0, 105)
+    use.set_ylabel("in use, %")
+    use.set_xlim(0, seconds[-1])
+    use.set_xlabel(f"simulated time, {unit}")
+    _legend_above(use, 2)
+    # Right: how long they take.
+    right = figure.add_subplot(grid[:, 1])
+    times = {"completion": [job.completion for job in record.jobs]}
+    if any(waited := [job.waited for job in record.jobs]):
+        times["waiting"] = waited
+    _draw_shares(right, times, "share of jobs")
+    for axes in (jobs, use):
+        axes.grid(axis="x", alpha=0.3)
+        hide_frame(axes)
+    figure.suptitle(
+        f"{units.plural(len(record.jobs), 'job')} on {units.plural(cluster.hosts, 'host')}, "
+        f"{record.program}; placement {cluster.placement}, memory {cluster.memory}, "
+        f"queueing {cluster.queueing}" + _below(fabric_text([record.simulated.fabric])),
         fontsize=12,
     )
     return figure

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
@@ -1123,10 +1124,23 @@ _JOBS: Sequence[Column[JobRun]] = (
 )
 
 
+_CLUSTER_JOBS: Sequence[Column[JobRun]] = (
+    *_JOBS[:4],
+    Column("arrives", lambda job: duration(job.arrived)),
+    Column("waits", lambda job: duration(job.waited)),
+    Column("takes", lambda job: duration(job.completion)),
+    Column("of\nideal", lambda job: _known(times, job.stretch)),
+    Column("slower", lambda job: _known(times, job.slowdown)),
+    Column("sent\nagain", lambda job: count(job.retransmissions)),
+)
+_JOBS_SHOWN = 40  # of a cluster; its quantiles are of all
+
+
 def jobs_table(record: JobsRecord) -> Group:
-    """A row for each job, then the network."""
+    """A row for each job, then the network, and the cluster that they shared."""
     what = record.simulated
     network = [
+        *_cluster_rows(record),
         *_rests_on(what.fabric, what.limit),
         ("Program", f"{record.program}, {record.values_per_packet} values per packet, thin"),
         ("Simulated time", duration(what.seconds)),
@@ -1135,10 +1149,46 @@ def jobs_table(record: JobsRecord) -> Group:
         ("Time on this machine", duration(record.wall_seconds)),
     ]
     caption = "An all-reduce takes, in the mean, and beside it as many times as long as alone."
-    parts = [make_table(record.jobs, _JOBS, caption=caption), pairs_table(network)]
+    columns = _JOBS
+    if record.cluster is not None:
+        columns = _CLUSTER_JOBS
+        caption = (
+            "A job takes the time from its arrival to its end, beside it as many times as long as "
+            "alone. So much slower than alone were its all-reduces."
+        )
+        if (left := len(record.jobs) - _JOBS_SHOWN) > 0:
+            caption += f" {count(left)} more jobs are in the record."
+    shown = record.jobs if record.cluster is None else record.jobs[:_JOBS_SHOWN]
+    parts = [make_table(shown, columns, caption=caption), pairs_table(network)]
     if record.background:
         parts.append(make_table(record.background, _BACKGROUND, caption=_OF_BACKGROUND))
     return Group(*parts)
+
+
+def _cluster_rows(record: JobsRecord) -> list[tuple[str, str]]:
+    """What jobs had of the cluster that they shared; nothing without one."""
+    cluster = record.cluster
+    if cluster is None:
+        return []
+
+    def spread(seconds: Sequence[float]) -> str:
+        half, most = np.percentile(seconds, (50, 99)).tolist()
+        mean = statistics.fmean(seconds)
+        return f"{duration(mean)} mean, {duration(half)} median, {duration(most)} at 99 %"
+
+    busy = f"{cluster.mean(cluster.hosts_busy) / cluster.hosts:.0%}"
+    used = f"{cluster.mean(cluster.slots_used) / cluster.slots:.0%}"
+    return [
+        (
+            "Cluster",
+            f"{count(cluster.hosts)} hosts, {count(cluster.slots)} slots; placement "
+            f"{cluster.placement}, memory {cluster.memory}, queueing {cluster.queueing}",
+        ),
+        ("Makespan", duration(record.makespan)),
+        ("Completion", spread([job.completion for job in record.jobs])),
+        ("Waiting", spread([job.waited for job in record.jobs])),
+        ("In use", f"{busy} of hosts, {used} of slots; at most {max(cluster.waiting)} jobs waited"),
+    ]
 
 
 def _packet_rows(what: Simulated) -> list[tuple[str, str]]:

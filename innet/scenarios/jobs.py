@@ -483,6 +483,7 @@ class _ClusterRun:
         self._plan = make_plan(common.program, values, _request(common, common.hosts))
         self.layout = self._plan.layout
         self._aggregation = aggregation_of(self._plan.aggregation)
+        self._aggregation.placed(self._plan, (0,), self._plan.job)  # refused before all else
         self._demands = [Demand(job.settings.workers, self._slots_of(job)) for job in jobs]
         for job, demand in zip(jobs, self._demands, strict=True):
             _check_demand(job, demand, common.hosts, self._plan.window)

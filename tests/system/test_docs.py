@@ -132,6 +132,9 @@ def test_command(line, tmp_path):
     if arguments[:2] == ["innet", "view"]:
         record = ["allreduce", "--network", "100g", "--size", "500", "--record", "run.json"]
         run_command(record, tmp_path)
+    if "arrivals.toml" in arguments:
+        (text,) = (each.values[0] for each in blocks("toml") if "[arrivals]" in each.values[0])
+        (tmp_path / "arrivals.toml").write_text(text)
     say = "exit\n" if "--cli" in arguments else None
     run_command(arguments[1:], tmp_path, say)
 

@@ -15,9 +15,9 @@ from innet.topology import EmulatedNetwork, Request, aggregation_of, make_plan
 SIZE = 1000
 
 
-def cluster(program, **options):
+def cluster(program, loss=0.0, **options):
     plan = make_plan(program, 32, Request(workers=8, job=0, **options))
-    return EmulatedNetwork(plan.without_job(), network=Network(rate=10e9)), plan
+    return EmulatedNetwork(plan.without_job(), network=Network(rate=10e9, loss=loss)), plan
 
 
 def placed(plan, hosts, number, base=0, slots=16):
@@ -72,6 +72,32 @@ def test_sums_are_exact_on_hosts_and_slots_that_others_had(program, options):
     assert entries_of(net) == empty
     assert all(not switch.state.replication.groups for switch in net.switches.values())
     assert all(end.counters.retransmissions == 0 for end in third[0].ends.values())
+
+
+@pytest.mark.parametrize("program", ["slots", "tree"])
+def test_late_packets_of_jobs_that_left_are_summed_by_nobody(program):
+    """Links lose packets, so copies are under way when a job ends and the next has its place."""
+    net, plan = cluster(program, loss=0.02, **({"racks": 2} if program == "tree" else {}))
+    rng = np.random.default_rng(7)
+    free, left, running, resent = set(range(8)), iter(range(1, 21)), {}, 0
+    while True:
+        while len(free) >= 3 and (number := next(left, None)) is not None:
+            hosts = sorted(rng.choice(sorted(free), 3, replace=False).tolist())
+            bases = {job[0].plan.job.slot_base for job in running.values()}
+            job = begin(net, placed(plan, hosts, number, min({0, 16} - bases)), number)
+            running[job[1]] = job
+            free -= {*hosts}
+        if not running:
+            break
+        done = running.pop(net.timed.wait())
+        resent += sum(end.counters.retransmissions for end in done[0].ends.values())
+        free |= done[0].ends.keys()
+        finish(net, done)
+    # Every packet was delivered or lost, or is on a link or in a queue.
+    counts, links = net.timed.counts(), net.timed._memory.links
+    assert resent > 100
+    assert counts.lost > 50
+    assert counts.packets == links["head"].sum() + counts.lost + net.timed.under_way()
 
 
 def test_the_root_is_the_lowest_switch_with_all_workers_below():

@@ -15,7 +15,7 @@ from innet.topology.aggregation import Aggregation, Probe, Request, newest
 from innet.topology.plan import EntryFinder, Plan, PlannedHost, Port, UsedResources
 from innet.topology.topologies import TreeNode
 from innet.topology.tree import (
-    Way,
+    WayUp,
     address,
     below,
     delivery,
@@ -120,7 +120,9 @@ class HashedAggregation(Aggregation):
         return reader
 
 
-def commands(node: TreeNode, ways: Sequence[Way], job: Job, used: UsedResources) -> tuple[str, ...]:
+def commands(
+    node: TreeNode, ways: Sequence[WayUp], job: Job, used: UsedResources
+) -> tuple[str, ...]:
     """The commands for a switch, in simple_switch_CLI's language; see ``tree.commands``."""
     lines = [f"mc_mgrp_create {job.group}"]
     first = used.nodes.get(node.name, 0)
@@ -140,7 +142,7 @@ def commands(node: TreeNode, ways: Sequence[Way], job: Job, used: UsedResources)
     return (*lines, *admissions(node, ways, job, server))
 
 
-def admissions(node: TreeNode, ways: Sequence[Way], job: Job, server: int) -> list[str]:
+def admissions(node: TreeNode, ways: Sequence[WayUp], job: Job, server: int) -> list[str]:
     """The commands of an epoch: which workers are admitted, and which are required.
 
     Args:

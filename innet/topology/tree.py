@@ -65,7 +65,7 @@ class Neighbor(NamedTuple):
     endpoint: Endpoint
 
 
-class Way(NamedTuple):
+class WayUp(NamedTuple):
     """What leads up from a switch in one of the trees that it belongs to.
 
     Attributes:
@@ -122,17 +122,17 @@ def root_of(roots: Sequence[TreeNode], slot: int, slots: int) -> TreeNode:
     return roots[slot % slot_classes(len(roots), slots) % len(roots)]
 
 
-def with_ways(roots: Sequence[TreeNode], slots: int) -> list[tuple[TreeNode, tuple[Way, ...]]]:
+def with_ways(roots: Sequence[TreeNode], slots: int) -> list[tuple[TreeNode, tuple[WayUp, ...]]]:
     """Each switch of the trees once, by index, with the switches above it; none above a root."""
     nodes: dict[str, TreeNode] = {}
-    ways: dict[str, list[Way]] = defaultdict(list)
+    ways: dict[str, list[WayUp]] = defaultdict(list)
     classes = slot_classes(len(roots), slots)
     for tree, root in enumerate(roots):
         keys = tuple(f"{low}&&&{classes - 1}" for low in range(tree, classes, len(roots)))
         for node in root.descend():
             nodes[node.name] = node
             for child, (_, port) in zip(node.children, links_of(node), strict=True):
-                ways[child.name].append(Way(node, port, keys))
+                ways[child.name].append(WayUp(node, port, keys))
     ordered = sorted(nodes.values(), key=lambda node: node.index)
     return [(node, tuple(ways[node.name])) for node in ordered]
 
@@ -266,7 +266,7 @@ def next_epoch(
     absent: frozenset[int],
     entries: EntryFinder,
     tables: Sequence[str],
-    admissions: Callable[[TreeNode, Sequence[Way], Job], list[str]],
+    admissions: Callable[[TreeNode, Sequence[WayUp], Job], list[str]],
 ) -> tuple[Plan, dict[str, list[str]]]:
     """See ``Aggregation.next_epoch``: the entries of ``tables`` are replaced by ``admissions``.
 
@@ -306,7 +306,7 @@ def delivery(port: int, endpoint: Endpoint) -> str:
 def plan_levels(
     program: CompiledProgram,
     request: Request,
-    commands: Callable[[TreeNode, Sequence[Way], Job, UsedResources], tuple[str, ...]],
+    commands: Callable[[TreeNode, Sequence[WayUp], Job, UsedResources], tuple[str, ...]],
     *,
     served: bool = False,
     child_bits: bool = False,
@@ -636,7 +636,7 @@ def full_bitmap(node: TreeNode, job: Job) -> int:
 
 def commands(
     node: TreeNode,
-    ways: Sequence[Way],
+    ways: Sequence[WayUp],
     job: Job,
     used: UsedResources,
     *,
@@ -687,7 +687,7 @@ def fence_of(job: Job) -> int:
     return ~(job.number << 16 | job.epoch) & 0xFFFF_FFFF
 
 
-def admissions(node: TreeNode, ways: Sequence[Way], job: Job) -> list[str]:
+def admissions(node: TreeNode, ways: Sequence[WayUp], job: Job) -> list[str]:
     """The commands of an epoch: which workers are admitted, and which are required.
 
     The fence comes first, before anybody is admitted, and is never written again in this epoch: a

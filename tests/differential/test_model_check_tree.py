@@ -51,7 +51,7 @@ from innet.switch import Switch, load_program
 from innet.switch.ir import Program
 from innet.topology.plan import UsedResources
 from innet.topology.topologies import TreeNode
-from innet.topology.tree import UP_PORT, Way, below, commands, members_below
+from innet.topology.tree import UP_PORT, WayUp, below, commands, members_below
 from innet.wire import WITHOUT_VALUES, Endpoint, HeaderFlag, PacketLayout, pack, parse_strict
 
 REDUCE, BROADCAST, BARRIER = CollectiveOp
@@ -168,7 +168,7 @@ class Network:
     def start(self, switch: int, engine: str, *, lost: bool) -> Switch:
         node = self.nodes[switch]
         above = [] if switch == ROOT else [self.nodes[self.model.above[switch][0]]]
-        ways = [Way(parent, UP_PORT, ()) for parent in above]
+        ways = [WayUp(parent, UP_PORT, ()) for parent in above]
         name = "collectives-tree" if self.has_owners else "tree"
         running = Switch(program(name, self.layout.values), engine)
         used = UsedResources.by(())

@@ -169,10 +169,10 @@ def test_floats_are_added_approximately(seed: int) -> None:
     """Chunks, members and results as in the v1model program; sums as FPISA-A makes them."""
     rng = np.random.default_rng(seed)
     both = beside_floats([job_of(int(rng.integers(2, 7)))], seed)
-    both.feed(float_packets(rng, both.jobs[0], 24))
+    both.feed(float_packets(rng, both.jobs[0], 10))
     both.compare_state()
-    assert both.added > 20
-    assert both.answered > 20
+    assert both.added > 8
+    assert both.answered > 8
 
 
 @pytest.mark.parametrize(

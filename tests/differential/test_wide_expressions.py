@@ -165,7 +165,7 @@ SCALARS = [lanes_field("op", 1), lanes_field("op", 2), lanes_field("half", 21)]
 def with_lanes(seed: int) -> ir.Program:
     """A program with random assignments to the fields of each lane."""
     assignments = []
-    for number in range(5):
+    for number in (0, 1, 2, 4):
         for lane in range(LANE_COUNT):
             maker = LaneMaker(np.random.default_rng([seed, number, 78]), lane)
             depth = int(maker.rng.integers(1, 5))

@@ -83,6 +83,8 @@ def run(
     chosen = settings.model_dump(exclude_unset=True)
     if csv is not None or (plot is not None and settings.switch != "nvls"):
         chosen.setdefault("samples", USUAL)
+    if csv is not None and not chosen["samples"]:
+        raise InputError("--csv is of samples over time, but --samples is 0; leave one out.")
     with SimulationDisplay(err) as display:
         result = simulate(**chosen, watch=display, pcap=pcap)
     if record is not None:

@@ -138,6 +138,13 @@ def test_windows_and_packets_beside_an_all_reduce(tmp_path):
     assert len(lines) == len(samples.seconds) * len(samples.lines())
 
 
+def test_no_samples_for_a_file_of_them_are_refused_before_anything_runs(tmp_path):
+    path = tmp_path / "samples.csv"
+    refused = CliRunner().invoke(app, ["simulate", "--samples", "0", "--csv", str(path)])
+    assert "leave one out" in str(refused.exception)
+    assert not path.exists()
+
+
 def test_who_waits_for_ever_is_not_sampled_for_ever():
     with pytest.raises(StalledError):
         innet.simulate(workers=2, size=100, network="10g:loss=0.999", samples=1)

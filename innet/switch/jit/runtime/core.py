@@ -299,7 +299,7 @@ def _shift_signed32(builder: Any, value: Any, amount: Any) -> Any:
 
 
 def _saturating32(operation: str) -> Any:
-    """Of unsigned numbers; the result stays at the end that it would pass."""
+    """A saturating operation of unsigned numbers."""
 
     def compute(builder: Any, left: Any, right: Any) -> Any:
         function = builder.module.declare_intrinsic(

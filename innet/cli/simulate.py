@@ -81,7 +81,7 @@ def run(
         if path is not None:
             check_writable(path)
     chosen = settings.model_dump(exclude_unset=True)
-    if csv is not None or (plot is not None and settings.switch != "nvls"):
+    if csv is not None or plot is not None:
         chosen.setdefault("samples", USUAL)
     if csv is not None and not chosen["samples"]:
         raise InputError("--csv is of samples over time, but --samples is 0; leave one out.")

@@ -939,8 +939,9 @@ class SimulateSettings(CodecSettings, NetworkSettings):
         Field(
             ge=0,
             le=100_000,
-            description="Samples of queues, links, slots, throughput and windows in the first "
-            "iteration. Up to twice as many are taken. With --plot or --csv 200 by default.",
+            description="Samples of queues, links, pauses, slots, throughput, windows and rates in "
+            "the first iteration, of baselines as well. Up to twice as many are taken. With --plot "
+            "or --csv 200 by default.",
         ),
     ] = 0
     sample_interval: Annotated[

@@ -179,8 +179,18 @@ class NetworkSamples(Frozen):
         throughput: bits per second since the sample before: "workers", of what was sent to each,
             their mean, with all bytes on the wire; and of each table of packets beside the
             all-reduce, their payload that arrived.
-        windows: chunks that a worker may have under way: "mean", "smallest" and "largest" of the
-            workers; nothing where all are as large as the job's.
+        windows: chunks that a worker, or packets that a connection of a baseline, may have under
+            way: "mean", "smallest" and "largest" of those that have something to send; nothing
+            where they do not change.
+        rates: bits per second on the wire at which rate control (DCQCN) lets a baseline's
+            connections send, likewise.
+        pauses: how often priority flow control paused a link since the sample before, of the links
+            that it paused most: "host 2 to s1:3".
+        paused: the part of the time since the sample before in which it did.
+
+    Of a baseline with few connections, "0 to 3" is that from host 0 to host 3, or between GPUs, in
+    ``throughput`` its payload that arrived, in ``windows`` and ``rates`` what it may do; 0 where
+    nothing of it is under way.
     """
 
     seconds: tuple[float, ...]
@@ -189,6 +199,9 @@ class NetworkSamples(Frozen):
     slots: dict[str, tuple[int, ...]]
     throughput: dict[str, tuple[float, ...]] = Field(default_factory=dict)
     windows: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    rates: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    pauses: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    paused: dict[str, tuple[float, ...]] = Field(default_factory=dict)
 
     def lines(self) -> list[tuple[str, str, Sequence[float]]]:
         """What was sampled, the name of a line of it, and its values."""
@@ -198,6 +211,9 @@ class NetworkSamples(Frozen):
             ("slots", self.slots),
             ("throughput", self.throughput),
             ("windows", self.windows),
+            ("rates", self.rates),
+            ("pauses", self.pauses),
+            ("paused", self.paused),
         ]
         return [(kind, name, each) for kind, lines in kinds for name, each in lines.items()]
 
@@ -249,6 +265,7 @@ class BaselineRun(Frozen):
         iterations: likewise. No sums are compared: ``exact`` of their buckets is None.
         all_reduces: how many were simulated; the others were equal to one of them.
         background: packets beside them.
+        samples: the network over time; None unless asked for.
     """
 
     transport: str
@@ -257,6 +274,7 @@ class BaselineRun(Frozen):
     iterations: tuple[Iteration, ...]
     all_reduces: int
     background: tuple[BackgroundTraffic, ...] = ()
+    samples: NetworkSamples | None = None
 
     @property
     def iteration_seconds(self) -> float:

@@ -990,8 +990,12 @@ def simulation_figure(record: SimulationRecord) -> Figure:
     lanes = min(record.workers, _LANES)
     above = max(3.6, 1.6 + 0.5 * lanes)
     heights = [above]
-    if record.samples is not None:
-        heights.append(3.2 * -(-max(1, sum(map(bool, _sampled(record.samples)))) // _PANELS))
+    sampled = {"": record.samples, **{name: run.samples for name, run in record.baselines.items()}}
+    known = {name: samples for name, samples in sampled.items() if samples is not None}
+    heights += [
+        3.2 * -(-max(1, sum(map(bool, _sampled(each)))) // _PANELS) + 0.3 * bool(name)
+        for name, each in known.items()
+    ]
     if record.baselines:
         heights.append(0.9 + 0.3 * (1 + len(record.baselines)))
     figure = new_figure(13, sum(heights))
@@ -999,8 +1003,11 @@ def simulation_figure(record: SimulationRecord) -> Figure:
     if len(heights) > 1:
         parts = figure.subfigures(len(heights), 1, height_ratios=heights)
     iteration = record.iterations[-1 if record.samples is None else 0]
-    if record.samples is not None:
-        _draw_samples(parts[1], record.samples, iteration)
+    for part, (name, samples) in zip(parts[1:], known.items(), strict=False):
+        run = record.baselines[name].iterations[0] if name else iteration
+        _draw_samples(part, samples, run)
+        if name:
+            part.suptitle(f"{name}, {record.baselines[name].transport}", fontsize=11)
     if record.baselines:
         _draw_baselines(parts[-1].subplots(), record)
     left, right = parts[0].subplots(1, 2, width_ratios=(2.2, 1))
@@ -1092,7 +1099,7 @@ def _sampled(samples: NetworkSamples) -> list[bool]:
     """Of each panel, whether it shows anything."""
     kinds = (
         samples.queue_bytes, samples.utilization, samples.slots, samples.throughput,
-        samples.windows,
+        samples.windows, samples.rates, samples.pauses,
     )  # fmt: skip
     return [any(map(any, each.values())) for each in kinds]
 
@@ -1103,13 +1110,19 @@ def _draw_samples(figure: FigureBase, samples: NetworkSamples, iteration: Iterat
     factor, unit = _time_unit(end - origin)
     times = [factor * (each - origin) for each in samples.seconds]
     links = {name.replace("_", " "): shares for name, shares in samples.utilization.items()}
-    gigabits = {name: [rate / 1e9 for rate in rates] for name, rates in samples.throughput.items()}
+    gigabits, allowed = (
+        {name: [rate / 1e9 for rate in rates] for name, rates in lines.items()}
+        for lines in (samples.throughput, samples.rates)
+    )
+    no_slot = "no slot waited for a worker" if samples.slots else ""  # of a baseline there are none
     shown: list[tuple[str, Mapping[str, Sequence[float]], str]] = [
         ("bytes in the longest queues", samples.queue_bytes, "no packet waited in a queue"),
         ("utilization of links", links, "no link was busy"),
-        ("slots that wait for a worker", samples.slots, "no slot waited for a worker"),
+        ("slots that wait for a worker", samples.slots, no_slot),
         ("throughput, Gbit/s", gigabits, ""),
-        ("congestion windows, chunks", samples.windows, ""),
+        ("congestion windows, packets", samples.windows, ""),
+        ("sending rates, Gbit/s", allowed, ""),
+        ("pauses of links in a sample", samples.pauses, ""),
     ]
     known = [each for each in shown if any(map(any, each[1].values()))]
     missing = [each[2] for each in shown if each not in known and each[2]]
@@ -1133,7 +1146,8 @@ def _draw_samples(figure: FigureBase, samples: NetworkSamples, iteration: Iterat
         if label.startswith("bytes"):
             axes.yaxis.set_major_formatter(bytes_tick)
         axes.locator_params(
-            axis="y", integer=not label.startswith(("utilization", "throughput", "congestion"))
+            axis="y",
+            integer=not label.startswith(("utilization", "throughput", "congestion", "sending")),
         )
         _legend_above(axes, 3)
         axes.grid(alpha=0.3)

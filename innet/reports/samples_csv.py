@@ -11,20 +11,23 @@ from innet.records import SimulationRecord
 
 
 def write_samples(record: SimulationRecord, path: str | Path) -> None:
-    """Write a line for each value: seconds, what was sampled, of what, and the value.
+    """Write a line for each value: seconds, what was sampled, of what, the value, and with which
+    baseline; that is empty for the job itself.
 
     Raises:
         InputError: nothing was sampled.
         OutputError: it cannot be written.
     """
-    samples = record.samples
-    if samples is None:
+    every = {"": record.samples, **{name: run.samples for name, run in record.baselines.items()}}
+    found = {name: samples for name, samples in every.items() if samples is not None}
+    if not found:
         raise InputError("the record has no samples over time; simulate with --samples 200.")
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(("seconds", "quantity", "of", "value"))
-        for quantity, name, values in samples.lines():
-            rows.writerows(
-                (seconds, quantity, name, value)
-                for seconds, value in zip(samples.seconds, values, strict=True)
-            )
+        rows.writerow(("seconds", "quantity", "of", "value", "baseline"))
+        for baseline, samples in found.items():
+            for quantity, name, values in samples.lines():
+                rows.writerows(
+                    (seconds, quantity, name, value, baseline)
+                    for seconds, value in zip(samples.seconds, values, strict=True)
+                )

@@ -21,6 +21,7 @@ from innet.core.errors import InputError, UnknownNameError
 from innet.core.registry import split_name
 from innet.core.settings import Settings, SimulateSettings, validate
 from innet.records import Report, Simulated
+from innet.scenarios.samples import Sampler
 from innet.scenarios.timeline import Times
 from innet.sim.flows import Flow
 from innet.sim.gpu_hosts import (
@@ -324,12 +325,14 @@ class MessageNetwork:
 
     Attributes:
         simulation: the network as it is now.
+        sampler: samples it over time; None: nobody does.
 
     Raises:
         InputError: the first switch has no port for a server.
     """
 
     simulation: Simulation
+    sampler: Sampler | None = None
 
     def __init__(
         self,
@@ -394,6 +397,8 @@ class MessageNetwork:
         since[: self._workers] = np.maximum(starts - self._origin - simulation.now, 0.0)
         begun = round((first - self._origin) * SECOND)
         before = Snapshot(simulation, first - self._origin)
+        if self.sampler is not None:
+            self.sampler.begin(simulation, first, self._origin)
         started = graph.starting(since)
         group = simulation.launch_messages(started, self._transport, self._gpus)
         while simulation.wait() != group:

@@ -171,15 +171,14 @@ class HostsNetwork:
         self._sampler: Sampler | None = None
         if settings.samples:
             self._sampler = Sampler(
-                self._emulation.timed,
-                self.plan,
-                self._emulation.switches,
                 network,
-                workers=self._cards,
+                workers=gpus.hosts,
                 background=background,
                 wanted=settings.samples,
                 elements=max(bucket.elements for bucket in buckets),
                 interval=settings.sample_interval,
+                switches=self._emulation.switches,
+                ends=self._cards,
             )
         self._known: dict[int, Exchanged] = {}
         self.all_reduces = 0
@@ -248,7 +247,7 @@ class HostsNetwork:
         since = max(float(last_gpu.min()) + local.step / SECOND, simulation.now)
         counted = Snapshot(simulation, since)
         if self._sampler is not None:
-            self._sampler.begin(since)
+            self._sampler.begin(simulation, since)
         # Step 2: each card has an equal part, as NCCL pads it.
         part = -(-size // gpus.nics)
         if self._is_fixed:

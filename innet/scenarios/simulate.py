@@ -124,7 +124,7 @@ def simulate(
     if pcap is not None:
         run.network.capture(Path(pcap))
     progress = _Progress(watch, (1 + len(baselines)) * run.all_reduces)
-    iterations = run.iterations(progress)
+    iterations, samples = run.iterations(progress), run.samples
     beside = {each.name: run.baseline(each, progress) for each in baselines}
     return SimulationRecord(
         innet=__version__,
@@ -145,7 +145,7 @@ def simulate(
         sensitivity=_sensitivity(checked, resolved, run) if checked.sensitivity else (),
         report=run.network.last,
         background=run.network.background(),
-        samples=run.samples,
+        samples=samples,
         baselines=beside,
         wall_seconds=time.perf_counter() - begun,
     )
@@ -274,6 +274,9 @@ class _Reducer(Protocol):
             When each worker has the sum, and what it took.
         """
 
+    def end_samples(self) -> NetworkSamples | None:
+        """Sample the network no longer; what was sampled, if it was."""
+
 
 class _SimulationRun:
     """A simulation.
@@ -281,7 +284,8 @@ class _SimulationRun:
     Attributes:
         workload: what an iteration computes and sums.
         network: what sums it.
-        samples: of the network in the first iteration, if they were asked for.
+        samples: of the network that was the last to sum, in the first iteration, if they were asked
+            for.
     """
 
     samples: NetworkSamples | None = None
@@ -337,6 +341,7 @@ class _SimulationRun:
             iterations=tuple(found),
             all_reduces=network.all_reduces,
             background=network.background(),
+            samples=self.samples,
         )
 
     def iterations(
@@ -392,8 +397,8 @@ class _SimulationRun:
             )
             found.append(self._recorded(number, times, taken))
             begin = times.end
-            if summing is self.network and number == 1:
-                self.samples = self.network.end_samples()
+            if number == 1:
+                self.samples = summing.end_samples()
         return found
 
     def _recorded(self, number: int, times: IterationTimes, taken: list[Exchanged]) -> Iteration:
@@ -491,15 +496,14 @@ class _BucketNetwork:
         self._sampler: Sampler | None = None
         if settings.samples:
             self._sampler = Sampler(
-                simulation,
-                self._collective.plan,
-                self._collective.network.switches,
                 network,
-                workers=self._collective.network.workers,
+                workers=settings.workers,
                 background=self._background,
                 wanted=settings.samples,
                 elements=max(bucket.elements for bucket in buckets),
                 interval=settings.sample_interval,
+                switches=self._collective.network.switches,
+                ends=self._collective.network.workers,
             )
         self._codecs: dict[int, list[Codec]] = {}
         self._known: dict[tuple[bool, Shapes], Exchanged] = {}
@@ -559,7 +563,7 @@ class _BucketNetwork:
         network.start_each(dict(enumerate(starts.tolist())))
         before_it = Snapshot(simulation, begin)
         if self._sampler is not None:
-            self._sampler.begin(begin)
+            self._sampler.begin(simulation, begin)
         size = self._buckets[bucket].elements
         is_as_before = True
         if self._settings.thin and self._settings.workers * size > _CODEC_ELEMENTS:
@@ -659,9 +663,23 @@ class _BaselineNetwork:
             hop_cost=(settings.encode_time + settings.decode_time) * SECOND,
             seed=settings.seed,
         )
+        if settings.samples:
+            self._network.sampler = Sampler(
+                network,
+                workers=settings.workers if gpus is None else gpus.hosts * gpus.nics,
+                background=self._background,
+                wanted=settings.samples,
+                elements=max(bucket.elements for bucket in buckets),
+                interval=settings.sample_interval,
+            )
         self._steady = is_steady(network) and not self._background.flows
         self._known: dict[int, Exchanged] = {}
         self.all_reduces = 0
+
+    def end_samples(self) -> NetworkSamples | None:
+        """Sample the network no longer; what was sampled, if it was."""
+        sampler, self._network.sampler = self._network.sampler, None
+        return None if sampler is None else sampler.end()
 
     def background(self) -> tuple[BackgroundTraffic, ...]:
         """What became of the packets beside the all-reduces."""
@@ -671,7 +689,7 @@ class _BaselineNetwork:
         """As of ``_Reducer``."""
         size, begin = self._buckets[bucket].elements, float(starts.min())
         together = begin == float(starts.max())
-        if together and size in self._known:
+        if together and size in self._known and self._network.sampler is None:
             taken = self._known[size]
         else:
             taken = self._network.all_reduce(size, starts)
@@ -700,8 +718,6 @@ class _NvlsNetwork(_BaselineNetwork):
         buckets: list[BucketShape],
         gpus: GpuHosts,
     ) -> None:
-        if settings.samples:
-            raise InputError("samples are of networks whose switches sum; leave them out of nvls.")
         self.plan = plan_of_hosts(settings, gpus)
         dtype = ELEMENT_TYPES[str(settings.codec)]
         name = "nvls-ring" if dtype == "float32" else f"nvls-ring-{dtype}"
@@ -714,10 +730,6 @@ class _NvlsNetwork(_BaselineNetwork):
         raise InputError(
             f"nvls has no captures; leave pcap = {str(folder)!r} out, or choose sharp."
         )
-
-    def end_samples(self) -> NetworkSamples | None:
-        """None: the network is not sampled."""
-        return None
 
     def all_reduce(self, bucket: int, starts: Times) -> tuple[Times, Exchanged]:
         """As of ``_Reducer``."""

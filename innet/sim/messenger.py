@@ -20,7 +20,7 @@ at a time, and each has a window.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,14 @@ from innet.sim.messages import MessageGraph
 from innet.sim.transport import (
     COMPLETE,
     CONNECTION,
+    DCQCN,
+    DCTCP,
     DONE,
     DUPLICATE,
     ECHO,
     FOREVER,
     NACK,
+    NEWRENO,
     RECEIVER,
     SENDER,
     STALE,
@@ -605,6 +608,25 @@ def _take_ack(  # noqa: PLR0917 - compiled functions are called by position
 # ------------------------------------------------------------------ the arrays
 
 
+class ConnectionCounts(NamedTuple):
+    """Connections that take the network, (n,) each.
+
+    Attributes:
+        source, target: ends of messages, as the graph has them.
+        received: bytes of payload that have come, each once.
+        is_active: whether a message is under way; where none is, the next ones are 0.
+        rate: bits per second on the wire at which DCQCN lets it send; 0 with others.
+        window: segments that may be under way.
+    """
+
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    received: NDArray[np.int64]
+    is_active: NDArray[np.bool_]
+    rate: NDArray[np.int64]
+    window: NDArray[np.int64]
+
+
 class Messenger:
     """The memory of a graph's run.
 
@@ -738,6 +760,38 @@ class Messenger:
             int(record["resent"] + open_rows["resent"].sum()),
             int(record["timeouts"] + open_rows["timeouts"].sum()),
         )
+
+    def connection_counts(self) -> ConnectionCounts:
+        """How far connections are, and what they may send now; several messages of one add up."""
+        arrays, senders, receivers = self._arrays, self._senders.state, self._receivers.state
+        number, count = arrays["connection"], len(arrays["connections"])
+        # Step 1: messages that are over, and what has come of others.
+        over = self.delivered >= 0
+        received = np.zeros(count, np.int64)
+        np.add.at(received, number[over], arrays["size"][over])
+        rows = np.flatnonzero(arrays["rows"]["message"] >= 0)
+        message = arrays["rows"]["message"][rows]
+        partly = receivers["generation"][rows] == senders["generation"][rows]
+        partly &= ~over[message]
+        np.add.at(received, number[message[partly]], receivers["bytes"][rows[partly]])
+        # Step 2: what senders may do.
+        active, rate, window = (np.zeros(count, np.int64) for _ in range(3))
+        np.add.at(active, number[message], 1)
+        np.add.at(rate, number[message], senders["rate"][rows])
+        np.add.at(window, number[message], senders["window"][rows])
+        # Step 3: their ends, of those whose ends are different hosts.
+        ends = np.zeros((2, count), np.int32)
+        ends[0, number], ends[1, number] = arrays["sender"], arrays["receiver"]
+        is_away = np.zeros(count, np.bool_)
+        is_away[number] = arrays["source"] != arrays["destination"]
+        columns = (*ends, received, active > 0, rate, window)
+        return ConnectionCounts(*(each[is_away] for each in columns))
+
+    @property
+    def adapts(self) -> tuple[bool, bool]:
+        """Whether rates, and whether windows, of messages change."""
+        congestion = int(self.record["congestion"][0])
+        return congestion == DCQCN, congestion in {NEWRENO, DCTCP}
 
     def _keep(self, name: str, array: NDArray[Any]) -> None:
         kept = np.ascontiguousarray(array)

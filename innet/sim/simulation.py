@@ -720,9 +720,15 @@ class Simulation:
         longest = self._layout.wire_size
         return FlowControl(self._network, self._memory, classes, longest, self._link_name)
 
-    def pause_counts(self) -> list[PauseCounts]:
-        """How often and how long priority flow control paused links, of those that it did."""
-        return [] if self._control is None else self._control.counts(self._last)
+    def pause_counts(self, seconds: float | None = None) -> list[PauseCounts]:
+        """How often and how long priority flow control paused links, of those that it did.
+
+        Args:
+            seconds: up to when, as it is now; None: ``now``.
+        """
+        if self._control is None:
+            return []
+        return self._control.counts(self._last if seconds is None else _ticks(seconds))
 
     def _link_name(self, link: int) -> str:
         """What a link connects, as ``link_counts`` names it."""

@@ -55,7 +55,9 @@ def test_nvls_is_its_baseline(tmp_path):
     assert (record.report.program, record.all_reduces) == ("nvls", 1)
     record.save(tmp_path / "record.json")
     assert Record.load(tmp_path / "record.json") == record
-    half = innet.simulate(switch="nvls", codec="bf16", size=SIZE, network="100g", **GPUS)
+    half = innet.simulate(switch="nvls", codec="bf16", size=SIZE, network="100g", samples=5, **GPUS)
+    assert half.samples.slots == {}
+    assert max(half.samples.throughput["workers"]) > 50e9
     assert half.report.bytes_sent < 0.6 * record.report.bytes_sent
 
 
@@ -104,7 +106,6 @@ def test_nccls_protocols_take_their_time_for_each_hop():
         ({"switch": "sharp", "faults": {"duplicate": 0.1}}, "its links lose nothing"),
         ({"switch": "sharp", "network": "100g:rate=8e11"}, "up to 400 Gbit/s"),
         ({"switch": "sharp", "workers": 256, "gpus_per_host": 8}, "has 256 ports, .* has 64"),
-        ({"switch": "nvls", "samples": 5, **GPUS}, "samples are of networks whose switches sum"),
         ({"switch": "p5"}, "switch"),
     ],
 )

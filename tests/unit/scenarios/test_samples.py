@@ -22,6 +22,22 @@ SLOW_TRUNK = {
 }  # fmt: skip
 
 
+def two_layers(folder):
+    """A model whose two buckets are equal."""
+    path = folder / "model.toml"
+    path.write_text(
+        'title = "equal layers"\nsource = "here"\nparameters = 20_000\n'
+        '[compute]\nseconds = 3e-4\nsource = "here"\n[[blocks]]\nname = "fc{}"\n'
+        'numbers = [0, 1]\nparameters = [{ name = "weight", shape = [100, 100], positions = 1 }]\n'
+    )
+    return str(path)
+
+
+def increases(samples, values):
+    """By how much what ``values`` are rates of has grown from each sample to the next."""
+    return np.array(values[1:]) * np.diff(samples.seconds)
+
+
 def test_queues_links_and_slots_are_those_of_a_slow_trunk(tmp_path):
     """Workers send twice as fast as the trunk takes, until all slots wait for it."""
     plain = innet.simulate(**SLOW_TRUNK)
@@ -84,13 +100,8 @@ def test_what_is_nothing_all_the_time_has_no_panel_but_words():
 
 def test_the_first_iteration_is_sampled_whole(tmp_path):
     """Also where its buckets are equal, of which one would be simulated otherwise."""
-    path = tmp_path / "model.toml"
-    path.write_text(
-        'title = "equal layers"\nsource = "here"\nparameters = 20_000\n'
-        '[compute]\nseconds = 3e-4\nsource = "here"\n[[blocks]]\nname = "fc{}"\n'
-        'numbers = [0, 1]\nparameters = [{ name = "weight", shape = [100, 100], positions = 1 }]\n'
-    )
-    settings = {"model": str(path), "bucket_cap_mb": 0.01, "iterations": 2, "network": "10g"}
+    settings = {"model": two_layers(tmp_path), "bucket_cap_mb": 0.01, "network": "10g"}
+    settings["iterations"] = 2
     record = innet.simulate(samples=40, **settings)
     assert record.iterations == innet.simulate(**settings).iterations
     first, last = record.iterations[0].buckets
@@ -136,6 +147,94 @@ def test_windows_and_packets_beside_an_all_reduce(tmp_path):
     read = [float(line["value"]) for line in lines if line["of"] == title]
     assert read == list(samples.throughput[title])
     assert len(lines) == len(samples.seconds) * len(samples.lines())
+
+
+def test_pauses_and_rates_of_a_baseline_with_dcqcn(tmp_path):
+    """4 workers push to one server at 40 Gbit/s, as figures of DCQCN's paper draw it."""
+    settings = {
+        "workers": 4, "size": 400_000, "thin": True, "transport": "dcqcn",
+        "baselines": ["parameter-server"],
+        "network": "40g:pfc=true,ecn_bytes=5000,ecn_max_bytes=100000,buffer_bytes=400000",
+    }  # fmt: skip
+    record = innet.simulate(samples=1000, sample_interval=2e-6, **settings)
+    run = record.baselines["parameter-server"]
+    plain = innet.simulate(**settings).baselines["parameter-server"]
+    assert plain.samples is None
+    # Who looks changes nothing, but for acknowledgements that are under way at the end.
+    ends = {"packets", "bytes", "utilization", "busiest"}
+    same = (each.simulated.model_dump(exclude=ends) for each in (run, plain))
+    assert next(same) == next(same)
+    assert run.iterations[0].end == plain.iterations[0].end
+    assert run.simulated.packets == pytest.approx(plain.simulated.packets, abs=4)
+    samples = run.samples
+    # Pauses: as many as the record counts, of the workers' links alone, and for as long.
+    assert set(samples.pauses) == set(samples.paused)
+    assert set(samples.pauses) == {f"host {host} to s1:{host + 1}" for host in range(4)}
+    assert sum(map(sum, samples.pauses.values())) == run.simulated.pauses > 0
+    longest = max(increases(samples, values).sum() for values in samples.paused.values())
+    assert longest == pytest.approx(run.simulated.paused, rel=1e-6)
+    assert all(0 <= part <= 1.000001 for values in samples.paused.values() for part in values)
+    # Rates begin with the link's, and are cut; nothing of a connection is 0.
+    pushes, pulls = ([f"{a} to 4" for a in range(4)], [f"4 to {a}" for a in range(4)])
+    assert set(samples.rates) == {*pushes, *pulls} == set(samples.throughput) - {"workers"}
+    assert not samples.windows
+    for name in pushes:
+        assert samples.rates[name][1] == 40e9
+        assert 0 < min(rate for rate in samples.rates[name] if rate) < 38e9
+        assert samples.rates[name][-1] == 0.0
+    # What has come of each connection by the last sample is its message.
+    for name in pushes:
+        came = increases(samples, samples.throughput[name]).sum()
+        assert came == pytest.approx(32 * 400_000, rel=1e-9)
+    assert not record.samples.rates
+    assert not record.samples.pauses
+    figure = simulation_figure(record)
+    drawn = figure.subfigs[2]
+    assert drawn.get_suptitle() == "parameter-server, dcqcn"
+    lines = {axes.get_ylabel(): len(axes.lines) for axes in drawn.axes if axes.get_visible()}
+    assert lines["sending rates, Gbit/s"] == 8
+    assert lines["pauses of links in a sample"] == 4
+    path = tmp_path / "samples.csv"
+    write_samples(record, path)
+    with path.open(newline="") as rows:
+        of_run = [line for line in csv.DictReader(rows) if line["baseline"]]
+    assert {line["baseline"] for line in of_run} == {"parameter-server"}
+    read = [float(line["value"]) for line in of_run if line["quantity"] == "pauses"]
+    assert sum(read) == run.simulated.pauses
+
+
+def test_pauses_of_a_job_behind_a_slow_trunk():
+    network = {
+        **SLOW_TRUNK["network"],
+        "pfc": True,
+        "buffer_bytes": 200_000,
+        "pfc_headroom": 20_000,
+    }
+    record = innet.simulate(samples=300, **{**SLOW_TRUNK, "network": network, "window": 1024})
+    samples = record.samples
+    assert sum(map(sum, samples.pauses.values())) == record.simulated.pauses > 0
+    longest = max(increases(samples, values).sum() for values in samples.paused.values())
+    assert longest == pytest.approx(record.simulated.paused, rel=0.01)
+
+
+def test_windows_of_many_connections_and_networks_one_after_the_other(tmp_path):
+    """A ring's connections are more than have names; each bucket has a network of its own."""
+    record = innet.simulate(
+        model=two_layers(tmp_path), bucket_cap_mb=0.01, network="10g", workers=10, samples=400,
+        sample_interval=1e-6, baselines=["ring"], transport="tcp:initial_window=2",
+    )  # fmt: skip
+    run = record.baselines["ring"]
+    samples = run.samples
+    assert set(samples.windows) == {"mean", "smallest", "largest"}
+    assert max(samples.windows["largest"]) > 2 == min(filter(None, samples.windows["smallest"]))
+    assert set(samples.throughput) == {"workers"}
+    assert not samples.rates
+    came = increases(samples, samples.throughput["workers"]).sum()
+    half = 8 * run.simulated.bytes / 2 / 10  # of what links carry, those from the switch
+    assert came == pytest.approx(half, rel=0.02)
+    first, last = run.iterations[0].buckets
+    assert samples.seconds[0] == pytest.approx(first.encoded[0])
+    assert first.summed[0] < samples.seconds[-1] <= last.summed[0]
 
 
 def test_no_samples_for_a_file_of_them_are_refused_before_anything_runs(tmp_path):

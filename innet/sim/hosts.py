@@ -682,10 +682,11 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
     wire = link_at(state, here.down)
     row = wire.first + (wire.head & wire.mask)
     slot = slot_at(state, row)
-    if here.kind == MESSAGES and _is_message(state, slot):
-        why, which = _receive_message(state, host, row, now)
-        if why != 0:
-            return why, which
+    if _is_message(state, slot):
+        if here.kind == MESSAGES:  # otherwise its graph is over
+            why, which = _receive_message(state, host, row, now)
+            if why != 0:
+                return why, which
     elif slot.flow >= 0:
         _arrive(state, row, now)
     elif slot.flow < -1:

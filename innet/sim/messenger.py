@@ -67,15 +67,16 @@ PATHS = 64
 ROW = np.dtype(
     [
         ("message", "i8"),  # -1: the row is free
+        ("connection", "i8"),
         ("source", "i8"),
         ("target", "i8"),
         ("armed", "i8"),  # the time of its event in its host's heap; FOREVER for none
-        ("following", "i8"),  # the next row that may send
+        ("following", "i8"),  # the next row that may send, or that is free as this one is
         ("is_ready", "i8"),
     ],
     align=True,
 )
-"""A message under way."""
+"""A message under way. Rows are used again by messages of their connection alone."""
 
 PORT = np.dtype(
     [
@@ -89,6 +90,11 @@ PORT = np.dtype(
         ("ack_row", "i8"),
         ("ack_number", "i8"),
         ("ack_sent", "i8"),
+        ("spare", "i8"),  # the first of its rows that no message had yet, a list; -1: there is none
+        # Counts, of messages that are acknowledged.
+        ("segments", "i8"),
+        ("resent", "i8"),
+        ("timeouts", "i8"),
     ],
     align=True,
 )
@@ -113,7 +119,7 @@ MESSENGER = np.dtype(
                 "receivers",
                 "arrived",
                 "rows",
-                "free",
+                "idle",
                 "ports",
                 "times",
                 "what",
@@ -140,7 +146,6 @@ MESSENGER = np.dtype(
         ("row_count", "i8"),
         ("words", "i8"),
         ("timer_room", "i8"),
-        ("free_rows", "i8"),
         # Settings.
         *((name, "i8") for name in Rules._fields),
         ("header_bytes", "i8"),
@@ -151,10 +156,6 @@ MESSENGER = np.dtype(
         ("messages", "i8"),
         ("local_latency", "i8"),  # 0: there are no local links
         ("gpus", "i8"),
-        # Counts.
-        ("segments", "i8"),
-        ("resent", "i8"),
-        ("timeouts", "i8"),
     ],
     align=True,
 )
@@ -165,7 +166,7 @@ _ACK = 1 << 62
 MOST_SEGMENTS = (1 << _ACK_BITS) - 1
 MOST_WINDOW = (1 << _OFFSET_BITS) - 2
 MOST_ROWS = 1 << _ROW_BITS
-_FIRST_ROWS, _FIRST_TIMERS = 256, 256
+_FIRST_TIMERS = 256
 _SLACK = 8  # timers that one event makes, at most
 _TURNS = 2  # messages of a queue pair under way, or more that have less than a window together
 
@@ -250,7 +251,7 @@ def next_event(m: Any, host: int) -> int:
 def is_short(m: Any, host: int) -> bool:
     """Whether memory is needed before the host's next event."""
     port = _port(m.ports, _MANY)[host]
-    return bool(m.free_rows == 0 or port.timers + _SLACK > m.timer_room)
+    return bool(port.spare < 0 or port.timers + _SLACK > m.timer_room)
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -273,10 +274,9 @@ def begin(messengers: Any) -> None:
     """Let all messages start that wait for none."""
     m = messengers[0]
     missing, source = _signed(m.dependencies, _MANY), _signed(m.source, _MANY)
-    for message in range(m.segments):
+    for message in range(m.messages):
         if missing[message] == 0:
             _start_later(m, message, source[message], m.base)
-    m.segments = 0
 
 
 @njit(cache=True, inner=True, nogil=True)
@@ -393,16 +393,20 @@ def _give_turn(m: Any, message: int, host: int, now: int) -> None:
 @njit(cache=True, nogil=True)
 def _begin_message(m: Any, message: int, host: int, now: int) -> None:
     """A message gets its row, and may send."""
-    target = _signed(m.destination, _MANY)[message]
-    m.free_rows -= 1
-    row = _ints(m.free, _MANY)[m.free_rows]
-    here = _row(m.rows, _MANY)[row]
-    here.message, here.source, here.target = message, host, target
+    rows, port = _row(m.rows, _MANY), _port(m.ports, _MANY)[host]
+    idle, connection = _signed(m.idle, _MANY), _signed(m.connection, _MANY)[message]
+    row = int(idle[connection])
+    if row >= 0:
+        idle[connection] = rows[row].following
+    else:
+        row = int(port.spare)
+        port.spare = rows[row].following
+    here, target = rows[row], _signed(m.destination, _MANY)[message]
+    here.message, here.connection, here.source, here.target = message, connection, host, target
     here.armed, here.is_ready = FOREVER, 0
     senders = _senders(m)
     open_sender(senders, _rules(m), row, _ints(m.size, _MANY)[message], now)
     if m.persistent:
-        connection = _signed(m.connection, _MANY)[message]
         resume(senders, row, _connection(m.connections, _MANY), connection)
     _ready(m, row)
 
@@ -411,12 +415,12 @@ def _begin_message(m: Any, message: int, host: int, now: int) -> None:
 def _close(m: Any, row: int, now: int) -> None:
     """A message is acknowledged."""
     here, flow = _row(m.rows, _MANY)[row], _sender(m.senders, _MANY)[row]
+    port = _port(m.ports, _MANY)[here.source]
     if m.persistent:
-        connection = _signed(m.connection, _MANY)[here.message]
-        keep(_senders(m), row, _connection(m.connections, _MANY), connection)
-    m.segments += flow.sent
-    m.resent += flow.resent
-    m.timeouts += flow.timeouts
+        keep(_senders(m), row, _connection(m.connections, _MANY), here.connection)
+    port.segments += flow.sent
+    port.resent += flow.resent
+    port.timeouts += flow.timeouts
     sender = _signed(m.sender, _MANY)[here.message]
     _release(m, here.message, sender, here.source, now)
     message, here.message = here.message, -1
@@ -428,8 +432,9 @@ def _close(m: Any, row: int, now: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _free(m: Any, row: int) -> None:
-    _ints(m.free, _MANY)[m.free_rows] = row
-    m.free_rows += 1
+    """Let the next message of the row's connection have it."""
+    idle, here = _signed(m.idle, _MANY), _row(m.rows, _MANY)[row]
+    here.following, idle[here.connection] = idle[here.connection], row
 
 
 @njit(cache=True, nogil=True)
@@ -561,6 +566,8 @@ def receive(  # noqa: PLR0917 - compiled functions are called by position
         _take_ack(m, host, number, generation, stamp, now)
         return
     row, sequence = number >> 32, number & 0xFFFFFFFF
+    if row >= m.row_count:  # of a graph that is over
+        return
     flow, state = _sender(m.senders, _MANY)[row], _receiver(m.receivers, _MANY)[row]
     ahead = (generation - state.generation) & 0xFFFF
     whole = state.generation + (ahead if ahead < 0x8000 else ahead - 0x10000)
@@ -592,6 +599,8 @@ def _take_ack(  # noqa: PLR0917 - compiled functions are called by position
     offset = (number >> _ACK_BITS) & ((1 << _OFFSET_BITS) - 1)
     flags = (number >> (_ACK_BITS + _OFFSET_BITS)) & 7
     row = (number & (_ACK - 1)) >> (_ACK_BITS + _OFFSET_BITS + 3)
+    if row >= m.row_count:
+        return
     here, flow = _row(m.rows, _MANY)[row], _sender(m.senders, _MANY)[row]
     if here.message < 0 or here.source != host or flow.generation & 0xFFFF != generation:
         return
@@ -707,6 +716,7 @@ class Messenger:
             "earliest": graph.earliest,
             "connection": connection,
             "connections": np.zeros(max(count, 1), CONNECTION),
+            "idle": np.full(max(count, 1), -1, np.int32),
             "delivered": self.delivered,
         }
         for name, array in arrays.items():
@@ -721,13 +731,16 @@ class Messenger:
             self._starts += np.bincount(destination[local >= 0], minlength=hosts)
         self._keep("ports", ports)
         self._keep("rows", np.zeros(0, ROW))
-        self._keep("free", np.zeros(0, np.int64))
         self._generation = generation
         self._senders, self._receivers = make_rows(rules, 0)
         self.record["words"] = self._senders.sacked.shape[1]
-        self._more_rows(_FIRST_ROWS)
+        # A row for each connection of a host that takes the network, and one more.
+        takes_network = source != destination
+        if gpus is not None:
+            takes_network &= local < 0
+        _, firsts = np.unique(connection[takes_network], return_index=True)
+        self._more_rows(1 + np.bincount(source[takes_network][firsts], minlength=hosts))
         self._more_timers(_FIRST_TIMERS)
-        self.record["segments"] = len(graph)  # for ``begin`` alone
         begin(self.record)
 
     def grow(self) -> None:
@@ -736,10 +749,11 @@ class Messenger:
         Raises:
             InputError: more messages at a time than packets have numbers for.
         """
-        record = self.record[0]
-        if record["free_rows"] == 0:
-            self._more_rows(2 * int(record["row_count"]))
-        if self._arrays["ports"]["timers"].max() + _SLACK > record["timer_room"]:
+        record, ports = self.record[0], self._arrays["ports"]
+        if (ports["spare"] < 0).any():
+            had = np.bincount(self._arrays["rows"]["source"], minlength=len(ports))
+            self._more_rows(np.where(ports["spare"] < 0, had, 0))
+        if ports["timers"].max() + _SLACK > record["timer_room"]:
             self._more_timers(2 * int(record["timer_room"]))
 
     def next_event(self, host: int) -> int:
@@ -753,12 +767,12 @@ class Messenger:
 
     def counts(self) -> tuple[int, int, int]:
         """Segments that were sent, those of them that were sent again, and time-outs."""
-        record, rows = self.record[0], self._arrays["rows"]
+        rows, ports = self._arrays["rows"], self._arrays["ports"]
         open_rows = self._senders.state[rows["message"] >= 0]
         return (
-            int(record["segments"] + open_rows["sent"].sum()),
-            int(record["resent"] + open_rows["resent"].sum()),
-            int(record["timeouts"] + open_rows["timeouts"].sum()),
+            int(ports["segments"].sum() + open_rows["sent"].sum()),
+            int(ports["resent"].sum() + open_rows["resent"].sum()),
+            int(ports["timeouts"].sum() + open_rows["timeouts"].sum()),
         )
 
     def connection_counts(self) -> ConnectionCounts:
@@ -798,11 +812,14 @@ class Messenger:
         self._arrays[name] = kept
         self.record[name] = kept.ctypes.data
 
-    def _more_rows(self, count: int) -> None:
+    def _more_rows(self, more: NDArray[np.int64]) -> None:
+        """Give each host so many rows more; none to one that has spare ones."""
         had = len(self._arrays["rows"])
+        count = had + int(more.sum())
         if count > MOST_ROWS:
             raise InputError(
-                f"more than {MOST_ROWS // 2} messages are under way at a time; send fewer at once."
+                f"{MOST_ROWS} messages or connections are more than packets have numbers for; send "
+                "fewer at once."
             )
         self._senders, self._receivers = more_rows(self._senders, self._receivers, count)
         self._senders.state["generation"][had:] = self._generation
@@ -810,17 +827,23 @@ class Messenger:
         rows = np.zeros(count, ROW)
         rows[:had] = self._arrays["rows"]
         rows["message"][had:], rows["armed"][had:] = -1, FOREVER
-        free = np.zeros(count, np.int64)
-        left = int(self.record["free_rows"][0])
-        free[:left] = self._arrays["free"][:left]
-        free[left : left + count - had] = np.arange(count - 1, had - 1, -1)
+        # The first rows of all hosts are neighbors, as hosts often use few of them at a time.
+        hosts = np.repeat(np.arange(len(more)), more)
+        place = np.arange(count - had) - np.repeat(np.cumsum(more) - more, more)
+        order = np.lexsort((hosts, place))
+        rows["source"][had:] = hosts[order]
+        number = np.empty(count - had, np.int64)
+        number[order] = np.arange(had, count)
+        follows = np.append(place[1:] > 0, False)
+        rows["following"][number] = np.where(follows, np.append(number[1:], -1), -1)
+        ports = self._arrays["ports"]
+        ports["spare"][hosts[place == 0]] = number[place == 0]
         self._keep("rows", rows)
-        self._keep("free", free)
         self._keep("senders", self._senders.state)
         self._keep("sacked", self._senders.sacked)
         self._keep("receivers", self._receivers.state)
         self._keep("arrived", self._receivers.arrived)
-        self.record["row_count"], self.record["free_rows"] = count, left + count - had
+        self.record["row_count"] = count
 
     def _more_timers(self, room: int) -> None:
         ports = self._arrays["ports"]

@@ -381,7 +381,8 @@ class Simulation:
         self._schedule: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._last = 0  # when the last group was done
-        self._shares, self._threads = _threads(hosts)
+        shares, self._threads = _threads(hosts)
+        self._shares = self._shared(shares)
         self._messenger: Messenger | None = None
         self._message_flows = 0  # the first of those that stand for messages' packets
 
@@ -892,7 +893,7 @@ class Simulation:
         if self._messenger is None:
             self._add_message_flows()
         else:
-            generation = self._messenger.generation
+            generation = self._messenger.generation + 1  # what is under way is of none that follow
         self._messenger = box = Messenger(
             graph,
             transport,
@@ -908,6 +909,7 @@ class Simulation:
             source, destination = gpus.nic(source), gpus.nic(destination)
             # A card's events change what another one does after half a local latency or more.
             self._shorten_windows(gpus.latency_ticks // 2)
+            self._shares = self._shared(len(self._shares), gpus.nics)
         memory.keep("messenger", box.record)
         group = self._free_group()
         taking = np.union1d(source, destination).tolist()
@@ -991,7 +993,7 @@ class Simulation:
 
     def compile(self) -> None:
         """Compile what lets time pass, where no kept code is; no time passes."""
-        windows.run(self._memory.states, 0)
+        windows.run(self._memory.states, self._all_nodes(), 0)
 
     def _check_packets(self, most: int) -> None:
         if (carried := int(self._memory.links["packets"].sum())) > most:
@@ -1114,32 +1116,40 @@ class Simulation:
         memory, shares = self._memory, self._shares
         if (
             self._threads is None
-            or self._messenger is not None
             or memory.flows["is_stamped"].any()
             or memory.links["is_traced"].any()
         ):
-            return int(windows.run(memory.states, _WINDOWS))
+            return int(windows.run(memory.states, self._all_nodes(), _WINDOWS))
         for _ in range(_WINDOWS):
             why = int(windows.open_window(memory.states))
             if why != 0:
                 return why
             if self._is_ready:
                 others = [
-                    self._threads.submit(windows.run_share, memory.states, share, shares)
-                    for share in range(1, shares)
+                    self._threads.submit(windows.run_share, memory.states, nodes, share)
+                    for share, nodes in enumerate(shares[1:], 1)
                 ]
-                windows.run_share(memory.states, 0, shares)
+                windows.run_share(memory.states, shares[0], 0)
                 for other in others:
                     other.result()
             else:
                 # Compiled by this thread: Python waits for another one's end when it is
                 # interrupted, and compiling takes long.
-                for share in range(shares):
-                    windows.run_share(memory.states, share, shares)
+                for share, nodes in enumerate(shares):
+                    windows.run_share(memory.states, nodes, share)
                 self._is_ready = True
             if windows.end_window(memory.states) != 0:
                 return NEEDS_PYTHON
         return REACHED
+
+    def _all_nodes(self) -> NDArray[np.int64]:
+        return np.arange(len(self._memory.nodes))
+
+    def _shared(self, threads: int, cards: int = 1) -> list[NDArray[np.int64]]:
+        """Each thread's nodes; those of the same host's ``cards`` are one thread's."""
+        switches, nodes = len(self._names), self._all_nodes()
+        turn = np.where(nodes < switches, nodes, (nodes - switches) // cards)
+        return [np.flatnonzero(turn % threads == share) for share in range(threads)]
 
     def _handle_nodes(self) -> None:
         """Do what nodes have stopped for."""

@@ -25,6 +25,7 @@ from innet.sim.state import (
     NEEDS_PYTHON,
     NOT_YET,
     REACHED,
+    Ints,
     Records,
     groups_view,
     host_at,
@@ -80,14 +81,14 @@ def _open_window(state: Any) -> int:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _run_share(state: Any, share: int, shares: int) -> None:
-    """Run the window of every ``shares``-th node, or the rest of it where a node has stopped.
+def _run_share(state: Any, nodes: Ints, share: int) -> None:
+    """Run the window of a thread's nodes, or the rest of it where a node has stopped.
 
-    Threads may run different shares at the same time, if there are no messages, no traces, and no
-    flows whose packets may come to several hosts.
+    Threads may run different shares at the same time, if there are no traces, and no flows whose
+    packets may come to several hosts.
     """
     reasons, subjects = ints_view(state.reasons, MANY), ints_view(state.subjects, MANY)
-    for node in range(share, state.switch_count + state.host_count, shares):
+    for node in nodes:
         if reasons[node] == 0:
             continue
         if node < state.switch_count:
@@ -119,11 +120,12 @@ def _end_window(state: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def run(states: Records, most: int) -> int:
+def run(states: Records, nodes: Ints, most: int) -> int:
     """Let time pass until there is something for Python to do.
 
     Args:
         states: a STATE.
+        nodes: all of them.
         most: windows of this call, after which it returns REACHED.
 
     Returns:
@@ -134,7 +136,7 @@ def run(states: Records, most: int) -> int:
         why = _open_window(state)
         if why != 0:
             return why
-        _run_share(state, 0, 1)
+        _run_share(state, nodes, 0)
         if _end_window(state) != 0:
             return NEEDS_PYTHON
     return REACHED
@@ -147,9 +149,9 @@ def open_window(states: Records) -> int:
 
 
 @njit(cache=True, nogil=True)
-def run_share(states: Records, share: int, shares: int) -> None:
-    """The second part: each thread runs its share."""
-    _run_share(states[0], share, shares)
+def run_share(states: Records, nodes: Ints, share: int) -> None:
+    """The second part: each thread runs its share of the nodes."""
+    _run_share(states[0], nodes, share)
 
 
 @njit(cache=True, nogil=True)

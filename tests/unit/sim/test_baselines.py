@@ -147,7 +147,7 @@ def test_more_messages_at_a_time_than_there_was_room_for():
 
 
 def test_racks_share_trunks_and_spines_their_load():
-    graph = all_gather(np.arange(16).reshape(2, 8).T.ravel().tolist(), np.full(16, 50_000))
+    graph = all_gather(np.arange(16).reshape(2, 8).T.ravel().tolist(), np.full(16, 40_000))
     slow = "10g:trunk_rate=10e9"
     one = simulate_messages(graph, slow, transport=ROCE, racks=2)
     four = simulate_messages(graph, slow, transport=ROCE, racks=2, spines=4)

@@ -197,67 +197,6 @@ def test_memory_grows_without_a_trace(monkeypatch):
     assert before.simulated == after.simulated
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"program": "tree", "racks": 3},
-        {"topology": "leaf-spine:racks=3,spines=2,trees=all"},
-        {"timing": Timing(timeout=1e-3, partial_after=1.0)},
-    ],
-)
-def test_threads_change_nothing(monkeypatch, options):
-    before = reduced(6, 6000, "100g:loss=0.01", window=32, **options)
-    ran = several_threads(monkeypatch, 2)
-    after = reduced(6, 6000, "100g:loss=0.01", window=32, **options)
-    assert before.simulated == after.simulated
-    assert ran[0] > 0
-
-
-def several_threads(monkeypatch, threads):
-    """Let simulations of any size run on so many; how many shares of windows others have run."""
-    ran = [0]
-
-    class Counted(simulation.ThreadPoolExecutor):
-        def submit(self, *arguments):
-            ran[0] += 1
-            return super().submit(*arguments)
-
-    monkeypatch.setattr(simulation, "_HOSTS", 1)
-    monkeypatch.setattr(simulation, "ThreadPoolExecutor", Counted)
-    monkeypatch.setattr(simulation.os, "cpu_count", lambda: threads)
-    return ran
-
-
-@pytest.mark.parametrize("paths", ["ecmp", "spray", "flowlet"])
-def test_threads_change_nothing_with_flows_and_faults(monkeypatch, tmp_path, paths):
-    """Counts of a flow are those of many links and switches, which threads run at the same time."""
-    background = tmp_path / "background.toml"
-    flows = [
-        f"[[flow]]\nsource = {n}\ndestination = {(n + 5) % 8}\n"
-        "rate = 4e9\nsize = 500\npackets = 400\n"
-        for n in range(8)
-    ]
-    background.write_text("".join(flows))
-    settings = {
-        "workers": 8, "size": 12_000, "window": 64, "topology": "leaf-spine:racks=4,spines=2",
-        "network": f"10g:loss=0.01,queue_packets=16,paths={paths}", "background": str(background),
-        "faults": {"duplicate": 0.05, "reorder": 0.1, "hold": 1e-5, "corrupt": 0.01, "mark": 0.05},
-    }  # fmt: skip
-    records = [innet.simulate(**settings)]
-    for threads in (2, 3):
-        ran = several_threads(monkeypatch, threads)
-        records.append(innet.simulate(**settings))
-        assert ran[0] > 0
-    first = records[0]
-    assert (sum(each.dropped for each in first.background) > 0) == (paths != "spray")
-    assert sum(each.lost for each in first.background) > 0
-    for other in records[1:]:
-        assert other.simulated == first.simulated
-        assert other.background == first.background
-        assert other.report.simulated == first.report.simulated
-
-
 def test_epochs_and_further_all_reduces_go_on_in_time():
     collective = innet.Collective(workers=4, network="25g", values_per_packet=VALUES)
     ones = [np.ones(500, np.float32)] * 4

@@ -162,6 +162,7 @@ class Simulated(Frozen):
         assumed: settings of the network that have values which innet assumes.
         pauses: how often priority flow control paused a link.
         paused: seconds in which it did, of the link and priority where that is most.
+        trimmed: packets that found an egress queue full, and went on without their payload.
         fabric: of the network; None in records of older versions.
     """
 
@@ -182,6 +183,7 @@ class Simulated(Frozen):
     assumed: tuple[str, ...] = ()
     pauses: int = 0
     paused: float = 0.0
+    trimmed: int = 0
     fabric: Fabric | None = None
 
     @computed_field  # type: ignore[prop-decorator]  # likewise

@@ -1025,6 +1025,8 @@ def _baselines_table(record: SimulationRecord) -> Table:
     iterations = len(record.iterations)
     waited = Column[_Summed]("waited", lambda row: duration(row[1].simulated.waited / iterations))
 
+    trimmed = Column[_Summed]("trimmed", lambda row: count(row[1].simulated.trimmed))
+
     def network(row: _Summed) -> str:
         what = row[1].simulated
         return duration((what.seconds - what.waited) / iterations)
@@ -1037,6 +1039,7 @@ def _baselines_table(record: SimulationRecord) -> Table:
         Column("goodput\nGbit/s", lambda row: f"{row[1].simulated.goodput_gbps:.4g}"),
         Column("packets", lambda row: count(row[1].simulated.packets)),
         Column("dropped", lambda row: count(row[1].simulated.dropped)),
+        *[trimmed] * any(run.simulated.trimmed for _, run in runs),
         Column("sent\nagain", lambda row: count(row[1].simulated.retransmissions)),
     ]
     return make_table(runs, columns, caption="\n".join(said))

@@ -516,6 +516,7 @@ def network_fields(
         "queue_bytes_max": queue_bytes_max,
         "pauses": counts.pauses,
         "paused": counts.longest_pause,
+        "trimmed": counts.trimmed,
         "utilization": {
             name: busy / (links * ticks) if ticks else 0.0
             for name, (busy, links) in counts.busy.items()

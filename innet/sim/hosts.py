@@ -27,6 +27,7 @@ from innet.sim.links import (
     blocked_by,
     call_control,
     draw,
+    is_message,
     next_arrival,
     ring_room,
     transmit,
@@ -592,15 +593,6 @@ def _arrive(state: Any, row: int, now: int) -> None:
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _is_message(state: Any, slot: Any) -> bool:
-    """Whether a packet is one of a message, or an acknowledgement."""
-    if state.messenger == 0:
-        return False
-    first = messenger_at(state).first_flow
-    return bool(first <= slot.flow < first + messenger.PATHS)
-
-
-@njit(cache=True, inner=True, nogil=True)
 def _is_paused(state: Any, link: int) -> bool:
     """Whether priority flow control pauses messages on a link."""
     if state.control == 0:
@@ -682,7 +674,7 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
     wire = link_at(state, here.down)
     row = wire.first + (wire.head & wire.mask)
     slot = slot_at(state, row)
-    if _is_message(state, slot):
+    if is_message(state, slot):
         if here.kind == MESSAGES:  # otherwise its graph is over
             why, which = _receive_message(state, host, row, now)
             if why != 0:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from innet.core.numba_cache import njit
+from innet.sim.messenger import PATHS
 from innet.sim.network import OVERHEAD, SECOND, SHORTEST
 from innet.sim.state import (
     CONTROL,
@@ -40,6 +41,7 @@ from innet.sim.state import (
     faults_view,
     get_number,
     link_at,
+    messenger_at,
     outages_view,
     put_number,
     slot_at,
@@ -227,6 +229,15 @@ def note(state: Any, link: int, fate: int, now: int, number: int) -> Any:
     traced.arrives, traced.again = now, 0
     state.traced_packets += 1
     return traced
+
+
+@njit(cache=True, inner=True, nogil=True)
+def is_message(state: Any, slot: Any) -> bool:
+    """Whether a packet is one of a message, or an acknowledgement."""
+    if state.messenger == 0:
+        return False
+    first = messenger_at(state).first_flow
+    return bool(first <= slot.flow < first + PATHS)
 
 
 @njit(cache=True, inner=True, nogil=True)

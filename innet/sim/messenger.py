@@ -41,6 +41,7 @@ from innet.sim.transport import (
     ECHO,
     FOREVER,
     NACK,
+    NEVER_LOST,
     NEWRENO,
     RECEIVER,
     SENDER,
@@ -54,6 +55,7 @@ from innet.sim.transport import (
     make_rows,
     more_rows,
     on_ack,
+    on_header,
     on_segment,
     on_timeout,
     open_sender,
@@ -116,6 +118,7 @@ MESSENGER = np.dtype(
             for name in (
                 "senders",
                 "sacked",
+                "cut",
                 "receivers",
                 "arrived",
                 "rows",
@@ -163,6 +166,8 @@ MESSENGER = np.dtype(
 _MANY = 1 << 40  # what has its length elsewhere
 _ROW_BITS, _ACK_BITS, _OFFSET_BITS, _STAMP_BITS = 20, 26, 13, 46
 _ACK = 1 << 62
+HEADER = 1 << 61
+"""Of ``number``: a switch has cut off the payload. Acknowledgements have larger numbers."""
 MOST_SEGMENTS = (1 << _ACK_BITS) - 1
 MOST_WINDOW = (1 << _OFFSET_BITS) - 2
 MOST_ROWS = 1 << _ROW_BITS
@@ -199,12 +204,17 @@ def _rules(m: Any) -> Any:
         m.hyper,
         m.gain,
         m.recovery_steps,
+        m.trims,
     )
 
 
 @njit(inline="always", nogil=True)
 def _senders(m: Any) -> Any:
-    return SenderRows(_sender(m.senders, m.row_count), _bits(m.sacked, m.row_count, m.words))
+    return SenderRows(
+        _sender(m.senders, m.row_count),
+        _bits(m.sacked, m.row_count, m.words),
+        _bits(m.cut, m.row_count, m.words),
+    )
 
 
 @njit(inline="always", nogil=True)
@@ -565,16 +575,19 @@ def receive(  # noqa: PLR0917 - compiled functions are called by position
     if number & _ACK:
         _take_ack(m, host, number, generation, stamp, now)
         return
-    row, sequence = number >> 32, number & 0xFFFFFFFF
+    row, sequence = (number & (HEADER - 1)) >> 32, number & 0xFFFFFFFF
     if row >= m.row_count:  # of a graph that is over
         return
     flow, state = _sender(m.senders, _MANY)[row], _receiver(m.receivers, _MANY)[row]
     ahead = (generation - state.generation) & 0xFFFF
     whole = state.generation + (ahead if ahead < 0x8000 else ahead - 0x10000)
-    payload = min(m.payload, flow.size - sequence * m.payload)
-    ack, flags = on_segment(
-        _receivers(m), _rules(m), row, whole, flow.segments, sequence, payload, marked, now
-    )
+    if number & HEADER:
+        ack, flags = on_header(_receivers(m), _rules(m), row, whole, sequence, now)
+    else:
+        payload = min(m.payload, flow.size - sequence * m.payload)
+        ack, flags = on_segment(
+            _receivers(m), _rules(m), row, whole, flow.segments, sequence, payload, marked, now
+        )
     if flags & COMPLETE:
         _deliver(m, _row(m.rows, _MANY)[row].message, now)
     if ack >= 0:
@@ -648,13 +661,15 @@ class Messenger:
         first_flow: the number of the first of ``PATHS`` flows, by which links count its packets.
         generation: of messages that were sent before; higher than all of them.
         gpus: where the graph's ends are GPUs: how many a host has, and how they are joined.
+        trims: whether switches cut packets that find a queue full to their headers.
 
     Attributes:
         record: (1,) of MESSENGER.
         delivered: int64 (n,), when each message was; -1 before.
 
     Raises:
-        InputError: a message or a window that packets have no numbers for.
+        InputError: a message or a window that packets have no numbers for; with ``trims``, a
+            transport that does not repeat what was cut.
     """
 
     def __init__(
@@ -668,6 +683,7 @@ class Messenger:
         first_flow: int = 0,
         generation: int = 0,
         gpus: GpuHosts | None = None,
+        trims: bool = False,
     ) -> None:
         rules = transport.rules
         if transport.segments(int(graph.bytes.max(initial=0))) > MOST_SEGMENTS:
@@ -679,12 +695,20 @@ class Messenger:
                 f"window_bytes of the transport is {transport.window_bytes}, more than "
                 f"{MOST_WINDOW} segments; give less."
             )
+        if trims and not transport.repeats_what_is_cut:
+            raise InputError(
+                "with trim=true packets are of transports that repeat just what was cut, not with "
+                f"recovery={transport.recovery} and congestion={transport.congestion}; choose "
+                "roce:recovery=selective or dcqcn:recovery=selective, or leave trim out."
+            )
         self.record = np.zeros(1, MESSENGER)
         self.delivered = np.full(len(graph), -1, np.int64)
         self._arrays: dict[str, NDArray[Any]] = {}
         for name, value in zip(Rules._fields, rules, strict=True):
             self.record[name] = value
         self.record["line_rate"] = min(rate, rules.line_rate or rate)
+        if trims:  # a NACK says what is lost, and what is sent again comes after others
+            self.record["trims"], self.record["reordering"] = 1, NEVER_LOST
         for name in ("header_bytes", "ack_bytes", "persistent"):
             self.record[name] = getattr(transport, name)
         self.record["base"], self.record["first_flow"] = base, first_flow
@@ -804,8 +828,8 @@ class Messenger:
     @property
     def adapts(self) -> tuple[bool, bool]:
         """Whether rates, and whether windows, of messages change."""
-        congestion = int(self.record["congestion"][0])
-        return congestion == DCQCN, congestion in {NEWRENO, DCTCP}
+        congestion, trims = int(self.record["congestion"][0]), bool(self.record["trims"][0])
+        return congestion == DCQCN, trims or congestion in {NEWRENO, DCTCP}
 
     def _keep(self, name: str, array: NDArray[Any]) -> None:
         kept = np.ascontiguousarray(array)
@@ -841,6 +865,7 @@ class Messenger:
         self._keep("rows", rows)
         self._keep("senders", self._senders.state)
         self._keep("sacked", self._senders.sacked)
+        self._keep("cut", self._senders.cut)
         self._keep("receivers", self._receivers.state)
         self._keep("arrived", self._receivers.arrived)
         self.record["row_count"] = count

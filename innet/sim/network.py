@@ -36,6 +36,7 @@ _DURATIONS = (
     "pfc_watchdog",
     "local_latency",
 )
+_ON_OR_OFF = ("pfc", "trim")
 BALANCING: Mapping[str, int] = MappingProxyType(
     {"ecmp": -1, "spray": -2, "adaptive": -3, "flowlet": -4}
 )
@@ -80,6 +81,12 @@ class Network:
             than ``ecn_bytes`` and fewer than this: with a probability that grows from 0 to
             ``ecn_probability``. All are from this on.
         ecn_probability: 1 %, DCQCN's (Zhu et al., SIGCOMM 2015, figure 14).
+        trim: switches cut packets of messages that find their queue full to their headers (NDP,
+            Handley et al., SIGCOMM 2017). Each port then has one queue more, of the highest
+            priority, for headers and acknowledgements. What finds that full is dropped, and so are
+            packets of programs and of flows, as without it.
+        trim_packets: packets that this queue holds. 1,024 (assumed: about as many bytes of headers
+            as in NDP's queues, which have room for eight packets of 9,000 bytes).
         timestamp_unit: of the times that P4 programs see and that meters count: "us", as in BMv2,
             or "ns". In nanoseconds, fields of 32 bits (``enq_timestamp``, ``deq_timedelta``) wrap
             after 4.29 s, those of 48 bits after 78 hours.
@@ -141,6 +148,8 @@ class Network:
     ecn_bytes: int | None = None
     ecn_max_bytes: int | None = None
     ecn_probability: float = 0.01
+    trim: bool = False
+    trim_packets: int = 1024
     timestamp_unit: str = "us"
     recirculation_rate: float | None = None
     recirculation_latency: float = 600e-9
@@ -200,13 +209,24 @@ class Network:
             raise InputError(
                 f"priorities is {self.priorities!r}; give 1 to {MOST_PRIORITIES} queues of a port."
             )
-        if not is_int(self.queue_packets) or not 1 <= self.queue_packets < 1 << 31:
+        self._check_queues()
+        self._check_marks()
+
+    def _check_queues(self) -> None:
+        for name in ("queue_packets", "trim_packets"):
+            packets = getattr(self, name)
+            if not is_int(packets) or not 1 <= packets < 1 << 31:
+                raise InputError(
+                    f"{name} is {packets!r}; a queue holds at least 1 packet, or nothing would "
+                    "pass."
+                )
+        for name in _ON_OR_OFF:
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} is {getattr(self, name)!r}; give true or false.")
+        if self.pfc and self.trim:
             raise InputError(
-                f"queue_packets is {self.queue_packets!r}; a queue holds at least 1 packet, or "
-                "nothing would pass."
+                "with pfc no queue is full, so that no packet would be cut; leave pfc or trim out."
             )
-        if not isinstance(self.pfc, bool):
-            raise InputError(f"pfc is {self.pfc!r}; give true or false.")
         if self.pfc and self.queue_bytes is not None:
             raise InputError(
                 "with pfc the buffer that all queues share limits them; set buffer_bytes instead "
@@ -222,7 +242,6 @@ class Network:
             alpha = getattr(self, name)
             if not (_finite(alpha) and 1 / 128 <= alpha <= 128):
                 raise InputError(f"{name} is {alpha!r}; give 1/128 to 128.")
-        self._check_marks()
 
     def _check_marks(self) -> None:
         if self.ecn_max_bytes is not None and self.ecn_max_bytes <= (self.ecn_bytes or 1 << 40):
@@ -258,6 +277,11 @@ class Network:
                 f"priority {priority}, but the ports of switches have {self.priorities} egress "
                 f"queues; let the network have priorities={priority + 1}."
             )
+
+    @property
+    def queues(self) -> int:
+        """Egress queues of each port of a switch without a program."""
+        return self.priorities + self.trim
 
     @property
     def shared_buffer(self) -> int:
@@ -399,8 +423,9 @@ def _with(network: Network, settings: Mapping[str, Any]) -> Network:
     for name in settings:
         if name not in known:
             raise UnknownNameError("setting of a network", name, [HOST, *known])
-    if str(settings.get("pfc")).lower() in {"true", "false"}:  # as other than Python writes it
-        settings["pfc"] = str(settings["pfc"]).lower() == "true"
+    for name in _ON_OR_OFF:
+        if str(settings.get(name)).lower() in {"true", "false"}:  # as other than Python writes it
+            settings[name] = str(settings[name]).lower() == "true"
     return replace(network, **settings)
 
 
@@ -425,7 +450,7 @@ _STEADY = frozenset(
     {
         "rate", "trunk_rate", "delay", "switch_latency", "queue_packets", "host_receive",
         "host_send", "host_cores", "host_pace", "priorities", "timestamp_unit", "flowlet_gap",
-        "local_rate", "local_latency",
+        "local_rate", "local_latency", "trim", "trim_packets",
     }
 )  # fmt: skip
 

@@ -232,6 +232,7 @@ class NetworkCounts(NamedTuple):
         packets, bytes: put onto links, over all of them; bytes with ``network.OVERHEAD``.
         lost: packets that were lost on links.
         dropped: packets that found a queue full.
+        trimmed: packets that did, and went on without their payload.
         unconnected: packets that left a switch by a port without a link.
         marked: packets that met congestion and were marked.
         pauses: how often priority flow control paused a link.
@@ -252,6 +253,7 @@ class NetworkCounts(NamedTuple):
     work: Mapping[str, tuple[int, ...]]
     pauses: int = 0
     paused: tuple[int, ...] = ()
+    trimmed: int = 0
 
     @property
     def longest_pause(self) -> float:
@@ -278,6 +280,7 @@ class NetworkCounts(NamedTuple):
             },
             self.pauses - earlier.pauses,
             tuple(map(int.__sub__, self.paused, earlier.paused)),
+            self.trimmed - earlier.trimmed,
         )
 
     def busiest(self, ticks: int) -> dict[str, float]:
@@ -356,7 +359,7 @@ class Simulation:
                         "entries; choose the engine jit."
                     )
             self._running.append(running)
-            manager = switch.traffic_manager if switch else TrafficManager(network.priorities)
+            manager = switch.traffic_manager if switch else TrafficManager(network.queues)
             self._managers.append(manager)
             ports = np.flatnonzero(here >= 0).tolist()
             rates = {port: int(links["rate"][here[port]]) for port in ports}
@@ -903,6 +906,7 @@ class Simulation:
             first_flow=self._message_flows,
             generation=generation,
             gpus=gpus,
+            trims=self._network.trim and not any(self._switches),
         )
         source, destination = graph.source, graph.destination
         if gpus is not None:
@@ -1368,6 +1372,7 @@ class Simulation:
             },
             pauses=pauses,
             paused=paused,
+            trimmed=int(links["trimmed"].sum()),
         )
 
     def queue_bytes_max(self) -> int:
@@ -1548,6 +1553,9 @@ def _set_up(
         manager.set_depth(FOREVER if network.pfc else network.queue_packets, port)
         manager.set_depth_bytes(network.queue_bytes, port)
         manager.set_ecn_threshold(network.ecn_bytes, port)
+        if manager.priorities == network.queues > network.priorities:  # the last one is of headers
+            manager.set_depth(network.trim_packets, port, network.priorities)
+            manager.set_ecn_threshold(None, port, network.priorities)
     if isinstance(layout, PacketLayout) and layout.has_owners:
         # A thin packet with values stands for a longer one, and one without them for itself.
         manager.set_stand_in(layout.frame_size, layout.wire_size - layout.frame_size)

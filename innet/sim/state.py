@@ -68,6 +68,7 @@ LINK = np.dtype(
         ("lost", "i8"),
         ("busy", "i8"),  # picoseconds
         ("full", "i8"),  # packets that found its queue full, as far as they were noted
+        ("trimmed", "i8"),  # packets that did, and whose header waits for it
         ("length", "i8"),  # of the last frame, and what it takes: most are as long as the last
         ("takes", "i8"),
     ],

@@ -17,11 +17,13 @@ from innet.sim.links import (
     blocked_by,
     call_control,
     draw,
+    is_message,
     next_arrival,
     note,
     transmit,
     written,
 )
+from innet.sim.messenger import HEADER
 from innet.sim.network import BALANCING
 from innet.sim.state import (
     BATCH,
@@ -51,6 +53,7 @@ from innet.sim.state import (
     int_at,
     ints_view,
     link_at,
+    messenger_at,
     pausing_at,
     program_at,
     shorts_view,
@@ -237,6 +240,12 @@ def _balanced(  # noqa: PLR0917 - by position
     return choice
 
 
+@njit(cache=True, inner=True, nogil=True)
+def _trims(state: Any, slot: Any) -> bool:
+    """Whether switches cut a packet to its header where its queue is full."""
+    return bool(is_message(state, slot) and messenger_at(state).trims)
+
+
 @njit(cache=True, nogil=True)
 def _forward(state: Any, number: int, slot: Any, came: int, now: int) -> int:
     """Put a packet of a flow, which came by a link, into the queue of its port.
@@ -255,10 +264,19 @@ def _forward(state: Any, number: int, slot: Any, came: int, now: int) -> int:
     if switch.is_recorded and state.traced_packets >= state.trace_room:
         return FULL_TRACE
     queues = ints_view(program.queues, program.queue_words)
+    headers = (port + 1) * switch.queues - QUEUE_WORDS  # the queue of headers, where there is one
     queue = port * switch.queues
     queue += flow_at(state, slot.flow).priority * QUEUE_WORDS
+    if slot.number >= HEADER and _trims(state, slot):
+        queue = headers
     congested = is_congested(queues, queue)
-    departure = admit(queues, queue, now, slot.length)
+    length, trimmed = slot.length, 0
+    departure = admit(queues, queue, now, length)
+    if departure < 0 and queue != headers and _trims(state, slot):
+        queues[queue + DROPS] -= 1
+        length, trimmed = messenger_at(state).header_bytes, HEADER
+        queue, congested = headers, False
+        departure = admit(queues, queue, now, length)
     if departure < 0:
         count_of_flow(state, slot.flow, OF_DROPPED)
         if switch.is_recorded:
@@ -268,12 +286,14 @@ def _forward(state: Any, number: int, slot: Any, came: int, now: int) -> int:
         return 0
     if congested:
         queues[queue + MARKED] += 1
+    if trimmed > 0:
+        link_at(state, link).trimmed += 1
     first = state.waiting + number * state.waiting_room * _WAITING_BYTES
     heap = waiting_view(first, state.waiting_room)
     kept = heap[switch.waiting]
     kept.time, kept.serial, kept.link, kept.queue = departure, switch.serial, link, queue
-    kept.sent, kept.number, kept.flow = slot.sent, slot.number, slot.flow
-    kept.length, kept.host = slot.length, slot.host
+    kept.sent, kept.number, kept.flow = slot.sent, slot.number | trimmed, slot.flow
+    kept.length, kept.host = length, slot.host
     kept.preceded = queues[queue + PRECEDED]
     kept.marked = 2 * came + (1 if congested else slot.marked)
     if state.control != 0:

@@ -20,6 +20,8 @@ Segments are numbered from 0; each has the same payload, but for the last. Whoev
   stamp; none if ack is -1. ``flags & COMPLETE`` is set once for a message, with its last missing
   segment.
   ``marked`` is the congestion mark of the segment (ECN CE).
+* ``on_header(receivers, rules, row, generation, sequence, now)`` likewise, for a segment whose
+  payload a switch has cut off.
 * ``on_ack(senders, rules, row, generation, ack, sequence, flags, stamp, now)`` returns ``DONE``
   once everything was acknowledged (the row may then be opened again), ``OPEN``, or ``STALE``.
 * ``deadline(senders, rules, row)`` is the time at which ``on_timeout(senders, rules, row, now)``
@@ -38,6 +40,13 @@ After two round trips of silence it sends the first missing segment again (in th
 8985's tail loss probe; that sends the last one): what was sent before and is not acknowledged when
 the answer comes is lost. With ``recovery="go_back_n"``, as RoCE network cards do it, the receiver
 drops what is out of order and says so once (a NACK), and the sender starts again there.
+
+Where switches cut packets that find a queue full to their headers (``Rules.trims``; after NDP,
+Handley et al., SIGCOMM 2017), the receiver answers each header with a NACK, and selective recovery
+sends just that segment again. So what overtakes others is no sign of loss. A NACK takes the
+segment's place out of the window, which grows by a segment for each window that is acknowledged: a
+segment is sent again when another has arrived, or at once if none else is under way. NDP's
+receivers ask for each packet instead (pull). A header counts as marked.
 
 Congestion control is NewReno (RFC 5681, RFC 6582), DCTCP (RFC 8257), DCQCN, or a fixed window.
 NewReno halves its window for a congestion mark as for a loss, once in a round trip (RFC 3168).
@@ -71,7 +80,8 @@ FOREVER = 1 << 62
 
 ECHO, NACK, DUPLICATE, COMPLETE = 1, 2, 4, 8
 """Flags of an acknowledgement: the segment was marked; the receiver dropped it, and expects an
-earlier one; it had come before. And, for the receiver's caller: the message is complete."""
+earlier one, or it came without its payload; it had come before. And, for the receiver's caller: the
+message is complete."""
 
 STALE, OPEN, DONE = -1, 0, 1
 """What ``on_ack`` returns: of an earlier message; not all is acknowledged; all is."""
@@ -91,6 +101,8 @@ _GAIN = 4  # its weight of a new window, as a shift: 1/16, RFC 8257
 
 _ONE = 1 << 20  # DCQCN's alpha of 1
 _LEAST_RATE = 10_000_000  # bits per second below which DCQCN does not go (assumed)
+NEVER_LOST = 1 << 40
+"""For ``Rules.reordering``: no segment is lost as others overtake it."""
 _MOST_STEPS = 1 << 12  # of timers that are made up for; after as many nothing is left to recover
 
 CONNECTION = np.dtype(
@@ -133,6 +145,8 @@ SENDER = np.dtype(
             "lost_below",  # what is neither acknowledged nor from here on was lost,
             "resend",  # and was sent again if it is below this one
             "lost",  # lost, and not sent again yet
+            "cut",  # of them, those that the receiver has headers of;
+            "first_cut",  # none of these is before this one
             "credit",  # acknowledged since the window grew
             "recover",  # a window's reduction is over when this one is una
             "recovering",
@@ -194,6 +208,7 @@ class Rules(NamedTuple):
     hyper: int
     gain: int
     recovery_steps: int
+    trims: int  # whether switches cut packets to their headers, as the driver says
 
 
 class SenderRows(NamedTuple):
@@ -202,10 +217,12 @@ class SenderRows(NamedTuple):
     Attributes:
         state: (n,) of ``SENDER``.
         sacked: (n, words) uint64, a bit for each segment of a window: acknowledged.
+        cut: the same, of those that ``cut`` of the state counts.
     """
 
     state: Any
     sacked: NDArray[np.uint64]
+    cut: NDArray[np.uint64]
 
 
 class ReceiverRows(NamedTuple):
@@ -349,7 +366,13 @@ class ReliableTransport:
             hyper=round(self.hyper_increase),
             gain=round(self.gain * _ONE),
             recovery_steps=self.recovery_steps,
+            trims=0,  # likewise
         )
+
+    @property
+    def repeats_what_is_cut(self) -> bool:
+        """Whether a switch may cut its packets to their headers."""
+        return self.recovery == "selective" and self.congestion in {"fixed", "dcqcn"}
 
     def segments(self, size: int) -> int:
         """How many segments a message of ``size`` bytes has; one without payload if it has none."""
@@ -415,9 +438,13 @@ def transport_of(given: str | ReliableTransport | Mapping[str, Any]) -> Reliable
 def make_rows(rules: Rules, rows: int) -> tuple[SenderRows, ReceiverRows]:
     """Memory for this number of messages at a time."""
     words = -(-rules.window // 64)
+
+    def zeros() -> NDArray[np.uint64]:
+        return np.zeros((rows, words), np.uint64)
+
     return (
-        SenderRows(np.zeros(rows, SENDER), np.zeros((rows, words), np.uint64)),
-        ReceiverRows(np.zeros(rows, RECEIVER), np.zeros((rows, words), np.uint64)),
+        SenderRows(np.zeros(rows, SENDER), zeros(), zeros()),
+        ReceiverRows(np.zeros(rows, RECEIVER), zeros()),
     )
 
 
@@ -432,22 +459,22 @@ def more_rows(
         return larger
 
     return (
-        SenderRows(grown(senders.state), grown(senders.sacked)),
-        ReceiverRows(grown(receivers.state), grown(receivers.arrived)),
+        SenderRows(*map(grown, senders)),
+        ReceiverRows(*map(grown, receivers)),
     )
 
 
 # ------------------------------------------------------------------ bits of a window
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _has(bits: NDArray[np.uint64], row: int, sequence: int) -> bool:
     """Whether the bit of a segment is set."""
     at = sequence % (64 * bits.shape[1])
     return bool((bits[row, at >> 6] >> np.uint64(at & 63)) & np.uint64(1))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
     at = sequence % (64 * bits.shape[1])
     bits[row, at >> 6] ^= np.uint64(1) << np.uint64(at & 63)
@@ -456,13 +483,13 @@ def _flip(bits: NDArray[np.uint64], row: int, sequence: int) -> None:
 # ------------------------------------------------------------------ DCQCN
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _has_window(rules: Rules) -> bool:
     """Whether the congestion window changes."""
     return bool(rules.congestion == NEWRENO or rules.congestion == DCTCP)  # noqa: PLR1714
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _begin_rate(flow: Any, rules: Rules, now: int) -> None:
     """A connection begins at the rate of its line."""
     flow.rate = flow.target = rules.line_rate
@@ -471,7 +498,7 @@ def _begin_rate(flow: Any, rules: Rules, now: int) -> None:
     flow.timer_steps, flow.byte_steps, flow.counted = 0, 0, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _raise_rate(flow: Any, rules: Rules) -> None:
     """Half of the way to the target, which is raised after some steps."""
     more, fewer = max(flow.timer_steps, flow.byte_steps), min(flow.timer_steps, flow.byte_steps)
@@ -483,7 +510,7 @@ def _raise_rate(flow: Any, rules: Rules) -> None:
     flow.rate = (flow.rate + flow.target) // 2
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _pass_time(flow: Any, rules: Rules, now: int) -> None:
     """Let timers expire up to ``now``."""
     for _ in range(_MOST_STEPS):
@@ -500,7 +527,7 @@ def _pass_time(flow: Any, rules: Rules, now: int) -> None:
     flow.alpha_due, flow.rate_due = now + rules.alpha_timer, now + rules.rate_timer
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _cut_rate(flow: Any, rules: Rules, now: int) -> None:
     """A congestion notification has come."""
     flow.target = flow.rate
@@ -510,7 +537,7 @@ def _cut_rate(flow: Any, rules: Rules, now: int) -> None:
     flow.timer_steps, flow.byte_steps, flow.counted = 0, 0, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _pace(flow: Any, rules: Rules, payload: int, now: int) -> None:
     """A segment is sent: when the next one may be, and what the counter of bytes does.
 
@@ -529,7 +556,7 @@ def _pace(flow: Any, rules: Rules, payload: int, now: int) -> None:
 # ------------------------------------------------------------------ the sender
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def open_sender(senders: SenderRows, rules: Rules, row: int, size: int, now: int) -> None:
     """Begin a message of ``size`` bytes, on a new connection."""
     flow = senders.state[row]
@@ -538,6 +565,7 @@ def open_sender(senders: SenderRows, rules: Rules, row: int, size: int, now: int
     flow.size, flow.segments = size, segments
     flow.una, flow.next, flow.highest = 0, 0, 0
     flow.sacked, flow.overtaken, flow.lost_below, flow.resend, flow.lost = 0, 0, 0, 0, 0
+    flow.cut, flow.first_cut = 0, 0
     flow.credit, flow.recover, flow.recovering, flow.force = 0, 0, 0, 0
     flow.seen, flow.marked, flow.window_end = 0, 0, 0
     flow.backoff, flow.since, flow.deadline = 0, now, FOREVER
@@ -553,7 +581,7 @@ def open_sender(senders: SenderRows, rules: Rules, row: int, size: int, now: int
     senders.sacked[row, :] = np.uint64(0)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def resume(senders: SenderRows, row: int, connections: Any, connection: int) -> None:
     """Begin a message with its connection's window, round trip and rate; see ``keep``."""
     flow, kept = senders.state[row], connections[connection]
@@ -567,7 +595,7 @@ def resume(senders: SenderRows, row: int, connections: Any, connection: int) -> 
         flow.srtt, flow.deviation, flow.alpha = kept.srtt, kept.deviation, kept.alpha
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def keep(senders: SenderRows, row: int, connections: Any, connection: int) -> None:
     """Keep what lasts, (n,) of ``CONNECTION``, when a message is done."""
     flow, kept = senders.state[row], connections[connection]
@@ -579,14 +607,26 @@ def keep(senders: SenderRows, row: int, connections: Any, connection: int) -> No
     kept.counted = flow.counted
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def in_flight(senders: SenderRows, row: int) -> int:
     """Segments that were sent, and neither acknowledged nor lost as far as is known."""
     flow = senders.state[row]
     return int(flow.next - flow.una - flow.sacked - flow.lost)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
+def _no_longer_cut(senders: SenderRows, row: int, sequence: int) -> bool:
+    """A segment is sent again, or has arrived after all; whether the receiver has its header."""
+    flow = senders.state[row]
+    if flow.cut == 0 or not _has(senders.cut, row, sequence):
+        return False
+    _flip(senders.cut, row, sequence)
+    flow.cut -= 1
+    flow.lost -= 1
+    return True
+
+
+@njit(cache=True, nogil=True, allocates=False)
 def _choose(senders: SenderRows, rules: Rules, row: int) -> int:
     """The segment to send, -1 for none; not counted yet."""
     flow = senders.state[row]
@@ -596,6 +636,12 @@ def _choose(senders: SenderRows, rules: Rules, row: int) -> int:
     if flow.lost > 0:
         if not (fits or flow.force):
             return -1
+        if flow.cut > 0:
+            sequence = max(flow.first_cut, flow.una)
+            while not _has(senders.cut, row, sequence):
+                sequence += 1
+            flow.first_cut = sequence
+            return int(sequence)
         sequence = flow.resend
         while _has(senders.sacked, row, sequence):
             sequence += 1
@@ -605,7 +651,7 @@ def _choose(senders: SenderRows, rules: Rules, row: int) -> int:
     return -1
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def segment_to_send(senders: SenderRows, rules: Rules, row: int, now: int) -> tuple[int, int]:
     """What may be sent now, counted as sent: its number, and bytes of payload; or (-1, 0)."""
     flow = senders.state[row]
@@ -618,9 +664,12 @@ def segment_to_send(senders: SenderRows, rules: Rules, row: int, now: int) -> tu
         return -1, 0
     if flow.probing == 1:
         flow.probing, flow.probe_time = 2, now
+        _no_longer_cut(senders, row, sequence)
         if sequence >= flow.resend and sequence < flow.lost_below:
             flow.resend = sequence + 1  # it was the first of the lost ones
             flow.lost -= 1
+    elif _no_longer_cut(senders, row, sequence):
+        flow.force = 0
     elif flow.lost > 0:
         flow.resend = sequence + 1
         flow.lost -= 1
@@ -641,7 +690,7 @@ def segment_to_send(senders: SenderRows, rules: Rules, row: int, now: int) -> tu
     return int(sequence), int(payload)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _timeout(flow: Any, rules: Rules) -> int:
     """How long to wait for an acknowledgement, RFC 6298."""
     wait = rules.timeout
@@ -653,7 +702,7 @@ def _timeout(flow: Any, rules: Rules) -> int:
     return int(min(wait, rules.max_timeout))
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _arm(flow: Any, rules: Rules, now: int) -> None:
     """Wait from now on, for a probe first if there is one."""
     flow.since = now
@@ -663,7 +712,7 @@ def _arm(flow: Any, rules: Rules, now: int) -> None:
     flow.deadline = now + wait
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def deadline(senders: SenderRows, rules: Rules, row: int) -> int:
     """When ``on_timeout`` is to be called, ``FOREVER`` for never."""
     flow = senders.state[row]
@@ -674,7 +723,7 @@ def deadline(senders: SenderRows, rules: Rules, row: int) -> int:
     return int(due)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def on_timeout(senders: SenderRows, rules: Rules, row: int, now: int) -> int:
     """The deadline has come; returns ``NOTHING``, ``PROBE`` or ``TIMEOUT``."""
     flow = senders.state[row]
@@ -695,6 +744,7 @@ def on_timeout(senders: SenderRows, rules: Rules, row: int, now: int) -> int:
     if rules.go_back_n:
         flow.next = flow.una
     else:
+        _forget_cut(senders, row, flow.next)
         flow.resend, flow.lost_below = flow.una, flow.next
         flow.lost = flow.next - flow.una - flow.sacked
     flow.backoff += 1
@@ -703,7 +753,7 @@ def on_timeout(senders: SenderRows, rules: Rules, row: int, now: int) -> int:
     return TIMEOUT
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _measure(flow: Any, trip: int) -> None:
     """Smooth a round trip, RFC 6298, section 2."""
     if flow.srtt == 0:
@@ -713,7 +763,7 @@ def _measure(flow: Any, trip: int) -> None:
     flow.srtt = max(1, flow.srtt + ((trip - flow.srtt) >> 3))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _reduce(flow: Any, rules: Rules, flight: int) -> None:
     """Halve the window, RFC 5681."""
     if _has_window(rules):
@@ -722,7 +772,7 @@ def _reduce(flow: Any, rules: Rules, flight: int) -> None:
         flow.credit = 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _acknowledged(senders: SenderRows, row: int, ack: int) -> int:
     """Everything before ``ack`` has arrived; returns how much of it was not known to have."""
     flow = senders.state[row]
@@ -733,6 +783,7 @@ def _acknowledged(senders: SenderRows, row: int, ack: int) -> int:
             flow.sacked -= 1
             continue
         fresh += 1
+        _no_longer_cut(senders, row, sequence)
         if flow.resend <= sequence < flow.lost_below:
             flow.lost -= 1
     flow.una = ack
@@ -742,7 +793,31 @@ def _acknowledged(senders: SenderRows, row: int, ack: int) -> int:
     return fresh
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
+def _forget_cut(senders: SenderRows, row: int, below: int) -> None:
+    """What is before ``below`` is lost or not whatever the receiver has headers of."""
+    flow = senders.state[row]
+    if flow.cut > 0:
+        for sequence in range(flow.una, below):
+            _no_longer_cut(senders, row, sequence)
+
+
+@njit(cache=True, nogil=True, allocates=False)
+def _repeat(senders: SenderRows, row: int, sequence: int) -> None:
+    """The receiver has the header of a segment: it is sent again, and not in its place."""
+    flow = senders.state[row]
+    is_known = sequence < flow.una or sequence >= flow.next
+    is_known |= flow.resend <= sequence < flow.lost_below
+    if is_known or _has(senders.sacked, row, sequence) or _has(senders.cut, row, sequence):
+        return
+    _flip(senders.cut, row, sequence)
+    flow.first_cut = min(flow.first_cut, sequence) if flow.cut > 0 else sequence
+    flow.cut += 1
+    flow.lost += 1
+    flow.window = flow.threshold = max(flow.window - 1, 1)
+
+
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _find_lost(senders: SenderRows, row: int, below: int) -> None:
     """What is before ``below`` and not acknowledged is lost."""
     flow = senders.state[row]
@@ -752,18 +827,19 @@ def _find_lost(senders: SenderRows, row: int, below: int) -> None:
     flow.lost_below = max(flow.lost_below, below)
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _answer_to_probe(senders: SenderRows, row: int) -> None:
     """What was sent before a probe that was answered, and is not acknowledged, is lost."""
     flow = senders.state[row]
     if flow.una < flow.probe_next:
         below = max(flow.lost_below, flow.probe_next)
+        _forget_cut(senders, row, below)
         flow.resend = flow.lost_below = flow.una
-        flow.lost = 0
+        flow.lost = flow.cut
         _find_lost(senders, row, below)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _selected(  # noqa: PLR0917 - by position
     senders: SenderRows, rules: Rules, row: int, sequence: int, flags: int, stamp: int
 ) -> int:
@@ -774,6 +850,7 @@ def _selected(  # noqa: PLR0917 - by position
         _flip(senders.sacked, row, sequence)
         flow.sacked += 1
         fresh = 1
+        _no_longer_cut(senders, row, sequence)
         if flow.resend <= sequence < flow.lost_below:
             flow.lost -= 1
         flow.overtaken = max(flow.overtaken, sequence + 1)
@@ -785,7 +862,7 @@ def _selected(  # noqa: PLR0917 - by position
     return fresh
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _grow(flow: Any, rules: Rules, fresh: int) -> None:
     """Slow start and congestion avoidance, RFC 5681; by segments, as RFC 3465 counts."""
     if flow.window < flow.threshold:
@@ -797,7 +874,7 @@ def _grow(flow: Any, rules: Rules, fresh: int) -> None:
         flow.window = min(flow.window + 1, rules.window)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
 def _marks(flow: Any, rules: Rules, fresh: int, echo: bool) -> None:
     """React to congestion marks once in a window: RFC 8257 for DCTCP, RFC 3168 for NewReno."""
     flow.seen += fresh
@@ -817,7 +894,18 @@ def _marks(flow: Any, rules: Rules, fresh: int, echo: bool) -> None:
         flow.seen, flow.marked, flow.window_end = 0, 0, flow.next
 
 
-@njit(inline="always", nogil=True)
+@njit(inline="always", nogil=True, allocates=False)
+def _change_window(flow: Any, rules: Rules, fresh: int, flags: int, flight: int) -> None:
+    """React to what has arrived. A window that was not used does not grow, RFC 7661."""
+    if _has_window(rules):
+        _marks(flow, rules, fresh, flags & ECHO != 0)
+        if not flow.recovering and flags & ECHO == 0 and 2 * flight >= flow.window:
+            _grow(flow, rules, fresh)
+    elif rules.trims and 2 * flight >= flow.window:
+        _grow(flow, rules, fresh)
+
+
+@njit(inline="always", nogil=True, allocates=False)
 def _recover_by_going_back(flow: Any, rules: Rules, ack: int, flags: int, flight: int) -> None:
     """Go-back-N: after a NACK, begin again with the segment that the receiver expects.
 
@@ -830,7 +918,7 @@ def _recover_by_going_back(flow: Any, rules: Rules, ack: int, flags: int, flight
             flow.recover = flow.highest
 
 
-@njit(inline="always", nogil=True)
+@njit(inline="always", nogil=True, allocates=False)
 def _recover_by_selection(flow: Any, rules: Rules, flight: int) -> None:
     """Enter or leave recovery, RFC 6675, section 5: the window is halved once in it."""
     if flow.recovering and flow.una >= flow.recover:
@@ -842,7 +930,7 @@ def _recover_by_selection(flow: Any, rules: Rules, flight: int) -> None:
     flow.repaired = 0
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def on_ack(  # noqa: PLR0917 - compiled functions are called by position
     senders: SenderRows,
     rules: Rules,
@@ -858,15 +946,18 @@ def on_ack(  # noqa: PLR0917 - compiled functions are called by position
     flow = senders.state[row]
     if generation != flow.generation or flow.una >= flow.segments:
         return STALE
-    # Step 1: the round trip (RFC 7323), and what was in flight before the answer.
-    _measure(flow, now - stamp)
+    # Step 1: the round trip (RFC 7323), but not that of a header, which overtakes others; and what
+    # was in flight before the answer.
+    is_cut = rules.trims and flags & NACK
+    if not is_cut:
+        _measure(flow, now - stamp)
     flight = flow.next - flow.una - flow.sacked - flow.lost
     # Step 2: what has arrived, what is lost by that, and whether this is a new loss.
-    fresh = 0
-    if ack > flow.una:
-        fresh += _acknowledged(senders, row, ack)
+    fresh = _acknowledged(senders, row, ack) if ack > flow.una else 0
     if rules.go_back_n:
         _recover_by_going_back(flow, rules, ack, flags, flight)
+    elif is_cut:
+        _repeat(senders, row, sequence)
     else:
         fresh += _selected(senders, rules, row, sequence, flags, stamp)
         _recover_by_selection(flow, rules, flight)
@@ -875,16 +966,13 @@ def on_ack(  # noqa: PLR0917 - compiled functions are called by position
     if rules.congestion == DCQCN and flags & ECHO:
         _pass_time(flow, rules, now)
         _cut_rate(flow, rules, now)
-    if _has_window(rules) and fresh > 0:
-        _marks(flow, rules, fresh, flags & ECHO != 0)
-        # A window that was not used does not grow, RFC 7661.
-        if not flow.recovering and flags & ECHO == 0 and 2 * flight >= flow.window:
-            _grow(flow, rules, fresh)
+    if fresh > 0:
+        _change_window(flow, rules, fresh, flags, flight)
     # Step 4: the timer (RFC 6298, section 5): off if nothing is in flight, anew if there is more.
     if flow.una >= flow.segments:
         flow.deadline = FOREVER
         return DONE
-    if fresh > 0:
+    if fresh > 0 or is_cut:
         flow.backoff = 0
         if flow.probing == 1:
             flow.probing = 0
@@ -898,7 +986,7 @@ def on_ack(  # noqa: PLR0917 - compiled functions are called by position
 # ------------------------------------------------------------------ the receiver
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def _notifies(flow: Any, rules: Rules, now: int) -> bool:
     """Whether a mark is told: with DCQCN not within ``cnp_interval`` of the last one that was.
 
@@ -912,7 +1000,32 @@ def _notifies(flow: Any, rules: Rules, now: int) -> bool:
     return True
 
 
-@njit(cache=True, inner=True, nogil=True)
+@njit(cache=True, nogil=True, allocates=False)
+def _takes(receivers: ReceiverRows, row: int, generation: int) -> bool:
+    """Whether a segment is of the message of a row, or the first of a later one."""
+    flow = receivers.state[row]
+    if generation > flow.generation:
+        flow.generation = generation
+        flow.expected, flow.bytes, flow.complete, flow.nacked, flow.duplicates = 0, 0, 0, 0, 0
+        receivers.arrived[row, :] = np.uint64(0)
+    return bool(generation == flow.generation)
+
+
+@njit(cache=True, nogil=True, allocates=False)
+def on_header(  # noqa: PLR0917 - likewise
+    receivers: ReceiverRows, rules: Rules, row: int, generation: int, sequence: int, now: int
+) -> tuple[int, int]:
+    """A segment has come without its payload; returns what ``on_segment`` does."""
+    flow = receivers.state[row]
+    if not _takes(receivers, row, generation):
+        return -1, 0
+    flags = ECHO if _notifies(flow, rules, now) else 0
+    if sequence < flow.expected or _has(receivers.arrived, row, sequence):
+        return int(flow.expected), flags | DUPLICATE
+    return int(flow.expected), flags | NACK
+
+
+@njit(cache=True, inner=True, nogil=True, allocates=False)
 def on_segment(  # noqa: PLR0917 - likewise
     receivers: ReceiverRows,
     rules: Rules,
@@ -926,12 +1039,8 @@ def on_segment(  # noqa: PLR0917 - likewise
 ) -> tuple[int, int]:
     """A segment has come; returns the acknowledgement's number (-1 for none) and flags."""
     flow = receivers.state[row]
-    if generation < flow.generation:
+    if not _takes(receivers, row, generation):
         return -1, 0
-    if generation > flow.generation:
-        flow.generation = generation
-        flow.expected, flow.bytes, flow.complete, flow.nacked, flow.duplicates = 0, 0, 0, 0, 0
-        receivers.arrived[row, :] = np.uint64(0)
     flags = ECHO if marked and _notifies(flow, rules, now) else 0
     if sequence < flow.expected:
         flow.duplicates += 1

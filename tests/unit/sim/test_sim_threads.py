@@ -108,14 +108,19 @@ NETWORKS = {
     "spray": "100g:paths=spray",
     "lossless": "100g:pfc=true,buffer_bytes=3500000,trunk_rate=25e9",
     "marks": "40g:ecn_bytes=20000,ecn_max_bytes=200000,ecn_probability=0.2",
+    "trimming": "40g:queue_packets=4,trim=true",
 }
 
 
 @pytest.mark.parametrize(
     ("graph", "network", "transport"),
     tiered(
-        list(itertools.product(GRAPHS, NETWORKS, ["tcp", "roce", "dcqcn"])),
         [
+            *itertools.product(GRAPHS, [*NETWORKS][:-1], ["tcp", "roce", "dcqcn"]),
+            *itertools.product(GRAPHS, ["trimming"], ["roce:recovery=selective"]),
+        ],
+        [
+            ("parameter server", "trimming", "roce:recovery=selective"),
             ("halving-doubling", "loss", "roce"),
             ("two at once", "spray", "tcp"),
             ("trees", "lossless", "dcqcn"),

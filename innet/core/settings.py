@@ -906,6 +906,13 @@ class SimulateSettings(CodecSettings, NetworkSettings):
             "--values-per-packet.",
         ),
     ] = None
+    fast_forward: Annotated[
+        bool,
+        Field(
+            description="Skip what repeats itself, exactly: periods of thin packets, with the "
+            "programs slots and tree, on a network where nothing is random."
+        ),
+    ] = True
     sensitivity: Annotated[
         bool, Field(description="Simulate again with half and twice of each assumed constant.")
     ] = False

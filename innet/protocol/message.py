@@ -106,6 +106,11 @@ def _cut(shape: Shape, values: int, worker: int) -> _Cut:
     return _Cut(repr(list(shape)), lengths, first, operation, elements, owners, places)
 
 
+def _cut_for(shape: Shape, values: int, worker: int) -> _Cut:
+    """``_cut`` of a worker; it is the same for all where no chunk has an owner."""
+    return _cut(shape, values, worker if any(len(each) > 2 for each in shape) else 0)
+
+
 def _places(shape: Shape, counts: Sequence[int]) -> NDArray[np.int32]:
     """The order of the chunks of all segments, of which some have owners.
 
@@ -167,7 +172,7 @@ class Message:
         _check_list(segments, Segment)
         for index, segment in enumerate(segments):
             _check(index, segment)
-        self._cut = _cut(_shape_of(segments), values, worker)
+        self._cut = _cut_for(_shape_of(segments), values, worker)
         self._worker = worker
         self.chunks = self._cut.first[-1]
         self._values = values
@@ -274,7 +279,7 @@ class SizedMessage(Message):
                     "innet.core.reduce_op.SizedSegment with a number of words."
                 )
             _check_operation(index, segment)
-        self._cut = _cut(_shape_of(segments), elements, worker)
+        self._cut = _cut_for(_shape_of(segments), elements, worker)
         self.chunks = self._cut.first[-1]
         self.combined = np.empty((self.chunks, 0), np.int32)
         self.operation, self.elements = self._cut.operation, self._cut.elements

@@ -245,6 +245,7 @@ class SlotClient:
         self.round_trip = self._timers.round_trip
         self._present = member.bitmap
         self._who = np.empty(0, np.uint32)  # per chunk: bitmap of the workers in its result
+        self._skipped: list[tuple[int, int]] = []  # see ``note_skipped``
         self._queue = np.zeros(window, np.int64)  # slots whose chunks may be sent
         self._queued = 0
         self._waiting = 0  # slots in that state
@@ -298,6 +299,7 @@ class SlotClient:
         self._cursor += self._open
         self._flags = 0
         self._who = self._no_results(self._open)
+        self._skipped = []
         tag = message.tag(self._base, self.label)
         self._head[_AT_TAG], self._head[_AT_TAG + 1] = tag >> 8, tag & 0xFF
         member = self._terms[1]
@@ -346,7 +348,11 @@ class SlotClient:
         """For each chunk of this all-reduce, shape (chunks,): the bits of the workers in its
         result, 0 without a result.
         """
-        return self._who.copy()
+        found = self._who.copy()
+        for first, end in self._skipped:
+            part = found[first:end]
+            part[part == 0] = found[first - 1]
+        return found
 
     @property
     def has_results(self) -> bool:
@@ -594,6 +600,12 @@ class SlotClient:
         self.counters.bytes_sent += frames * self._wire_size
         self.counters.retransmissions += frames
 
+    def note_skipped(self, first: int, end: int) -> None:
+        """Note that results of chunks of this all-reduce have come of which compiled code was not
+        told: they are like the result of the chunk before the ``first``, up to ``end``.
+        """
+        self._skipped.append((first, end))
+
     def extend_deadlines(self, seconds: float) -> None:
         """Extend all give-up deadlines by the time for which this process was stopped."""
         self._timers.give_up_at += seconds
@@ -665,14 +677,27 @@ class TreeClient(SlotClient):
     """
 
     def _no_results(self, chunks: int) -> NDArray[np.uint32]:
+        if self._are_whole:
+            return super()._no_results(chunks)
         return np.full(chunks, 1 << self._bit, np.uint32)  # nothing says yet that it is missing
+
+    @property
+    def _are_whole(self) -> bool:
+        """Whether no result lacks workers: in simulated time none does unless all may ask for it.
+
+        Memory is then taken only for the chunks whose packets are simulated.
+        """
+        return self.layout.is_header_only and self.timing.partial_after is None
 
     @property
     def bitmaps(self) -> NDArray[np.uint32]:
         """For each chunk of this all-reduce: the bits of the leaf's children in its result; without
         a result, this worker's own bit.
         """
-        return super().bitmaps
+        found = super().bitmaps
+        if self._are_whole:
+            found[found == 0] = 1 << self._bit
+        return found
 
     @property
     def _bit(self) -> int:
@@ -681,6 +706,8 @@ class TreeClient(SlotClient):
     @property
     def missing(self) -> tuple[int, ...]:
         """This worker, if a result of this all-reduce lacks it."""
+        if self._are_whole:
+            return ()
         inside = np.all(self._who >> np.uint32(self._bit) & np.uint32(1))
         return () if inside else (self.member.worker,)
 

@@ -19,11 +19,16 @@ from innet.protocol.settings import Timing
 
 Slots: TypeAlias = NDArray[np.int64]
 Pace: TypeAlias = NDArray[np.float64]
-"""The state shared by all slots: first the variables, then the constants from ``Timing``."""
+"""The state shared by all slots: first the variables, then the constants from ``Timing``; then the
+longest round trip that was measured, and whether a chunk was overtaken, both since 0 was written
+there."""
 _TIMEOUT, _PROBE, _MEAN, _DEVIATION, _HEARD, _BEGUN, _HELD = range(7)
 _GIVE_UP, _PARTIAL, _REORDERING, _ADAPTIVE, _LEAST, _MOST, _BACKOFF, _TAIL = range(7, 15)
+_LONGEST, _OVERTAKEN = 15, 16
 
-PACE_REORDERING = _REORDERING
+PACE_WORDS = 17
+PACE_REORDERING, PACE_GIVE_UP, PACE_HEARD, PACE_BEGUN = _REORDERING, _GIVE_UP, _HEARD, _BEGUN
+PACE_TIMEOUT, PACE_LEAST, PACE_LONGEST, PACE_OVERTAKEN = _TIMEOUT, _LEAST, _LONGEST, _OVERTAKEN
 
 TimerState: TypeAlias = tuple[NDArray[Any], ...]
 """Arrays (window,), one item per slot: int32 transmissions of its chunk; float64 time of the first
@@ -74,7 +79,7 @@ class RoundTrip:
     def __init__(self, timing: Timing, *, in_order: bool = True) -> None:
         reordering = timing.reordering if in_order else None
         tail = timing.tail_probe
-        self.pace: Pace = np.zeros(15)
+        self.pace: Pace = np.zeros(PACE_WORDS)
         self.pace[_TIMEOUT] = self.pace[_PROBE] = timing.timeout
         # On a long path every last chunk would be sent twice, and then none is measured (Karn). So
         # adaptive timers wait for the first measurement.
@@ -243,6 +248,8 @@ def overtake(slots: tuple[NDArray[Any], ...], timers: TimerState, clock: Pace) -
             timeout[slot] = -reordering
             resend_at[slot] = min(resend_at[slot], clock[0] + reordering)
             found = True
+    if found:
+        pace[_OVERTAKEN] = 1
     return found
 
 
@@ -264,6 +271,7 @@ def hear(timers: TimerState, now: float, waited: float) -> bool:
         pace[_BEGUN] = now
     pace[_HEARD] = now
     if waited >= 0:
+        pace[_LONGEST] = max(pace[_LONGEST], waited)
         measure(pace, waited)
     if pace[_HELD] == 0:
         return False

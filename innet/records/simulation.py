@@ -149,6 +149,20 @@ def iteration_limit(
     return " and ".join(said)
 
 
+class FastForwarded(Frozen):
+    """What of a simulation was skipped, as it repeated itself.
+
+    Attributes:
+        periods: how many.
+        packets: on links in them, which count as if they had been simulated.
+        why: why nothing was skipped; "" where something was.
+    """
+
+    periods: int = 0
+    packets: int = 0
+    why: str = ""
+
+
 class Sensitivity(Frozen):
     """What half and twice of an assumed constant would change.
 
@@ -306,6 +320,7 @@ class SimulationRecord(Record):
         seconds: from the begin of the first iteration to the last worker's end of the last.
         iterations: what each worker did when.
         all_reduces: how many were simulated; the others were equal to one of them.
+        fast_forward: what was skipped of those that were simulated; None in older records.
         sensitivity: of ``iteration_seconds`` to each assumed constant; empty unless asked for.
         report: of the last all-reduce that was simulated. Its ``seconds``, but for ``simulated``,
             are wall time.
@@ -329,6 +344,7 @@ class SimulationRecord(Record):
     seconds: float
     iterations: tuple[Iteration, ...]
     all_reduces: int
+    fast_forward: FastForwarded | None = None
     sensitivity: tuple[Sensitivity, ...] = ()
     report: Report
     background: tuple[BackgroundTraffic, ...] = ()

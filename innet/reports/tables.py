@@ -1008,8 +1008,18 @@ def _simulation_rows(record: SimulationRecord) -> list[tuple[str, str]]:
         *_packet_rows(what),
         ("  sent again", count(what.retransmissions)),
         *_queue_rows(what),
+        *_forward_rows(record),
         ("Time on this machine", duration(record.wall_seconds)),
     ]
+
+
+def _forward_rows(record: SimulationRecord) -> list[tuple[str, str]]:
+    """What was skipped, or why nothing was, of thin packets; others never are."""
+    found = record.fast_forward
+    if found is None or not record.settings.get("thin"):
+        return []
+    skipped = f"{count(found.periods)} periods, {count(found.packets)} packets"
+    return [("Skipped, as it repeats itself", f"nothing: {found.why}" if found.why else skipped)]
 
 
 def _baselines_table(record: SimulationRecord) -> Table:

@@ -32,6 +32,7 @@ from innet.scenarios.timeline import Times
 from innet.scenarios.workload import BucketShape
 from innet.sim import Network
 from innet.sim.captures import LinkCaptures
+from innet.sim.fast_forward import Forwarded
 from innet.sim.flows import Flow
 from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.messages import ELEMENTS
@@ -163,6 +164,7 @@ class HostsNetwork:
         if self._is_fixed:
             check_ports(self.plan)
         self._emulation = EmulatedNetwork(self.plan, seed=settings.seed, network=network)
+        self._emulation.timed.fast_forward = settings.fast_forward
         self._background = background
         if background.flows:
             self._emulation.timed.add_flows([self._renumbered(flow) for flow in background.flows])
@@ -183,6 +185,11 @@ class HostsNetwork:
         self._known: dict[int, Exchanged] = {}
         self.all_reduces = 0
         self.present = list(range(settings.workers))
+
+    @property
+    def forwarded(self) -> Forwarded:
+        """What was skipped."""
+        return self._emulation.timed.forwarded
 
     def _renumbered(self, flow: Flow) -> Flow:
         """A flow between cards, which are numbered host by host, as the jobs number them."""

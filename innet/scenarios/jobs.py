@@ -226,7 +226,7 @@ def simulate_jobs(
     if common.hosts is None:
         shared = _plan(found, common)
         background = _background(common, resolved, len(shared.hosts))
-        run = _JobsRun(found, shared, resolved, background, common.seed)
+        run = _JobsRun(found, common, shared, resolved, background)
         runs = run.all(alone=alone)
     else:
         background = _background(common, resolved, common.hosts)
@@ -390,17 +390,18 @@ class _JobsRun:
     def __init__(
         self,
         jobs: Sequence[_Job],
+        common: JobsSettings,
         shared: SharedPlan,
         network: Network,
         background: Background,
-        seed: int,
     ) -> None:
-        self._jobs, self._given = jobs, (jobs, shared, network, background, seed)
+        self._jobs, self._given = jobs, (jobs, common, shared, network, background)
         self._plans, self.layout = shared.jobs, shared.jobs[0].layout
         paces = [job.pace for job in jobs if job.pace is not None]
         timing = default_timing(shared, network, paces)
-        self.emulation = EmulatedNetwork(shared, timing=timing, seed=seed, network=network)
+        self.emulation = EmulatedNetwork(shared, timing=timing, seed=common.seed, network=network)
         self.simulation = self.emulation.timed
+        self.simulation.fast_forward = common.fast_forward
         for number, job in enumerate(jobs):
             if job.pace is not None:
                 self.emulation.set_pace(number, job.pace)
@@ -501,6 +502,7 @@ class _ClusterRun:
             network=network,
         )
         self.simulation = self.emulation.timed
+        self.simulation.fast_forward = common.fast_forward
         if background.flows:
             self.simulation.add_flows(background.flows)
         # Step 3: what will be known of it.

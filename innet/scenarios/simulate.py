@@ -24,6 +24,7 @@ from innet.records.simulation import (
     BackgroundTraffic,
     BaselineRun,
     Bucket,
+    FastForwarded,
     Iteration,
     NetworkSamples,
     PerWorker,
@@ -52,6 +53,7 @@ from innet.scenarios.timeline import IterationTimes, Times, iterate
 from innet.scenarios.workload import BucketShape, Stragglers, Workload
 from innet.sim import Network, network_of
 from innet.sim.captures import LinkCaptures
+from innet.sim.fast_forward import Forwarded
 from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.network import SECOND, assumed_settings, is_steady, read_network
 from innet.sim.transport import transport_of
@@ -142,6 +144,7 @@ def simulate(
         seconds=run.end_of(iterations[-1]),
         iterations=tuple(iterations),
         all_reduces=run.network.all_reduces,
+        fast_forward=FastForwarded(**run.network.forwarded._asdict()),
         sensitivity=_sensitivity(checked, resolved, run) if checked.sensitivity else (),
         report=run.network.last,
         background=run.network.background(),
@@ -486,6 +489,7 @@ class _BucketNetwork:
         self._background = background
         self._steady = is_steady(network) and faults is None and not self._background.flows
         simulation = self._collective.network.timed
+        simulation.fast_forward = settings.fast_forward
         if self._background.flows and settings.partial_after is not None:
             raise InputError(
                 "packets beside all-reduces would have gone on until a late worker gave up; leave "
@@ -525,6 +529,11 @@ class _BucketNetwork:
         """Whether packets have passed a switch again."""
         switches = self._collective.network.switches.values()
         return any(switch.statistics.recirculated for switch in switches)
+
+    @property
+    def forwarded(self) -> Forwarded:
+        """What was skipped."""
+        return self._collective.network.timed.forwarded
 
     @property
     def present(self) -> list[int]:
@@ -709,6 +718,7 @@ class _NvlsNetwork(_BaselineNetwork):
     """
 
     recirculates = False
+    forwarded = Forwarded(why="messages are not skipped")
     last: Report
 
     def __init__(

@@ -15,6 +15,7 @@ from innet.protocol.compiled import fill_frame, receive_frame
 from innet.protocol.counters import Stats
 from innet.protocol.timers import (
     PACE_REORDERING,
+    PACE_WORDS,
     next_deadline,
     send_again,
     shortest_wait,
@@ -85,7 +86,7 @@ _QUEUED, _FLAGS, _BARE = int(Stats.QUEUED), int(Stats.FLAGS), int(Stats.BARE)
 _NOTES = int(Stats.LENGTH)
 _UNDER_WAY = 2  # innet.protocol.slot_client.SlotState.WAITING
 _RESEND = int(HeaderFlag.RESEND)
-_MEMBER_WORDS, _RULE_WORDS, _PACE_WORDS = 7, 7, 15
+_MEMBER_WORDS, _RULE_WORDS = 7, 7
 _BURST = 8
 """Packets of messages that a host gives its link at once, at most."""
 _BACKLOG = 4
@@ -359,7 +360,7 @@ def _timers_of(client: Any) -> Any:
         floats_view(at[4], window),
         floats_view(at[5], window),
         bools_view(at[6], window),
-        floats_view(at[7], _PACE_WORDS),
+        floats_view(at[7], PACE_WORDS),
     )
 
 

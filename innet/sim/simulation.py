@@ -23,6 +23,7 @@ from innet.protocol.slot_client import ClientState, LoopProgress
 from innet.records import Fabric
 from innet.sim import windows
 from innet.sim.fabric import described, loads
+from innet.sim.fast_forward import FastForward, Forwarded
 from innet.sim.flow_control import FlowControl, PauseCounts, send_pause
 from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.gpu_hosts import GpuHosts
@@ -310,12 +311,18 @@ class Simulation:
         fabric: hosts, switches and links.
         assumed: settings of the network with assumed values.
         most_packets: that links may carry in all; None: any number.
+        fast_forward: skip what repeats itself, see ``innet.sim.fast_forward``.
+        sequences: the register of the switches' program by which that is known; "" if it has none.
+        forwarded: what was skipped so far, and why nothing was in the last exchange.
 
     Raises:
         InputError: an engine that does not run in compiled code.
     """
 
     most_packets: int | None = None
+    fast_forward: bool = True
+    sequences: str = ""
+    forwarded = Forwarded()
     _is_ready = False  # what a second thread runs is compiled
 
     def __init__(
@@ -961,12 +968,13 @@ class Simulation:
         """
         memory, state = self._memory, self._memory.state
         self._begin_programs()
+        forward = self._begin_forward()
         try:
             while True:
                 state["limit"] = self._schedule[0][0] if self._schedule else FOREVER
                 if self._control is not None:
                     state["limit"] = min(int(state["limit"]), self._control.next_look)
-                why = self._run_windows()
+                why = self._pass_windows(forward)
                 if self.most_packets is not None:
                     self._check_packets(self.most_packets)
                 if why == DONE:
@@ -986,6 +994,7 @@ class Simulation:
                     self._take_up(host, end)
             self._end_programs()
             self._take_trace()
+            self._end_forward(forward)
         state["completed"] -= 1
         done = next(each for each in self._groups if memory.groups["open"][each] == 0)
         for host in self._groups.pop(done):
@@ -1115,7 +1124,71 @@ class Simulation:
                 else "a switch's program went round without end."
             )
 
-    def _run_windows(self) -> int:
+    def _pass_windows(self, forward: FastForward | None) -> int:
+        """Let some windows pass, and perhaps skip others; why there is something to do."""
+        if forward is None:
+            return self._run_windows()
+        why = forward.advance(self._run_windows)
+        if forward.is_due:
+            self._end_programs()
+            forward.look(list(self._begun.values()))
+            self._begin_programs()
+        return why
+
+    def _end_forward(self, forward: FastForward | None) -> None:
+        if forward is not None:
+            self.forwarded = forward.added_to(self.forwarded)
+
+    def _begin_forward(self) -> FastForward | None:
+        """What skips in the present exchange what repeats itself; None if nothing may be."""
+        ends = [end for end in self._ends.values() if isinstance(end, SlotClient)]
+        why = self._why_not_forward(ends)
+        self.forwarded = self.forwarded._replace(why=why)
+        if why:
+            return None
+        assert isinstance(self._layout, PacketLayout)
+        switches = [each for each in self._switches if each is not None]
+        running = [each for each in self._running if each is not None]
+        states = [self._kept[host] for host in self._ends]
+        return FastForward(
+            self._memory,
+            switches,
+            running,
+            self._layout,
+            sequences=self.sequences,
+            ends=ends,
+            states=states,
+        )
+
+    def _why_not_forward(self, ends: Sequence[SlotClient]) -> str:
+        """Why nothing may be skipped now; "" if something may."""
+        memory, network = self._memory, self._network
+        links, kinds = memory.links, memory.hosts["kind"]
+        reasons = {
+            "it is switched off": not self.fast_forward,
+            "packets carry values": not getattr(self._layout, "is_header_only", False),
+            "the program does not say where it keeps sequence numbers": not self.sequences,
+            "packets of flows or messages are under way": bool(self._flows),
+            "priority flow control pauses links": network.pfc,
+            "links lose or change packets": bool(
+                (links["loss"] > 0).any() or links["is_faulty"].any() or self._outages
+            ),
+            "packets are late or marked at random": bool(memory.hosts["jitter"].any())
+            or network.ecn_max_bytes is not None,
+            "packets are recorded or sampled": bool(
+                links["is_traced"].any()
+                or memory.switches["is_recorded"].any()
+                or memory.switches["learns"].any()
+                or self._schedule
+            ),
+            "several jobs share the network": len(self._groups) > 1,
+            "not all hosts are workers with windows of a fixed size": len(ends) != len(self._ends)
+            or not np.isin(kinds, [NONE, COMPILED]).all()
+            or None in self._switches,
+        }
+        return next((why for why, is_so in reasons.items() if is_so), "")
+
+    def _run_windows(self, most: int = _WINDOWS) -> int:
         """``windows.run``, on several threads if there is much to do and they share little."""
         memory, shares = self._memory, self._shares
         if (
@@ -1123,8 +1196,8 @@ class Simulation:
             or memory.flows["is_stamped"].any()
             or memory.links["is_traced"].any()
         ):
-            return int(windows.run(memory.states, self._all_nodes(), _WINDOWS))
-        for _ in range(_WINDOWS):
+            return int(windows.run(memory.states, self._all_nodes(), most))
+        for _ in range(most):
             why = int(windows.open_window(memory.states))
             if why != 0:
                 return why

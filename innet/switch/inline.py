@@ -168,6 +168,11 @@ class InlineQueueSwitch(Protocol):
         """Slots of packets that wait (``jit.runtime.queue``), flat, and how many words each has."""
         ...
 
+    @property
+    def store(self) -> NDArray[np.uint8]:
+        """Their bytes as they came, shape (slots, bytes of the longest)."""
+        ...
+
     def begin(self) -> InlineQueues:
         """Take over what the control plane changed."""
         ...

@@ -120,6 +120,9 @@ class Aggregation(ABC):
         saturates: sums beyond int32 saturate instead of wrapping modulo 2**32.
         shares: switches serve several jobs of one network at the same time.
         partitioned: each of these has its own slots; otherwise any may use all of the memory.
+        sequences: by the program's name, the register with the sequence number of the chunk in each
+            slot and version, in its low 32 bits. For programs that keep nothing else of a chunk's
+            number or its time, so that ``innet.sim.fast_forward`` may skip what repeats itself.
     """
 
     has_epochs: ClassVar[bool] = False
@@ -127,6 +130,7 @@ class Aggregation(ABC):
     saturates: ClassVar[bool] = False
     shares: ClassVar[bool] = False
     partitioned: ClassVar[bool] = True
+    sequences: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @abstractmethod
     def plan(self, program: CompiledProgram, request: Request) -> Plan:

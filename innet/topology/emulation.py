@@ -177,6 +177,8 @@ class EmulatedNetwork:
         self._starts: dict[int, float] = {}
         if network is not None:
             self.simulation = self._simulated(plan, network, faults, seed)
+            sequences = self._aggregation.sequences
+            self.simulation.sequences = sequences.get(self.plan.aggregation, "")
             faults = None
         # The trunks have a generator of their own: the faults on the workers' links are then the
         # same with any switches behind them.

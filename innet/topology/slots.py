@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from innet.core.errors import InputError
 from innet.programs import CompiledProgram
@@ -24,7 +25,8 @@ from innet.topology.topologies import topology_of
 from innet.wire import Endpoint, PacketLayout
 
 SWITCH = "s1"
-_WORD = 0xFFFFFFFF  # the low one of the pair that a cell is
+_CHUNK = "SlotsIngress.pool.chunk"  # a register
+_WORD = 0xFFFFFFFF  # the low one of the pair that a cell is of it
 
 
 class SlotsAggregation(Aggregation):
@@ -33,6 +35,7 @@ class SlotsAggregation(Aggregation):
     has_epochs = True
     has_partials = True
     shares = True
+    sequences = MappingProxyType({"slots": _CHUNK})
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``; there is one rack and one level."""
@@ -100,7 +103,7 @@ class SlotsAggregation(Aggregation):
         def reader(slot: int, slot_version: int) -> SlotRegisters:
             index = (base | slot) << 1 | slot_version
             return SlotRegisters(
-                sequence=probe.register(switch, "SlotsIngress.pool.chunk", index) & _WORD,
+                sequence=probe.register(switch, _CHUNK, index) & _WORD,
                 bitmap=probe.register(switch, "SlotsIngress.pool.worker_bitmap", index) & _WORD,
             )
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from innet.core.errors import InputError
@@ -406,6 +407,7 @@ class TreeAggregation(Aggregation):
     has_epochs = True
     has_partials = True
     shares = True
+    sequences = MappingProxyType({"tree": "TreeIngress.pool.sequence"})
 
     def plan(self, program: CompiledProgram, request: Request) -> Plan:
         """See ``Aggregation``. By default there are two levels, and a rack for every 32 workers."""

@@ -411,6 +411,11 @@ class JitInlineQueues:
         """See ``InlineQueueSwitch.pool``."""
         return self._queued.slots
 
+    @property
+    def store(self) -> NDArray[np.uint8]:
+        """See ``InlineQueueSwitch.store``."""
+        return self._queued.store
+
     def record(self, recorder: RecordSink | None) -> bool:
         """See ``InlineQueueSwitch.record``."""
         if self._engine.waiting:

@@ -110,6 +110,11 @@ class QueuedProgram:
         return self._pool, self._row
 
     @property
+    def store(self) -> NDArray[np.uint8]:
+        """The bytes of slots' packets as they came, a row for each slot."""
+        return self._store.reshape(self._slots, self._span)
+
+    @property
     def next_departure(self) -> int | None:
         """The departure time of the next copy, in nanoseconds."""
         return int(self.heap[0]) if self.waiting else None

@@ -1,0 +1,684 @@
+"""Fast-forward: an all-reduce that repeats itself is simulated once, and its periods are added.
+
+A job alone on a lossless network does the same again and again: chunk after chunk takes the same
+way, shifted in time. ``FastForward`` looks at the whole state of a simulation a few times in a run.
+Where it is the state of an earlier look, but for the time, the numbers of chunks and what only
+counts, all that follows is what followed then. The state is moved on by as many periods as leave
+the end to be simulated, and whoever goes on with the run sees no difference.
+
+Of each word of the state this module says how it may differ between two looks (``_Kind``). What
+does not fit is no period. Workers' clocks are floats of seconds: those that stand for whole
+picoseconds are compared and moved as such. Smoothed round trips are not compared, as they decide
+only when a chunk is sent again. So nothing may have waited for as long as the shortest time-out
+within a period, and many chunks are left to be simulated: each takes an eighth of what earlier ones
+have left in a mean (RFC 6298, section 2), until no bit of it is left.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from innet.protocol.counters import Stats
+from innet.protocol.slot_client import ClientState, SlotClient, SlotState
+from innet.protocol.timers import (
+    PACE_BEGUN,
+    PACE_GIVE_UP,
+    PACE_HEARD,
+    PACE_LEAST,
+    PACE_LONGEST,
+    PACE_OVERTAKEN,
+    PACE_REORDERING,
+    PACE_TIMEOUT,
+)
+from innet.sim.network import SECOND
+from innet.sim.state import REACHED
+from innet.switch import Switch
+from innet.switch.engine import Statistics
+from innet.switch.inline import TRAFFIC_ENTRIES, InlineQueues, InlineQueueSwitch
+from innet.switch.jit.runtime.queue import (
+    AT,
+    DEPARTURE,
+    ENQUEUED,
+    ENTRY_WORDS,
+    NUMBER,
+    ORIGIN,
+    RANK,
+    SIZE,
+)
+from innet.switch.jit.runtime.queue import SLOT as SLOT_WORD
+from innet.switch.traffic_manager import (
+    BYTES_MAX,
+    FOREVER,
+    FREE,
+    LAST_DEPARTURE,
+    LOOP_FREE,
+    MARKED,
+    PRECEDED,
+    QUEUE_WORDS,
+    SWITCH_WORDS,
+    TRAFFIC_WORDS,
+)
+from innet.wire import PacketLayout
+from innet.wire.layout import HEADER, offset_of
+
+_WINDOWS = 1 << 14  # of one call of compiled code
+_SETTLED = 512  # chunks after which nothing is left of older ones in a mean: (7/8)**512 < 1e-29
+_SERIALS = 1 << 32  # sequence numbers
+_ONES = 0xFFFF  # sums of RFC 1071 are modulo this
+_LATEST = 1 << 50  # picoseconds, up to which floats of seconds tell them apart
+_ROUNDING = 1e-9  # of such floats
+_FIRST_CHUNK = 4  # of innet.protocol.compiled.MemberWords
+_PACKETS = 2  # among ``FastForward._words``: those on links
+_STATISTICS = [field.name for field in fields(Statistics)]
+_MOVED = (DEPARTURE, ENQUEUED, RANK, SLOT_WORD)  # words of entries that differ
+
+
+class _Kind(enum.Enum):
+    """How a word may differ between two looks that are a period apart."""
+
+    STILL = enum.auto()  # not at all
+    TIME = enum.auto()  # by the period; or it was over at the first look, and has not changed
+    COUNT = enum.auto()  # by anything, and by as much in each further period
+
+
+class _Workers(NamedTuple):
+    """The workers' clients.
+
+    Attributes:
+        chunk, state, sends: (workers, window): of each slot.
+        times: (2, workers, window): when it was sent first and last, picoseconds.
+        heard: (workers, 2): when the last result came, and the first one after a silence.
+        stats: (workers, Stats.LENGTH).
+    """
+
+    chunk: NDArray[np.int64]
+    state: NDArray[np.uint8]
+    sends: NDArray[np.int32]
+    times: NDArray[np.int64]
+    heard: NDArray[np.int64]
+    stats: NDArray[np.int64]
+
+
+class _Packets(NamedTuple):
+    """The packets on all links, by link, then in the order in which they arrive.
+
+    Attributes:
+        links: (n,): the link of each.
+        slots: (n,) SLOT, and ``data``, (n, stride) uint8: what stands there.
+    """
+
+    links: NDArray[np.int64]
+    slots: NDArray[Any]
+    data: NDArray[np.uint8]
+
+
+class _Waiting(NamedTuple):
+    """What waits in the queues of a switch's program, in the order in which it leaves.
+
+    Attributes:
+        order: (n,): places in the heap.
+        entries: (n, ENTRY_WORDS) of the heap.
+        rows: (n, words): the packets' rows in the pool.
+        data: (n, bytes) uint8: the packets as they came.
+    """
+
+    order: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    data: NDArray[np.uint8]
+
+
+class _SwitchLook(NamedTuple):
+    """A switch.
+
+    Attributes:
+        now: when something happened last, picoseconds.
+        counts: its ``Statistics``.
+        cells: its registers, by name.
+        waiting: what waits in its queues.
+    """
+
+    now: int
+    counts: NDArray[np.int64]
+    cells: dict[str, NDArray[Any]]
+    waiting: _Waiting
+
+
+class _Look(NamedTuple):
+    """The state at a moment, picoseconds; ``words`` are those of ``FastForward._words``."""
+
+    now: int
+    words: list[NDArray[np.int64]]
+    workers: _Workers
+    switches: list[_SwitchLook]
+    packets: _Packets
+
+
+class Forwarded(NamedTuple):
+    """What was skipped.
+
+    Attributes:
+        periods: how many.
+        packets: on links in them.
+        why: why nothing was skipped; "" where something was.
+    """
+
+    periods: int = 0
+    packets: int = 0
+    why: str = ""
+
+
+class FastForward:
+    """Skips what repeats itself in a simulation in which nothing but one exchange happens.
+
+    Args:
+        memory: the arrays of the simulation.
+        switches: all, which run programs.
+        running: their programs.
+        layout: of all packets.
+        sequences: name of the register of the switches' program whose cells hold the sequence
+            number of the chunk in a slot and version, in their low 32 bits. Its other registers of
+            this size have a cell for each slot and version too, the version in the lowest bit.
+        ends: the workers' clients, which have begun.
+        states: what they have handed over.
+
+    Attributes:
+        is_due: it is time for ``look``.
+    """
+
+    def __init__(
+        self,
+        memory: Any,
+        switches: Sequence[Switch],
+        running: Sequence[InlineQueueSwitch],
+        layout: PacketLayout,
+        *,
+        sequences: str,
+        ends: Sequence[SlotClient],
+        states: Sequence[ClientState],
+    ) -> None:
+        self._memory, self._switches, self._running = memory, switches, running
+        self._sequences = sequences
+        header = layout.values_offset - HEADER.itemsize
+        self._at_sequence = header + offset_of("sequence")
+        self._at_version = header + offset_of("slot_version")
+        self._at_checksum = header + offset_of("checksum")
+        self._periods_skipped = self._packets_skipped = self._moment = 0
+        self._ends, self._states = ends, states
+        self._slots = [each.slots[0] for each in states]
+        self._timers = [each.slots[1] for each in states]
+        self._window = len(self._slots[0][0])
+        # Chunks of one operation and size follow each other from one of the bounds to the next.
+        operation, elements, *_ = states[0].chunks
+        changes = (operation[1:] != operation[:-1]) | (elements[1:] != elements[:-1])
+        self._base = int(states[0].terms[1][_FIRST_CHUNK])
+        self._chunks = len(operation)
+        bounds = np.array([0, *np.flatnonzero(changes) + 1, len(operation)])
+        self._bounds = self._base + bounds
+        self._why = ""  # a period was not skipped
+        self._restart()
+
+    def _restart(self) -> None:
+        """Look again and again, ever more rarely: in rounds 1, 2, 4, ... and the two after each."""
+        self._begun_in = self._round()
+        self._kept: _Look | None = None
+        self._kept_in, self._keep_in, self._next = 0, 1, 1
+        self._is_near = self._is_over = self.is_due = False
+
+    def _round(self) -> int:
+        """How often the first slot of the first worker was used."""
+        return int(self._slots[0][0][0]) // self._window
+
+    def added_to(self, earlier: Forwarded) -> Forwarded:
+        """What was skipped earlier and now; why nothing was now."""
+        found = self._periods_skipped
+        return Forwarded(
+            earlier.periods + found,
+            earlier.packets + self._packets_skipped,
+            "" if found else self._why or f"no state came again in {self._chunks} chunks",
+        )
+
+    # ------------------------------------------------------------------ when to look
+
+    def advance(self, run: Callable[[int], int]) -> int:
+        """Let time pass; returns why it does not go on, as ``windows.run``.
+
+        Args:
+            run: lets so many windows pass, or those up to the limit of the STATE.
+        """
+        state = self._memory.state
+        if self._is_over:
+            return run(_WINDOWS)
+        if not self._is_near:
+            # A round takes two windows or more, as packets go to a switch and back.
+            before = self._round()
+            left = self._next - (before - self._begun_in)
+            why = run(max(1, 2 * (left - 1)))
+            if why != REACHED or left > 1 or self._round() == before:
+                return why
+            # A fixed time after the chunk was sent, which is after the window that has passed.
+            sent = int(_picoseconds(self._timers[0][1][:1])[0])
+            self._moment = sent + int(state["lookahead"])
+            self._is_near = True
+        state["limit"] = self._moment
+        why = run(_WINDOWS)
+        self.is_due = why == REACHED and int(self._memory.nodes.min()) >= self._moment
+        return why
+
+    def look(self, begun: Sequence[InlineQueues]) -> None:
+        """Compare the state with an earlier one, and skip what repeats itself.
+
+        Args:
+            begun: what the switches' programs had begun, which has ended.
+        """
+        self.is_due = self._is_near = False
+        round_ = self._round() - self._begun_in
+        here = self._state(begun)
+        is_alike = self._kept is not None and self._is_period(self._kept, here, begun)
+        if is_alike and self._may_expire():
+            self._why, is_alike = "chunks wait for nearly as long as their time-outs", False
+        if is_alike and self._kept is not None:
+            self._skip(self._kept, here, begun)
+        elif round_ >= self._keep_in:
+            self._kept, self._kept_in = here, round_
+            self._keep_in, self._next = 2 * round_, round_ + 1
+            for timers in self._timers:
+                timers[7][PACE_LONGEST] = timers[7][PACE_OVERTAKEN] = 0
+        else:
+            self._next = round_ + 1 if round_ < self._kept_in + 2 else self._keep_in
+
+    # ------------------------------------------------------------------ the state
+
+    def _words(self, begun: Sequence[InlineQueues]) -> Iterator[tuple[_Kind, NDArray[np.int64]]]:
+        """All words of links, hosts, queues and counters, as they stand in memory."""
+        memory = self._memory
+        for name in ("head", "tail", "packets", "bytes", "busy"):
+            yield _Kind.COUNT, memory.links[name]
+        yield _Kind.TIME, memory.links["free"]
+        for name in ("lost", "full", "is_faulty", "is_traced"):
+            yield _Kind.STILL, memory.links[name]
+        for name in ("worked", "sent", "received", "bytes", "answers"):
+            yield _Kind.COUNT, memory.hosts[name]
+        for name in ("free", "late", "paced", "start", "flow"):
+            yield _Kind.TIME, memory.hosts[name]
+        for name in ("kind", "group", "drawn", "is_open", "is_closing", "waiting", "resent"):
+            yield _Kind.STILL, memory.hosts[name]
+        for name in ("batch", "waiting", "unconnected", "dropped", "is_recorded"):
+            yield _Kind.STILL, memory.switches[name]
+        for switch, program in zip(self._switches, begun, strict=True):
+            yield from _words_of(switch, program)
+
+    def _state(self, begun: Sequence[InlineQueues]) -> _Look:
+        memory = self._memory
+        words = [each.copy() for _, each in self._words(begun)]
+        times = [np.array([each[at] for each in self._timers]) for at in (1, 2)]
+        pace = np.array([each[7] for each in self._timers])
+        workers = _Workers(
+            np.array([each[0] for each in self._slots]),
+            np.array([each[1] for each in self._slots]),
+            np.array([each[0] for each in self._timers]),
+            _picoseconds(np.array(times)),
+            _picoseconds(pace[:, [PACE_HEARD, PACE_BEGUN]]),
+            np.array([each.notes[0] for each in self._states]),
+        )
+        switches = []
+        for switch, program, running in zip(self._switches, begun, self._running, strict=True):
+            counts = np.array([getattr(switch.statistics, name) for name in _STATISTICS])
+            cells = {name: each.copy() for name, each in switch.registers.items()}
+            waiting = _waiting(program, running, memory.data.shape[1])
+            switches.append(_SwitchLook(switch.traffic_manager.now, counts, cells, waiting))
+        links, rows = self._rows()
+        packets = _Packets(links, memory.slots[rows], memory.data[rows])
+        return _Look(self._moment, words, workers, switches, packets)
+
+    def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of each packet on a link: the link, and its slot."""
+        wires = self._memory.links
+        under_way = wires["tail"] - wires["head"]
+        links = np.repeat(np.arange(len(wires)), under_way)
+        before = np.cumsum(under_way) - under_way
+        place = np.arange(len(links)) + (wires["head"] - before)[links]
+        return links, wires["first"][links] + (place & wires["mask"][links])
+
+    # ------------------------------------------------------------------ is it the same?
+
+    def _is_period(self, a: _Look, b: _Look, begun: Sequence[InlineQueues]) -> bool:
+        """Whether the state is that of an earlier look, shifted."""
+        ticks, chunks = b.now - a.now, _chunks(a, b)
+        # Where rounds are odd, slots have changed their versions.
+        is_odd = chunks // self._window % 2 == 1
+        if chunks <= 0 or chunks % self._window or b.now > _LATEST:
+            return False
+        return (
+            self._are_words_alike(a, b, ticks, begun)
+            and self._are_workers_alike(a, b, ticks, chunks)
+            and all(
+                self._is_switch_alike(here, there, ticks, chunks, is_odd=is_odd)
+                for here, there in zip(a.switches, b.switches, strict=True)
+            )
+            and self._are_packets_alike(a.packets, b.packets, ticks, chunks, is_odd=is_odd)
+        )
+
+    def _are_words_alike(
+        self, a: _Look, b: _Look, ticks: int, begun: Sequence[InlineQueues]
+    ) -> bool:
+        for (kind, _), before, after in zip(self._words(begun), a.words, b.words, strict=True):
+            if kind is _Kind.STILL and not np.array_equal(before, after):
+                return False
+            if kind is _Kind.TIME and not _have_passed(before, after, a.now, ticks):
+                return False
+        return True
+
+    def _are_workers_alike(self, a: _Look, b: _Look, ticks: int, chunks: int) -> bool:
+        before, after = a.workers, b.workers
+        changes = after.stats - before.stats
+        newest = changes[:, Stats.MARKED]
+        return bool(
+            (after.chunk - before.chunk == chunks).all()
+            and (after.state == SlotState.WAITING).all()
+            and np.array_equal(before.state, after.state)
+            and (before.sends == 1).all()
+            and (after.sends == 1).all()
+            and (after.times - before.times == ticks).all()
+            and _have_passed(before.heard, after.heard, a.now, ticks)
+            and (changes[:, [Stats.FLAGS, Stats.QUEUED]] == 0).all()
+            and ((newest == 0) | (newest == chunks)).all()
+        )
+
+    def _may_expire(self) -> bool:
+        """Whether a worker's timer may expire if others wait as long as they have since the look
+        that was kept.
+        """
+        pace = np.array([each[7] for each in self._timers])
+        least = np.minimum(pace[:, PACE_TIMEOUT], pace[:, PACE_LEAST])
+        overtaken = np.where(pace[:, PACE_OVERTAKEN] > 0, pace[:, PACE_REORDERING], np.inf)
+        shortest = np.minimum(np.minimum(least, overtaken), pace[:, PACE_GIVE_UP])
+        return bool((pace[:, PACE_LONGEST] >= shortest * (1 - _ROUNDING)).any())
+
+    def _is_switch_alike(
+        self, a: _SwitchLook, b: _SwitchLook, ticks: int, chunks: int, *, is_odd: bool
+    ) -> bool:
+        if b.now - a.now not in {0, ticks}:
+            return False
+        pairs = len(a.cells[self._sequences])
+        for name, cells in a.cells.items():
+            before = _swapped(cells) if is_odd and len(cells) == pairs else cells
+            after = b.cells[name]
+            if name == self._sequences:
+                mine, high = before.astype(np.uint64), after.astype(np.uint64)
+                grown = high - mine
+                if not ((grown == 0) | (grown == chunks)).all() or (mine >> 32 != high >> 32).any():
+                    return False
+            elif not np.array_equal(before, after):
+                return False
+        if is_odd and len(a.waiting.order) + len(b.waiting.order):
+            return False
+        return _wait_alike(a.waiting, b.waiting, ticks, chunks) and self._are_bytes_alike(
+            a.waiting.data, b.waiting.data, chunks, is_odd=is_odd
+        )
+
+    def _are_packets_alike(
+        self, a: _Packets, b: _Packets, ticks: int, chunks: int, *, is_odd: bool
+    ) -> bool:
+        if not np.array_equal(a.links, b.links):
+            return False
+        for name in ("flow", "length", "carried"):
+            if not np.array_equal(a.slots[name], b.slots[name]):
+                return False
+        for name in ("time", "begun"):
+            if (b.slots[name] - a.slots[name] != ticks).any():
+                return False
+        if (a.slots["flow"] != -1).any() or (a.slots["carried"] != a.data.shape[1]).any():
+            return False
+        return self._are_bytes_alike(a.data, b.data, chunks, is_odd=is_odd)
+
+    def _are_bytes_alike(
+        self, a: NDArray[np.uint8], b: NDArray[np.uint8], chunks: int, *, is_odd: bool
+    ) -> bool:
+        """Whether packets are the same, but of chunks that are further."""
+        if (self._serials(b) - self._serials(a) != chunks).any():
+            return False
+        changes = a ^ b
+        if (changes[:, self._at_version] != is_odd).any():
+            return False
+        changes[:, self._at_version] = 0
+        changes[:, self._at_sequence : self._at_sequence + 4] = 0
+        changes[:, self._at_checksum : self._at_checksum + 2] = 0
+        return not changes.any()
+
+    def _serials(self, data: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """The sequence numbers of packets."""
+        at = self._at_sequence
+        found = np.ascontiguousarray(data[:, at : at + 4]).view(">u4")[:, 0]
+        return found.astype(np.int64)
+
+    # ------------------------------------------------------------------ periods that are skipped
+
+    def _periods(self, first: int, last: int, chunks: int) -> int:
+        """How many periods may be skipped, so that none sees a chunk unlike the others.
+
+        The one that was seen has chunks ``first`` to ``last``, and lets so many ``chunks`` follow.
+        """
+        end = int(self._bounds[np.searchsorted(self._bounds, first, "right")])
+        if end >= _SERIALS - self._window:  # sequence numbers would begin again
+            return 0
+        settled = int(self._bounds[-1]) - max(1, _SETTLED - self._window)
+        return max(0, (min(end, settled) - 1 - last) // chunks)
+
+    def _skip(self, a: _Look, b: _Look, begun: Sequence[InlineQueues]) -> None:
+        chunks = _chunks(a, b)
+        last = int(b.workers.chunk.max())
+        periods = self._periods(int(a.workers.chunk.min()), last, chunks)
+        if periods > 0:
+            self._move(a, b, begun, periods)
+        self._why = "" if periods else "a period is longer than what is left"
+        # Behind chunks of another size or operation there may be others that are alike.
+        self._restart()
+        left = int(self._bounds[-1]) - last - periods * chunks
+        self._is_over = left < 4 * self._window + _SETTLED
+
+    def _move(self, a: _Look, b: _Look, begun: Sequence[InlineQueues], periods: int) -> None:
+        """Let the state be what it is so many periods later."""
+        ticks, chunks = b.now - a.now, _chunks(a, b)
+        later, further = periods * ticks, periods * chunks
+        is_odd = further // self._window % 2 == 1
+        memory = self._memory
+        # Step 1: times and counts of links, hosts and queues.
+        self._periods_skipped += periods
+        self._packets_skipped += periods * int((memory.links["packets"] - a.words[_PACKETS]).sum())
+        for (kind, word), before, after in zip(self._words(begun), a.words, b.words, strict=True):
+            if kind is not _Kind.STILL:
+                np.add(word, periods * (after - before), out=word)
+        timer = memory.hosts["timer"]
+        timer[timer < FOREVER] += later
+        for name in ("begin", "end"):
+            memory.state[name] += later
+        # Step 2: workers and switches.
+        for index, end in enumerate(self._ends):
+            self._move_worker(index, a.workers, b.workers, periods, later)
+            first = int(b.workers.chunk[index].min()) - self._base
+            end.note_skipped(first, first + further)
+        for index in range(len(self._switches)):
+            self._move_switch(index, a, b, begun[index], periods, is_odd=is_odd)
+        # Step 3: packets on links, which have other places in their rings.
+        _, rows = self._rows()
+        slots, data = b.packets.slots, b.packets.data
+        for name in ("time", "begun"):
+            slots[name] += later
+        self._renumber(data, further, is_odd=is_odd)
+        memory.slots[rows], memory.data[rows] = slots, data
+
+    def _move_worker(self, index: int, a: _Workers, b: _Workers, periods: int, later: int) -> None:
+        """Let a worker's client be further; of its timers those that stand for whole picoseconds
+        become what they would have been, and those that follow from them likewise.
+        """
+        (chunk, _, _), timers = self._slots[index], self._timers[index]
+        _, first_sent, last_sent, timeout, resend_at, give_up_at, _, pace = timers
+        chunk += periods * (b.chunk[index] - a.chunk[index])
+        for array, ticks in zip((first_sent, last_sent), b.times[:, index], strict=True):
+            array[:] = (ticks + later) / SECOND
+        resend_at[:] = np.where(timeout >= 0, first_sent + timeout, resend_at + later / SECOND)
+        give_up_at[:] = first_sent + pace[PACE_GIVE_UP]
+        for at, before, after in zip(
+            (PACE_HEARD, PACE_BEGUN), a.heard[index].tolist(), b.heard[index].tolist(), strict=True
+        ):
+            if after != before:
+                pace[at] = (after + later) / SECOND
+        stats = self._states[index].notes[0]
+        stats += periods * (b.stats[index] - a.stats[index])
+
+    def _move_switch(
+        self, index: int, a: _Look, b: _Look, begun: InlineQueues, periods: int, *, is_odd: bool
+    ) -> None:
+        switch, before, after = self._switches[index], a.switches[index], b.switches[index]
+        manager = switch.traffic_manager
+        manager.now += periods * (after.now - before.now)
+        switch.state.clock = manager.clock(manager.now)
+        grown = after.counts + periods * (after.counts - before.counts)
+        for name, count in zip(_STATISTICS, grown.tolist(), strict=True):
+            setattr(switch.statistics, name, count)
+        # Step 1: registers.
+        chunks = _chunks(a, b)
+        odd_period = chunks // self._window % 2 == 1
+        registers = switch.registers
+        pairs = len(registers[self._sequences])
+        sequences, earlier = registers[self._sequences], before.cells[self._sequences]
+        sequences += (
+            sequences - (_swapped(earlier) if odd_period else earlier)
+        ) * sequences.dtype.type(periods)
+        if is_odd:
+            for cells in registers.values():
+                if len(cells) == pairs:
+                    cells[:] = _swapped(cells)
+        # Step 2: what waits.
+        waiting, rows_before = after.waiting, before.waiting.rows
+        if len(waiting.order) == 0:
+            return
+        entries = begun.waiting[: len(waiting.order) * ENTRY_WORDS].reshape(-1, ENTRY_WORDS)
+        for word in (DEPARTURE, ENQUEUED, RANK):
+            moved = waiting.entries[:, word] - before.waiting.entries[:, word]
+            entries[waiting.order, word] += periods * moved
+        pool, width = self._running[index].pool
+        rows = pool.reshape(-1, width)
+        moved = waiting.rows - rows_before
+        moved[:, ORIGIN] = 0
+        found = waiting.rows + periods * moved
+        is_sum = (moved != 0) & (moved != chunks) & (np.arange(width) != NUMBER)
+        found[is_sum] = (waiting.rows[is_sum] - periods * chunks) % _ONES
+        slots = waiting.entries[:, SLOT_WORD]
+        rows[slots] = found
+        self._renumber(waiting.data, periods * chunks, is_odd=False)
+        self._running[index].store[slots, : waiting.data.shape[1]] = waiting.data
+
+    def _renumber(self, data: NDArray[np.uint8], further: int, *, is_odd: bool) -> None:
+        """Let packets be those of other chunks (RFC 1624, equation 3)."""
+        checksum = _words_at(data, self._at_checksum, 1)
+        places = [(self._at_sequence, 2), (self._at_version, 1)]
+        total = _ONES - checksum[:, 0]
+        for at, count in places:
+            total += (_ONES - _words_at(data, at, count)).sum(axis=1)
+        serials = (self._serials(data) + further).astype(">u4").reshape(-1, 1)
+        data[:, self._at_sequence : self._at_sequence + 4] = serials.view(np.uint8)
+        data[:, self._at_version] ^= np.uint8(is_odd)
+        for at, count in places:
+            total += _words_at(data, at, count).sum(axis=1)
+        for _ in range(2):
+            total = (total & _ONES) + (total >> 16)
+        found = (_ONES - total).astype(">u2").reshape(-1, 1)
+        data[:, self._at_checksum : self._at_checksum + 2] = found.view(np.uint8)
+
+
+def _words_of(switch: Switch, program: InlineQueues) -> Iterator[tuple[_Kind, NDArray[np.int64]]]:
+    """The words of a switch's queues and counters."""
+    for at, word in enumerate(TRAFFIC_WORDS):
+        if word in _TRAFFIC:
+            yield _TRAFFIC[word], program.traffic[at : at + 1]
+    yield _Kind.COUNT, program.received
+    words = switch.traffic_manager.queues
+    queues = words[:-SWITCH_WORDS].reshape(-1, QUEUE_WORDS)
+    for at in range(QUEUE_WORDS):
+        if at != BYTES_MAX:  # it stays what it is
+            yield _QUEUE.get(at, _Kind.STILL), queues[:, at]
+    for at in range(1, SWITCH_WORDS + 1):
+        kind = _Kind.TIME if at == LOOP_FREE else _Kind.STILL
+        yield kind, words[len(words) - at :][:1]
+    for counter in switch.state.counters:
+        yield _Kind.COUNT, counter.view(np.int64)
+    yield _Kind.STILL, switch.state.random_state.view(np.int64)
+
+
+_TRAFFIC = {"made": _Kind.COUNT} | dict.fromkeys(("entries", "digested", "pending"), _Kind.STILL)
+_QUEUE = dict.fromkeys((LAST_DEPARTURE, FREE), _Kind.TIME)
+_QUEUE |= dict.fromkeys((MARKED, PRECEDED), _Kind.COUNT)
+
+
+def _chunks(a: _Look, b: _Look) -> int:
+    """By how many chunks the first worker is further at ``b``."""
+    return int(b.workers.chunk[0, 0] - a.workers.chunk[0, 0])
+
+
+def _picoseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Times in whole picoseconds; infinite ones are beyond all others."""
+    ticks = np.clip(seconds * SECOND, -FOREVER, FOREVER)
+    return np.rint(ticks).astype(np.int64)
+
+
+def _have_passed(before: NDArray[np.int64], after: NDArray[np.int64], now: int, ticks: int) -> bool:
+    """Whether times are later by the period, or were over ``now`` and are as before."""
+    grown = after - before
+    over = (grown == 0) & ((before <= now) | (before >= FOREVER))
+    return bool(((grown == ticks) | over).all())
+
+
+def _swapped(cells: NDArray[Any]) -> NDArray[Any]:
+    """The cells of slots' two versions in each other's place."""
+    return cells.reshape(-1, 2)[:, ::-1].reshape(-1)
+
+
+def _words_at(data: NDArray[np.uint8], at: int, count: int) -> NDArray[np.int64]:
+    """So many words of 16 bits of each packet, from byte ``at`` on: (n, count)."""
+    found = np.ascontiguousarray(data[:, at : at + 2 * count]).view(">u2")
+    return found.astype(np.int64)
+
+
+def _waiting(program: InlineQueues, running: InlineQueueSwitch, size: int) -> _Waiting:
+    """What waits in a switch; packets have ``size`` bytes."""
+    pool, width = running.pool
+    count = int(program.traffic[TRAFFIC_ENTRIES])
+    entries = program.waiting[: count * ENTRY_WORDS].reshape(-1, ENTRY_WORDS)
+    order = np.lexsort((entries[:, RANK], entries[:, DEPARTURE]))
+    entries = entries[order]
+    slots = entries[:, SLOT_WORD]
+    return _Waiting(order, entries, pool.reshape(-1, width)[slots], running.store[slots, :size])
+
+
+def _wait_alike(a: _Waiting, b: _Waiting, ticks: int, chunks: int) -> bool:
+    """Whether the same packets wait, of chunks that are further."""
+    if len(a.order) != len(b.order) or len(a.order) == 0:
+        return len(a.order) == len(b.order)
+    # Step 1: entries. Copies of one packet share its slot, whichever it is.
+    grown = b.entries - a.entries
+    slots = np.stack([a.entries[:, SLOT_WORD], b.entries[:, SLOT_WORD]])
+    kinds = {len(np.unique(slots[0])), len(np.unique(slots[1])), len(np.unique(slots, axis=1).T)}
+    others = [at for at in range(ENTRY_WORDS) if at not in _MOVED]
+    if (
+        len(kinds) != 1
+        or (grown[:, RANK] != grown[0, RANK]).any()
+        or (grown[:, [DEPARTURE, ENQUEUED]] != ticks).any()
+        or (grown[:, others] != 0).any()
+    ):
+        return False
+    # Step 2: packets, of which a program's headers are all. A word is as before, or a sequence
+    # number, or the checksum with which the packet came, and from which that number is taken.
+    if (a.rows[:, SIZE] != a.rows[:, AT]).any() or (b.rows[:, SIZE] != b.rows[:, AT]).any():
+        return False
+    moved = b.rows - a.rows
+    moved[:, [NUMBER, ORIGIN]] = 0
+    is_sum = ((moved + chunks) % _ONES == 0) & (np.maximum(a.rows, b.rows) <= _ONES)
+    return bool(((moved == 0) | (moved == chunks) | is_sum).all())

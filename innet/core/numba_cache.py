@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
+import pickle
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache as once
@@ -35,6 +38,8 @@ from numba.core.caching import (
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.environment import Environment, _rebuild_env, lookup_environment
+from numba.core.runtime import rtsys
 
 from innet.core.compile_notice import tell_not_kept
 from innet.core.process_lock import process_lock
@@ -59,7 +64,8 @@ def njit(
     """As ``numba.njit``, for a decorator with brackets.
 
     Args:
-        signature: compile for this one now, and for no other later; None for whatever comes.
+        signature: compile for this one, when it is first needed, and for no other; None for
+            whatever comes.
         cache: keep the machine code for other processes, where there is a place.
         inner: for what compiled functions call and Python seldom does. For them it is compiled
             without what Python calls it by and without its own machine code, which would not be
@@ -85,11 +91,10 @@ def njit(
                 dispatcher.compile = _telling(dispatcher.compile)
         dispatcher.compile = _with_environments(dispatcher)
         _guard(dispatcher)
-        if inner:
-            _link_inner(dispatcher, cache, options)
         if signature is not None:
-            dispatcher.compile(signature)
-            dispatcher.disable_compile()
+            _for_one_signature(dispatcher, signature)
+        if "inline" not in options:  # else its callers get its source
+            _link_inner(dispatcher, cache, signature, options)
         compiled: F = dispatcher
         return compiled
 
@@ -133,7 +138,35 @@ def _with_environments(dispatcher: Any) -> Callable[[Any], Any]:
     return compile_and_set
 
 
-def _link_inner(dispatcher: Any, cache: bool, options: dict[str, Any]) -> None:
+def _for_one_signature(dispatcher: Any, signature: Any) -> None:
+    """Numba would compile it now. Many a run needs few of a module's functions."""
+    compile_it, template = dispatcher.compile, dispatcher.get_call_template
+
+    def get_ready() -> Any:
+        with global_compiler_lock:
+            if dispatcher._can_compile:
+                compile_it(signature)
+                dispatcher.disable_compile()
+        (only,) = dispatcher.overloads.values()
+        return only
+
+    def code_for(*arguments: Any) -> Any:
+        only = get_ready()
+        for value, wanted in zip(arguments, only.signature.args, strict=True):
+            if dispatcher.typingctx.can_convert(dispatcher.typeof_pyval(value), wanted) is None:
+                dispatcher._explain_matching_error(*arguments)
+        return only.entry_point
+
+    def call_template(arguments: Any, named: Any) -> Any:
+        get_ready()
+        return template(arguments, named)
+
+    # What Numba asks of a function that is called from Python and has no code yet, and of one that
+    # another one calls.
+    dispatcher._compile_for_args, dispatcher.get_call_template = code_for, call_template
+
+
+def _link_inner(dispatcher: Any, cache: bool, signature: Any, options: dict[str, Any]) -> None:
     """Let compiled code call another form of a function than Python does."""
 
     @once
@@ -147,6 +180,8 @@ def _link_inner(dispatcher: Any, cache: bool, options: dict[str, Any]) -> None:
             with contextlib.suppress(RuntimeError, OSError):
                 form._cache = _KeptInner(dispatcher.py_func, options)
         _guard(form)
+        if signature is not None:
+            _for_one_signature(form, signature)
         return form
 
     # What Numba asks of a function that another one calls.
@@ -246,6 +281,32 @@ class _Files(IndexDataCacheFile):
         self._save_data(name, data)
         self._save_index({**self._load_index(), key: name})
 
+    def _load_data(self, name: str) -> Any:
+        return _Reader(io.BytesIO(Path(self._data_path(name)).read_bytes())).load()
+
+
+class _Reader(pickle.Unpickler):
+    """Numba's own imports the home of each function that the code contains. For those of Numba and
+    NumPy these are modules that only compiling needs, and that take longer than many a run.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return _environment if found is _rebuild_env else found
+
+
+def _environment(home: str, constants: list[Any], name: str) -> Environment:
+    """Numba's environment of a function: what its errors are made of. Compiled code does not look
+    at the globals in it, but for the name that they are kept by.
+    """
+    if not home.startswith("numba.") or home in sys.modules:
+        return _rebuild_env(home, constants, name)
+    found = lookup_environment(name)
+    if found is None:
+        found = Environment._memo[name] = Environment({"__name__": home})
+        found.consts[:], found.env_name = constants, name
+    return found
+
 
 class _Kept(FunctionCache):
     """The machine code of one function on disk."""
@@ -289,8 +350,12 @@ class _Kept(FunctionCache):
             return False
 
     def load_overload(self, signature: Any, target: Any) -> Any:
+        # Numba's own loads first all that it knows to compile, which takes longer than many a run.
+        # Machine code needs no more than the functions that count references; what is not on disk
+        # is compiled, which loads the rest.
+        rtsys.initialize(target)
         try:
-            return super().load_overload(signature, target)
+            return self._load_overload(signature, target)
         except Exception:  # what pickle raises for damaged files has no end
             with contextlib.suppress(OSError):
                 self.flush()

@@ -15,11 +15,20 @@ from llvmlite import ir
 from numba import from_dtype, types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
-_make_array: Any = arrayobj.make_array
-_populate_array: Any = arrayobj.populate_array
 _pack: Any = cgutils.pack_array
+
+
+def _make_array(kind: Any) -> Any:
+    from numba.np.arrayobj import make_array  # slow to import, and needed for compiling alone
+
+    return make_array(kind)
+
+
+def _populate_array(array: Any, **parts: Any) -> Any:
+    from numba.np.arrayobj import populate_array
+
+    return populate_array(array, **parts)
 
 
 def viewer(dtype: Any, dimensions: int = 1) -> Any:

@@ -215,8 +215,42 @@ def test_references_are_not_counted_where_nothing_is_allocated() -> None:
     assert arrays[0].tolist() == [1, 1, 2]
     assert fresh(arrays, 2).tolist() == [1, 1]
     for function, counts in ((fresh, True), (moved, False)):
+        if function is moved:
+            moved(arrays, 0)  # Python calls another form of it than compiled functions do
         (code,) = function.inspect_llvm().values()
         assert ("NRT_" in code) is counts, function
+
+
+def test_a_signature_is_compiled_when_it_is_needed_and_no_other() -> None:
+    @njit("f8(f8[::1], i8)")
+    def at(numbers: np.ndarray, where: int) -> float:
+        return float(numbers[where])
+
+    dispatcher: Any = at
+    assert not dispatcher.overloads
+    with pytest.raises(TypeError, match="No matching definition"):
+        at(np.arange(3), 1)  # integers would be read as floats
+    with pytest.raises(TypeError, match="not enough arguments"):
+        dispatcher(np.arange(3.0))
+    assert at(np.arange(3.0), np.uint8(2)) == 2
+    with pytest.raises(TypeError, match="No matching definition"):
+        at(np.arange(6.0)[::2], 1)
+    assert [str(each) for each in dispatcher.signatures] == [
+        "(Array(float64, 1, 'C', False, aligned=True), int64)"
+    ]
+
+
+def test_a_compiled_function_calls_one_with_a_signature() -> None:
+    @njit("f8(f8)")
+    def half(x: float) -> float:
+        return x / 2
+
+    @njit()
+    def quarter(x: int) -> float:
+        return half(half(x))
+
+    assert quarter(6) == 1.5
+    assert half(3) == 1.5
 
 
 def test_an_inner_function_raises_through_its_caller() -> None:

@@ -39,8 +39,7 @@ import numpy as np
 import typer
 
 from benchmarks.common import Row, show
-from innet.bmv2.build import own_notifications
-from innet.bmv2.simple_switch import find_simple_switch
+from innet.bmv2.build import find_simple_switch, own_notifications
 from innet.core.errors import InnetError, MissingToolError
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.bmv2.build import find_simple_switch, version
 from innet.bmv2.session import Packets, Session
-from innet.core.errors import ControlError, InputError, MissingToolError
+from innet.core.errors import ControlError
 
-_REMEDY = (
-    "Install BMv2 (https://github.com/p4lang/behavioral-model#installing-bmv2) so that "
-    "simple_switch is on PATH. The built-in switch does not need it."
-)
+__all__ = [
+    "MAX_READ",
+    "RunResult",
+    "find_simple_switch",
+    "open_session",
+    "ports_of",
+    "read_register",
+    "run",
+    "version",
+]
 
 _NAMING_PORTS = ("mc_node_create", "mc_node_update", "mc_set_lag_membership", "mirroring_add")
 """Commands whose arguments from the second on are ports."""
@@ -49,41 +54,6 @@ class RunResult:
     packets: dict[int, list[bytes]]
     registers: dict[str, NDArray[np.uint64]]
     seconds: float
-
-
-def find_simple_switch(path: str | Path | None = None) -> tuple[Path, Path | None]:
-    """simple_switch and simple_switch_CLI on PATH; None for a missing CLI.
-
-    Args:
-        path: simple_switch's path; by default it is searched on PATH.
-
-    Raises:
-        MissingToolError: something is not installed; says how to install it.
-    """
-    names = (str(path or "simple_switch"), "simple_switch_CLI")
-    switch, cli = (shutil.which(name) for name in names)
-    if switch is None:
-        raise MissingToolError(names[0], "running a program on BMv2", _REMEDY)
-    return Path(switch), None if cli is None else Path(cli)
-
-
-def version() -> str:
-    """The version of the installed simple_switch, such as "1.15.5".
-
-    Raises:
-        MissingToolError: there is none.
-        InputError: it cannot be run.
-    """
-    switch, _ = find_simple_switch()
-    try:
-        result = subprocess.run(  # noqa: S603 - the user's own tool, no shell
-            [switch, "--version"], capture_output=True, text=True, timeout=30, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "unknown"
-    except OSError as error:  # for example because it was built for another processor
-        raise InputError(f"{switch} cannot be run: {error.strerror or error}.") from error
-    return result.stdout.strip().splitlines()[-1] if result.stdout.strip() else "unknown"
 
 
 def open_session(

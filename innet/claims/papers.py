@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
-from typing import Any
 
+from innet.claims.citations import document
 from innet.claims.claim import Paper
 from innet.claims.times import time_claims
 from innet.core.errors import UnknownNameError
 from innet.core.settings import validate
 
 
-def _document(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
-
-
 @cache
 def papers() -> Mapping[str, Paper]:
     """All papers by the name of their preset, or of their way to train, in the file's order."""
-    document, times = _document("papers.toml"), time_claims(_document("times.toml"))
+    entries, times = document("papers.toml"), time_claims(document("times.toml"))
     for name, claims in times.items():
-        document[name]["claims"] += claims
-    return {name: validate(Paper, entry, "papers.toml") for name, entry in document.items()}
+        entries[name]["claims"] += claims
+    return {name: validate(Paper, entry, "papers.toml") for name, entry in entries.items()}
 
 
 def paper_of(codec: str) -> Paper:

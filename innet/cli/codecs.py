@@ -172,10 +172,9 @@ def _show_part(kind: str, part: Any) -> None:
 
 def _paper(name: str) -> str:
     """Authors, venue and year; "" where a codec is from no paper."""
-    from innet.claims.papers import papers
+    from innet.claims.citations import citations
 
-    found = papers().get(name)
-    return "" if found is None else re.sub(r", arXiv [\d.]+| \(.*\)", "", found.paper)
+    return re.sub(r", arXiv [\d.]+| \(.*\)", "", citations().get(name, ""))
 
 
 def _preset(name: str) -> dict[str, Any]:

@@ -280,7 +280,7 @@ def throughput(
         from innet.mininet.network import require_root
 
         require_root("a Mininet network")
-        from innet.bmv2.simple_switch import find_simple_switch
+        from innet.bmv2.build import find_simple_switch
         from innet.mininet.allreduce import measure
 
         if "bmv2" in settings.switches:

@@ -39,7 +39,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, _rebuild_env, lookup_environment
-from numba.core.runtime import rtsys
+from numba.core.runtime import nrt
 
 from innet.core.compile_notice import tell_not_kept
 from innet.core.process_lock import process_lock
@@ -57,7 +57,7 @@ def njit(
     /,
     *,
     cache: bool = False,
-    inner: bool = False,
+    inner: bool = False,  # noqa: ARG001 - all are
     allocates: bool = True,
     **options: Any,
 ) -> Callable[[F], F]:
@@ -83,14 +83,10 @@ def njit(
         dispatcher: Any = numba.njit(**options)(function)
         if dispatcher is function:  # Numba is switched off
             return function
-        if cache:
-            # Without a place, or without the sources to tell old code by, nothing is kept.
-            try:
-                dispatcher._cache = _Kept(function, options)  # as its enable_caching does
-            except (RuntimeError, OSError):
-                dispatcher.compile = _telling(dispatcher.compile)
         dispatcher.compile = _with_environments(dispatcher)
-        _guard(dispatcher)
+        if cache:
+            _keep(dispatcher, options)
+        dispatcher.compile = defer_signals(dispatcher.compile)
         if signature is not None:
             _for_one_signature(dispatcher, signature)
         if "inline" not in options:  # else its callers get its source
@@ -101,22 +97,29 @@ def njit(
     return decorate
 
 
-def _telling(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """``compile`` of a function for which there is no place."""
+def _keep(dispatcher: Any, options: dict[str, Any], kind: type[_Kept] | None = None) -> None:
+    """Have its code looked for on disk, and kept there, as Numba's ``enable_caching`` does.
 
-    @wraps(work)
-    def compile_and_tell(signature: Any) -> Any:
-        place = Path(os.environ.get("INNET_CACHE_DIR") or "~/.cache/numba").expanduser()
-        tell_not_kept(place, "nor can innet's own folder")
-        return work(signature)
+    Where is found out when code is needed: that takes longer than importing the function.
+    """
+    compile_anew: Callable[[Any], Any] = dispatcher.compile
 
-    return compile_and_tell
+    @once
+    def compiler() -> Callable[[Any], Any]:
+        # Without a place, or without the sources to tell old code by, nothing is kept.
+        try:
+            dispatcher._cache = (kind or _Kept)(dispatcher.py_func, options)
+        except (RuntimeError, OSError):
+            place = Path(os.environ.get("INNET_CACHE_DIR") or "~/.cache/numba").expanduser()
+            tell_not_kept(place, "nor can innet's own folder")
+            return compile_anew
+        return _by_one_process(dispatcher, compile_anew)
 
+    def compile_or_find(signature: Any) -> Any:
+        return compiler()(signature)
 
-def _guard(dispatcher: Any) -> None:
-    dispatcher.compile = defer_signals(dispatcher.compile)
-    if isinstance(dispatcher._cache, _Kept):
-        dispatcher.compile = _by_one_process(dispatcher)
+    dispatcher.compile = compile_or_find
+    dispatcher.find_kept = compiler  # see is_cached
 
 
 def _with_environments(dispatcher: Any) -> Callable[[Any], Any]:
@@ -177,9 +180,8 @@ def _link_inner(dispatcher: Any, cache: bool, signature: Any, options: dict[str,
         bare["pipeline_class"] = _InnerCompiler
         form: Any = numba.njit(**bare, **options)(dispatcher.py_func)
         if cache:
-            with contextlib.suppress(RuntimeError, OSError):
-                form._cache = _KeptInner(dispatcher.py_func, options)
-        _guard(form)
+            _keep(form, options, _KeptInner)
+        form.compile = defer_signals(form.compile)
         if signature is not None:
             _for_one_signature(form, signature)
         return form
@@ -191,16 +193,18 @@ def _link_inner(dispatcher: Any, cache: bool, signature: Any, options: dict[str,
 
 def is_cached(function: Callable[..., Any]) -> bool:
     """Whether machine code of a compiled function is on disk, so that calling it is quick."""
-    kept = getattr(function, "_cache", None)
+    dispatcher: Any = function
     try:
+        dispatcher.find_kept()
+        kept = dispatcher._cache
         return isinstance(kept, _Kept) and bool(kept._cache_file._load_index())
     except Exception:  # what pickle raises for damaged files has no end
         return False
 
 
-def _by_one_process(dispatcher: Any) -> Callable[[Any], Any]:
+def _by_one_process(dispatcher: Any, work: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Its ``compile``, which waits where another process compiles the same function."""
-    work, kept, context = dispatcher.compile, dispatcher._cache, dispatcher.targetctx
+    kept, context = dispatcher._cache, dispatcher.targetctx
 
     @wraps(work)
     def compile_once(signature: Any) -> Any:
@@ -295,7 +299,7 @@ class _Reader(pickle.Unpickler):
         return _environment if found is _rebuild_env else found
 
 
-def _environment(home: str, constants: list[Any], name: str) -> Environment:
+def _environment(home: str, constants: list[Any], name: str) -> Any:
     """Numba's environment of a function: what its errors are made of. Compiled code does not look
     at the globals in it, but for the name that they are kept by.
     """
@@ -353,7 +357,7 @@ class _Kept(FunctionCache):
         # Numba's own loads first all that it knows to compile, which takes longer than many a run.
         # Machine code needs no more than the functions that count references; what is not on disk
         # is compiled, which loads the rest.
-        rtsys.initialize(target)
+        nrt.rtsys.initialize(target)
         try:
             return self._load_overload(signature, target)
         except Exception:  # what pickle raises for damaged files has no end

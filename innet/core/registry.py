@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -149,8 +151,14 @@ class Registry(Generic[T]):
         if self._entry_points_read:
             return
         self._entry_points_read = True
-        for point in entry_points(group=self.group):
+        for point in _installed(tuple(sys.path)).select(group=self.group):
             # A name of innet itself wins: installing a package must not change what a run means.
             if point.name not in self._targets and point.name not in self._loaded:
                 self._targets[point.name] = point.value
                 self._others[point.name] = point.dist.name if point.dist else "a distribution"
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> Any:  # noqa: ARG001 - where they are looked for
+    """Those of all distributions. Reading them takes long, and each registry has a group."""
+    return entry_points()

@@ -20,13 +20,13 @@ _pack: Any = cgutils.pack_array
 
 
 def _make_array(kind: Any) -> Any:
-    from numba.np.arrayobj import make_array  # slow to import, and needed for compiling alone
+    from numba.np.arrayobj import make_array  # noqa: PLC0415 - slow to import, and needed for compiling alone
 
     return make_array(kind)
 
 
 def _populate_array(array: Any, **parts: Any) -> Any:
-    from numba.np.arrayobj import populate_array
+    from numba.np.arrayobj import populate_array  # noqa: PLC0415 - likewise
 
     return populate_array(array, **parts)
 

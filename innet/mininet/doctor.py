@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 
 from innet import programs
-from innet.bmv2 import simple_switch
+from innet.bmv2 import build
 from innet.core.errors import InputError, MissingToolError
 from innet.kernels import gpu
 
@@ -56,7 +56,7 @@ def findings() -> list[Dependency]:
         ),
         _check(
             "simple_switch",
-            simple_switch.version,
+            build.version,
             "running programs on BMv2 rather than on the built-in switch",
             _P4_REPOSITORY.format(package="p4lang-bmv2"),
         ),

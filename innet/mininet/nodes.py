@@ -24,10 +24,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from innet.bmv2.build import own_notifications
+from innet.bmv2.build import find_simple_switch, own_notifications
 from innet.bmv2.cli import CommandClient
 from innet.bmv2.session import refused
-from innet.bmv2.simple_switch import find_simple_switch
 from innet.core import child_process
 from innet.core.child_process import ChildProcess
 from innet.core.errors import (

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from innet.allreduce.loop import Vector
-from innet.bmv2.simple_switch import version
+from innet.bmv2.build import version
 from innet.core.errors import InputError
 from innet.core.settings import AllReduceSettings, MininetSettings
 from innet.mininet.doctor import has_feature

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from innet.bmv2.build import lacks
-from innet.bmv2.simple_switch import find_simple_switch, open_session
+from innet.bmv2.build import find_simple_switch, lacks
+from innet.bmv2.simple_switch import open_session
 from innet.core.errors import MissingToolError, ProgramError
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"

@@ -25,7 +25,7 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 from support.thrift_fuzz import connected
 
 from innet.bmv2 import shell
-from innet.bmv2.simple_switch import find_simple_switch
+from innet.bmv2.build import find_simple_switch
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import OutputError
 from innet.core.packets import PacketBatch

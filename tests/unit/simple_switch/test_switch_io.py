@@ -20,7 +20,7 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
 from support.thrift_fuzz import Process, connected
 
-from innet.bmv2.simple_switch import find_simple_switch
+from innet.bmv2.build import find_simple_switch
 from innet.bmv2.thrift_api import EXACT, LPM
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, InputError, MissingToolError, NetworkError, PacketError

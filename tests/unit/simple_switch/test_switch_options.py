@@ -13,7 +13,7 @@ from support.bmv2 import needs_simple_switch
 pytest.importorskip("thrift", reason="Thrift's library is not installed")
 
 from innet.bmv2 import shell
-from innet.bmv2.simple_switch import find_simple_switch
+from innet.bmv2.build import find_simple_switch
 from innet.core.errors import InputError
 from innet.simple_switch.options import options_of
 from innet.simple_switch.process import SimpleSwitch, main

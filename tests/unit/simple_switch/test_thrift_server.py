@@ -22,8 +22,7 @@ pytest.importorskip("thrift", reason="Thrift's library is not installed")
 from support.thrift_fuzz import Calls, Process, answer, connected
 
 from innet.bmv2 import shell
-from innet.bmv2.build import own_notifications
-from innet.bmv2.simple_switch import find_simple_switch
+from innet.bmv2.build import find_simple_switch, own_notifications
 from innet.bmv2.thrift_api import CALLS, EXACT, SERVICES
 from innet.bmv2.thrift_client import ThriftClient
 from innet.core.errors import ControlError, NetworkError, Refusal

@@ -5,9 +5,10 @@
 
 All run over one fat-tree, of 16 ports unless another topology is given, whose trunks are as fast
 as hosts' links. Hosts send and receive as RDMA does. A P4 program sums over one tree, and over all
-that the topology has; hosts with several GPUs have a card for each. Messages of algorithms between
-hosts go over the transport roce, by the paths that --paths names, and have NCCL's --protocol, if
-one is given. A row's ratio is to the ring.
+that the topology has; in a leaf-spine also with slots that leave trees that are congested. Hosts
+with several GPUs have a card for each. Messages of algorithms between hosts go over the transport
+roce, by the paths that --paths names, and have NCCL's --protocol, if one is given. A row's ratio is
+to the ring.
 
 A ring of 1,024 GPUs takes minutes; choose rows by --only where that is too long.
 """
@@ -25,6 +26,7 @@ from innet.sim.network import PRESETS
 
 _BASELINES = ("ring", "nccl-tree", "hierarchical-ring")
 _FIRST = "P4, one tree"
+_MOVING = "P4, slots that move"
 
 
 def _switched(topology: str, values: int, gpus_per_host: int) -> dict[str, dict[str, Any]]:
@@ -34,9 +36,12 @@ def _switched(topology: str, values: int, gpus_per_host: int) -> dict[str, dict[
     found: dict[str, dict[str, Any]] = {
         _FIRST: {**p4, "topology": topology},
         "P4, all trees": {**p4, "topology": several},
+        _MOVING: {**p4, "program": "adaptive-tree", "topology": several},
         "SHARP": {"switch": "sharp", "topology": topology},
         "SHARP, all trees": {"switch": "sharp", "topology": several},
     }
+    if not topology.startswith("leaf-spine"):
+        del found[_MOVING]
     if gpus_per_host > 1:
         found["NVLS and ring"] = {"switch": "nvls", "topology": topology}
     return found

@@ -12,9 +12,15 @@
 // Where a job has several trees over the same leaves, each slot belongs to one of them, by its low bits.
 // A switch with several switches above it looks up which of them is the slot's.
 //
+// With MOVING (program `adaptive-tree`) a slot leaves a tree where it meets congestion. A sum that waits in
+// a long queue on its way up is marked. So is the next sum of a leaf whose last result waited on its way
+// down. If a sum of a chunk is marked, the root says so in the result. All switches below get the same
+// result, and send the slot's next chunk up another tree.
+//
 // Compile-time parameters: VALUES (32, 64 or 256 per packet), SLOTS (of the whole pool),
 // ECN_DEPTH (packets in the egress queue from which on packets are marked), COLLECTIVES (the operations
-// reduce, broadcast and barrier, whose packets carry values on some of the links only).
+// reduce, broadcast and barrier, whose packets carry values on some of the links only), MOVING, and then
+// MOVE_DEPTH (packets in the egress queue from which on a slot is to change its tree).
 
 #include <core.p4>
 #include <v1model.p4>
@@ -65,6 +71,13 @@ struct metadata_t {
     bit<1>  overflow1;
     bit<1>  overflow2;
     bit<1>  overflow3;
+#ifdef MOVING
+    bit<1>  moves;           // the packet's mark; in a result: the slot's next chunk takes another tree
+    bit<1>  waited;          // the slot's last result waited on its way down
+    bit<1>  follows;         // a result from the slot's tree, which says where the slot moves
+    bit<1>  several_above;   // there are several switches above
+    bit<16> tree;            // the slot's number and how far it has moved, from which its tree follows
+#endif
 #ifdef COLLECTIVES
     bit<1>  without_values;  // the packet ends with innet's header
     bit<1>  other_owner;     // the chunk's first packet named another owner
@@ -95,6 +108,16 @@ const bit<9> BY_SLOT = 511; // no port: the table `trees` has that to the switch
     !CARRIES_VALUES((meta.owner_below == 1 && hdr.innet.worker == meta.owner_child), \
                     meta.child_alone == 1)
 #endif
+
+#ifdef MOVING
+#define TREE meta.tree
+#define MOVES_SLOTS meta.several_above == 1
+#else
+#define TREE hdr.innet.slot
+#define MOVES_SLOTS false
+#endif
+
+#include "include/moves.p4"
 
 #include "include/parser.p4"
 #include "include/header_check.p4"
@@ -200,7 +223,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
         key = {
             hdr.innet.job: exact;
             hdr.innet.epoch: exact;
-            hdr.innet.slot: ternary;
+            TREE: ternary;
         }
         actions = { set_up_port; drop_not_admitted; }
         const default_action = drop_not_admitted();
@@ -248,6 +271,10 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
     }
 #endif
 
+#ifdef MOVING
+    Ways() ways;
+#endif
+
     apply {
         admission.apply();
         if (meta.drop_reason == NOT_DROPPED) {
@@ -259,8 +286,17 @@ control Admission(inout headers_t hdr, inout metadata_t meta,
                 meta.drop_reason = DROP_SLOT_RANGE;
             }
             if (meta.drop_reason == NOT_DROPPED && meta.up_port == BY_SLOT) {
+#ifdef MOVING
+                ways.apply(hdr, meta);
+#endif
                 trees.apply();
                 check_tree();
+#ifdef MOVING
+                if (meta.from_parent == 1 && meta.drop_reason == NOT_DROPPED) {
+                    meta.follows = 1;
+                    ways.apply(hdr, meta);
+                }
+#endif
             }
             if (meta.from_parent == 1) {
                 name_children();
@@ -284,6 +320,9 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
     Pool() pool;
     Values() values;
     Marks() marks;
+#ifdef MOVING
+    Moves() moves;
+#endif
 
     action count_and_drop() {
         dropped.count((bit<32>)meta.drop_reason);
@@ -325,6 +364,9 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
         if (meta.drop_reason == NOT_DROPPED) {
             meta.index = (bit<32>)(meta.slot_base | hdr.innet.slot) << 1
                 | (bit<32>)hdr.innet.slot_version;
+#ifdef MOVING
+            meta.moves = hdr.innet.flags[1:1]; // FLAG_MOVE
+#endif
             pool.apply(hdr, meta);
         }
         if (meta.drop_reason != NOT_DROPPED) {
@@ -343,6 +385,9 @@ control TreeIngress(inout headers_t hdr, inout metadata_t meta,
             values.apply(hdr, meta);
 #endif
             marks.apply(hdr, meta);
+#ifdef MOVING
+            moves.apply(hdr, meta);
+#endif
             if (meta.was_closed == 1 && meta.child_seen == 0) {
                 dropped.count((bit<32>)DROP_LATE);
             }

@@ -67,6 +67,11 @@ class CompiledProgram:
         return "COLLECTIVES" in self.parameters
 
     @property
+    def moves_slots(self) -> bool:
+        """Whether slots leave trees that are congested."""
+        return "MOVING" in self.parameters
+
+    @property
     def adds_floats(self) -> bool:
         """Whether it adds floats, without a scale that workers agree on."""
         return "FLOATS" in self.parameters

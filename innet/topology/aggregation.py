@@ -229,6 +229,7 @@ AGGREGATIONS.register("harvest", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("fpisa", "innet.topology.slots:SlotsAggregation")
 AGGREGATIONS.register("tree", "innet.topology.tree:TreeAggregation")
 AGGREGATIONS.register("collectives-tree", "innet.topology.tree:TreeAggregation")
+AGGREGATIONS.register("adaptive-tree", "innet.topology.tree:TreeAggregation")
 AGGREGATIONS.register("hashed", "innet.topology.hashed:HashedAggregation")
 
 

@@ -23,6 +23,7 @@ from innet.topology.aggregation import (
     Request,
     checked,
     job_for,
+    newest,
     newest_of,
 )
 from innet.topology.plan import (
@@ -221,6 +222,7 @@ def all_trees(plan: Plan) -> tuple[TreeNode, ...]:
 def trees_of(plan: Plan) -> tuple[TreeNode, ...]:
     """The roots of the trees that the slots of a plan's job are spread over: those without a
     switch that is down, or all if there is none. Leaves do not count, as they are in all trees.
+    Slots that move have a power of two of trees.
     """
     trees = all_trees(plan)
     up = tuple(
@@ -228,7 +230,16 @@ def trees_of(plan: Plan) -> tuple[TreeNode, ...]:
         for root in trees
         if plan.down.isdisjoint(node.name for node in root.descend() if node.children)
     )
-    return up or trees
+    up = up or trees
+    return up[: 1 << len(up).bit_length() - 1] if plan.switches[0].program.moves_slots else up
+
+
+def _possible_roots(plan: Plan) -> Callable[[int], tuple[TreeNode, ...]]:
+    """Of a slot of a plan's job, the roots that may have it: any of them, if slots move."""
+    roots = trees_of(plan)
+    if plan.switches[0].program.moves_slots:
+        return lambda _: roots
+    return lambda slot: (root_of(roots, slot, plan.job.slots),)
 
 
 def _trees(plan: Plan, roots: Sequence[str]) -> tuple[TreeNode, ...]:
@@ -414,7 +425,17 @@ class TreeAggregation(Aggregation):
         if (request.job, request.epoch) == (0xFFFF, 0xFFFF):
             raise InputError("job 65535 has no epoch 65535 with tree; choose another number.")
         with_owners = partial(commands, has_owners=program.has_owners)
-        return plan_levels(program, request, with_owners, child_bits=True, several_trees=True)
+        plan = plan_levels(program, request, with_owners, child_bits=True, several_trees=True)
+        trees = all_trees(plan)
+        if program.moves_slots and (
+            len(trees).bit_count() != 1 or trees[0].height > 1 < len(trees)
+        ):
+            raise InputError(
+                f"{len(trees)} trees of {trees[0].height} levels of switches below the root: "
+                f"{program.program} moves slots between 2, 4, 8, ... spines of a leaf-spine. "
+                "Choose a topology such as leaf-spine:spines=4,trees=4, or program tree."
+            )
+        return plan
 
     def worker_end(self, plan: Plan, host: PlannedHost, timing: Timing | None = None) -> TreeClient:
         """See ``Aggregation``."""
@@ -483,12 +504,12 @@ class TreeAggregation(Aggregation):
         job = plan.job
         if not job.allow_partial:
             return frozenset()
-        roots = trees_of(plan)
-        everybody = {root.name: full_bitmap(root, job) for root in roots}
+        possible_roots = _possible_roots(plan)
+        everybody = {root.name: full_bitmap(root, job) for root in trees_of(plan)}
         cells = cache(lambda switch, name: read(switch, f"{_POOL}.{name}"))
         late: set[int] = set()
-        for slot in range(job.slots):
-            root = root_of(roots, slot, job.slots)
+        pairs = ((slot, root) for slot in range(job.slots) for root in possible_roots(slot))
+        for slot, root in pairs:
             owner, state, bitmap, count = (
                 cells(root.name, name) for name in ("owner", "state", "bitmap", "count")
             )
@@ -508,18 +529,26 @@ class TreeAggregation(Aggregation):
     def slot_reader(self, plan: Plan, probe: Probe) -> SlotReader:
         """See ``Aggregation``. Worker i is bit i, however many there are."""
         job = plan.job
-        roots = trees_of(plan)
+        possible_roots = _possible_roots(plan)
+        heeds_fence = job.allow_partial or plan.switches[0].program.moves_slots
 
         def reader(slot: int, slot_version: int) -> SlotRegisters:
-            root = root_of(roots, slot, job.slots)
+            roots = possible_roots(slot)
             index = (job.slot_base | slot) << 1 | slot_version
-            held = _held(
-                root, job, lambda node, name: probe.register(node, f"{_POOL}.{name}", index)
+            found = newest(
+                counted(
+                    root,
+                    job,
+                    _held(
+                        root, job, lambda node, name: probe.register(node, f"{_POOL}.{name}", index)
+                    ),
+                )
+                for root in roots
             )
-            found = counted(root, job, held)
-            return (
-                found._replace(lost=lost_switches(root, job, probe)) if job.allow_partial else found
-            )
+            if not heeds_fence:
+                return found
+            lost = dict.fromkeys(name for root in roots for name in lost_switches(root, job, probe))
+            return found._replace(lost=tuple(lost))
 
         return reader
 

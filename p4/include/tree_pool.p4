@@ -114,10 +114,10 @@ control Pool(inout headers_t hdr, inout metadata_t meta) {
 
     apply {
         check_fence();
-        // Only a switch that has kept its registers may close a chunk at the root, or tell its
-        // children which of them are in a partial result.
+        // Only a switch that has kept its registers may close a chunk at the root, tell its children
+        // which of them are in a partial result, or say which tree a slot has moved to.
         if (meta.lost == 1
-                && (meta.keeps_bitmap == 1
+                && (meta.keeps_bitmap == 1 || MOVES_SLOTS
                     || (meta.has_parent == 0 && meta.allow_partial == 1))) {
             meta.drop_reason = DROP_LOST_STATE;
             return;

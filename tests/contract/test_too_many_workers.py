@@ -44,7 +44,9 @@ refused = pytest.raises(InputError, match=MESSAGE)
 refused_anywhere = pytest.raises(InputError, match=MOST)
 
 
-@pytest.mark.parametrize("program", sorted(set(AGGREGATIONS) - {"tree", "collectives-tree"}))
+@pytest.mark.parametrize(
+    "program", sorted(set(AGGREGATIONS) - {"tree", "collectives-tree", "adaptive-tree"})
+)
 @pytest.mark.parametrize("workers", [MANY, 1024, TOO_MANY, 10**9])
 def test_a_collective(program, workers):
     message = MESSAGE
@@ -54,7 +56,7 @@ def test_a_collective(program, workers):
         innet.Collective(workers=workers, program=program)
 
 
-@pytest.mark.parametrize("program", ["tree", "collectives-tree"])
+@pytest.mark.parametrize("program", ["tree", "collectives-tree", "adaptive-tree"])
 @pytest.mark.parametrize("workers", [TOO_MANY, 10**9])
 def test_a_tree(program, workers):
     with pytest.raises(InputError, match=rf"^{workers} workers; {program}-64 takes 1 to 32768\.$"):

@@ -12,15 +12,17 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from support.networks import switch_traffic  # noqa: E402 - found by the line above
+from support.networks import switch_traffic, text_if_congested  # noqa: E402 - found by the line above
 
 from innet.bmv2 import simple_switch  # noqa: E402
+from innet.programs import CompiledProgram  # noqa: E402
 from innet.topology import PlannedSwitch  # noqa: E402
 
 # Program, values per packet, shape of the network; and what the switches are called in the files.
@@ -29,6 +31,7 @@ CASES = [
     ("tree", 64, {"racks": 3, "depth": 3}, {"s2": "middle"}),
     ("collectives-tree", 64, {"racks": 2}, {"s1": "root", "s2": "leaf"}),
     ("tree", 64, {"topology": "leaf-spine:racks=2,spines=3,trees=3"}, {"leaf2": "three-trees"}),
+    ("adaptive-tree", 32, {"topology": "leaf-spine:racks=3,spines=4,trees=4"}, {"leaf2": "leaf"}),
     ("hashed", 32, {"racks": 2}, {"s1": "spine", "s2": "rack"}),
     ("hashed", 64, {}, {"s1": "lone"}),
 ]
@@ -36,7 +39,10 @@ CASES = [
 
 def main() -> None:
     for program, values, shape, names in CASES:
-        plan, seen = switch_traffic(program, values, seed=values, **shape)
+        # In the network whose packets are taken, slots of adaptive-tree move with every chunk.
+        text = text_if_congested if program == "adaptive-tree" else CompiledProgram.text
+        with mock.patch.object(CompiledProgram, "text", text):
+            plan, seen = switch_traffic(program, values, seed=values, **shape)
         for switch in plan.switches:
             if switch.name in names:
                 path = HERE / f"{program}-{values}-{names[switch.name]}.json.gz"

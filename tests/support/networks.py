@@ -12,6 +12,7 @@ from innet.core.errors import StalledError
 from innet.core.packets import PacketBatch
 from innet.core.reduce_op import CollectiveOp, ReduceOp, Segment, combine
 from innet.network import Faults, Outage
+from innet.programs import CompiledProgram
 from innet.protocol import Timing
 from innet.topology import EmulatedNetwork, Plan, Request, make_plan
 from support.traffic import mangled
@@ -20,6 +21,17 @@ MIXED = [(ReduceOp.SUM, 130), (ReduceOp.OR, 1), (ReduceOp.MAX, 37), (ReduceOp.SU
 BAD = Faults(loss=0.1, duplicate=0.1, reorder=0.2, hold=0.05, jitter=1e-3, tick=1e-3)
 PATIENT = Timing(timeout=0.002, max_timeout=0.05, give_up=600.0)
 HASTY = Timing(timeout=0.002, max_timeout=0.05, give_up=2.0, partial_after=0.03)
+
+
+_DEPTH = b'"deq_qdepth"]},"right":{"type":"hexstr","value":"0x%06x"}'
+_text = CompiledProgram.text
+
+
+def text_if_congested(program: CompiledProgram) -> bytes:
+    """Of ``adaptive-tree``, as if every queue were long, so that each chunk moves its slot."""
+    text = _text(program)
+    assert text.count(_DEPTH % 16) == program.moves_slots
+    return text.replace(_DEPTH % 16, _DEPTH % 0)
 
 
 def network(

@@ -316,7 +316,8 @@ def test_what_has_no_thin_build_says_so(checkout, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "program", ["slots", "collectives", "tree", "collectives-tree", "hashed", "harvest"]
+    "program",
+    ["slots", "collectives", "tree", "collectives-tree", "adaptive-tree", "hashed", "harvest"],
 )
 def test_a_thin_build_differs_in_its_values_alone(program):
     full, thin = programs.find(program, 64).json(), programs.find_header_only(program, 64).json()

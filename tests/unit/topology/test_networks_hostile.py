@@ -152,9 +152,10 @@ def hostile(net: EmulatedNetwork, rng: np.random.Generator, number: int, port: i
         ("tree", {"racks": 2}),
         ("tree", {"topology": "leaf-spine:racks=2,spines=3,trees=3"}),
         ("collectives-tree", {"racks": 2}),
+        ("adaptive-tree", {"topology": "leaf-spine:racks=2,spines=2,trees=2"}),
         ("hashed", {"racks": 2}),
     ],
-    ids=["tree", "three trees", "collectives-tree", "hashed"],
+    ids=["tree", "three trees", "collectives-tree", "adaptive-tree", "hashed"],
 )
 def test_two_hostile_jobs_beside_an_honest_one(program, shape):
     rng = np.random.default_rng(6)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.networks import mute, network
+from support.networks import mute, network, text_if_congested
 from support.tiers import seeds
 
 from innet.core.errors import StalledError
 from innet.core.reduce_op import ReduceOp, Segment
 from innet.network import Faults, Outage
+from innet.programs import CompiledProgram
 from innet.protocol import Timing
 from innet.protocol.parameter_server import ParameterServer
 from innet.topology import EmulatedNetwork, aggregation_of
@@ -23,6 +24,7 @@ SHAPES = [
     ("tree", 6, {"racks": 4, "depth": 3}),
     ("tree", 40, {"racks": 6, "depth": 3}),
     ("tree", 6, {"topology": "leaf-spine:racks=3,spines=3,trees=3"}),
+    ("adaptive-tree", 6, {"topology": "leaf-spine:racks=3,spines=4,trees=4"}),
     ("hashed", 4, {}),
     ("hashed", 4, {"racks": 2}),
     ("hashed", 6, {"racks": 4, "depth": 3}),
@@ -33,6 +35,12 @@ LATE = 10  # index of the counter
 
 
 NAMES = 30  # workers that one word of a chunk names, one bit each
+
+
+@pytest.fixture(autouse=True)
+def _slots_move(monkeypatch):
+    """Those of adaptive-tree, with every chunk."""
+    monkeypatch.setattr(CompiledProgram, "text", text_if_congested)
 
 
 def words_of(workers: int, values: int = VALUES) -> list[np.ndarray]:
@@ -125,14 +133,18 @@ def test_only_the_dead_are_left_out(program, workers, shape, dead):
     together = hold_same(net, words)
     assert [np.flatnonzero(inside).tolist() for inside in together] == [alive] * CHUNKS
     # Of a tree's other racks a worker knows only that somebody is missing.
-    assert {net.workers[worker].missing for worker in alive} == {() if program == "tree" else dead}
-    if program == "tree":  # the dead hear, and are told that they are not in
+    assert {net.workers[worker].missing for worker in alive} == {
+        () if program != "hashed" else dead
+    }
+    if program != "hashed":  # the dead hear, and are told that they are not in
         assert [net.workers[worker].missing for worker in dead] == [(worker,) for worker in dead]
         assert late_workers(net) == set(dead)
     assert all(HeaderFlag.PARTIAL in net.workers[worker].result_flags for worker in alive)
 
 
-@pytest.mark.repeats("the same with more workers", but=["tree-4-*", "tree-6-*", "hashed-4-{'r*"])
+@pytest.mark.repeats(
+    "the same with more workers", but=["tree-4-*", "tree-6-*", "adaptive-*", "hashed-4-{'r*"]
+)
 @pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize(("program", "workers", "shape"), SHAPES, ids=str)
 def test_everybody_holds_the_same_over_bad_networks(program, workers, shape, seed):

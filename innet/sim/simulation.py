@@ -370,7 +370,10 @@ class Simulation:
             self._managers.append(manager)
             ports = np.flatnonzero(here >= 0).tolist()
             rates = {port: int(links["rate"][here[port]]) for port in ports}
-            _set_up(manager, network, layout, rates, seed + index)
+            _set_up(
+                manager, network, layout, rates, seed + index,
+                trims=switch is None and network.trim,
+            )  # fmt: skip
             memory.switches["runs"][index] = switch is not None
             memory.switches["resizes"][index] = switch is not None and resizes(switch.program)
             memory.switches["queues"][index] = manager.priorities * QUEUE_WORDS
@@ -1605,9 +1608,11 @@ def _set_up(
     layout: PacketLayout | FrameSize,
     rates: Mapping[int, int],
     seed: int,
+    *,
+    trims: bool,
 ) -> None:
     """Give a switch the queues of a network; ``rates`` are those of its ports' links, ``seed`` is
-    that of marks.
+    that of marks. With ``trims`` the last queue of a port is that of headers.
     """
     manager.set_clock_ticks(SECOND // UNITS[network.timestamp_unit])
     manager.set_dscp_priorities(network.priorities > 1)
@@ -1626,7 +1631,7 @@ def _set_up(
         manager.set_depth(FOREVER if network.pfc else network.queue_packets, port)
         manager.set_depth_bytes(network.queue_bytes, port)
         manager.set_ecn_threshold(network.ecn_bytes, port)
-        if manager.priorities == network.queues > network.priorities:  # the last one is of headers
+        if trims:
             manager.set_depth(network.trim_packets, port, network.priorities)
             manager.set_ecn_threshold(None, port, network.priorities)
     if isinstance(layout, PacketLayout) and layout.has_owners:

@@ -38,8 +38,8 @@ class Sampler:
     Args:
         network: delays of links.
         workers: how many; they are the first hosts.
-        background: packets beside the all-reduce.
         wanted: how many samples, at least; no more than twice as many are kept.
+        background: packets beside the all-reduce.
         elements: of the gradient, from which the first distance follows.
         interval: that distance, in seconds, if it is given.
         switches: whose slots are sampled, by name.
@@ -51,9 +51,9 @@ class Sampler:
         network: Network,
         *,
         workers: int,
-        background: Background,
         wanted: int,
-        elements: int,
+        background: Background | None = None,
+        elements: int = 0,
         interval: float | None = None,
         switches: Mapping[str, Switch] | None = None,
         ends: Sequence[WorkerEnd] = (),
@@ -203,8 +203,9 @@ class Sampler:
         for name, (busy, count) in self._busy_until(round(now * SECOND), links).items():
             found["busy", name] = busy / count / SECOND
         found["bits", "workers"] = 8 * sum(to_hosts[: self._workers]) / self._workers
-        received = self._background.received_bits(simulation.flow_counts())
-        found |= {("bits", name): bits for name, bits in received.items()}
+        if self._background is not None:
+            received = self._background.received_bits(simulation.flow_counts())
+            found |= {("bits", name): bits for name, bits in received.items()}
         for each in simulation.pause_counts(now):
             name = f"{each.source} to {each.target}"
             for kind, value in (("pauses", each.pauses), ("paused", each.paused)):

@@ -342,11 +342,15 @@ class Engine(Protocol):
         """
         ...
 
-    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
+    def inline(self, packets: PacketBatch, *, beside: bool = False) -> InlineSwitch | None:
         """The program for other compiled code to run on packets in the memory of ``packets``.
 
         That code fills in as many rows as it likes, and answers for lengths and ports, which
         no code reads again. None where only ``process`` runs the program.
+
+        ``beside``: the program for one more thread, which runs it while others do. ``sharding``
+        says which packets it may run. What it counts is added by its ``end``. All ``begin`` and
+        ``end`` are called while no thread runs it.
         """
         ...
 

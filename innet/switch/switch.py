@@ -417,9 +417,9 @@ class Switch(NotCopyable):
             return self._tracer.engine.next_departure
         return self._engine.next_departure
 
-    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
+    def inline(self, packets: PacketBatch, *, beside: bool = False) -> InlineSwitch | None:
         """``Engine.inline``: the program in the loop of other compiled code."""
-        return self._engine.inline(packets)
+        return self._engine.inline(packets, beside=beside)
 
     def inline_queues(
         self, packets: PacketBatch, *, timed: bool = True

@@ -227,7 +227,7 @@ class InterpretEngine:
         return self._egress[0].departure if self._egress else None
 
     @staticmethod
-    def inline(packets: PacketBatch) -> None:
+    def inline(packets: PacketBatch, *, beside: bool = False) -> None:
         """None: compiled code cannot run the interpreter."""
 
     @staticmethod

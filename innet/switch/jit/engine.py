@@ -11,7 +11,7 @@ recirculate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -117,6 +117,7 @@ class JitEngine:
             self._with_queues()
         else:
             self._plain = _PlainProgram(_native(program, queued=False), self._statistics)
+        self._beside: list[_PlainProgram] = []  # for other threads, with counters of their own
 
     @staticmethod
     def unsupported(program: ir.Program) -> list[str]:
@@ -208,7 +209,7 @@ class JitEngine:
             self._generation = -1  # its frame lacks the control plane's state
         return self._queued
 
-    def inline(self, packets: PacketBatch) -> JitInlineSwitch | None:
+    def inline(self, packets: PacketBatch, *, beside: bool = False) -> JitInlineSwitch | None:
         """The program for compiled code to run; see ``Engine.inline``.
 
         None if packets recirculate, send digests or hit entries that age, which needs Python
@@ -218,7 +219,14 @@ class JitEngine:
         ages = any(table.support_timeout for table in program.tables)
         if self._plain is None or ages or uses_digests(program) or backward_jumps(program):
             return None
-        return JitInlineSwitch(self, packets)
+        if not beside:
+            return JitInlineSwitch(self, packets, self._plain)
+        counters = [np.zeros_like(counter) for counter in self._state.counters]
+        statistics = np.zeros_like(self._statistics)
+        form = _PlainProgram(self._plain.native, statistics, counters)
+        self._beside.append(form)
+        self._generation = -1  # its frame lacks the control plane's state
+        return JitInlineSwitch(self, packets, form)
 
     def inline_queues(self, packets: PacketBatch, *, timed: bool = True) -> JitInlineQueues | None:
         """The form with egress queues for compiled code to run; see ``Engine.inline_queues``."""
@@ -238,15 +246,24 @@ class JitEngine:
         queues[:] = before
         self._generation = -1  # its frame lacks the control plane's state
 
-    def _state_arguments(self, queued: bool) -> list[Value]:
+    def _forms(self) -> list[_PlainProgram | QueuedProgram]:
+        """All that have frames."""
+        both = (self._plain, self._queued)
+        return [*(form for form in both if form is not None), *self._beside]
+
+    def _state_arguments(self, form: _PlainProgram | QueuedProgram) -> list[Value]:
         """The arguments that persist between batches, in the order of
         ``emit.program.argument_types``.
         """
+        fixed, begin = list(self._fixed), len(self._state.register_groups)
+        if isinstance(form, _PlainProgram):
+            own = [counter.reshape(-1).view(np.int64) for counter in form.counters]
+            fixed[begin : begin + len(own)] = own
         return [
             self._state.traffic_manager.priorities,
             *(self._replicas.start, self._replicas.port, self._replicas.rid),
-            *([self._sessions] if queued else []),
-            *self._fixed,
+            *([self._sessions] if form is self._queued else []),
+            *fixed,
             *self._hashes,
             *(each for arguments in self._tables.values() for each in arguments),
             *self._value_sets,
@@ -276,10 +293,9 @@ class JitEngine:
         self._sessions = session_array(state.replication)
         self._value_sets = _value_sets(self._program, state)
         # Write all arguments, since the addresses in the frame may have changed.
-        for form in (self._plain, self._queued):
-            if form is not None:
-                values = self._state_arguments(form is self._queued)
-                form.frame.put(form.frame.count - len(values), values)
+        for form in self._forms():
+            values = self._state_arguments(form)
+            form.frame.put(form.frame.count - len(values), values)
         self._generation = state.generation.value
 
     def _changed_tables(self) -> dict[int, list[int]]:
@@ -318,9 +334,7 @@ class JitEngine:
 
     def _write_tables(self, changed: Mapping[int, Iterable[int]]) -> None:
         """Write arguments of tables to the frames, which hold all others already."""
-        for form in (self._plain, self._queued):
-            if form is None:
-                continue
+        for form in self._forms():
             behind = sum(map(len, self._tables.values())) + len(self._value_sets)
             first = form.frame.count - behind
             for index, arguments in self._tables.items():
@@ -338,9 +352,8 @@ class JitEngine:
 class JitInlineSwitch:
     """The ``InlineSwitch`` of this engine: a program and its output buffer."""
 
-    def __init__(self, engine: JitEngine, packets: PacketBatch) -> None:
-        assert engine._plain is not None, "inline() made sure"
-        self._engine, self._plain = engine, engine._plain
+    def __init__(self, engine: JitEngine, packets: PacketBatch, form: _PlainProgram) -> None:
+        self._engine, self._plain = engine, form
         frame = self._plain.frame
         self._rows, stride = packets.data.shape
         self._stride = stride + self._plain.growth
@@ -368,7 +381,7 @@ class JitInlineSwitch:
         frame.write(0, self._words)
         frame.write(OUT, self._out.words)
         frame.put(_CLOCK, [engine._state.time(), room])
-        engine._statistics.fill(0)
+        self._plain.statistics.fill(0)
         out = self._out
         return self._program_type(
             frame.entry, frame.memory, self._starts, out.data, out.length, out.port
@@ -376,9 +389,13 @@ class JitInlineSwitch:
 
     def end(self) -> None:
         """Count the packets that were run, and record the last time."""
-        engine = self._engine
-        engine._state.clock = int(self._plain.frame.memory[self._starts[_CLOCK]])
-        engine._add_statistics(engine._statistics)
+        state, form = self._engine._state, self._plain
+        state.clock = int(form.frame.memory[self._starts[_CLOCK]])
+        self._engine._add_statistics(form.statistics)
+        for own, counter in zip(form.counters, state.counters, strict=False):
+            if own.any():
+                np.add(counter, own, out=counter)
+                own.fill(0)
 
 
 class JitInlineQueues:
@@ -486,9 +503,21 @@ class JitInlineQueues:
 
 
 class _PlainProgram:
-    """Calls of a compiled program in its plain form."""
+    """Calls of a compiled program in its plain form.
 
-    def __init__(self, native: NativeProgram, statistics: NDArray[np.int64]) -> None:
+    Args:
+        native: the program.
+        statistics: the array of emitted code's counters.
+        counters: in place of the switch's, for a form that runs beside another one.
+    """
+
+    def __init__(
+        self,
+        native: NativeProgram,
+        statistics: NDArray[np.int64],
+        counters: Sequence[NDArray[np.uint64]] = (),
+    ) -> None:
+        self.native, self.statistics, self.counters = native, statistics, counters
         self.frame: Frame = native.frame()
         self.growth = native.compiled.growth
         self._buffers = BufferPool(self.frame, OUT)

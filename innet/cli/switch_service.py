@@ -99,9 +99,11 @@ def screen(before: Document | None, now: Document) -> Group:
 
 
 def _title(switch: Document) -> Text:
+    threads = f"{switch['threads']} thread{'s' if switch['threads'] > 1 else ''}"
     return Text(
         f"{switch['program']} at {switch['address']}, for {switch['seconds']:,.0f} s; "
-        f"{switch['clients']} connections, {switch['refused_requests']} requests refused"
+        f"{switch['clients']} connections, {switch['refused_requests']} requests refused; "
+        f"{threads} ({switch['threads_reason']})"
     )
 
 

@@ -578,6 +578,15 @@ class ServiceSettings(Settings):
     metrics: Annotated[
         str | None, Field(description="Serve metrics for Prometheus at this address, over HTTP.")
     ] = None
+    threads: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=64,
+            description="Threads that forward packets; by default one for each four processors. "
+            "One, if the program's state does not allow more, and the service says why.",
+        ),
+    ] = None
     engine: SwitchEngine = "jit"
 
     @field_validator("key")

@@ -9,22 +9,32 @@ another length, a full socket, an interpreted program.
 from __future__ import annotations
 
 import errno
+import math
 import os
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from innet.core.errors import StalledError
 from innet.core.numba_cache import njit
 from innet.core.packets import PacketBatch
 from innet.service.hosted_switch import Hosted
 from innet.service.statistics import PortCounts, PortTraffic, count_arrived, count_left
-from innet.switch.inline import InlineProgram, run_inline
+from innet.switch.inline import InlineProgram, InlineSwitch, run_inline
 from innet.transport.messages import failed, readable
 from innet.transport.peers import CompiledPorts, PeerPorts
-from innet.transport.rings import fall_asleep, put_into_rings, take_from_rings, wake_up
+from innet.transport.rings import (
+    fall_asleep,
+    hand_over,
+    must_stop,
+    put_into_rings,
+    take_from_rings,
+    wake_up,
+)
 from innet.transport.system_calls import (
     SendBatch,
     by_port,
@@ -43,6 +53,9 @@ _NEAR, _LEAST_AT_ONCE = 192 << 10, 16  # bytes, packets
 _YIELDS = 8  # in vain: what comes next is often being made on the same processor
 _EAGAIN = errno.EAGAIN
 _NO_MEMORY = -1
+_EVER = 1 << 60
+_LONGEST_SLEEP = 3600.0
+_STOP_SECONDS = 60.0
 
 
 class Wake(NamedTuple):
@@ -58,6 +71,7 @@ class Wake(NamedTuple):
 
 
 NEVER_ASLEEP = Wake(-1, 0.0)
+_ENDLESS = Wake(-1, math.inf)
 
 
 class ForwardResult(NamedTuple):
@@ -73,6 +87,7 @@ class ForwardResult(NamedTuple):
         wrong_length: packets of a wrong length from rings.
         lost: packets that did not fit the interface's queue.
         no_room: packets that a worker's ring had no room for.
+        missed: packets of another thread that there was no room for.
         error: the number of the socket's last error, 0, or ``_NO_MEMORY``.
         unsorted: how many datagrams were received last but not processed, as some do not have the
             length of a frame.
@@ -87,6 +102,7 @@ class ForwardResult(NamedTuple):
     wrong_length: int
     lost: int
     no_room: int
+    missed: int
     error: int
     unsorted: int
     first: int
@@ -96,9 +112,94 @@ class ForwardResult(NamedTuple):
 
 
 (
-    _LOOKED, _RECEIVED, _UNKNOWN, _WRONG, _LOST, _NO_ROOM, _ERROR, _UNSORTED,
+    _LOOKED, _RECEIVED, _UNKNOWN, _WRONG, _LOST, _NO_ROOM, _MISSED, _ERROR, _UNSORTED,
     _FIRST, _KEPT, _DONE, _PRODUCED,
 ) = range(_FIELDS := len(ForwardResult._fields))  # fmt: skip
+
+
+class _Thread:
+    """One of those that forward.
+
+    Args:
+        ports: source and destination of frames.
+        inline: the program for this thread.
+        begun: start of its clock.
+        traffic: counts frames.
+        number: which of the threads it is; the first, 0, is whose calls these are.
+        left: called when another thread has come to something that it leaves to Python.
+    """
+
+    def __init__(  # noqa: PLR0917 - the parts of one thread
+        self,
+        ports: PeerPorts,
+        inline: InlineSwitch,
+        begun: float,
+        traffic: PortTraffic,
+        number: int,
+        left: Callable[[], None],
+    ) -> None:
+        self.number, self.traffic, self.inline = number, traffic, inline
+        self._ports, self._begun, self._left = ports, begun, left
+        self._result = np.zeros(_FIELDS, np.int64)
+        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._is_over = False
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Take over what the control plane changed."""
+        self.program = self.inline.begin()
+
+    def forward(self, most: int, wake: Wake) -> None:
+        """Move frames here."""
+        ports = self._ports.compiled(self.number)
+        counts = self.traffic.counts
+        forward_batches(most, ports, self.program, self._begun, counts, wake, self._result)
+
+    def start(self) -> None:
+        """Move frames in a thread until it is to stop."""
+        if self._thread is None:
+            name = f"innet-forward-{self.number}"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+        self._go.release()
+
+    def wait(self) -> None:
+        """Wait until the thread has stopped.
+
+        Raises:
+            StalledError: it does not.
+        """
+        if not self._done.acquire(timeout=_STOP_SECONDS):
+            raise StalledError(
+                f"thread {self.number} of the switch did not stop within {_STOP_SECONDS:g} s."
+            )
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """End the thread, which has stopped."""
+        self._is_over = True
+        self._go.release()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        while self._go.acquire() and not self._is_over:
+            try:
+                self.forward(_EVER, _ENDLESS)
+            except BaseException as error:  # raised by ``wait``
+                self._error = error
+            is_stopped = self._result[[_ERROR, _PRODUCED]].any() or self._error is not None
+            self._done.release()
+            if is_stopped:
+                self._left()
+
+    def result(self) -> ForwardResult:
+        """What was done since the last call."""
+        found = ForwardResult(*self._result.tolist())
+        self._result[:] = 0
+        return found
 
 
 class Forwarding:
@@ -109,25 +210,39 @@ class Forwarding:
         switch: runs the program.
         traffic: counts frames.
         ends: the switch's ends of transports, which also get what leaves the program.
+        memory: what each thread receives into, see ``PeerPorts.open_lanes``; by default there is
+            one.
+        left: called in other threads when Python has something to do, so that ``run`` returns.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts of a service
         self,
         ports: PeerPorts,
         switch: Hosted,
         traffic: PortTraffic,
         ends: Collection[SwitchEnd] = (),
+        memory: Sequence[PacketBatch] = (),
+        left: Callable[[], None] = lambda: None,
     ) -> None:
         self._ports = ports
         self._switch = switch
         self._traffic = traffic
         self._ends = ends
-        self._inline = switch.inline(ports.packets)
-        self._result = np.zeros(_FIELDS, np.int64)
+        self._threads: list[_Thread] = []
+        self._is_running = False
+        for number, packets in enumerate(memory or (ports.packets,)):
+            inline = switch.inline(packets, beside=number > 0)
+            if inline is not None:
+                counted = traffic.beside() if number else traffic
+                made = _Thread(ports, inline, switch.begun, counted, number, left)
+                self._threads.append(made)
         self.run(0)  # compiled now, not when a packet waits
+        self.pause()
 
     def run(self, most: int, wake: Wake = NEVER_ASLEEP) -> int:
         """Move frames that have arrived or arrive meanwhile; sleep if there are none.
+
+        Other threads go on when this returns, until ``pause``.
 
         Args:
             most: how often to read the socket without a sleep, which checks ``wake``.
@@ -139,35 +254,81 @@ class Forwarding:
         Raises:
             NetworkError: the socket's interface is gone.
         """
-        if self._inline is None:
+        if not self._threads:
             return self._interpret(most, wake)
-        counts = self._traffic.counts
-        program = self._inline.begin()
+        first, *others = self._threads
+        if not self._is_running:
+            for each in self._threads:
+                each.begin()
+            self._is_running = True
+            self._ports.rings.stop_lanes(False)
+            for each in others:
+                each.start()
         try:
-            begun, ports = self._switch.begun, self._ports.compiled()
-            forward_batches(most, ports, program, begun, counts, wake, self._result)
-        finally:
-            self._inline.end()
-        moved = ForwardResult(*self._result.tolist())
+            first.forward(most, wake)
+        except BaseException:
+            self.pause()
+            raise
+        moved = first.result()
+        self._count(moved)
+        if moved.unsorted or moved.produced or moved.error not in (0, _EAGAIN) or not others:
+            self.pause()
+        if moved.unsorted:
+            self.process(self._ports.sort(moved.unsorted))
+            return most - moved.looks
+        if self._finish(moved, first):
+            return most - moved.looks
+        return 0
+
+    def pause(self) -> None:
+        """Stop all threads, so that the switch and the ports may be used and changed.
+
+        Raises:
+            StalledError: one of them does not stop.
+        """
+        if not self._is_running:
+            return
+        self._is_running = False
+        _, *others = self._threads
+        self._ports.rings.stop_lanes(True)
+        for each in others:
+            each.wait()
+        for each in self._threads:
+            each.inline.end()
+        for each in others:
+            self._traffic.add(each.traffic)
+            moved = each.result()
+            self._count(moved)
+            self._finish(moved, each)
+
+    def close(self) -> None:
+        """End all threads."""
+        self.pause()
+        for each in self._threads[1:]:
+            each.close()
+        self._threads = self._threads[:1]
+
+    def _count(self, moved: ForwardResult) -> None:
         self._ports.counts.received += moved.received
         self._ports.counts.unknown_senders += moved.unknown_senders
         self._ports.counts.wrong_length += moved.wrong_length
         self._ports.lose(moved.lost)
         self._ports.rings.dropped += moved.no_room
+        self._ports.rings.missed += moved.missed
+
+    def _finish(self, moved: ForwardResult, thread: _Thread) -> bool:
+        """Send and run what compiled code did not, if there is something; nothing else runs."""
         if moved.error == _NO_MEMORY:
             raise MemoryError("the compiled program could not have the memory that it needed")
-        if moved.unsorted:
-            self.process(self._ports.sort(moved.unsorted))
-            return most - moved.looks
         if moved.produced:  # the socket had no room, or cannot do it in this way
-            rows = slice(moved.produced)
+            rows, program = slice(moved.produced), thread.program
             left = PacketBatch(program.out[rows], program.out_length[rows], program.out_port[rows])
             self._ports.send(left, moved.done)
-            self._run(self._ports.rows(moved.first, moved.kept))
-            return most - moved.looks
+            self._run(self._ports.rows(moved.first, moved.kept, thread.number))
+            return True
         if moved.error not in (0, _EAGAIN):
             raise failed("receiving", moved.error)
-        return 0
+        return False
 
     def _interpret(self, most: int, wake: Wake) -> int:
         looks, idle = 0, 0
@@ -204,6 +365,7 @@ class Forwarding:
 
     def process(self, packets: PacketBatch) -> None:
         """Run frames of workers through the program, and send what leaves it."""
+        packets = self._ports.hand_over(packets)
         self._traffic.arrive(packets)
         self._run(packets)
 
@@ -239,11 +401,12 @@ def forward_batches(  # noqa: PLR0917 - compiled functions are called by positio
     """
     words = np.zeros(5, np.int64)
     result[:] = 0
+    links = np.zeros(len(program.out_length) + 2 * len(ports.rings.table), np.int64)
     idle = 0
-    while result[_LOOKED] < most:
+    while result[_LOOKED] < most and not must_stop(ports.rings.lanes):
         # Step 1: the frames of peers, from the rings or from the socket, into rows.
         result[_LOOKED] += 1
-        read = _receive(ports, result)
+        read = _receive(ports, words, result)
         if read < 0:
             break
         result[_RECEIVED] += read
@@ -262,30 +425,33 @@ def forward_batches(  # noqa: PLR0917 - compiled functions are called by positio
         now = monotonic(words)
         kept = result[_KEPT]
         count_arrived(ports.port[:kept], ports.length[:kept], ports.offset, now, counts)
-        _forward(int((now - begun) * 1e6), ports, program, counts, words, result)
+        _forward(int((now - begun) * 1e6), ports, program, counts, links, words, result)
         if result[_ERROR] != 0:
             break
 
 
 @njit(cache=True, inner=True, nogil=True)
-def _receive(ports: CompiledPorts, result: NDArray[np.int64]) -> int:
+def _receive(ports: CompiledPorts, words: NDArray[np.int64], result: NDArray[np.int64]) -> int:
     """Receive frames, and put those of peers into the first rows; ``result`` says how many.
+
+    The first thread reads the socket for all.
 
     Returns:
         How many packets came, or -1 if Python has to go on.
     """
     segment, bare, _ = ports.sizes
     packets = ports.port, ports.length
+    lanes = ports.rings.lanes
     # The socket comes first now and then, however busy the rings are.
-    if result[_LOOKED] % _SOCKET_TURN != 0:
+    if result[_LOOKED] % _SOCKET_TURN != 0 or lanes.mine > 0:
         at_once = min(len(ports.port), max(_LEAST_AT_ONCE, _NEAR // segment))
         kept, taken, unknown, wrong = take_from_rings(
-            ports.rings, ports.arrival.data, packets, ports.sizes, at_once
+            ports.rings, ports.arrival.data, packets, ports.sizes, at_once, words
         )
         result[_KEPT] = kept
         result[_UNKNOWN] += unknown
         result[_WRONG] += wrong
-        if taken > 0:
+        if taken > 0 or lanes.mine > 0:
             return int(taken)
     read, error = receive_datagrams(
         ports.descriptor, ports.arrival, ports.reception, ports.offset, segment
@@ -299,16 +465,22 @@ def _receive(ports: CompiledPorts, result: NDArray[np.int64]) -> int:
         result[_UNSORTED] = read
         return -1
     kept, unknown = filter_senders(read, ports.arrival, packets, ports.sizes, ports.senders)
-    result[_KEPT] = kept
     result[_UNKNOWN] += unknown
+    if lanes.total > 1:
+        before = kept
+        data = ports.arrival.data
+        kept, missed = hand_over(ports.rings, 0, data, packets, before, ports.offset, words)
+        result[_MISSED] += missed
+        result[_RECEIVED] -= before - kept - missed  # whoever takes the others counts them
+    result[_KEPT] = kept
     return int(read)
 
 
 @njit(cache=True, inner=True, nogil=True)
 def _sleep(ports: CompiledPorts, wake: Wake, words: NDArray[np.int64]) -> bool:
     """Sleep until there are frames; whether nothing else ended it."""
-    left = wake.until - monotonic(words)
-    if left <= 0:
+    left = min(wake.until - monotonic(words), _LONGEST_SLEEP)
+    if left <= 0 or (ports.rings.lanes.mine > 0 and ports.rings.bell < 0):  # it is closed
         return False
     found = 1
     if fall_asleep(ports.rings):
@@ -324,6 +496,7 @@ def _forward(  # noqa: PLR0917 - likewise
     ports: CompiledPorts,
     program: InlineProgram,
     counts: PortCounts,
+    links: NDArray[np.int64],
     words: NDArray[np.int64],
     result: NDArray[np.int64],
 ) -> None:
@@ -340,7 +513,9 @@ def _forward(  # noqa: PLR0917 - likewise
             break
         port, length = program.out_port[:produced], program.out_length[:produced]
         count_left(port, length, ports.offset, counts)
-        found, full = put_into_rings(program.out, length, port, ports.offset, ports.rings, words)
+        found, full = put_into_rings(
+            program.out, length, port, ports.offset, ports.rings, links, words
+        )
         result[_NO_ROOM] += full
         if found == produced:
             continue

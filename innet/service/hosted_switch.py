@@ -18,6 +18,7 @@ from innet.service.slot_partition import SlotPartitions
 from innet.switch import Switch, load_text
 from innet.switch.engine import cell_value
 from innet.switch.inline import InlineSwitch
+from innet.switch.sharding import Sharding, offset_in, sharding_of
 from innet.topology import Plan, Probe, aggregation_of
 
 _TABLE = "admission"
@@ -28,8 +29,14 @@ class Hosted(Protocol):
 
     begun: float
 
-    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
-        """The program for compiled callers; None if packets have to go through ``process``."""
+    def inline(self, packets: PacketBatch, *, beside: bool = False) -> InlineSwitch | None:
+        """The program for compiled callers; None if packets have to go through ``process``.
+
+        ``beside``: for one more thread, as in ``Switch.inline``.
+        """
+
+    def spread(self, head: bytes, size: int) -> Spread:
+        """How packets of at least ``size`` bytes that begin with ``head`` spread over threads."""
 
     def begin(self, partition: int, plan: Plan) -> None:
         """Admit exactly this job and epoch to its partition."""
@@ -51,6 +58,24 @@ class Hosted(Protocol):
 
     def counts(self) -> ServiceCounts:
         """Packets since the start."""
+
+
+class Spread(NamedTuple):
+    """Which packets may be run side by side: those that differ in some bits of a byte.
+
+    Attributes:
+        reason: why none may, as the end of a sentence; empty if some may.
+        bit: where the byte begins in a packet.
+        shift: by how many bits it is shifted to the right.
+        mask: which of the bits that are left count.
+        field: the name of the field that they are of.
+    """
+
+    reason: str
+    bit: int = 0
+    shift: int = 0
+    mask: int = 0
+    field: str = ""
 
 
 class ServiceCounts(NamedTuple):
@@ -91,6 +116,7 @@ class HostedSwitch:
             for cells in registers.values()
             if len(cells) % copies == 0
         ]
+        self._sharding, self._spread_bits = Sharding(), 0
         self._entries: dict[int, list[int]] = {}
         self._jobs: dict[int, Job] = {}
         for partition in range(partitions.jobs):
@@ -101,9 +127,30 @@ class HostedSwitch:
             self.switch.table_clear(_TABLE)  # ports and group exist, but no worker is admitted yet
         self.switch.process_batch(PacketBatch.empty())  # made ready now, not when a packet waits
 
-    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
+    def inline(self, packets: PacketBatch, *, beside: bool = False) -> InlineSwitch | None:
         """See ``Hosted``."""
-        return self.switch.inline(packets)
+        return self.switch.inline(packets, beside=beside)
+
+    def spread(self, head: bytes, size: int) -> Spread:
+        """See ``Hosted``. Some slots side by side go to one thread, as they share cache lines."""
+        if self.switch.engine_name != "jit":
+            return Spread("the interpreter runs packets")
+        program = self.switch.program
+        found = self._sharding = sharding_of(program)
+        if found.reason:
+            return Spread(found.reason)
+        if found.field is None:
+            return Spread("no state tells packets apart")
+        name, width = program.name_of(found.field), program.field(found.field).width
+        at = offset_in(program, found.field, head, size)
+        if at is None or (at + width) % 8 or width < 8:
+            return Spread(f"field {name} is not at one place in all packets")
+        # A job has a power of two of slots, and the bits above are its part of the pool.
+        inside = min(self.partitions.slots, 256) - 1
+        bits = sum(1 << bit for bit in found.bits) & inside
+        shift = min(4, max(0, bits.bit_length() - 4))
+        self._spread_bits = bits >> shift << shift
+        return Spread("", at + width - 8, shift, bits >> shift, name)
 
     def begin(self, partition: int, plan: Plan) -> None:
         """Admit exactly this job and epoch to its partition; clear its slots."""
@@ -119,6 +166,8 @@ class HostedSwitch:
             self._entries.pop(partition, []), job.absent.union(nobody), self._first_node(partition)
         )
         self.switch.commands("\n".join(commands))
+        table = self._sharding.broken_by(self.switch.state, self._spread_bits)
+        assert table is None, f"an entry of {table} lets slots of several threads share cells"
         others = {handle for handles in self._entries.values() for handle in handles}
         there = [entry.handle for entry in self.switch.table_entries(_TABLE)]
         for cells in self._slot_registers:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from innet.core.engines import EngineName
 from innet.core.packets import PacketBatch
 from innet.protocol import SlotReader
-from innet.service.hosted_switch import ServiceCounts
+from innet.service.hosted_switch import ServiceCounts, Spread
 from innet.service.slot_partition import SlotPartitions
 from innet.switch import Switch, load_text
 from innet.switch.engine import cell_value
@@ -55,10 +55,15 @@ class HostedTrees:
         self._ended = np.zeros_like(ready.counters["dropped"].packets)
         self._packets = np.zeros(2, np.int64)
 
-    def inline(self, packets: PacketBatch) -> InlineSwitch | None:
+    def inline(self, packets: PacketBatch, *, beside: bool = False) -> InlineSwitch | None:
         """None: which switch a packet goes to is decided in Python."""
-        del packets
+        del packets, beside
         return None
+
+    def spread(self, head: bytes, size: int) -> Spread:
+        """See ``Hosted``."""
+        del head, size
+        return Spread("each job has switches of its own, and Python joins them")
 
     def begin(self, partition: int, plan: Plan) -> None:
         """See ``Hosted``. The switches of a job stay the same over its epochs."""

@@ -67,6 +67,8 @@ def serve(settings: ServiceSettings) -> None:
             f"{parts.program.name}: {parts.jobs} jobs of up to {parts.workers} workers, "
             f"{parts.slots} slots each; {'a key is needed' if service.has_key else 'no key'}."
         )
+        many = "1 thread forwards" if service.threads == 1 else f"{service.threads} threads forward"
+        _note(f"{many}: {service.threads_reason}.")
         advise(parts)
         service.run()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import ipaddress
+import os
 import queue
 import selectors
 import socket
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 
 from innet import programs
 from innet.core.errors import InnetError, InputError, NetworkError, StalledError
+from innet.core.packets import PacketBatch
 from innet.core.settings import ServiceSettings
 from innet.service.connections import Client, Connections, Received, key_of, resolve
 from innet.service.coordinator import JobCoordinator, JobMember, Jobs
@@ -45,6 +47,9 @@ T = TypeVar("T")
 _TURN = 1.0  # seconds between two looks at silent clients, and at what a signal has asked for
 _LOOKS = 64  # at frames, before clients are looked at again
 _BACKLOG = 1024  # connections that wait to be accepted: all workers of a job may start at once
+# Of the machine's for each thread that forwards. Workers that share memory with the switch need the
+# others: where threads wait for a processor, packets that pass those of another one are sent again.
+_CORES = 4
 _PORT_TRIES = 20  # to find a port that is free for both protocols
 
 
@@ -57,6 +62,8 @@ class SwitchService:
     Attributes:
         address: the address that it listens at.
         layout: of the frames that the program takes, with framing "raw".
+        threads: how many forward.
+        threads_reason: why so many, as the end of a sentence.
         ports: those of workers over UDP and over shared memory.
 
     Raises:
@@ -85,12 +92,18 @@ class SwitchService:
         # holds limits the windows of workers.
         self._ends: dict[str, SwitchEnd] = {}  # of transports, by name
         listener, data = _listen(address)
-        try:
+        self._wake, self._woken = socket.socketpair()  # other threads wake this one
+        with contextlib.ExitStack() as opened:
+            for sock in (listener, data, self._wake, self._woken):
+                opened.callback(sock.close)
+            self._wake.setblocking(False)
+            self._woken.setblocking(False)
             self.address = Address(*listener.getsockname())
             self.layout = layout = PacketLayout(
                 settings.values_per_packet, "raw", has_owners=program.has_owners
             )
             self.ports = PeerPorts(data, layout, ports=self.partitions.ports)
+            opened.callback(self.ports.close)
             self.partitions = replace(
                 self.partitions, max_queued=self.ports.room, max_window=settings.window
             )
@@ -101,21 +114,17 @@ class SwitchService:
                 end = provider_of(name).listen(self)
                 if end is not None:
                     self._ends[name] = end
+                    opened.callback(end.close)
+            self.threads, self.threads_reason, memory = self._spread(settings.threads)
             self._forwarding = Forwarding(
-                self.ports, self._switch, self._traffic, self._ends.values()
+                *(self.ports, self._switch, self._traffic, self._ends.values(), memory),
+                left=self._rouse,
             )
+            opened.callback(self._forwarding.close)
             self._selector = selectors.EpollSelector()  # of all but frames
             self._connections = Connections(listener, self._selector, self.partitions.ports)
-        except BaseException:
-            for end in self._ends.values():
-                end.close()
-            listener.close()
-            data.close()
-            raise
+            opened.pop_all()
         # Step 3: what ends a sleep besides frames: other threads, and the transports' hellos.
-        self._wake, self._woken = socket.socketpair()
-        self._wake.setblocking(False)
-        self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         for end in self._ends.values():
             for descriptor in end.descriptors():
@@ -130,6 +139,23 @@ class SwitchService:
         )
         self._running = True
         self._is_closed = False
+
+    def _spread(self, wanted: int | None) -> tuple[int, str, list[PacketBatch]]:
+        """How many threads forward, the reason if it is one, and the memory of each."""
+        cores = len(os.sched_getaffinity(0))
+        threads = max(1, cores // _CORES) if wanted is None else wanted
+        if threads == 1:
+            return 1, "one was asked for" if wanted else f"workers need the {cores} processors", []
+        others = [name for name in self._ends if name not in AUTOMATIC]
+        if others:
+            return 1, f"packets of transport {others[0]} pass through Python", []
+        spread = self._switch.spread(self.ports.head, self.ports.least)
+        threads = min(threads, spread.mask + 1)
+        if spread.reason or threads == 1:
+            return 1, spread.reason or "a job has too few slots", []
+        place = spread.bit, spread.shift, spread.mask
+        said = f"packets are spread by {spread.field}"
+        return threads, said, self.ports.open_lanes(threads, *place)
 
     def _offers(self, *, required: bool) -> Message:
         """What workers who join have to know of the transports, by key.
@@ -165,12 +191,16 @@ class SwitchService:
             look = time.monotonic() + _TURN
             while self._running:
                 self._forward(look)
-                self._turn(self._selector.select(0))
+                ready = self._selector.select(0)
+                if ready or time.monotonic() >= look or not self._running:
+                    self._forwarding.pause()
+                self._turn(ready)
                 if time.monotonic() >= look:
                     look = time.monotonic() + _TURN
                     for client in self._connections.expire(time.monotonic()):
                         self._jobs.gone(client.number)
             self._forward()
+            self._forwarding.pause()
             for client in list(self._connections):
                 self._connections.dismiss(client, {"stopping": True})
         finally:
@@ -181,6 +211,7 @@ class SwitchService:
         if self._is_closed:
             return
         self._is_closed = True
+        self._forwarding.close()
         self._connections.close_all()
         self.ports.close()
         for end in self._ends.values():
@@ -199,6 +230,8 @@ class SwitchService:
                 "seconds": round(time.monotonic() - self._begun, 3),
                 "clients": len(self._connections),
                 "refused_requests": self.refused,
+                "threads": self.threads,
+                "threads_reason": self.threads_reason,
                 "jobs_max": self.partitions.jobs,
                 "workers_max": self.partitions.workers,
             },
@@ -297,6 +330,7 @@ class SwitchService:
         while looks:
             looks = self._forwarding.run(looks, wake)
             if self.ports.unknown_datagrams:
+                self._forwarding.pause()
                 for end in self._ends.values():
                     self._serve(end)
                 self.ports.unknown_datagrams.clear()

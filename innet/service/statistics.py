@@ -125,6 +125,19 @@ class PortTraffic:
         """Count packets that leave."""
         count_left(packets.port, packets.length, self._offset, self.counts)
 
+    def beside(self) -> PortTraffic:
+        """Counts of another thread, to be added."""
+        return PortTraffic(self._offset, len(self.arrived))
+
+    def add(self, other: PortTraffic) -> None:
+        """Add what another thread has counted, which it counts from 0 again."""
+        self.arrived += other.arrived
+        self.left += other.left
+        self._bytes += other._bytes
+        np.maximum(self.heard, other.heard, out=self.heard)
+        for counted in other.counts:
+            counted[:] = 0
+
     def reset(self, port: int) -> None:
         """Reset the counts of ``port``, which another worker gets."""
         self.arrived[port] = self.left[port] = 0

@@ -5,6 +5,7 @@ Each admitted address, or pair of rings, is a switch port.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -29,14 +30,19 @@ from innet.transport.packet_socket import widen_buffers
 from innet.transport.rings import (
     BASE,
     BELL,
+    LINE_WORDS,
     PORT,
-    RING_WORDS,
+    PORT_IN_ROW,
     ROWS,
+    STOPS,
     STRIDE,
+    WAKER,
     Geometry,
+    Lanes,
     RingError,
     SwitchRings,
     create_sealed,
+    hand_over,
     map_sealed,
     put_into_rings,
     send_descriptors,
@@ -64,6 +70,7 @@ _NAME = np.dtype(  # struct sockaddr_in
 _BOOKKEEPING = 384
 _DESCRIPTION = 256
 _HEADER = ETHERNET_HEADER.itemsize
+_HANDED = 4096  # packets on their way from the socket to another lane, a power of two
 _SO_MEMINFO = 55  # Linux: nine counters of a socket; the last counts dropped datagrams
 _MEMINFO = struct.Struct("9I")
 
@@ -143,15 +150,62 @@ class RingPeers:
     Attributes:
         bell: the socket at which workers wake the switch; None while there are none.
         dropped: packets that a ring had no room for.
+        missed: packets on their way to another lane that there was no room for.
     """
 
     def __init__(self, ports: int) -> None:
-        self._table = np.zeros((0, RING_WORDS), np.int64)
+        self._table = np.zeros((0, LINE_WORDS), np.int64)
         self._of_port = np.full(ports, -1, np.int64)
-        self._turn = np.zeros(1, np.int64)
         self._peers: list[RingPeer | None] = []
         self.bell: socket.socket | None = None
-        self.dropped = 0
+        self.dropped = self.missed = 0
+        # Of each lane: how far it has read, and which pair is its next. The first lane's bell is
+        # that of the workers.
+        self._read = np.zeros((1, LINE_WORDS), np.int64)
+        self._turns = np.zeros((1, LINE_WORDS), np.int64)
+        self._lanes = Lanes(0, 1, (0, 0, 0), np.zeros((2, LINE_WORDS), np.int64))
+        self._bells: list[tuple[socket.socket, socket.socket]] = []
+        self._handing: NDArray[np.uint8] | None = None
+
+    def open_lanes(self, count: int, key: tuple[int, int, int], packet: int) -> None:
+        """Let ``count`` lanes take packets; before there is any ring.
+
+        Args:
+            count: 2 or more.
+            key: see ``Lanes``.
+            packet: bytes of a packet, from the innet header on.
+        """
+        words = np.zeros((count + 1, LINE_WORDS), np.int64)
+        for lane in range(1, count):
+            pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            for end in pair:
+                end.setblocking(False)
+            self._bells.append(pair)
+            words[lane + 1, WAKER] = pair[0].fileno()
+        self._lanes = Lanes(0, count, key, words)
+        self._read = np.zeros((count, LINE_WORDS), np.int64)
+        self._turns = np.zeros((count, LINE_WORDS), np.int64)
+        # The first row is the ring of what comes over the socket and is another lane's.
+        geometry = Geometry(_HANDED, packet)
+        memory = np.zeros(geometry.size + 8 * LINE_WORDS, np.uint8)
+        memory = self._handing = memory[-memory.ctypes.data % (8 * LINE_WORDS) :]
+        self._peers.append(None)
+        self._table = np.zeros((1, LINE_WORDS), np.int64)
+        row = self._table[0]
+        row[BASE], row[PORT] = memory.ctypes.data, PORT_IN_ROW
+        row[BELL], row[ROWS], row[STRIDE] = -1, geometry.rows, geometry.stride
+
+    def stop_lanes(self, stop: bool) -> None:
+        """Let all lanes but the first stop, or not."""
+        self._lanes.words[0, STOPS] = int(stop)
+        for waker, _ in self._bells if stop else ():
+            with contextlib.suppress(OSError):  # it is full of bytes, which wake as well
+                waker.send(b"\0")
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether packets of the socket may be those of other lanes."""
+        return self._handing is not None
 
     def open(self, geometry: Geometry) -> RingPeer:
         """Make the memory for one more worker.
@@ -159,12 +213,16 @@ class RingPeers:
         Raises:
             RingError: the system gives none.
         """
-        free = [number for number, each in enumerate(self._peers) if each is None]
+        first = int(self.is_handing_over)
+        free = [number for number, each in enumerate(self._peers) if each is None][first:]
         number = free[0] if free else len(self._peers)
         peer = RingPeer(number, geometry)
         if not free:
             self._peers.append(None)
-            self._table = np.concatenate([self._table, np.zeros((1, RING_WORDS), np.int64)])
+            self._table = np.concatenate([self._table, np.zeros((1, LINE_WORDS), np.int64)])
+        if number >= self._read.shape[1]:
+            self._read = np.concatenate([self._read, np.zeros_like(self._read)], 1)
+        self._read[:, number] = 0
         row = self._table[number]
         row[:] = 0
         row[BASE], row[PORT] = peer.memory.ctypes.data, -1
@@ -178,10 +236,10 @@ class RingPeers:
             self._of_port[self._of_port == peer.number] = -1
             self._table[peer.number] = 0
             self._peers[peer.number] = None
-            while self._peers and self._peers[-1] is None:
+            while len(self._peers) > self.is_handing_over and self._peers[-1] is None:
                 self._peers.pop()
             self._table = self._table[: len(self._peers)].copy()
-            self._turn[0] = 0
+            self._turns[:] = 0
             peer.close()
 
     def assign(self, port: int, peer: Peer | None) -> None:
@@ -197,14 +255,26 @@ class RingPeers:
     def close(self) -> None:
         for peer in [each for each in self._peers if each is not None]:
             self.release(peer)
-        if self.bell is not None:
-            self.bell.close()
-            self.bell = None
+        for each in ([] if self.bell is None else [self.bell], *self._bells):
+            for sock in each:
+                sock.close()
+        self.bell = None
 
-    def compiled(self) -> SwitchRings:
-        """For compiled code, until a ring comes or goes."""
-        bell = -1 if self.bell is None else self.bell.fileno()
-        return SwitchRings(self._table, self._of_port, bell, self._turn)
+    def compiled(self, lane: int = 0) -> SwitchRings:
+        """For compiled code of a lane, until a ring comes or goes."""
+        bell = self.bell if lane == 0 else self._bells[lane - 1][1]
+        return SwitchRings(
+            self._table,
+            self._read,
+            self._of_port,
+            -1 if bell is None else bell.fileno(),
+            self._turns[lane],
+            self._lanes._replace(mine=lane),
+        )
+
+    def links(self, packets: int) -> NDArray[np.int64]:
+        """Scratch memory for ``put_into_rings``."""
+        return np.zeros(packets + 2 * len(self._table), np.int64)
 
 
 class UnknownDatagram(NamedTuple):
@@ -309,15 +379,7 @@ class PeerPorts:
         bare = layout.bare_size if layout.has_owners else layout.frame_size
         self._sizes = layout.frame_size - _HEADER, bare - _HEADER, _HEADER
         rows = max(1, min(_ROWS, _BATCH // self._size))
-        self._inbox = SegmentInbox(self._size - _HEADER, _HEADER, rows)
-        header = np.zeros(1, ETHERNET_HEADER)
-        header["ethertype"] = ETHERTYPE
-        self._inbox.data[:, :_HEADER] = header.view(np.uint8)
-        self.packets = PacketBatch(
-            self._inbox.data,
-            np.full(len(self._inbox.data), self._size, np.int32),
-            np.zeros(len(self._inbox.data), np.int32),
-        )
+        self._inbox, self.packets = self._rows_for(rows)
         self._outbox = Outbox(segments and enable_gro(sock), forgiving=True)
         self._known: dict[int, int] = {}  # address as a number -> port
         table = 1 << (2 * ports).bit_length()  # a power of two, at most half full
@@ -327,7 +389,58 @@ class PeerPorts:
         self._places = np.full(ports, -1, np.int64)
         self.rings = RingPeers(ports)
         self._words = np.zeros(4, np.int64)
+        self._rows = rows
+        self._others: list[tuple[SegmentInbox, Outbox, PacketBatch]] = []  # of lanes
         assert layout.values_offset == _HEADER + HEADER.itemsize
+
+    def _rows_for(self, rows: int) -> tuple[SegmentInbox, PacketBatch]:
+        inbox = SegmentInbox(self._size - _HEADER, _HEADER, rows)
+        inbox.data[:, :_HEADER] = np.frombuffer(self.head, np.uint8)
+        length = np.full(len(inbox.data), self._size, np.int32)
+        return inbox, PacketBatch(inbox.data, length, np.zeros(len(inbox.data), np.int32))
+
+    @property
+    def head(self) -> bytes:
+        """What all packets begin with; the innet header follows."""
+        header = np.zeros(1, ETHERNET_HEADER)
+        header["ethertype"] = ETHERTYPE
+        return header.tobytes()
+
+    @property
+    def least(self) -> int:
+        """Bytes of the shortest packets."""
+        return self._sizes[1] + _HEADER
+
+    def open_lanes(self, count: int, bit: int, shift: int, mask: int) -> list[PacketBatch]:
+        """Let ``count`` threads take packets, each those of its own; before there is any peer.
+
+        Args:
+            count: 2 or more.
+            bit: where the byte that tells packets apart begins in a packet, a multiple of 8.
+            shift: by how many bits it is shifted to the right.
+            mask: which of the others count.
+
+        Returns:
+            The memory of what each of them receives, as ``packets``.
+        """
+        key = bit // 8 - _HEADER, shift, mask
+        self.rings.open_lanes(count, key, self._sizes[0])
+        for _ in range(1, count):
+            inbox, packets = self._rows_for(self._rows)
+            self._others.append((inbox, Outbox(), packets))
+        return [self.packets, *(packets for _, _, packets in self._others)]
+
+    def hand_over(self, packets: PacketBatch) -> PacketBatch:
+        """Give packets to the threads that have them; returns those of the first one."""
+        if not self.rings.is_handing_over:
+            return packets
+        data = np.array(packets.data)
+        length, port = np.array(packets.length), np.array(packets.port)
+        kept, missed = hand_over(
+            self.rings.compiled(), 0, data, (port, length), len(port), _HEADER, self._words
+        )
+        self.rings.missed += missed
+        return PacketBatch(data[:kept], length[:kept], port[:kept])
 
     def fileno(self) -> int:
         """Readable when a datagram has arrived."""
@@ -339,9 +452,9 @@ class PeerPorts:
 
     @property
     def lost(self) -> int:
-        """Datagrams that were lost because the receive buffer was full."""
+        """Datagrams that were lost because the receive buffer was full, or a thread too slow."""
         said = self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
-        return int(_MEMINFO.unpack(said)[-1])
+        return int(_MEMINFO.unpack(said)[-1]) + self.rings.missed
 
     @property
     def room(self) -> int:
@@ -410,22 +523,25 @@ class PeerPorts:
             keys[position] = key
             ports[position] = port
 
-    def compiled(self) -> CompiledPorts:
+    def compiled(self, lane: int = 0) -> CompiledPorts:
         """For ``innet.service.forwarding``, which does the same as ``receive`` and ``send``."""
+        inbox, outbox, packets = (
+            self._others[lane - 1] if lane else (self._inbox, self._outbox, self.packets)
+        )
         return CompiledPorts(
             self._socket.fileno(),
             self._outbox.most,
             _HEADER,
             self._sizes,
-            self._inbox.arrival,
-            self._inbox.reception,
-            self.packets.port,
-            self.packets.length,
+            inbox.arrival,
+            inbox.reception,
+            packets.port,
+            packets.length,
             self._senders,
             self._addresses,
             self._places,
-            self._outbox.transmission,
-            self.rings.compiled(),
+            outbox.transmission,
+            self.rings.compiled(lane),
         )
 
     def lose(self, packets: int) -> None:
@@ -436,7 +552,8 @@ class PeerPorts:
         """Frames of peers that have arrived, without waiting; valid until the next call."""
         packets = self.packets.port, self.packets.length
         rows, received, unknown, wrong = take_from_rings(
-            self.rings.compiled(), self._inbox.data, packets, self._sizes, len(self.packets)
+            *(self.rings.compiled(), self._inbox.data, packets, self._sizes, len(self.packets)),
+            self._words,
         )
         self.counts.received += received
         self.counts.unknown_senders += unknown
@@ -462,9 +579,10 @@ class PeerPorts:
         self.counts.unknown_senders += unknown_senders
         return self.rows(0, kept)
 
-    def rows(self, first: int, end: int) -> PacketBatch:
+    def rows(self, first: int, end: int, lane: int = 0) -> PacketBatch:
         """Some of the packets received."""
-        data, length, port = self.packets.data, self.packets.length, self.packets.port
+        packets = self._others[lane - 1][2] if lane else self.packets
+        data, length, port = packets.data, packets.length, packets.port
         return PacketBatch(data[first:end], length[first:end], port[first:end])
 
     def send(self, packets: PacketBatch, first: int | None = None) -> None:
@@ -479,7 +597,8 @@ class PeerPorts:
             first = 0
             data = np.ascontiguousarray(packets.data)
             _, lost = put_into_rings(
-                data, packets.length, packets.port, _HEADER, self.rings.compiled(), self._words
+                *(data, packets.length, packets.port, _HEADER, self.rings.compiled()),
+                *(self.rings.links(len(packets)), self._words),
             )
             self.rings.dropped += lost
         rows, positions, _ = by_port(packets.port, self._places)

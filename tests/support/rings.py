@@ -41,7 +41,9 @@ class RingSwitch:
         data = np.frombuffer(packet, np.uint8)[None].copy()
         one = np.array([data.shape[1]], np.int32)
         rings = self.rings.compiled()
-        found, lost = put_into_rings(data, one, np.zeros(1, np.int32), 0, rings, self._words)
+        found, lost = put_into_rings(
+            *(data, one, np.zeros(1, np.int32), 0, rings, self.rings.links(1), self._words)
+        )
         assert (found, lost) == (1, 0)
 
     def recv(self, most: int) -> bytes:
@@ -51,7 +53,7 @@ class RingSwitch:
         packets = np.zeros(1, np.int32), np.zeros(1, np.int32)
         sizes = self._packet, self._packet, 0
         while True:
-            rows, *_ = take_from_rings(rings, data, packets, sizes, 1)
+            rows, *_ = take_from_rings(rings, data, packets, sizes, 1, self._words)
             if rows:
                 return data[0, :most].tobytes()
             if time.monotonic() >= until:

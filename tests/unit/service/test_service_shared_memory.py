@@ -171,11 +171,12 @@ def test_rings_wrap_around(service, stack):
 
 
 @pytest.mark.timeout(120)  # of a busy machine; usually it takes seconds
-def test_no_wake_up_is_missed(stack, monkeypatch):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_wake_up_is_missed(stack, monkeypatch, threads):
     """Everybody sleeps between any two packets, and no timer ends a sleep: only wake-ups do."""
     for where_it_is in ("innet.service.server._TURN", "innet.service.transport._LONGEST_WAIT"):
         monkeypatch.setattr(where_it_is, 1000.0)
-    service = stack.enter_context(serving())
+    service = stack.enter_context(serving(threads=threads))
     timing = Timing(
         timeout=900.0, max_timeout=900.0, min_timeout=900.0, give_up=950.0, reordering=None
     )

@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 import numba
+from numba import types
 from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
@@ -164,9 +165,20 @@ def _for_one_signature(dispatcher: Any, signature: Any) -> None:
         get_ready()
         return template(arguments, named)
 
+    dispatcher.get_ready = get_ready
     # What Numba asks of a function that is called from Python and has no code yet, and of one that
     # another one calls.
     dispatcher._compile_for_args, dispatcher.get_call_template = code_for, call_template
+
+
+def entry_of(function: Callable[..., Any]) -> int:
+    """The address by which C, or compiled code, calls a function that has a signature.
+
+    Calling by address keeps what few need out of what all compile.
+    """
+    dispatcher: Any = function
+    compiled = dispatcher.get_ready()
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name))
 
 
 def _link_inner(dispatcher: Any, cache: bool, signature: Any, options: dict[str, Any]) -> None:
@@ -187,8 +199,15 @@ def _link_inner(dispatcher: Any, cache: bool, signature: Any, options: dict[str,
         return form
 
     # What Numba asks of a function that another one calls.
-    dispatcher.get_call_template = lambda args, kws: inner().get_call_template(args, kws)
+    # A form for each constant would be compiled; LLVM sees them where the code is put.
+    dispatcher.get_call_template = lambda args, named: inner().get_call_template(
+        tuple(map(_without_value, args)), {key: _without_value(each) for key, each in named.items()}
+    )
     dispatcher.get_overload = lambda signature: inner().get_overload(signature)
+
+
+def _without_value(kind: Any) -> Any:
+    return types.unliteral(kind) if isinstance(kind, types.IntegerLiteral) else kind
 
 
 def is_cached(function: Callable[..., Any]) -> bool:

@@ -20,13 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from innet.core.buffers import address_of
 from innet.core.errors import InputError, StalledError
-from innet.core.numba_cache import njit
+from innet.core.numba_cache import entry_of, njit
 from innet.sim.links import (
     AT_HOST,
     AT_SWITCH,
@@ -38,7 +36,6 @@ from innet.sim.links import (
 )
 from innet.sim.network import OVERHEAD, SECOND, Network
 from innet.sim.state import (
-    CONTROL,
     HELD,
     MANY,
     MESSAGES,
@@ -333,7 +330,7 @@ def _pause_host(state: Any, host: int, frame: int, now: int) -> None:
 # ------------------------------------------------------------------ what others call
 
 
-@njit(cache=True, nogil=True)
+@njit("i4(i8)", cache=True, nogil=True)
 def control_flow(address: int) -> int:
     """Do what a CONTROL says; why it cannot, or 0."""
     control = controls_view(address, 1)[0]
@@ -346,7 +343,7 @@ def control_flow(address: int) -> int:
     elif control.what == PUT:
         _hold(state, control.link)
     else:
-        return _step(state, control.node, control.now)
+        return int(_step(state, control.node, control.now))
     return 0
 
 
@@ -358,15 +355,6 @@ def send_pause(states: Any, link: int, priority: int, pause: int, now: int) -> i
         return NEEDS_RING
     put_pause_frame(state, link, priority, pause, now)
     return 0
-
-
-def compiled_control() -> Any:
-    """``control_flow`` as a C function, whose ``address`` a STATE has; keep it alive."""
-
-    def entry(address: int) -> int:
-        return control_flow(address)
-
-    return numba.cfunc("int32(int64)")(entry)
 
 
 # ------------------------------------------------------------------ for Python
@@ -431,12 +419,8 @@ class FlowControl:
         self.buffer = network.shared_buffer
         links, state = memory.links, memory.state
         links["is_faulty"] |= PAUSABLE
-        switches, hosts = len(memory.switches), len(memory.hosts)
-        self._controls = np.zeros(switches + hosts, CONTROL)
-        self._controls["state"] = address_of(memory.states)
-        self._controls["node"] = [*range(switches), *range(hosts)]
         frame = max(longest, _LONGEST_FRAME) + OVERHEAD
-        for switch in range(switches):
+        for switch in range(len(memory.switches)):
             into = links[links["switch"] == switch]
             headroom = sum(_headroom(network, frame, wire) for wire in into) * classes
             shared = self.buffer - headroom - self.buffer // _SPARE
@@ -445,8 +429,7 @@ class FlowControl:
                     f"buffer_bytes is {self.buffer}, of which {len(into)} links to a switch take "
                     f"{headroom} as headroom for pauses; give more, or set pfc_headroom."
                 )
-            self._controls["shared"][switch] = shared
-        memory.keep("controls", self._controls)
+            memory.controls["shared"][switch] = shared
         memory.keep("pausing", np.zeros(len(links) * classes, PAUSING))
         state["classes"] = classes
         state["pause_alpha"] = round(network.pfc_alpha * ALPHA_ONE)
@@ -455,8 +438,7 @@ class FlowControl:
         shortest = [wire_time(0, rate) for rate in links["rate"].tolist()]
         soonest = int((links["delay"] - links["pipeline"] + shortest).min())
         state["lookahead"] = min(int(state["lookahead"]), soonest)
-        self._function = compiled_control()
-        state["control"] = self._function.address
+        state["control"] = entry_of(control_flow)
 
     @property
     def next_look(self) -> int:

@@ -27,6 +27,7 @@ from innet.sim.links import (
     AT_HOST,
     blocked_by,
     call_control,
+    call_entry,
     draw,
     is_message,
     next_arrival,
@@ -57,6 +58,8 @@ from innet.sim.state import (
     bytes_view,
     calls_view,
     client_at,
+    control_at,
+    controls_view,
     copy_bytes,
     data_at,
     floats_view,
@@ -75,6 +78,7 @@ from innet.sim.state import (
     signed_view,
     singles_view,
     slot_at,
+    states_view,
     value_rows_view,
     words_view,
 )
@@ -89,6 +93,7 @@ _RESEND = int(HeaderFlag.RESEND)
 _MEMBER_WORDS, _RULE_WORDS = 7, 7
 _BURST = 8
 """Packets of messages that a host gives its link at once, at most."""
+_COMES, _TIMER = 0, 1  # what happens to a host with messages
 _BACKLOG = 4
 """Full segments that wait at a host's link, at most, before another one is given to it."""
 
@@ -665,6 +670,23 @@ def _send_messages(state: Any, host: int, now: int) -> None:
         here.timer = min(here.timer, max(now + 1, max(wire.free, here.free, here.paced) - full))
 
 
+@njit("i4(i8)", cache=True, nogil=True)
+def on_message(address: int) -> int:
+    """An event of a host with messages, as its CONTROL says: why it cannot be handled, or 0. Whom
+    that is about is left in the place of the link.
+
+    It is called by its address, so that a network without messages need not compile it.
+    """
+    control = controls_view(address, 1)[0]
+    state, host, now = states_view(control.state, 1)[0], control.node, control.now
+    if control.what == _COMES:
+        why, which = _receive_message(state, host, control.row, now)
+    else:
+        why, which = _on_message_timer(state, host, now)
+    control.link = which
+    return int(why)
+
+
 # ------------------------------------------------------------------ a host's window
 
 
@@ -677,9 +699,11 @@ def _on_packet(state: Any, host: int, now: int) -> tuple[int, int]:
     slot = slot_at(state, row)
     if is_message(state, slot):
         if here.kind == MESSAGES:  # otherwise its graph is over
-            why, which = _receive_message(state, host, row, now)
+            why = call_entry(
+                state, state.on_message, state.switch_count + host, _COMES, 0, row, now
+            )
             if why != 0:
-                return why, which
+                return why, control_at(state, state.switch_count + host).link
     elif slot.flow >= 0:
         _arrive(state, row, now)
     elif slot.flow < -1:
@@ -710,7 +734,9 @@ def _on_own_event(state: Any, host: int, now: int) -> tuple[int, int]:
         why = _call_host(state, host, -1, now)
         return why, host if why == NEEDS_HOST else here.up
     if here.kind == MESSAGES:
-        return _on_message_timer(state, host, now)
+        node = state.switch_count + host
+        why = call_entry(state, state.on_message, node, _TIMER, 0, 0, now)
+        return why, control_at(state, node).link
     if here.start == now:
         if _room(state, host) < int_at(client_at(state, host).stats, _QUEUED):
             return NEEDS_RING, here.up

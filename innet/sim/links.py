@@ -183,9 +183,19 @@ def call_control(  # noqa: PLR0917 - compiled functions are called by position
     Returns:
         why it cannot, or 0; the node's CONTROL says which link that is about.
     """
+    return call_entry(state, state.control, node, what, link, row, now)
+
+
+@njit(cache=True, nogil=True)
+def call_entry(  # noqa: PLR0917 - likewise
+    state: Any, entry: int, node: int, what: int, link: int, row: int, now: int
+) -> int:
+    """Call a function at an address with a node's CONTROL, where it also leaves more than a number;
+    returns what it does.
+    """
     control = control_at(state, node)
     control.what, control.link, control.row, control.now = what, link, row, now
-    return int(call_at(state.control, state.controls + node * _CONTROL_BYTES))
+    return int(call_at(entry, state.controls + node * _CONTROL_BYTES))
 
 
 @njit(cache=True, nogil=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from innet.core.buffers import address_of
 from innet.core.errors import InputError, StalledError
+from innet.core.numba_cache import entry_of
 from innet.core.packets import PacketBatch
 from innet.network import FaultCounters, Faults, Host, at_port
 from innet.protocol import SlotClient, Timing
@@ -29,6 +30,7 @@ from innet.sim.flows import Flow, FlowCounts, PacketFlow
 from innet.sim.gpu_hosts import GpuHosts
 from innet.sim.hosts import (
     close_host,
+    on_message,
     plan_host_flows,
     receive_packet,
     send_frame,
@@ -925,6 +927,7 @@ class Simulation:
             self._shorten_windows(gpus.latency_ticks // 2)
             self._shares = self._shared(len(self._shares), gpus.nics)
         memory.keep("messenger", box.record)
+        memory.state["on_message"] = entry_of(on_message)
         group = self._free_group()
         taking = np.union1d(source, destination).tolist()
         left = np.bincount(destination, minlength=hosts)
@@ -1859,13 +1862,15 @@ def _memory(  # noqa: PLR0917 - one caller
         trace=np.zeros(1, TRACE),
         traced=np.zeros((1, layout.frame_size), np.uint8),
         watches=np.zeros(1, WATCH),
-        controls=np.zeros(1, CONTROL),
+        controls=np.zeros(len(ways) + hosts, CONTROL),
         pausing=np.zeros(1, PAUSING),
         heap_times=np.zeros(_MOST_THREADS * most, np.int64),
         heap_links=np.zeros(_MOST_THREADS * most, np.int64),
         reasons=np.zeros(len(ways) + hosts, np.int64),
         subjects=np.zeros(len(ways) + hosts, np.int64),
     )
+    memory.controls["state"] = address_of(memory.states)
+    memory.controls["node"] = [*range(len(ways)), *range(hosts)]
     memory.state["heap_room"] = most
     memory.used = int(sizes.sum())
     state = memory.state

@@ -357,8 +357,8 @@ CONTROL = np.dtype(
     ],
     align=True,
 )
-"""What the function of priority flow control (``innet.sim.flow_control``) is called with, for each
-node, and what it knows of it."""
+"""What functions are called with that not all networks have, for each node, and what that of
+priority flow control (``innet.sim.flow_control``) knows of it."""
 
 PAUSING = np.dtype(
     [
@@ -439,6 +439,7 @@ STATE = np.dtype(
         ("watches", "i8"),  # WATCH of recorded switches
         ("controls", "i8"),  # CONTROL of each node: switches, then hosts
         ("control", "i8"),  # the function of priority flow control; 0: there is none
+        ("on_message", "i8"),  # that of hosts with messages, if there are any
         ("pausing", "i8"),  # PAUSING of each link and priority
         # How much there is.
         ("switch_count", "i8"),

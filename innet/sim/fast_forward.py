@@ -69,6 +69,8 @@ from innet.wire.layout import HEADER, offset_of
 
 _WINDOWS = 1 << 14  # of one call of compiled code
 _SETTLED = 512  # chunks after which nothing is left of older ones in a mean: (7/8)**512 < 1e-29
+_MARKS = 16  # in a round, at most
+_WATCHED, _WATCHED_AGAIN = 7, 3  # rounds: the first ones, and those after 8, 16, 32, ...
 _SERIALS = 1 << 32  # sequence numbers
 _ONES = 0xFFFF  # sums of RFC 1071 are modulo this
 _LATEST = 1 << 50  # picoseconds, up to which floats of seconds tell them apart
@@ -92,7 +94,7 @@ class _Workers(NamedTuple):
 
     Attributes:
         chunk, state, sends: (workers, window): of each slot.
-        times: (2, workers, window): when it was sent first and last, picoseconds.
+        sent: (workers, window): when it was sent first, picoseconds.
         heard: (workers, 2): when the last result came, and the first one after a silence.
         stats: (workers, Stats.LENGTH).
     """
@@ -100,7 +102,7 @@ class _Workers(NamedTuple):
     chunk: NDArray[np.int64]
     state: NDArray[np.uint8]
     sends: NDArray[np.int32]
-    times: NDArray[np.int64]
+    sent: NDArray[np.int64]
     heard: NDArray[np.int64]
     stats: NDArray[np.int64]
 
@@ -207,13 +209,15 @@ class FastForward:
         self._sequences = sequences
         header = layout.values_offset - HEADER.itemsize
         self._at_sequence = header + offset_of("sequence")
+        self._at_slot = header + offset_of("slot")
         self._at_version = header + offset_of("slot_version")
         self._at_checksum = header + offset_of("checksum")
-        self._periods_skipped = self._packets_skipped = self._moment = 0
+        self._periods_skipped = self._packets_skipped = self._now = 0
         self._ends, self._states = ends, states
         self._slots = [each.slots[0] for each in states]
         self._timers = [each.slots[1] for each in states]
         self._window = len(self._slots[0][0])
+        self._grain = max(1, self._window // _MARKS)
         # Chunks of one operation and size follow each other from one of the bounds to the next.
         operation, elements, *_ = states[0].chunks
         changes = (operation[1:] != operation[:-1]) | (elements[1:] != elements[:-1])
@@ -225,15 +229,18 @@ class FastForward:
         self._restart()
 
     def _restart(self) -> None:
-        """Look again and again, ever more rarely: in rounds 1, 2, 4, ... and the two after each."""
-        self._begun_in = self._round()
+        """Look for a period from now on."""
+        self._begun_at = self._newest()
+        self._moment, self._mark, self._target = 0, -1, -1
+        self._signs: dict[int, int] = {}
+        self._lag = self._least = self._grain
+        self._tried_in = -1
         self._kept: _Look | None = None
-        self._kept_in, self._keep_in, self._next = 0, 1, 1
-        self._is_near = self._is_over = self.is_due = False
+        self._is_over = self.is_due = False
 
-    def _round(self) -> int:
-        """How often the first slot of the first worker was used."""
-        return int(self._slots[0][0][0]) // self._window
+    def _newest(self) -> int:
+        """The last chunk that the first worker has sent."""
+        return int(self._slots[0][0].max())
 
     def added_to(self, earlier: Forwarded) -> Forwarded:
         """What was skipped earlier and now; why nothing was now."""
@@ -249,49 +256,97 @@ class FastForward:
     def advance(self, run: Callable[[int], int]) -> int:
         """Let time pass; returns why it does not go on, as ``windows.run``.
 
+        States are compared at marks: a fixed time after the first worker has sent a chunk whose
+        number is a multiple of ``_grain``. Where times of links and hosts at a mark are those of an
+        earlier one, the whole state is looked at there and as many chunks later.
+
         Args:
             run: lets so many windows pass, or those up to the limit of the STATE.
         """
-        state = self._memory.state
         if self._is_over:
             return run(_WINDOWS)
-        if not self._is_near:
+        if self._moment == 0:
             # A round takes two windows or more, as packets go to a switch and back.
-            before = self._round()
-            left = self._next - (before - self._begun_in)
-            why = run(max(1, 2 * (left - 1)))
-            if why != REACHED or left > 1 or self._round() == before:
+            before = self._newest()
+            left = self._rounds_left((before - self._begun_at) // self._window)
+            why = run(max(1, 2 * left - 1))
+            self._mark = self._mark_since(before) if why == REACHED and left == 0 else -1
+            if self._mark < 0:
                 return why
-            # A fixed time after the chunk was sent, which is after the window that has passed.
-            sent = int(_picoseconds(self._timers[0][1][:1])[0])
-            self._moment = sent + int(state["lookahead"])
-            self._is_near = True
-        state["limit"] = self._moment
+            # It is after the window that has passed, as the chunk was sent in that.
+            sent = self._timers[0][1][self._mark % self._window :][:1]
+            self._moment = int(_picoseconds(sent)[0]) + int(self._memory.state["lookahead"])
+        self._memory.state["limit"] = self._moment
         why = run(_WINDOWS)
-        self.is_due = why == REACHED and int(self._memory.nodes.min()) >= self._moment
+        if why == REACHED and int(self._memory.nodes.min()) >= self._moment:
+            self.is_due = self._is_to_be_looked_at()
+            self._now, self._moment = self._moment, 0
         return why
 
+    def _rounds_left(self, passed: int) -> int:
+        """In how many rounds marks count again: in the first ones, and in some after 8, 16, ..."""
+        latest = 1 << max(0, passed.bit_length() - 1)
+        is_watched = self._target >= 0 or passed < _WATCHED or passed - latest < _WATCHED_AGAIN
+        return 0 if is_watched else 2 * latest - passed
+
+    def _mark_since(self, before: int) -> int:
+        """The mark among the chunks that were sent after ``before``; -1: there is none."""
+        newest = self._newest()
+        if self._target >= 0:
+            if self._target <= before:  # a window was interrupted
+                self._kept, self._target = None, -1
+            return self._target if self._target <= newest else -1
+        # Of several, one that is a multiple of more: it comes again for certain.
+        step = 2 * self._window
+        while newest // step * step <= before and step > self._grain:
+            step //= 2
+        mark = newest // step * step
+        return mark if mark > before else -1
+
+    def _is_to_be_looked_at(self) -> bool:
+        """Whether the whole state is to be compared now, at a mark."""
+        if self._mark == self._target:
+            return True
+        links, hosts = self._memory.links, self._memory.hosts
+        times = [np.maximum(each["free"] - self._moment, 0) for each in (links, hosts)]
+        sign = hash(b"".join(each.tobytes() for each in (*times, links["tail"] - links["head"])))
+        self._signs[self._mark] = sign
+        passed = (self._mark - self._begun_at) // self._window
+        if self._tried_in == passed:  # twice in a round at most
+            return False
+        self._lag = self._least
+        while self._lag < 2 * self._window and self._signs.get(self._mark - self._lag) != sign:
+            self._lag *= 2
+        self._tried_in = passed
+        if self._signs.get(self._mark - self._lag) == sign:
+            return True
+        self._tried_in = -1
+        return False
+
     def look(self, begun: Sequence[InlineQueues]) -> None:
-        """Compare the state with an earlier one, and skip what repeats itself.
+        """Keep the state, or compare it with the one that was kept, and skip what repeats itself.
 
         Args:
             begun: what the switches' programs had begun, which has ended.
         """
-        self.is_due = self._is_near = False
-        round_ = self._round() - self._begun_in
-        here = self._state(begun)
-        is_alike = self._kept is not None and self._is_period(self._kept, here, begun)
-        if is_alike and self._may_expire():
-            self._why, is_alike = "chunks wait for nearly as long as their time-outs", False
-        if is_alike and self._kept is not None:
-            self._skip(self._kept, here, begun)
-        elif round_ >= self._keep_in:
-            self._kept, self._kept_in = here, round_
-            self._keep_in, self._next = 2 * round_, round_ + 1
+        self.is_due = False
+        here, kept = self._state(begun), self._kept
+        if kept is None:
+            self._kept = here
+            if any(len(each.waiting.order) for each in here.switches):
+                self._lag = 2 * self._window  # such packets keep slot and version
+            self._target = self._mark + self._lag
             for timers in self._timers:
                 timers[7][PACE_LONGEST] = timers[7][PACE_OVERTAKEN] = 0
-        else:
-            self._next = round_ + 1 if round_ < self._kept_in + 2 else self._keep_in
+            return
+        self._kept, self._target = None, -1
+        self._least = 2 * self._lag if self._lag < 2 * self._window else self._grain
+        if not self._is_period(kept, here, begun):
+            return
+        if self._may_expire(kept, here):
+            self._why = "chunks wait for nearly as long as their time-outs"
+            return
+        self._skip(kept, here, begun)
 
     # ------------------------------------------------------------------ the state
 
@@ -317,13 +372,12 @@ class FastForward:
     def _state(self, begun: Sequence[InlineQueues]) -> _Look:
         memory = self._memory
         words = [each.copy() for _, each in self._words(begun)]
-        times = [np.array([each[at] for each in self._timers]) for at in (1, 2)]
         pace = np.array([each[7] for each in self._timers])
         workers = _Workers(
             np.array([each[0] for each in self._slots]),
             np.array([each[1] for each in self._slots]),
             np.array([each[0] for each in self._timers]),
-            _picoseconds(np.array(times)),
+            _picoseconds(np.array([each[1] for each in self._timers])),
             _picoseconds(pace[:, [PACE_HEARD, PACE_BEGUN]]),
             np.array([each.notes[0] for each in self._states]),
         )
@@ -335,7 +389,7 @@ class FastForward:
             switches.append(_SwitchLook(switch.traffic_manager.now, counts, cells, waiting))
         links, rows = self._rows()
         packets = _Packets(links, memory.slots[rows], memory.data[rows])
-        return _Look(self._moment, words, workers, switches, packets)
+        return _Look(self._now, words, workers, switches, packets)
 
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of each packet on a link: the link, and its slot."""
@@ -350,19 +404,18 @@ class FastForward:
 
     def _is_period(self, a: _Look, b: _Look, begun: Sequence[InlineQueues]) -> bool:
         """Whether the state is that of an earlier look, shifted."""
-        ticks, chunks = b.now - a.now, _chunks(a, b)
-        # Where rounds are odd, slots have changed their versions.
-        is_odd = chunks // self._window % 2 == 1
-        if chunks <= 0 or chunks % self._window or b.now > _LATEST:
+        ticks, chunks = b.now - a.now, self._lag
+        # Of the first chunks some are not measured.
+        if b.now > _LATEST or int(a.workers.chunk.min()) < self._base + self._window:
             return False
         return (
             self._are_words_alike(a, b, ticks, begun)
             and self._are_workers_alike(a, b, ticks, chunks)
             and all(
-                self._is_switch_alike(here, there, ticks, chunks, is_odd=is_odd)
+                self._is_switch_alike(here, there, ticks, chunks)
                 for here, there in zip(a.switches, b.switches, strict=True)
             )
-            and self._are_packets_alike(a.packets, b.packets, ticks, chunks, is_odd=is_odd)
+            and self._are_packets_alike(a.packets, b.packets, ticks, chunks)
         )
 
     def _are_words_alike(
@@ -380,52 +433,96 @@ class FastForward:
         changes = after.stats - before.stats
         newest = changes[:, Stats.MARKED]
         return bool(
-            (after.chunk - before.chunk == chunks).all()
+            (after.chunk - np.roll(before.chunk, chunks, axis=1) == chunks).all()
+            and (before.state == SlotState.WAITING).all()
             and (after.state == SlotState.WAITING).all()
-            and np.array_equal(before.state, after.state)
             and (before.sends == 1).all()
             and (after.sends == 1).all()
-            and (after.times - before.times == ticks).all()
             and _have_passed(before.heard, after.heard, a.now, ticks)
             and (changes[:, [Stats.FLAGS, Stats.QUEUED]] == 0).all()
             and ((newest == 0) | (newest == chunks)).all()
         )
 
-    def _may_expire(self) -> bool:
-        """Whether a worker's timer may expire if others wait as long as they have since the look
-        that was kept.
+    def _sent(self, a: _Look, b: _Look, chunk: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When workers send chunks, in picoseconds, if they go on as between two looks.
+
+        The chunks have the shape (workers, window). From each to one that was sent between the
+        looks are as many as in a period, or a multiple of it.
         """
+        # Of the chunks of a period, each has another rest.
+        rests = min(self._lag, self._window)
+        is_new = a.workers.chunk != b.workers.chunk
+        new = b.workers.chunk[is_new].reshape(-1, rests)
+        sent = b.workers.sent[is_new].reshape(-1, rests)
+        by_rest, sent_by_rest = np.empty_like(new), np.empty_like(sent)
+        np.put_along_axis(by_rest, new % rests, new, axis=1)
+        np.put_along_axis(sent_by_rest, new % rests, sent, axis=1)
+        found: NDArray[np.int64] = np.take_along_axis(sent_by_rest, chunk % rests, axis=1)
+        further = chunk - np.take_along_axis(by_rest, chunk % rests, axis=1)
+        found += further // self._lag * (b.now - a.now)
+        return found
+
+    def _may_expire(self, a: _Look, b: _Look) -> bool:
+        """Whether a worker's timer may expire if all go on as between two looks."""
         pace = np.array([each[7] for each in self._timers])
         least = np.minimum(pace[:, PACE_TIMEOUT], pace[:, PACE_LEAST])
         overtaken = np.where(pace[:, PACE_OVERTAKEN] > 0, pace[:, PACE_REORDERING], np.inf)
         shortest = np.minimum(np.minimum(least, overtaken), pace[:, PACE_GIVE_UP])
-        return bool((pace[:, PACE_LONGEST] >= shortest * (1 - _ROUNDING)).any())
+        longest = pace[:, PACE_LONGEST]
+        chunk, sent = b.workers.chunk, b.workers.sent
+        if self._lag <= self._window:
+            # A result has come when the slot's next chunk is sent.
+            longest = (self._sent(a, b, chunk + self._window) - sent).max(axis=1) / SECOND
+        elif (sent - a.workers.sent != b.now - a.now).any():
+            return True
+        return bool((longest >= shortest * (1 - _ROUNDING)).any())
 
-    def _is_switch_alike(
-        self, a: _SwitchLook, b: _SwitchLook, ticks: int, chunks: int, *, is_odd: bool
-    ) -> bool:
+    def _is_switch_alike(self, a: _SwitchLook, b: _SwitchLook, ticks: int, chunks: int) -> bool:
         if b.now - a.now not in {0, ticks}:
             return False
-        pairs = len(a.cells[self._sequences])
+        part = self._part_used(a, b)
         for name, cells in a.cells.items():
-            before = _swapped(cells) if is_odd and len(cells) == pairs else cells
-            after = b.cells[name]
+            before, after = cells, b.cells[name]
+            if len(cells) == len(a.cells[self._sequences]):
+                before = self._turned(cells, part, chunks)
             if name == self._sequences:
-                mine, high = before.astype(np.uint64), after.astype(np.uint64)
-                grown = high - mine
-                if not ((grown == 0) | (grown == chunks)).all() or (mine >> 32 != high >> 32).any():
+                if not self._are_cells_further(before, after, chunks):
                     return False
             elif not np.array_equal(before, after):
                 return False
-        if is_odd and len(a.waiting.order) + len(b.waiting.order):
+        waits = len(a.waiting.order) + len(b.waiting.order) > 0
+        if waits and chunks % (2 * self._window) != 0:
             return False
         return _wait_alike(a.waiting, b.waiting, ticks, chunks) and self._are_bytes_alike(
-            a.waiting.data, b.waiting.data, chunks, is_odd=is_odd
+            a.waiting.data, b.waiting.data, chunks
         )
 
-    def _are_packets_alike(
-        self, a: _Packets, b: _Packets, ticks: int, chunks: int, *, is_odd: bool
-    ) -> bool:
+    @staticmethod
+    def _are_cells_further(before: NDArray[Any], after: NDArray[Any], chunks: int) -> bool:
+        """Whether sequence numbers are further by so many chunks, or as they were."""
+        low, high = before.astype(np.uint64), after.astype(np.uint64)
+        grown = high - low
+        return bool(((grown == 0) | (grown == chunks)).all() and (low >> 32 == high >> 32).all())
+
+    def _part_used(self, a: _SwitchLook, b: _SwitchLook) -> slice:
+        """The cells of the job's slots, as far as one was used since; empty if none was."""
+        used = np.flatnonzero(a.cells[self._sequences] != b.cells[self._sequences])
+        cells = 2 * self._window
+        begin = int(used[0]) // cells * cells if len(used) else 0
+        return slice(begin, begin + cells if len(used) else 0)
+
+    def _turned(self, cells: NDArray[Any], part: slice, chunks: int) -> NDArray[Any]:
+        """Cells with those in ``part`` in the places of chunks that come so much later.
+
+        Slots are used one after the other, all in one version, then all in the other.
+        """
+        found = cells.copy()
+        if part.stop > 0:
+            turn = cells[part].reshape(-1, 2).T.reshape(-1)
+            found[part] = np.roll(turn, chunks).reshape(2, -1).T.reshape(-1)
+        return found
+
+    def _are_packets_alike(self, a: _Packets, b: _Packets, ticks: int, chunks: int) -> bool:
         if not np.array_equal(a.links, b.links):
             return False
         for name in ("flow", "length", "carried"):
@@ -436,19 +533,17 @@ class FastForward:
                 return False
         if (a.slots["flow"] != -1).any() or (a.slots["carried"] != a.data.shape[1]).any():
             return False
-        return self._are_bytes_alike(a.data, b.data, chunks, is_odd=is_odd)
+        return self._are_bytes_alike(a.data, b.data, chunks)
 
-    def _are_bytes_alike(
-        self, a: NDArray[np.uint8], b: NDArray[np.uint8], chunks: int, *, is_odd: bool
-    ) -> bool:
+    def _are_bytes_alike(self, a: NDArray[np.uint8], b: NDArray[np.uint8], chunks: int) -> bool:
         """Whether packets are the same, but of chunks that are further."""
         if (self._serials(b) - self._serials(a) != chunks).any():
             return False
         changes = a ^ b
-        if (changes[:, self._at_version] != is_odd).any():
-            return False
-        changes[:, self._at_version] = 0
-        changes[:, self._at_sequence : self._at_sequence + 4] = 0
+        for data in (a, b):  # slot and version are those of the chunk
+            if (self._chunk_words(self._serials(data)) != self._words_of_chunk(data)).any():
+                return False
+        changes[:, self._at_sequence : self._at_version + 1] = 0
         changes[:, self._at_checksum : self._at_checksum + 2] = 0
         return not changes.any()
 
@@ -457,6 +552,16 @@ class FastForward:
         at = self._at_sequence
         found = np.ascontiguousarray(data[:, at : at + 4]).view(">u4")[:, 0]
         return found.astype(np.int64)
+
+    def _words_of_chunk(self, data: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Slot and version that packets have: (n, 2)."""
+        slots = _words_at(data, self._at_slot, 1)[:, 0]
+        return np.stack([slots, data[:, self._at_version]], axis=1)
+
+    def _chunk_words(self, serials: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Slot and version of chunks: (n, 2)."""
+        chunks = serials - 1
+        return np.stack([chunks % self._window, chunks // self._window & 1], axis=1)
 
     # ------------------------------------------------------------------ periods that are skipped
 
@@ -472,9 +577,10 @@ class FastForward:
         return max(0, (min(end, settled) - 1 - last) // chunks)
 
     def _skip(self, a: _Look, b: _Look, begun: Sequence[InlineQueues]) -> None:
-        chunks = _chunks(a, b)
-        last = int(b.workers.chunk.max())
+        chunks, last = self._lag, int(b.workers.chunk.max())
         periods = self._periods(int(a.workers.chunk.min()), last, chunks)
+        if periods * chunks < self._window:  # chunks sent before the period would still wait
+            periods = 0
         if periods > 0:
             self._move(a, b, begun, periods)
         self._why = "" if periods else "a period is longer than what is left"
@@ -485,9 +591,7 @@ class FastForward:
 
     def _move(self, a: _Look, b: _Look, begun: Sequence[InlineQueues], periods: int) -> None:
         """Let the state be what it is so many periods later."""
-        ticks, chunks = b.now - a.now, _chunks(a, b)
-        later, further = periods * ticks, periods * chunks
-        is_odd = further // self._window % 2 == 1
+        later, further = periods * (b.now - a.now), periods * self._lag
         memory = self._memory
         # Step 1: times and counts of links, hosts and queues.
         self._periods_skipped += periods
@@ -500,31 +604,40 @@ class FastForward:
         for name in ("begin", "end"):
             memory.state[name] += later
         # Step 2: workers and switches.
+        chunk = np.roll(b.workers.chunk + further, further, axis=1)
+        sent = self._sent(a, b, chunk)
         for index, end in enumerate(self._ends):
-            self._move_worker(index, a.workers, b.workers, periods, later)
+            self._slots[index][0][:] = chunk[index]
+            self._move_timers(index, a.workers, b.workers, periods, sent[index] / SECOND, later)
             first = int(b.workers.chunk[index].min()) - self._base
             end.note_skipped(first, first + further)
         for index in range(len(self._switches)):
-            self._move_switch(index, a, b, begun[index], periods, is_odd=is_odd)
+            self._move_switch(index, a.switches[index], b.switches[index], begun[index], periods)
         # Step 3: packets on links, which have other places in their rings.
         _, rows = self._rows()
         slots, data = b.packets.slots, b.packets.data
         for name in ("time", "begun"):
             slots[name] += later
-        self._renumber(data, further, is_odd=is_odd)
+        self._renumber(data, further)
         memory.slots[rows], memory.data[rows] = slots, data
 
-    def _move_worker(self, index: int, a: _Workers, b: _Workers, periods: int, later: int) -> None:
-        """Let a worker's client be further; of its timers those that stand for whole picoseconds
-        become what they would have been, and those that follow from them likewise.
+    def _move_timers(  # noqa: PLR0917 - one caller
+        self,
+        index: int,
+        a: _Workers,
+        b: _Workers,
+        periods: int,
+        sent: NDArray[np.float64],
+        later: int,
+    ) -> None:
+        """Let a worker's timers be further: those that stand for whole picoseconds become what they
+        would have been, and those that follow from them likewise.
         """
-        (chunk, _, _), timers = self._slots[index], self._timers[index]
-        _, first_sent, last_sent, timeout, resend_at, give_up_at, _, pace = timers
-        chunk += periods * (b.chunk[index] - a.chunk[index])
-        for array, ticks in zip((first_sent, last_sent), b.times[:, index], strict=True):
-            array[:] = (ticks + later) / SECOND
-        resend_at[:] = np.where(timeout >= 0, first_sent + timeout, resend_at + later / SECOND)
-        give_up_at[:] = first_sent + pace[PACE_GIVE_UP]
+        _, first_sent, last_sent, timeout, resend_at, give_up_at, _, pace = self._timers[index]
+        timeout[:] = np.roll(np.abs(timeout), periods * self._lag)
+        first_sent[:] = last_sent[:] = sent
+        resend_at[:] = sent + timeout
+        give_up_at[:] = sent + pace[PACE_GIVE_UP]
         for at, before, after in zip(
             (PACE_HEARD, PACE_BEGUN), a.heard[index].tolist(), b.heard[index].tolist(), strict=True
         ):
@@ -534,9 +647,14 @@ class FastForward:
         stats += periods * (b.stats[index] - a.stats[index])
 
     def _move_switch(
-        self, index: int, a: _Look, b: _Look, begun: InlineQueues, periods: int, *, is_odd: bool
+        self,
+        index: int,
+        before: _SwitchLook,
+        after: _SwitchLook,
+        begun: InlineQueues,
+        periods: int,
     ) -> None:
-        switch, before, after = self._switches[index], a.switches[index], b.switches[index]
+        switch, chunks, further = self._switches[index], self._lag, periods * self._lag
         manager = switch.traffic_manager
         manager.now += periods * (after.now - before.now)
         switch.state.clock = manager.clock(manager.now)
@@ -544,20 +662,15 @@ class FastForward:
         for name, count in zip(_STATISTICS, grown.tolist(), strict=True):
             setattr(switch.statistics, name, count)
         # Step 1: registers.
-        chunks = _chunks(a, b)
-        odd_period = chunks // self._window % 2 == 1
-        registers = switch.registers
-        pairs = len(registers[self._sequences])
-        sequences, earlier = registers[self._sequences], before.cells[self._sequences]
-        sequences += (
-            sequences - (_swapped(earlier) if odd_period else earlier)
-        ) * sequences.dtype.type(periods)
-        if is_odd:
-            for cells in registers.values():
-                if len(cells) == pairs:
-                    cells[:] = _swapped(cells)
+        part = self._part_used(before, after)
+        sequences = switch.registers[self._sequences]
+        grows = sequences != self._turned(before.cells[self._sequences], part, chunks)
+        sequences[grows] += sequences.dtype.type(further)
+        for cells in switch.registers.values():
+            if len(cells) == len(sequences):
+                cells[:] = self._turned(cells, part, further)
         # Step 2: what waits.
-        waiting, rows_before = after.waiting, before.waiting.rows
+        waiting = after.waiting
         if len(waiting.order) == 0:
             return
         entries = begun.waiting[: len(waiting.order) * ENTRY_WORDS].reshape(-1, ENTRY_WORDS)
@@ -566,32 +679,35 @@ class FastForward:
             entries[waiting.order, word] += periods * moved
         pool, width = self._running[index].pool
         rows = pool.reshape(-1, width)
-        moved = waiting.rows - rows_before
+        moved = waiting.rows - before.waiting.rows
         moved[:, ORIGIN] = 0
         found = waiting.rows + periods * moved
         is_sum = (moved != 0) & (moved != chunks) & (np.arange(width) != NUMBER)
-        found[is_sum] = (waiting.rows[is_sum] - periods * chunks) % _ONES
+        found[is_sum] = (waiting.rows[is_sum] - further) % _ONES
         slots = waiting.entries[:, SLOT_WORD]
         rows[slots] = found
-        self._renumber(waiting.data, periods * chunks, is_odd=False)
+        self._renumber(waiting.data, further)
         self._running[index].store[slots, : waiting.data.shape[1]] = waiting.data
 
-    def _renumber(self, data: NDArray[np.uint8], further: int, *, is_odd: bool) -> None:
+    def _renumber(self, data: NDArray[np.uint8], further: int) -> None:
         """Let packets be those of other chunks (RFC 1624, equation 3)."""
-        checksum = _words_at(data, self._at_checksum, 1)
-        places = [(self._at_sequence, 2), (self._at_version, 1)]
-        total = _ONES - checksum[:, 0]
-        for at, count in places:
-            total += (_ONES - _words_at(data, at, count)).sum(axis=1)
-        serials = (self._serials(data) + further).astype(">u4").reshape(-1, 1)
-        data[:, self._at_sequence : self._at_sequence + 4] = serials.view(np.uint8)
-        data[:, self._at_version] ^= np.uint8(is_odd)
-        for at, count in places:
-            total += _words_at(data, at, count).sum(axis=1)
+        begin, words = self._at_sequence, (self._at_version + 2 - self._at_sequence) // 2
+        total = _ONES - _words_at(data, self._at_checksum, 1)[:, 0]
+        total += (_ONES - _words_at(data, begin, words)).sum(axis=1)
+        serials = self._serials(data) + further
+        slots = self._chunk_words(serials)
+        for at, numbers, size in (
+            (begin, serials, ">u4"),
+            (self._at_slot, slots[:, 0], ">u2"),
+            (self._at_version, slots[:, 1], "u1"),
+        ):
+            found = numbers.astype(size).reshape(-1, 1).view(np.uint8)
+            data[:, at : at + found.shape[1]] = found
+        total += _words_at(data, begin, words).sum(axis=1)
         for _ in range(2):
             total = (total & _ONES) + (total >> 16)
-        found = (_ONES - total).astype(">u2").reshape(-1, 1)
-        data[:, self._at_checksum : self._at_checksum + 2] = found.view(np.uint8)
+        found = (_ONES - total).astype(">u2").reshape(-1, 1).view(np.uint8)
+        data[:, self._at_checksum : self._at_checksum + 2] = found
 
 
 def _words_of(switch: Switch, program: InlineQueues) -> Iterator[tuple[_Kind, NDArray[np.int64]]]:
@@ -618,11 +734,6 @@ _QUEUE = dict.fromkeys((LAST_DEPARTURE, FREE), _Kind.TIME)
 _QUEUE |= dict.fromkeys((MARKED, PRECEDED), _Kind.COUNT)
 
 
-def _chunks(a: _Look, b: _Look) -> int:
-    """By how many chunks the first worker is further at ``b``."""
-    return int(b.workers.chunk[0, 0] - a.workers.chunk[0, 0])
-
-
 def _picoseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """Times in whole picoseconds; infinite ones are beyond all others."""
     ticks = np.clip(seconds * SECOND, -FOREVER, FOREVER)
@@ -634,11 +745,6 @@ def _have_passed(before: NDArray[np.int64], after: NDArray[np.int64], now: int, 
     grown = after - before
     over = (grown == 0) & ((before <= now) | (before >= FOREVER))
     return bool(((grown == ticks) | over).all())
-
-
-def _swapped(cells: NDArray[Any]) -> NDArray[Any]:
-    """The cells of slots' two versions in each other's place."""
-    return cells.reshape(-1, 2)[:, ::-1].reshape(-1)
 
 
 def _words_at(data: NDArray[np.uint8], at: int, count: int) -> NDArray[np.int64]:

@@ -615,11 +615,8 @@ class EmulatedNetwork:
             if self.simulation is None:
                 self.now = drive(hosts, self.transport, self.now)
             else:
-                servers = {
-                    number - 1: end
-                    for number, end in hosts.items()
-                    if number > len(self.plan.workers)
-                }
+                workers = len(self.plan.workers)
+                servers = {number - 1: end for number, end in hosts.items() if number > workers}
                 try:
                     self.simulation.run(ends, servers, starts or self._starts)
                 finally:

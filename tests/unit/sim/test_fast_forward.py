@@ -27,7 +27,7 @@ def drawn(seed):
     program = pick(["slots", "tree"])
     workers = pick([1, 2, 3, 4, 5, 8, 16] if program == "slots" else [2, 3, 4, 6, 8, 12, 24])
     window, values = pick([1, 2, 4, 8, 16, 32, 64]), pick([1, 16, 32, 64, 256, 367])
-    chunks = min(pick([300, 3000, 4000, 4000]), 40_000 // workers)
+    chunks = min(pick([600, 3000, 4000, 4000]), 40_000 // workers)
     size = chunks * values - draw.randrange(values)
     sizes = [size // 2, draw.randrange(1, 5000), size // 2] if draw.random() < 0.2 else [size]
     rate = pick(RATES)

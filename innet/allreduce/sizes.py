@@ -231,7 +231,19 @@ def modelled_sizes(
         )
     if elements <= sample:
         return round_sizes(codec, gradients(elements), seed=seed)
-    small, large = (
-        round_sizes(codec, gradients(size), seed=seed) for size in (sample // _SHARE, sample)
-    )
-    return extrapolated(small, large, elements)
+    return extrapolated(*sampled_sizes(codec, gradients, sample, seed=seed), elements)
+
+
+def sampled_sizes(
+    codec: CodecSpec,
+    gradients: Callable[[int], Iterable[Vector]],
+    sample: int,
+    *,
+    seed: int = 0,
+) -> tuple[RoundSizes, RoundSizes]:
+    """The sizes of an eighth of a sample and of the sample, for ``extrapolated``; see
+    ``modelled_sizes``.
+    """
+    sizes = sample // _SHARE, sample
+    small, large = (round_sizes(codec, gradients(size), seed=seed) for size in sizes)
+    return small, large

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from innet._version import __version__
 from innet.allreduce.collective import Collective
-from innet.allreduce.sizes import RoundSizes, modelled_sizes
+from innet.allreduce.sizes import RoundSizes, extrapolated, sampled_sizes
 from innet.codecs import Codec, CodecSpec, build_codec
 from innet.codecs.build import spec_of_unit
 from innet.core.errors import InputError
@@ -512,6 +512,7 @@ class _BucketNetwork:
         self._codecs: dict[int, list[Codec]] = {}
         self._known: dict[tuple[bool, Shapes], Exchanged] = {}
         self._sizes: dict[Shapes, RoundSizes] = {}
+        self._sampled: dict[tuple[str, int], tuple[RoundSizes, RoundSizes]] = {}
         self.all_reduces = 0
         self.last: Report
 
@@ -630,13 +631,20 @@ class _BucketNetwork:
         """What the workers send of a bucket that is too large to run all codecs on it."""
         workers, shapes = self._settings.workers, self._buckets[bucket].shapes
         if shapes not in self._sizes:
-            self._sizes[shapes] = modelled_sizes(
-                self._spec(bucket),
-                lambda size: self._gradients(size, workers),
-                self._buckets[bucket].elements,
-                sample=max(_SAMPLE, min(_CODEC_ELEMENTS // workers, 1 << 17)),
-                seed=self._settings.seed,
-            )
+            elements = self._buckets[bucket].elements
+            sample = min(elements, max(_SAMPLE, min(_CODEC_ELEMENTS // workers, 1 << 17)))
+            # Buckets of one codec are modelled by the same sample.
+            key = str(self._spec(bucket)), sample
+            if key not in self._sampled:
+                self._sampled[key] = sampled_sizes(
+                    self._spec(bucket),
+                    lambda size: self._gradients(size, workers),
+                    sample,
+                    seed=self._settings.seed,
+                )
+            small, large = self._sampled[key]
+            is_larger = elements > sample
+            self._sizes[shapes] = extrapolated(small, large, elements) if is_larger else large
         return self._sizes[shapes]
 
 

@@ -304,24 +304,33 @@ class FastForward:
         return mark if mark > before else -1
 
     def _is_to_be_looked_at(self) -> bool:
-        """Whether the whole state is to be compared now, at a mark."""
+        """Whether the whole state is to be kept or compared now, at a mark."""
         if self._mark == self._target:
             return True
-        links, hosts = self._memory.links, self._memory.hosts
-        times = [np.maximum(each["free"] - self._moment, 0) for each in (links, hosts)]
-        sign = hash(b"".join(each.tobytes() for each in (*times, links["tail"] - links["head"])))
-        self._signs[self._mark] = sign
+        sign = self._signs[self._mark] = self._sign()
+        # Round trips of the first chunks are not measured. And a look takes time, so that there is
+        # one period in a round at most, after each that was none a longer one.
         passed = (self._mark - self._begun_at) // self._window
-        if self._tried_in == passed:  # twice in a round at most
+        is_early = int(self._slots[0][0].min()) < self._base + self._window
+        if is_early or self._tried_in == passed:
             return False
-        self._lag = self._least
-        while self._lag < 2 * self._window and self._signs.get(self._mark - self._lag) != sign:
-            self._lag *= 2
-        self._tried_in = passed
-        if self._signs.get(self._mark - self._lag) == sign:
-            return True
-        self._tried_in = -1
-        return False
+        lag = self._least
+        while lag < 2 * self._window and self._signs.get(self._mark - lag) != sign:
+            lag *= 2
+        if self._signs.get(self._mark - lag) != sign:
+            return False
+        self._tried_in, self._lag = passed, lag
+        return True
+
+    def _sign(self) -> int:
+        """A number that is the same wherever the state is, and cheaper than that."""
+        links, hosts = self._memory.links, self._memory.hosts
+        found = [np.maximum(each["free"] - self._moment, 0) for each in (links, hosts)]
+        found.append(links["tail"] - links["head"])
+        for switch in self._switches:  # each cell must have been used in this exchange
+            serials = switch.registers[self._sequences].astype(np.uint32)
+            found.append(np.count_nonzero(serials > self._base, keepdims=True))
+        return hash(b"".join(each.tobytes() for each in found))
 
     def look(self, begun: Sequence[InlineQueues]) -> None:
         """Keep the state, or compare it with the one that was kept, and skip what repeats itself.

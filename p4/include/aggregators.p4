@@ -20,8 +20,8 @@ control Aggregators(inout headers_t hdr, inout metadata_t meta) {
         bit<64> mine = hdr.innet.job ++ hdr.innet.epoch ++ hdr.innet.sequence;
         bit<64> held;
         key.read(held, meta.index);
-        // A worker sends a chunk only after it has received the results of all chunks that are two
-        // windows older. So if an aggregator holds such an old chunk, a late copy has brought it.
+        // A late copy has brought a chunk that is two windows older or more. If instead it waits for a
+        // lost packet, as slots advance on their own, its workers send again, and the server adds it.
         // No worker asks any more for a chunk of another epoch of the same job.
         bit<32> ahead = hdr.innet.sequence - held[31:0];
         bit<1> expired = (bit<1>)(held[63:48] == mine[63:48]
